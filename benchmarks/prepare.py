@@ -1,0 +1,120 @@
+"""Speed and memory of `elmo prepare` on synthetic text of two sizes.
+
+The text's words follow a Zipf distribution without end, so that new types keep coming as in natural text. Each
+measurement is a process of its own; its peak memory is read from outside (Linux only), apart from that of the
+processes that tokenize for it.
+
+    python benchmarks/prepare.py --json
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+MEGABYTE = 1_000_000
+SIZES = (100, 400)
+QUICK_SIZES = (2, 8)
+LETTERS = np.frombuffer(b"etaoinshrdlcumwfgypbvkjxqz", np.uint8)
+MAX_LETTERS = 12
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help=f"sizes {QUICK_SIZES} MB instead of {SIZES}")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    arguments = parser.parse_args()
+    small, large = QUICK_SIZES if arguments.quick else SIZES
+    results: list[dict[str, object]] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        texts = {size: folder / f"{size}.txt" for size in (small, large)}
+        for size, path in texts.items():
+            write_text(path, size * MEGABYTE)
+        for tokenizer in ("whitespace", "ptb"):
+            pair = [measure(texts[size], size, tokenizer) for size in (small, large)]
+            pair[1]["peak_rss_ratio_to_small"] = round(pair[1]["peak_rss_mb"] / pair[0]["peak_rss_mb"], 3)
+            results += pair
+    machine = {"cpu": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
+    if arguments.json:
+        print(json.dumps({"machine": machine, "results": results}))
+    else:
+        print("\n".join(map(str, results)))
+
+
+def write_text(path: Path, size: int) -> None:
+    """Write `size` bytes or a little more of text: a sentence a line, the same every time."""
+    random = np.random.default_rng(0)
+    with path.open("wb") as file:
+        while file.tell() < size:
+            file.write(make_text(random, 1 << 18))
+
+
+def make_text(random: np.random.Generator, num_words: int) -> bytes:
+    """`num_words` words, each one's letters being its rank written with 26 digits: three or more."""
+    ranks = np.minimum(random.zipf(1.35, num_words), 26**MAX_LETTERS // 2) + 26**2
+    characters = np.zeros((num_words, MAX_LETTERS + 2), np.uint8)
+    for place in range(MAX_LETTERS):
+        characters[:, place] = np.where(ranks > 0, LETTERS[ranks % 26], 0)
+        ranks //= 26
+    kind = random.random(num_words)
+    characters[:, -2] = np.select([kind < 0.05, kind < 0.12], [ord("."), ord(",")], 0)
+    characters[:, -1] = np.where(kind < 0.05, ord("\n"), ord(" "))
+    return characters[characters > 0].tobytes()
+
+
+def measure(text: Path, size: int, tokenizer: str) -> dict[str, object]:
+    """Run `elmo prepare` once on a text of `size` MB."""
+    corpus = text.with_suffix(f".{tokenizer}")
+    command = [sys.executable, "-m", "elmo", "prepare", str(corpus), str(text), "--tokenizer", tokenizer, "--json"]
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    peaks: dict[int, float] = {}
+    while process.poll() is None:
+        for pid in (process.pid, *children(process.pid)):
+            peaks[pid] = max(peaks.get(pid, 0.0), peak_rss_mb(pid))
+        time.sleep(0.05)
+    seconds = time.perf_counter() - begin
+    if process.returncode != 0 or process.stdout is None:
+        sys.exit(f"{' '.join(command)} ended with {process.returncode}")
+    counts = json.loads(process.stdout.read())
+    own = peaks.pop(process.pid)
+    return {
+        "name": f"prepare/{size}MB/{tokenizer}",
+        "tokens_per_second": round(counts["num_tokens"] / seconds),
+        "seconds": round(seconds, 1),
+        "num_tokens": counts["num_tokens"],
+        "num_types": counts["num_types"],
+        "peak_rss_mb": round(own, 1),
+        "peak_rss_mb_of_workers": round(sum(peaks.values()), 1),
+    }
+
+
+def children(pid: int) -> list[int]:
+    """The processes that `pid` started and that still run."""
+    try:
+        found = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    except OSError:
+        return []
+    return [int(child) for group in found for child in group]
+
+
+def peak_rss_mb(pid: int) -> float:
+    """The most memory that a process ever held, 0 where it has just ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0.0
+    peak = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(peak[0]) / 1024 if peak else 0.0
+
+
+if __name__ == "__main__":
+    main()

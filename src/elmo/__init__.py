@@ -1,0 +1,41 @@
+"""Deep contextualized word vectors (ELMo, Peters et al. 2018).
+
+import elmo
+
+model = elmo.load("path/to/model")
+vectors = model.embed([["They", "saw", "a", "new", "play", "."]])
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from elmo.embed import Embedder, load
+    from elmo.errors import ElmoError
+    from elmo.formats.elmo import Elmo
+    from elmo.text.characters import batch_to_ids
+
+__version__ = "0.1.0"
+
+__all__ = ["Elmo", "ElmoError", "Embedder", "batch_to_ids", "load"]
+
+_HOME = {
+    "Elmo": "elmo.formats.elmo",
+    "ElmoError": "elmo.errors",
+    "Embedder": "elmo.embed",
+    "batch_to_ids": "elmo.text.characters",
+    "load": "elmo.embed",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used, so that the command's help needn't wait for torch."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'elmo' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,181 @@
+"""The nearest uses of a word in context, beside its neighbors without context (Peters et al. 2018, Table 4)."""
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmo.embed.embedder import Embedder
+from elmo.embed.layers import Layers
+from elmo.errors import ElmoError
+
+TYPES_AT_ONCE = 2048
+"""Types whose token vectors are computed together."""
+
+
+@dataclass(frozen=True)
+class Use:
+    """A token in its sentence, and its cosine to the query; `sentence` and `position` count from 0."""
+
+    similarity: float
+    sentence: int
+    position: int
+    tokens: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class WordNeighbor:
+    """A type of the text, and the cosine of its token vector (layer 0) to the query's."""
+
+    similarity: float
+    word: str
+
+
+@dataclass(frozen=True)
+class Neighbors:
+    """What is nearest to the token at `position` of `query`, nearest first.
+
+    `uses` were chosen among `num_uses`. `words` depend on the word's characters only, not on its sentence; they
+    were chosen among `num_types` types.
+    """
+
+    query: tuple[str, ...]
+    position: int
+    uses: list[Use]
+    words: list[WordNeighbor]
+    num_sentences: int
+    num_uses: int
+    num_types: int
+
+
+def find_neighbors(
+    embedder: Embedder,
+    sentences: Iterable[Sequence[str]],
+    word: str,
+    query: Sequence[str],
+    *,
+    occurrence: int = 1,
+    top: int = 10,
+    layer: Layers = "top",
+    ignore_case: bool = False,
+    any_word: bool = False,
+) -> Neighbors:
+    """Find the tokens of a text whose vectors are nearest to that of `word` in the sentence `query`.
+
+    The search is exact, by cosine, among the uses of `word`, or of all words with `any_word`. The text is read once;
+    only its types are kept in memory. `occurrence` counts from 1 where `query` has the word several times. `layer`
+    is any choice that gives one vector per token. Sentences equal to `query` are skipped; equal sentences of the
+    text count once. `ignore_case` takes "Play" for "play".
+    """
+    if top < 1:
+        raise ElmoError(f"top: {top} is not positive")
+    if layer == "all":
+        raise ElmoError("layer: 'all' gives several vectors per token; choose one layer, 'mean' or weights")
+    query = tuple(query)
+    position = _position(query, word, ignore_case, occurrence)
+    target = _unit(embedder.embed([query], layers=layer)[0][position])
+
+    def positions(tokens: Sequence[str]) -> list[int]:
+        return list(range(len(tokens))) if any_word else _matches(tokens, word, ignore_case)
+
+    text = _Text(sentences, lambda tokens: tuple(tokens) != query and bool(positions(tokens)))
+    best, num_uses = _Best(top), 0
+    for tokens, vectors in embedder.pairs(text, layer):
+        found = positions(tokens)
+        num_uses += len(found)
+        number = text.passed_on.popleft()
+        for similarity, place in zip(_unit(vectors[found]) @ target, found, strict=True):
+            best.offer(Use(float(similarity), number, place, tuple(tokens)))
+    if not num_uses:
+        raise ElmoError(
+            f"the text has no use of {word!r} ({text.num_sentences:,} sentences read, those equal to the query left "
+            "out); is the text tokenized and cased like the word?"
+        )
+    words = _nearest_words(embedder, query[position], text.types, top)
+    return Neighbors(query, position, best.uses(), words, text.num_sentences, num_uses, len(text.types))
+
+
+class _Text:
+    """Hands on the sentences that are `wanted`, and notes what goes by: types, and the numbers of those handed on."""
+
+    def __init__(self, sentences: Iterable[Sequence[str]], wanted: Callable[[Sequence[str]], bool]) -> None:
+        self._sentences = sentences
+        self._wanted = wanted
+        self.num_sentences = 0
+        self.types: dict[str, None] = {}
+        self.passed_on: deque[int] = deque()
+
+    def __iter__(self) -> Iterator[Sequence[str]]:
+        for tokens in self._sentences:
+            self.types.update(dict.fromkeys(tokens))
+            if self._wanted(tokens):
+                self.passed_on.append(self.num_sentences)
+                yield tokens
+            self.num_sentences += 1
+
+
+class _Best:
+    """The `size` nearest uses offered so far, none of them twice."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._heap: list[tuple[float, int, int, Use]] = []
+        self._kept: set[tuple[tuple[str, ...], int]] = set()
+
+    def offer(self, use: Use) -> None:
+        """Keep `use` if it is near enough; of equally near ones the first in the text is kept."""
+        if (use.tokens, use.position) in self._kept:
+            return
+        entry = (use.similarity, -use.sentence, -use.position, use)
+        if len(self._heap) < self._size:
+            heapq.heappush(self._heap, entry)
+        else:
+            dropped = heapq.heappushpop(self._heap, entry)[-1]
+            self._kept.discard((dropped.tokens, dropped.position))
+            if dropped is use:
+                return
+        self._kept.add((use.tokens, use.position))
+
+    def uses(self) -> list[Use]:
+        """Nearest first."""
+        return [use for *_, use in sorted(self._heap, reverse=True)]
+
+
+def _nearest_words(embedder: Embedder, word: str, types: Iterable[str], top: int) -> list[WordNeighbor]:
+    """The types whose token vectors are nearest to that of `word`, itself left out. No LSTM runs."""
+    target = _unit(embedder.embed([[word]], layers="token")[0][0])
+    others = (other for other in types if other != word)
+    best: list[tuple[float, str]] = []
+    # For layer 0 the types may stand beside each other in a sentence: there is no context.
+    for words, vectors in embedder.pairs(iter(lambda: list(islice(others, TYPES_AT_ONCE)), []), "token"):
+        similarities = (_unit(vectors) @ target).tolist()
+        best = heapq.nlargest(top, [*best, *zip(similarities, words, strict=True)])
+    return [WordNeighbor(*pair) for pair in best]
+
+
+def _matches(tokens: Sequence[str], word: str, ignore_case: bool) -> list[int]:
+    """Where `word` stands in `tokens`."""
+    if not ignore_case:
+        return [position for position, token in enumerate(tokens) if token == word]
+    folded = word.casefold()
+    return [position for position, token in enumerate(tokens) if token.casefold() == folded]
+
+
+def _position(query: Sequence[str], word: str, ignore_case: bool, occurrence: int) -> int:
+    """Where the meant `word` stands in the query."""
+    found = _matches(query, word, ignore_case)
+    if not found:
+        raise ElmoError(f"the word {word!r} is not among the tokens of the query: {' '.join(query)}")
+    if not 1 <= occurrence <= len(found):
+        raise ElmoError(f"occurrence: {occurrence} asked for, but {word!r} stands {len(found)} times in the query")
+    return found[occurrence - 1]
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Vectors along the last axis at length 1; zeros stay zeros."""
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.maximum(norms, np.finfo(np.float32).tiny)

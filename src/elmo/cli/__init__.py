@@ -1,0 +1,1 @@
+"""The command `elmo`: one module per verb, nothing but argument handling and printing."""

@@ -1,0 +1,85 @@
+"""`elmo finetune`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from elmo.cli.shared import examples, json_option, print_result, reading_options
+
+if TYPE_CHECKING:
+    from elmo.pretrain.finetune import FineTuning
+
+
+@click.command(
+    epilog=examples(
+        "elmo finetune run/ tuned/ task.txt",
+        "elmo finetune run/ tuned/ task.txt --heldout task-dev.txt --epochs 2",
+        "elmo finetune lm_weights.hdf5 tuned/ task.txt --new-softmax",
+    )
+)
+@click.argument("model")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("inputs", nargs=-1, required=True, metavar="TEXT...")
+@click.option("--epochs", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True)
+@click.option("--learning-rate", type=float, default=0.2, show_default=True)
+@click.option("--batch-size", type=click.IntRange(1), help="Streams; default: 128, or fewer for a short text.")
+@click.option("--heldout", type=click.Path(), help="Text to measure perplexity on, read like TEXT.")
+@click.option("--new-softmax", is_flag=True, help="Train a fresh softmax first, with the biLM frozen.")
+@click.option("--min-count", default=3, show_default=True, help="With --new-softmax: as in elmo prepare.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the training.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
+@reading_options
+@json_option
+def command(
+    model: str,
+    folder: Path,
+    inputs: tuple[str, ...],
+    epochs: float,
+    learning_rate: float,
+    batch_size: int | None,
+    heldout: str | None,
+    new_softmax: bool,
+    min_count: int,
+    overrides: tuple[str, ...],
+    device: str,
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    """Go on training MODEL on the text and write it to the model folder FOLDER.
+
+    The vocabulary stays that of MODEL: other words count as <UNK> but are read by their characters. Perplexity is
+    told before and after. Published HDF5 files hold no softmax: pass --new-softmax for those.
+    """
+    from elmo.config import TrainingConfig, from_mapping
+    from elmo.formats import load
+    from elmo.pretrain.finetune import default_batch_size, finetune, prepare_corpus
+    from elmo.pretrain.recipe import parse_override
+    from elmo.text.reading import expand, read_sentences
+
+    loaded = load(model)
+    corpus = prepare_corpus(loaded, inputs, folder, new_softmax, min_count=min_count, **reading)
+    settings: dict[str, object] = {"n_epochs": epochs, "learning_rate": learning_rate}
+    settings |= {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
+    training = from_mapping(TrainingConfig, settings, "training")
+    training = replace(training, batch_size=batch_size or default_batch_size(corpus, training.unroll_steps))
+    sentences = [sentence for sentence in read_sentences(expand([heldout]), **reading) if sentence] if heldout else []
+    result = finetune(loaded, corpus, folder, training, new_softmax=new_softmax, heldout=sentences, device=device)
+    _report(folder, result, as_json)
+
+
+def _report(folder: Path, result: FineTuning, as_json: bool) -> None:
+    text = "held-out text" if result.is_heldout else "the training text itself"
+    print_result(
+        f"{folder}: perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on {text}",
+        {
+            "folder": str(folder),
+            "perplexity_before": result.before.mean,
+            "perplexity_after": result.after.mean,
+            "measured_on": text,
+        },
+        as_json,
+    )

@@ -1,0 +1,34 @@
+"""`elmo info`."""
+
+import click
+
+from elmo.cli.shared import examples, json_option, print_result
+
+
+@click.command(epilog=examples("elmo info run/", "elmo info lm_weights.hdf5", "elmo info run/ --json"))
+@click.argument("model")
+@json_option
+def command(model: str, as_json: bool) -> None:
+    """Say what MODEL is, by which signs that was recognised, and its sizes."""
+    from elmo.config import to_mapping
+    from elmo.formats import load
+    from elmo.formats.card import describe
+
+    loaded = load(model)
+    words = None if loaded.vocabulary is None else len(loaded.vocabulary)
+    print_result(
+        f"{model}: {loaded.origin}.\n{describe(loaded)}\nVectors: {loaded.config.num_layers} layers, "
+        f"{loaded.config.width} wide.",
+        {
+            "model": model,
+            "origin": loaded.origin,
+            "description": describe(loaded),
+            "width": loaded.config.width,
+            "num_layers": loaded.config.num_layers,
+            "num_parameters": sum(parameter.numel() for parameter in loaded.bilm.parameters()),
+            "has_softmax": loaded.softmax is not None,
+            "vocabulary_size": words,
+            "config": to_mapping(loaded.config),
+        },
+        as_json,
+    )

@@ -1,0 +1,60 @@
+"""The command `elmo`: finds the verb's module, and turns bad input into one sentence and exit code 2."""
+
+import importlib
+import signal
+import sys
+
+import click
+
+from elmo.errors import ElmoError
+
+VERBS = {
+    "prepare": "Turn raw text into a corpus folder for pretraining.",
+    "pretrain": "Pretrain a biLM on a corpus folder; started again, it goes on where it was.",
+    "finetune": "Go on training a model on new text.",
+    "perplexity": "Score text with a model's language models.",
+    "embed": "Write the contextual vectors of a text to a file.",
+    "neighbors": "Find the nearest uses of a word in context.",
+    "convert": "Convert a model between formats.",
+    "info": "Say what a model file or folder holds.",
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a verb's module only when that verb is called, so that help stays instant."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order one uses them."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of one verb."""
+        if cmd_name not in VERBS:
+            return None
+        return importlib.import_module(f"elmo.cli.{cmd_name}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="elmo-torch", prog_name="elmo")
+def cli() -> None:
+    """Deep contextualized word vectors (ELMo): pretrain on your own text, embed, load published models."""
+
+
+def main() -> None:
+    """Run the command; bad input ends in one sentence on stderr and exit code 2."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # let what is half done be cleaned up
+    try:
+        cli.main(prog_name="elmo", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.Abort:
+        sys.exit("elmo: stopped")
+    except (ElmoError, OSError) as error:
+        click.echo(f"elmo: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,105 @@
+"""`elmo neighbors`: the nearest uses of a word in context."""
+
+import dataclasses
+
+import click
+from tqdm import tqdm
+
+from elmo.analysis.neighbors import Neighbors, find_neighbors
+from elmo.cli.embed import parse_layers
+from elmo.cli.progress import count_sentences
+from elmo.cli.shared import examples, json_option, print_result, reading_options
+from elmo.embed.embedder import load
+from elmo.embed.layers import Layers
+from elmo.text.reading import expand, read_sentences
+from elmo.text.tokenizers import get_tokenizer
+
+SHOWN_TOKENS = 15
+"""Tokens printed on either side of a use."""
+
+
+@click.command(
+    epilog=examples(
+        'elmo neighbors model corpus.txt --word play --in "They saw a new play on Broadway ."',
+        'elmo neighbors model "corpus/*.txt" --word bank --in "We sat on the bank ." --layer 1 --top 20',
+        'elmo neighbors model corpus.txt --word play --in "A new play !" --any-word --json',
+    )
+)
+@click.argument("model")
+@click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
+@click.option("--word", required=True, help="The word whose uses are looked for.")
+@click.option("--in", "sentence", required=True, metavar="SENTENCE", help="A sentence that uses the word as meant.")
+@click.option("--occurrence", type=click.IntRange(min=1), default=1, help="Which WORD of SENTENCE, if it has several.")
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="How many to show.")
+@click.option(
+    "--layer",
+    default="top",
+    show_default=True,
+    callback=parse_layers,
+    metavar="LAYER",
+    help="top, mean, a layer's number, or weights such as 0.2,0.3,0.5.",
+)
+@click.option("--ignore-case", is_flag=True, help="Take Play for play.")
+@click.option("--any-word", is_flag=True, help="Look among the uses of all words, not only of WORD.")
+@reading_options
+@json_option
+def command(
+    model: str,
+    texts: tuple[str, ...],
+    word: str,
+    sentence: str,
+    occurrence: int,
+    top: int,
+    layer: Layers,
+    ignore_case: bool,
+    any_word: bool,
+    tokenizer: str,
+    text: str,
+    encoding: str,
+    lowercase: bool,
+    as_json: bool,
+) -> None:
+    """Find the uses of a word in TEXT (files, globs, or - for standard input) that are nearest to its use in SENTENCE.
+
+    Nearest by the cosine of contextual vectors; beside them stand the nearest words without context (layer 0), which
+    are the same whatever SENTENCE is. Sentences are counted from 0, as in the files of elmo embed.
+    """
+    paths = expand(texts)
+    sentences = read_sentences(paths, tokenizer=tokenizer, text=text, encoding=encoding, lowercase=lowercase)
+    found = find_neighbors(
+        load(model),
+        tqdm(sentences, total=count_sentences(paths, text), unit=" sentences", disable=None, leave=False),
+        word.lower() if lowercase else word,
+        get_tokenizer(tokenizer)(sentence.lower() if lowercase else sentence),
+        occurrence=occurrence,
+        top=top,
+        layer=layer,
+        ignore_case=ignore_case,
+        any_word=any_word,
+    )
+    if not as_json:
+        _print_lists(found)
+    what = "words" if any_word else "uses"
+    print_result(
+        f"{len(found.uses)} nearest of {found.num_uses:,} {what} in {found.num_sentences:,} sentences",
+        dataclasses.asdict(found),
+        as_json,
+    )
+
+
+def _print_lists(found: Neighbors) -> None:
+    """The nearest uses with their sentences, then the nearest words."""
+    click.echo(f"{marked(found.query, found.position)}\n\nNearest in context:")
+    for use in found.uses:
+        click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position)}  (sentence {use.sentence})")
+    words = ", ".join(f"{neighbor.word} {neighbor.similarity:.3f}" for neighbor in found.words)
+    click.echo(f"\nNearest words without context (layer 0, the same in every sentence):\n  {words or 'none'}\n")
+
+
+def marked(tokens: tuple[str, ...], position: int) -> str:
+    """The sentence around a token, which stands in brackets."""
+    first, last = max(0, position - SHOWN_TOKENS), position + SHOWN_TOKENS + 1
+    before, after = tokens[first:position], tokens[position + 1 : last]
+    return " ".join(
+        [*(["…"] if first else []), *before, f"[{tokens[position]}]", *after, *(["…"] if tokens[last:] else [])]
+    )

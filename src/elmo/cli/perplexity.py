@@ -1,0 +1,87 @@
+"""`elmo perplexity`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from elmo.cli.shared import examples, json_option, print_result, reading_options
+
+if TYPE_CHECKING:
+    from elmo.pretrain.perplexity import Perplexity, SentenceScore, State
+
+
+@click.command(
+    epilog=examples(
+        "elmo perplexity run/ valid.txt",
+        "elmo perplexity run/ raw.txt --tokenizer ptb --text paragraphs",
+        "elmo perplexity run/ valid.txt --sentences --state zero > scores.tsv",
+    )
+)
+@click.argument("model")
+@click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
+@click.option("--sentences", is_flag=True, help="Print a line for each sentence: its scores, a tab, its tokens.")
+@click.option(
+    "--state",
+    type=click.Choice(["carry", "zero"]),
+    default="carry",
+    show_default=True,
+    help="Where a sentence starts from: the state of the one before, as in training, or zeros.",
+)
+@click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True, help="Sentences at a time.")
+@reading_options
+@json_option
+def command(
+    model: str,
+    texts: tuple[str, ...],
+    sentences: bool,
+    state: State,
+    batch_size: int,
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    """Perplexity of the text under MODEL: the full softmax, in each direction and their mean.
+
+    A sentence of n tokens counts n + 1 predictions a direction. Words outside of the vocabulary count as <UNK>.
+    With --sentences, columns are: number of tokens, tokens outside of the vocabulary, log probability (base e) of
+    each direction, perplexity, the tokens.
+    """
+    from tqdm import tqdm
+
+    from elmo.formats import load
+    from elmo.pretrain.perplexity import Perplexity, score_sentences
+    from elmo.text.reading import expand, read_sentences
+
+    text = read_sentences(expand(texts), **reading)
+    scores: Iterable[SentenceScore] = score_sentences(load(model), text, state, batch_size)
+    result = Perplexity.of(_print_scores(tqdm(scores, unit="sentence", disable=None), sentences))
+    names = ("forward", "backward")[: len(result.directions)]
+    each = ", ".join(f"{name} {value:,.2f}" for name, value in zip(names, result.directions, strict=True))
+    print_result(
+        f"perplexity {result.mean:,.2f} ({each}) on {result.num_tokens:,} tokens in {result.num_sentences:,} "
+        f"sentences, {result.oov_rate:.2%} outside of the vocabulary",
+        _figures(result, names),
+        as_json,
+    )
+
+
+def _print_scores(scores: Iterable[SentenceScore], wanted: bool) -> Iterator[SentenceScore]:
+    """Pass the scores on, printing each where it is wanted."""
+    for score in scores:
+        if wanted:
+            logs = "\t".join(f"{value:.4f}" for value in score.log_probabilities)
+            tokens = " ".join(score.tokens)
+            click.echo(f"{len(score.tokens)}\t{score.num_oov}\t{logs}\t{score.perplexity:.4f}\t{tokens}")
+        yield score
+
+
+def _figures(result: Perplexity, names: tuple[str, ...]) -> dict[str, float]:
+    return {
+        "perplexity": result.mean,
+        **{f"{name}_perplexity": value for name, value in zip(names, result.directions, strict=True)},
+        "num_sentences": result.num_sentences,
+        "num_tokens": result.num_tokens,
+        "oov_rate": result.oov_rate,
+    }

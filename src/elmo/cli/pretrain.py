@@ -1,0 +1,69 @@
+"""`elmo pretrain`."""
+
+from pathlib import Path
+
+import click
+
+from elmo.cli.shared import examples, json_option, print_result
+
+
+@click.command(
+    epilog=examples(
+        "elmo prepare corpus/ text/*.txt.gz",
+        "elmo pretrain corpus/ run/ --recipe mini",
+        "elmo pretrain corpus/ run/ --recipe mini            (again: goes on where it was)",
+        "elmo pretrain corpus/ run/ --recipe mini --max-minutes 30 --heldout valid.txt",
+        "elmo pretrain corpus/ run/ --recipe small --set training.batch_size=256",
+    )
+)
+@click.argument("corpus", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--recipe", default="mini", show_default=True, help="paper, small, mini, tiny, or a YAML file.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe.")
+@click.option("--max-steps", type=click.IntRange(1), help="End after this many steps.")
+@click.option("--max-minutes", type=click.FloatRange(0), help="End after this much training time.")
+@click.option("--heldout", type=click.Path(), help="Tokenized text, a sentence a line, to measure perplexity on.")
+@click.option("--evaluate-every", type=click.IntRange(1), help="Steps between two held-out measurements.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
+@json_option
+def command(
+    corpus: Path,
+    run: Path,
+    recipe: str,
+    overrides: tuple[str, ...],
+    max_steps: int | None,
+    max_minutes: float | None,
+    heldout: str | None,
+    evaluate_every: int | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Pretrain a biLM on the corpus folder CORPUS and write it to the folder RUN.
+
+    RUN is a model folder at any time after the first checkpoint. The same command started again goes on at the
+    exact step. Ctrl-C saves and ends.
+    """
+    from elmo.pretrain.loop import Run
+    from elmo.pretrain.recipe import load_recipe, parse_override
+    from elmo.text.corpus import Corpus
+    from elmo.text.reading import read_sentences
+
+    settings = dict(parse_override(text) for text in overrides)
+    flags = {"max_steps": max_steps, "max_minutes": max_minutes, "evaluate_every_steps": evaluate_every}
+    settings |= {f"training.{key}": value for key, value in flags.items() if value is not None}
+    sentences = [sentence for sentence in read_sentences([heldout]) if sentence] if heldout else []
+    training = Run(Corpus.open(corpus), run, load_recipe(recipe, settings), heldout=sentences, device=device)
+    training.train()
+    progress = training.progress
+    again = "" if training.is_done else "; the same command goes on"
+    print_result(
+        f"{run}: {progress.step:,} of {training.total_steps:,} steps, {progress.seconds / 60:.1f} minutes{again}",
+        {
+            "run": str(run),
+            "step": progress.step,
+            "total_steps": training.total_steps,
+            "seconds": progress.seconds,
+            "done": training.is_done,
+        },
+        as_json,
+    )

@@ -1,0 +1,46 @@
+"""What several verbs share: options of the same meaning, and the line of result at the end."""
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+
+
+def examples(*lines: str) -> str:
+    """An epilog that shows `lines` as examples, each on a line of its own."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def print_result(sentence: str, figures: dict[str, Any], as_json: bool) -> None:
+    """End a command: one line for people, or one JSON object for machines."""
+    click.echo(json.dumps(figures, ensure_ascii=False) if as_json else sentence)
+
+
+def reading_options(command: Command) -> Command:
+    """Add `--tokenizer`, `--text`, `--encoding` and `--lowercase`: keywords of `read_sentences`."""
+    options = (
+        click.option(
+            "--tokenizer",
+            default="whitespace",
+            show_default=True,
+            metavar="NAME",
+            help="whitespace (for tokenized text), ptb (for raw English), or spacy:LANGUAGE (as spacy:de).",
+        ),
+        click.option(
+            "--text",
+            type=click.Choice(["sentences", "paragraphs", "wrapped"]),
+            default="sentences",
+            show_default=True,
+            help="A sentence a line; a paragraph a line; or paragraphs wrapped over lines and ended by a blank one.",
+        ),
+        click.option("--encoding", default="utf-8", show_default=True, help="Of the text; for example latin-1."),
+        click.option("--lowercase", is_flag=True, help="Lower-case the text. The published models keep case."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command

@@ -1,0 +1,236 @@
+"""Sizes of a biLM and settings of its training, under the keys of the published `options.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from elmo.errors import ElmoError
+
+T = TypeVar("T")
+
+BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260
+"""Character ids beyond the 256 bytes, as published; models see every id shifted by one, 0 being the mask."""
+
+
+@dataclass(frozen=True)
+class CharEmbeddingConfig:
+    """`dim`: width of one character's vector."""
+
+    dim: int
+
+
+@dataclass(frozen=True)
+class CharCNNConfig:
+    """The char encoder: convolutions over a word's characters, highways, a projection.
+
+    `filters` are (width, count) pairs. `n_characters` counts the embedding's rows, the zero row of the mask
+    included: 262 for the 261 rows that published files store.
+    """
+
+    embedding: CharEmbeddingConfig
+    filters: tuple[tuple[int, int], ...]
+    n_highway: int = 0
+    activation: str = "relu"
+    max_characters_per_token: int = 50
+    n_characters: int = 262
+
+    def __post_init__(self) -> None:
+        if self.activation not in ("relu", "tanh"):
+            raise ElmoError(f"char_cnn.activation: {self.activation!r} is neither 'relu' nor 'tanh'")
+        if self.n_characters == 261:
+            object.__setattr__(self, "n_characters", 262)
+        if self.n_characters < 262:
+            raise ElmoError(f"char_cnn.n_characters: {self.n_characters} is fewer than the 261 of UTF-8 bytes")
+        if not self.filters:
+            raise ElmoError("char_cnn.filters: there are none")
+        if self.n_highway < 0:
+            raise ElmoError(f"char_cnn.n_highway: {self.n_highway} is negative")
+        widest = max(width for width, _ in self.filters)
+        if not self.max_characters_per_token >= 3 or widest > self.max_characters_per_token:
+            raise ElmoError(
+                f"char_cnn.max_characters_per_token: {self.max_characters_per_token} holds no word "
+                f"(at least 3, and the widest filter is {widest})"
+            )
+        _require_positive("char_cnn.embedding.dim", self.embedding.dim)
+        for width, count in self.filters:
+            _require_positive("char_cnn.filters", min(width, count))
+
+    @property
+    def num_filters(self) -> int:
+        """Number of features after the convolutions, all widths together."""
+        return sum(count for _, count in self.filters)
+
+
+@dataclass(frozen=True)
+class LSTMConfig:
+    """One direction's layers: cell width `dim`, output width `projection_dim`.
+
+    A `projection_dim` equal to `dim` means that there is no projection. A clip of None clips nothing.
+    """
+
+    dim: int
+    projection_dim: int
+    n_layers: int = 1
+    cell_clip: float | None = None
+    proj_clip: float | None = None
+    use_skip_connections: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "projection_dim", "n_layers"):
+            _require_positive(f"lstm.{name}", getattr(self, name))
+        for name in ("cell_clip", "proj_clip"):
+            if (clip := getattr(self, name)) is not None:
+                _require_positive(f"lstm.{name}", clip)
+        if self.projection_dim > self.dim:
+            raise ElmoError(
+                f"lstm.projection_dim: {self.projection_dim} is wider than the cell ({self.dim}); "
+                "layers of two widths can't be stacked"
+            )
+
+    @property
+    def has_projection(self) -> bool:
+        """Whether a layer's output is a projection of its cell (else it is as wide as the cell)."""
+        return self.projection_dim < self.dim
+
+
+@dataclass(frozen=True)
+class BiLMConfig:
+    """A biLM's sizes. `bidirectional: false` means that there is only the forward direction."""
+
+    char_cnn: CharCNNConfig
+    lstm: LSTMConfig
+    bidirectional: bool = True
+
+    @property
+    def num_layers(self) -> int:
+        """Number of layers a token gets, the token layer (layer 0) included."""
+        return self.lstm.n_layers + 1
+
+    @property
+    def width(self) -> int:
+        """Width of every layer: both directions side by side."""
+        return self.lstm.projection_dim * (2 if self.bidirectional else 1)
+
+    @property
+    def has_char_projection(self) -> bool:
+        """Whether the char encoder ends in a projection (published files leave it out where it changes no width)."""
+        return self.char_cnn.num_filters != self.lstm.projection_dim
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How a biLM is pretrained. The first eight keys are those of the published `options.json`.
+
+    Training ends after `n_epochs`, or earlier after `max_steps` or `max_minutes`, whichever comes first.
+    """
+
+    batch_size: int = 128
+    unroll_steps: int = 20
+    n_negative_samples_batch: int = 8192
+    sample_softmax: bool = True
+    dropout: float = 0.1
+    learning_rate: float = 0.2
+    all_clip_norm_val: float = 10.0
+    n_epochs: float = 10
+    initial_accumulator_value: float = 1.0
+    seed: int = 0
+    max_steps: int | None = None
+    max_minutes: float | None = None
+    log_every_steps: int = 100
+    evaluate_every_steps: int | None = None
+    checkpoint_every_minutes: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "unroll_steps", "n_negative_samples_batch", "log_every_steps", "n_epochs"):
+            _require_positive(f"training.{name}", getattr(self, name))
+        if not 0 <= self.dropout < 1:
+            raise ElmoError(f"training.dropout: {self.dropout} is not in [0, 1)")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides a pretraining run, beside the corpus: the biLM's sizes and its training."""
+
+    char_cnn: CharCNNConfig
+    lstm: LSTMConfig
+    training: TrainingConfig
+    bidirectional: bool = True
+
+    @property
+    def bilm(self) -> BiLMConfig:
+        """The sizes alone."""
+        return BiLMConfig(self.char_cnn, self.lstm, self.bidirectional)
+
+
+def from_mapping(kind: type[T], values: object, where: str, *, ignore_unknown: bool = False) -> T:
+    """Build the dataclass `kind` from nested plain values, checking every key and type.
+
+    `where` names the source ("options.json") in errors. Unknown keys are refused, or left out where
+    `ignore_unknown` says that the source may hold more than we need.
+    """
+    if not isinstance(values, Mapping):
+        raise ElmoError(f"{where}: expected a mapping of keys, found {type(values).__name__}")
+    values = typing.cast("Mapping[str, object]", values)
+    hints = typing.get_type_hints(kind)
+    fields = {field.name: field for field in dataclasses.fields(typing.cast(Any, kind))}
+    unknown = sorted(str(key) for key in values if key not in fields)
+    if unknown and not ignore_unknown:
+        raise ElmoError(f"{where}: unknown key {unknown[0]!r}; known keys are {', '.join(fields)}")
+    arguments: dict[str, object] = {}
+    for name, field in fields.items():
+        if name in values:
+            arguments[name] = _convert(hints[name], values[name], f"{where}: {name}", ignore_unknown)
+        elif field.default is dataclasses.MISSING:
+            raise ElmoError(f"{where}: key {name!r} is missing")
+    try:
+        return kind(**arguments)
+    except ElmoError as error:
+        raise ElmoError(f"{where}: {error}") from None
+
+
+def to_mapping(config: object) -> dict[str, Any]:
+    """The nested plain values of a config, ready for JSON or YAML; `from_mapping` reads them back."""
+    return dataclasses.asdict(typing.cast(Any, config), dict_factory=lambda items: {k: _plain(v) for k, v in items})
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in typing.cast("tuple[object, ...]", value)]
+    return value
+
+
+def _convert(hint: Any, value: object, where: str, ignore_unknown: bool) -> object:
+    """`value` as the annotated type `hint`, or one sentence that says why not."""
+    if dataclasses.is_dataclass(hint):
+        return from_mapping(typing.cast("type[object]", hint), value, where, ignore_unknown=ignore_unknown)
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        if value is None:
+            return None
+        hint = next(option for option in typing.get_args(hint) if option is not type(None))
+    if typing.get_origin(hint) is tuple:
+        return _convert_tuple(hint, value, where, ignore_unknown)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not hint:
+        raise ElmoError(f"{where}: expected {hint.__name__}, found {value!r}")
+    return value
+
+
+def _convert_tuple(hint: Any, value: object, where: str, ignore_unknown: bool) -> tuple[object, ...]:
+    options = typing.get_args(hint)
+    repeated = len(options) == 2 and options[1] is Ellipsis
+    items: list[object] = list(typing.cast("list[object]", value)) if isinstance(value, list | tuple) else []
+    if not isinstance(value, list | tuple) or (not repeated and len(items) != len(options)):
+        raise ElmoError(f"{where}: expected a list{'' if repeated else f' of {len(options)}'}, found {value!r}")
+    hints = [options[0]] * len(items) if repeated else list(options)
+    return tuple(_convert(h, item, where, ignore_unknown) for h, item in zip(hints, items, strict=True))
+
+
+def _require_positive(name: str, value: float) -> None:
+    if value <= 0:
+        raise ElmoError(f"{name}: {value} is not positive")

@@ -1,0 +1,8 @@
+"""The inference engine: sentences to contextual vectors, in memory or in a file."""
+
+from elmo.embed.embedder import Embedder, load
+from elmo.embed.layers import Layers
+from elmo.embed.pooling import Pool, pool_tokens
+from elmo.embed.writers import Written, write_embeddings
+
+__all__ = ["Embedder", "Layers", "Pool", "Written", "load", "pool_tokens", "write_embeddings"]

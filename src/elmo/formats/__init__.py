@@ -1,0 +1,8 @@
+"""Reading and writing models: `load` recognises what it is given."""
+
+from elmo.formats.bilm_hdf5 import save_bilm
+from elmo.formats.model import Model
+from elmo.formats.native import save_native
+from elmo.formats.recognise import load
+
+__all__ = ["Model", "load", "save_bilm", "save_native"]

@@ -1,0 +1,99 @@
+"""Our own model folder: `config.json`, `model.safetensors`, and what training left beside them. No pickle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from elmo.config import BiLMConfig, from_mapping, to_mapping
+from elmo.errors import ElmoError
+from elmo.formats.card import model_card
+from elmo.formats.files import read_json, write_all, write_json
+from elmo.formats.model import Model, read_vocabulary
+from elmo.formats.renames import require_shape
+from elmo.formats.skeleton import skeleton
+from elmo.nn.bilm import BiLM
+from elmo.nn.softmax import Softmax
+
+CONFIG, WEIGHTS, SOFTMAX, VOCABULARY, CARD = (
+    "config.json",
+    "model.safetensors",
+    "softmax.safetensors",
+    "vocabulary.txt",
+    "README.md",
+)
+
+
+def load_native(folder: Path) -> Model:
+    """Read a model folder."""
+    config = from_mapping(BiLMConfig, read_json(folder / CONFIG), str(folder / CONFIG))
+    bilm = skeleton(lambda: BiLM(config))
+    _fill(bilm, _read(folder / WEIGHTS), folder / WEIGHTS)
+    softmax = vocabulary = None
+    if (folder / SOFTMAX).exists():
+        softmax = _load_softmax(folder / SOFTMAX, config)
+        vocabulary = read_vocabulary(folder / VOCABULARY, len(softmax.bias))
+    return Model(bilm, softmax, vocabulary, f"native: {folder.name} holds {CONFIG} and {WEIGHTS}")
+
+
+def _load_softmax(path: Path, config: BiLMConfig) -> Softmax:
+    tensors = _read(path)
+    num_words = len(tensors["bias"]) if "bias" in tensors and tensors["bias"].dim() == 1 else 0
+    softmax = skeleton(lambda: Softmax(num_words, config.lstm.projection_dim))
+    _fill(softmax, tensors, path)
+    return softmax
+
+
+def save_native(model: Model, folder: Path, figures: dict[str, str] | None = None) -> None:
+    """Write a model folder; `figures` are measured facts for its card (name to value).
+
+    Files appear under their names only when all are complete.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    writers: dict[Path, Callable[[Path], object]] = {folder / WEIGHTS: lambda path: _write(model.bilm, path)}
+    if (softmax := model.softmax) is not None:
+        writers[folder / SOFTMAX] = lambda path: _write(softmax, path)
+    if (vocabulary := model.vocabulary) is not None:
+        writers[folder / VOCABULARY] = vocabulary.write
+    for stale in (folder / SOFTMAX, folder / VOCABULARY):
+        if stale not in writers:
+            stale.unlink(missing_ok=True)  # of another model, which was here before
+    writers[folder / CARD] = lambda path: path.write_text(model_card(model, figures or {}), encoding="utf-8")
+    writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config))
+    write_all(writers)
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise ElmoError(f"{path}: no such file") from None
+    except SafetensorError as error:
+        raise ElmoError(f"{path}: not a complete safetensors file ({error})") from None
+
+
+def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put a file's tensors into `module`, which was made without memory of its own."""
+    wanted = module.state_dict()
+    for name, tensor in wanted.items():
+        if name not in tensors:
+            raise ElmoError(f"{path}: tensor '{name}' is missing")
+        require_shape(f"{path}: tensor '{name}'", tuple(tensors[name].shape), tuple(tensor.shape))
+    extra = sorted(tensors.keys() - wanted.keys())
+    if extra:
+        raise ElmoError(f"{path}: tensor '{extra[0]}' is more than {CONFIG} says; are they of another model?")
+    # Copies: a tensor's rounding depends on how its memory is aligned, which in a file is by chance.
+    module.load_state_dict({name: tensor.to(torch.float32, copy=True) for name, tensor in tensors.items()}, assign=True)
+    module.requires_grad_(True)
+
+
+def _write(module: torch.nn.Module, path: Path) -> None:
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
+    save_file(tensors, path, metadata={"format": "pt", "names": json.dumps(sorted(tensors))})

@@ -1,0 +1,124 @@
+"""A published format as data: names and layouts of its tensors, and ours, read in both directions.
+
+A format is a list of `Rename`s. Nothing here knows which format it is, and no format has loops of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from elmo.errors import ElmoError
+
+Read = Callable[[str, tuple[int, ...]], Tensor]
+"""Reads the published tensor of a name, which must have this shape."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a published tensor is cut into ours and put together again.
+
+    `split` takes theirs and the shapes of ours, `join` is its reverse, and `shape` is the shape of what it makes.
+    """
+
+    split: Callable[[Tensor, Sequence[torch.Size]], list[Tensor]]
+    join: Callable[[Sequence[Tensor]], Tensor]
+    shape: Callable[[Sequence[torch.Size]], tuple[int, ...]]
+
+
+SAME = Layout(
+    split=lambda tensor, _: [tensor],
+    join=lambda parts: parts[0],
+    shape=lambda shapes: tuple(shapes[0]),
+)
+TRANSPOSED = Layout(
+    split=lambda tensor, _: [tensor.t()],
+    join=lambda parts: parts[0].t(),
+    shape=lambda shapes: (shapes[0][1], shapes[0][0]),
+)
+ZERO_ROW_FIRST = Layout(
+    split=lambda tensor, _: [torch.cat([torch.zeros_like(tensor[:1]), tensor])],
+    join=lambda parts: parts[0][1:],
+    shape=lambda shapes: (shapes[0][0] - 1, shapes[0][1]),
+)
+"""Ours has a first row of zeros, for the mask, that files leave out."""
+CONVOLUTION = Layout(
+    split=lambda tensor, _: [tensor[0].permute(2, 1, 0)],
+    join=lambda parts: parts[0].permute(2, 1, 0).unsqueeze(0),
+    shape=lambda shapes: (1, *reversed(shapes[0])),
+)
+"""(1, width, in, out) there, (out, in, width) here."""
+TRANSPOSED_ROWS = Layout(
+    split=lambda tensor, shapes: [part.t() for part in tensor.split([shape[1] for shape in shapes])],
+    join=lambda parts: torch.cat([part.t() for part in parts]),
+    shape=lambda shapes: (sum(shape[1] for shape in shapes), shapes[0][0]),
+)
+"""Several matrices of ours, transposed, stand below each other in one of theirs."""
+
+
+@dataclass(frozen=True)
+class Rename:
+    """A published tensor `theirs` and the tensor or tensors of ours it becomes.
+
+    `{i}`, `{k}`, … in the names stand for the same number on both sides.
+    """
+
+    theirs: str
+    ours: str | tuple[str, ...]
+    layout: Layout = SAME
+
+    @property
+    def our_names(self) -> tuple[str, ...]:
+        """Our side's names, always as a tuple."""
+        return (self.ours,) if isinstance(self.ours, str) else self.ours
+
+
+def read_tensors(renames: Sequence[Rename], shapes: Mapping[str, torch.Size], read: Read) -> dict[str, Tensor]:
+    """Our tensors, of the given `shapes`, from published ones."""
+    tensors: dict[str, Tensor] = {}
+    for their_name, our_names, layout in _matches(renames, shapes):
+        our_shapes = [shapes[name] for name in our_names]
+        parts = layout.split(read(their_name, layout.shape(our_shapes)), our_shapes)
+        tensors.update({name: part.contiguous() for name, part in zip(our_names, parts, strict=True)})
+    return tensors
+
+
+def write_tensors(renames: Sequence[Rename], tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Published names and tensors for ours; the reverse of `read_tensors`."""
+    for their_name, our_names, layout in _matches(renames, tensors):
+        yield their_name, layout.join([tensors[name] for name in our_names]).contiguous()
+
+
+def superfluous(renames: Sequence[Rename], shapes: Mapping[str, object], their_names: Sequence[str]) -> list[str]:
+    """Published names that fit a rename but no tensor of ours: the file holds more than its options say."""
+    wanted = {their_name for their_name, _, _ in _matches(renames, shapes)}
+    patterns = [_pattern(rename.theirs) for rename in renames]
+    return [name for name in their_names if name not in wanted and any(p.fullmatch(name) for p in patterns)]
+
+
+def _matches(
+    renames: Sequence[Rename], our_names: Mapping[str, object]
+) -> Iterator[tuple[str, tuple[str, ...], Layout]]:
+    """Each published name with our names for it; every one of ours is met exactly once, or that is a defect."""
+    left = set(our_names)
+    for rename in renames:
+        pattern = _pattern(rename.our_names[0])
+        for match in filter(None, map(pattern.fullmatch, our_names)):
+            names = tuple(name.format_map(match.groupdict()) for name in rename.our_names)
+            left -= set(names)
+            yield rename.theirs.format_map(match.groupdict()), names, rename.layout
+    assert not left, f"no rename for {sorted(left)}"
+
+
+def _pattern(template: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"\\\{(\w)\\\}", r"(?P<\1>\\d+)", re.escape(template)))
+
+
+def require_shape(where: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Refuse a tensor of another shape than the options ask for."""
+    if found != expected:
+        raise ElmoError(f"{where}: has shape {found}, but the options ask for {expected}")

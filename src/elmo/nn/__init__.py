@@ -1,0 +1,1 @@
+"""Tensors only: char encoder, projected LSTM, biLM, scalar mix, softmax, the `Elmo` layer."""

@@ -1,0 +1,133 @@
+"""The bidirectional language model (Peters et al. 2018, sec. 3.1 and 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from elmo.config import BiLMConfig
+from elmo.nn.char_encoder import CharEncoder
+from elmo.nn.lstm import LSTMStack, LSTMState
+from elmo.nn.packing import Packing
+
+BiLMState = tuple[LSTMState, ...]
+"""The state of each direction: forward, then backward where there is one."""
+
+
+class BiLM(nn.Module):
+    """A char encoder that two LSTM stacks share, one reading forward, one backward."""
+
+    def __init__(self, config: BiLMConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.char_encoder = CharEncoder(config.char_cnn, config.lstm.projection_dim)
+        self.forward_lstm = LSTMStack(config.lstm)
+        self.backward_lstm = LSTMStack(config.lstm) if config.bidirectional else None
+
+    @property
+    def directions(self) -> list[LSTMStack]:
+        """The LSTM stacks: forward, then backward where there is one."""
+        return [self.forward_lstm] if self.backward_lstm is None else [self.forward_lstm, self.backward_lstm]
+
+    def initial_state(self, batch_size: int) -> BiLMState:
+        """Zeros for `batch_size` rows."""
+        lstm, weight = self.config.lstm, self.forward_lstm.layers[0].bias
+        assert isinstance(weight, Tensor)
+        return tuple(
+            LSTMState(
+                weight.new_zeros(lstm.n_layers, batch_size, lstm.projection_dim),
+                weight.new_zeros(lstm.n_layers, batch_size, lstm.dim),
+            )
+            for _ in self.directions
+        )
+
+    def forward(
+        self, characters: Tensor, tokens: Tensor, lengths: Tensor, state: BiLMState | None = None
+    ) -> tuple[Tensor, BiLMState]:
+        """All layers of a batch of sentences.
+
+        `characters` (N, C) are the ids of the batch's types, `tokens` (B, T) indices into them (any valid one at
+        padding), `lengths` (B,) a CPU tensor that may hold zeros. `<S>` and `</S>` are tokens like others: callers
+        add them. `state` is that before each row's first token, zeros when None.
+
+        Returns the layers (L+1, B, T, D), zeros at padding, and the state after each row's last token; a row
+        without tokens keeps its state. Layer 0 is the token vector once per direction.
+        """
+        B, T = tokens.shape
+        packing = Packing.of(lengths, T, tokens.device)
+        state = self.initial_state(B) if state is None else state
+        vectors = self.char_encoder(characters)
+        halves: list[Tensor] = []
+        new_state: list[LSTMState] = []
+        for stack, order, before in zip(self.directions, packing.orders, state, strict=False):
+            inputs = F.embedding(tokens.flatten()[order], vectors)
+            outputs, after = _run(stack, inputs, packing, before)
+            packed = torch.stack([inputs, *outputs])
+            halves.append(packed.new_zeros(len(packed), B * T, packed.shape[2]).index_copy(1, order, packed))
+            new_state.append(after)
+        return torch.cat(halves, dim=2).unflatten(1, (B, T)), tuple(new_state)
+
+    def predictors(
+        self,
+        characters: Tensor,
+        tokens: Sequence[Tensor],
+        lengths: Tensor,
+        state: BiLMState,
+        dropout: float = 0.0,
+    ) -> tuple[list[Tensor], list[Tensor], BiLMState]:
+        """Top-layer outputs for the softmax, where each direction reads tokens of its own.
+
+        `characters` (N, C) are the ids of the batch's types; `tokens` holds one (B, T) tensor of indices into them
+        for each direction, in the order of the text: the backward direction reads each row from its end. `lengths`
+        (B,) is a CPU tensor. `dropout` is applied to the input of each layer.
+
+        Returns for each direction the packed outputs (N, P) and the flat positions b * T + t they stand at, and the
+        state after each row.
+        """
+        packing = Packing.of(lengths, tokens[0].shape[1], characters.device)
+        vectors = self.char_encoder(characters)
+        tops: list[Tensor] = []
+        new_state: list[LSTMState] = []
+        for stack, ids, order, before in zip(self.directions, tokens, packing.orders, state, strict=False):
+            inputs = F.embedding(ids.flatten()[order], vectors)
+            outputs, after = _run(stack, inputs, packing, before, dropout)
+            tops.append(outputs[-1])
+            new_state.append(after)
+        return tops, list(packing.orders[: len(tops)]), tuple(new_state)
+
+
+def _run(
+    stack: LSTMStack, inputs: Tensor, packing: Packing, before: LSTMState, dropout: float = 0.0
+) -> tuple[list[Tensor], LSTMState]:
+    """One direction over packed inputs; takes and returns the state in the order of the batch's rows."""
+    if not packing.batch_sizes:
+        return [inputs] * stack.config.n_layers, before
+    sorted_state = LSTMState(*(part[:, packing.rows] for part in before))
+    outputs, after = stack(inputs, packing.batch_sizes, sorted_state, dropout)
+    return outputs, LSTMState(*(old.index_copy(1, packing.rows, new) for old, new in zip(before, after, strict=True)))
+
+
+def detach(state: BiLMState) -> BiLMState:
+    """The same state, cut off from the graph that made it."""
+    return tuple(LSTMState(*(part.detach() for part in direction)) for direction in state)
+
+
+def first_rows(state: BiLMState, batch_size: int) -> BiLMState:
+    """The state of the first `batch_size` rows, zeros for those beyond the ones there are."""
+    return tuple(
+        LSTMState(*(F.pad(part[:, :batch_size], (0, 0, 0, max(0, batch_size - part.shape[1]))) for part in direction))
+        for direction in state
+    )
+
+
+def replace_rows(old: BiLMState | None, new: BiLMState) -> BiLMState:
+    """`new` in place of as many first rows of `old`: a smaller batch leaves the rows beyond it as they were."""
+    if old is None:
+        return new
+    return tuple(
+        LSTMState(*(torch.cat([n, o[:, n.shape[1] :]], dim=1) for o, n in zip(before, after, strict=True)))
+        for before, after in zip(old, new, strict=True)
+    )

@@ -1,0 +1,1 @@
+"""Pretraining: objective, loop, checkpoints, perplexity, fine-tuning."""

@@ -1,0 +1,105 @@
+"""Fine-tuning: a pretrained model goes on training on the text of a task (Peters et al. 2018, sec. 3.4 and Table 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from elmo.config import Recipe, TrainingConfig
+from elmo.errors import ElmoError
+from elmo.formats.model import Model
+from elmo.formats.native import save_native
+from elmo.pretrain.loop import Run, Sentences
+from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.text.corpus import Corpus
+from elmo.text.prepare import prepare
+
+SAMPLE = 1000
+"""Sentences of the training text on which perplexity is measured where no held-out text is given."""
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """What fine-tuning did: perplexity before and after, of held-out text or else of the training text itself."""
+
+    before: Perplexity
+    after: Perplexity
+    is_heldout: bool
+
+
+def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softmax: bool, **settings: Any) -> Corpus:
+    """The corpus of a fine-tuning, in `folder`, with the model's vocabulary, or one of its own for a new softmax.
+
+    `settings` are those of `prepare`. Raises ElmoError where `folder` holds the corpus of an earlier start on
+    other text.
+    """
+    if model.softmax is None and not new_softmax:
+        raise ElmoError(
+            f"the model has no softmax to go on with ({model.origin}); published HDF5 files leave it out. "
+            "Pass --new-softmax to train a fresh one on this text first, with the biLM frozen"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "corpus"
+    with TemporaryDirectory(dir=folder, prefix=".corpus") as work:
+        corpus = prepare(
+            inputs,
+            Path(work) / "corpus",
+            vocabulary=None if new_softmax else model.vocabulary,
+            max_characters=model.config.char_cnn.max_characters_per_token,
+            **settings,
+        )
+        if not path.exists():
+            corpus.folder.rename(path)
+        elif Corpus.open(path).checksum != corpus.checksum:
+            raise ElmoError(f"{folder}: holds a fine-tuning on other text; choose another folder")
+    return Corpus.open(path)
+
+
+def default_batch_size(corpus: Corpus, unroll_steps: int) -> int:
+    """As many streams as pretraining has, or fewer, so that an epoch of a short text still has a hundred steps."""
+    return max(1, min(128, (corpus.num_tokens + corpus.num_sentences) // (100 * unroll_steps)))
+
+
+def finetune(
+    model: Model,
+    corpus: Corpus,
+    folder: Path,
+    training: TrainingConfig,
+    *,
+    new_softmax: bool = False,
+    heldout: Sentences = (),
+    device: str = "auto",
+) -> FineTuning:
+    """Train `model` on `corpus` as `training` says and write it to the model folder `folder`.
+
+    With `new_softmax`, a fresh softmax is first trained for as long with the biLM frozen; perplexity before is then
+    that of the old biLM with the new softmax. Started again in the same folder, it goes on where it was.
+    """
+    recipe = Recipe(model.config.char_cnn, model.config.lstm, training, model.config.bidirectional)
+    if new_softmax:
+        start = Model(model.bilm, None, None, model.origin)
+        model = Run(corpus, folder / "softmax", recipe, start=start, freeze_bilm=True, device=device).train()
+    sentences = heldout or _sample(corpus)
+    before = Perplexity.of(score_sentences(model, sentences))
+    run = Run(corpus, folder / "run", recipe, start=model, device=device)
+    tuned = run.train()
+    after = Perplexity.of(score_sentences(tuned, sentences))
+    text = "held-out text" if heldout else "training text"
+    figures = {
+        "started from": model.origin,
+        f"perplexity before, {text}": f"{before.mean:.2f}",
+        f"perplexity after, {text}": f"{after.mean:.2f}",
+    }
+    save_native(tuned, folder, run.figures() | figures)
+    return FineTuning(before, after, bool(heldout))
+
+
+def _sample(corpus: Corpus) -> list[list[str]]:
+    """The first sentences of the corpus."""
+    types = corpus.types()
+    bounds = zip(corpus.starts, corpus.starts[1:], strict=False)
+    return [[types[i] for i in corpus.tokens[start:end]] for start, end in islice(bounds, SAMPLE)]

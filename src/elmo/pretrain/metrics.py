@@ -1,0 +1,93 @@
+"""What a run reports: a row of `metrics.csv` and of TensorBoard every so often, and a progress line on a terminal."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+from torch.utils.tensorboard.writer import SummaryWriter
+from tqdm import tqdm
+
+from elmo.formats.files import write_all
+
+FIELDS: tuple[str, ...] = (
+    "step",
+    "predictions",
+    "seconds",
+    "tokens_per_second",
+    "loss",
+    "forward_perplexity",
+    "backward_perplexity",
+    "heldout_forward_perplexity",
+    "heldout_backward_perplexity",
+    "heldout_perplexity",
+)
+"""Columns of `metrics.csv`. Losses are nats per prediction, of the sampled softmax where training samples it; held-out
+perplexities are of the full softmax. `predictions` counts those of one direction; `seconds` is training time alone."""
+
+Row = dict[str, float]
+
+
+class Metrics:
+    """Rows of a run; started again at `step`, it drops the rows that the run will now make once more."""
+
+    def __init__(self, run_folder: Path, step: int, total_steps: int) -> None:
+        self._path = run_folder / "metrics.csv"
+        self._cut_after(step)
+        self._board = SummaryWriter(str(run_folder / "tensorboard"), purge_step=step + 1)
+        self._bar = tqdm(total=total_steps, initial=step, unit="step", disable=None, dynamic_ncols=True)
+
+    def add(self, row: Row) -> None:
+        """Write one row, with keys from `FIELDS`."""
+        with self._path.open("a", newline="") as file:
+            csv.DictWriter(file, FIELDS).writerow({key: _format(value) for key, value in row.items()})
+        for key, value in row.items():
+            if key not in ("step", "seconds"):
+                self._board.add_scalar(key, value, int(row["step"]))  # pyright: ignore[reportUnknownMemberType]
+        self._bar.set_postfix_str(describe(row))
+
+    def advance(self) -> None:
+        """Move the progress line by one step."""
+        self._bar.update()
+
+    def close(self) -> None:
+        """Flush everything."""
+        self._bar.close()
+        self._board.close()
+
+    def _cut_after(self, step: int) -> None:
+        rows = [row for row in read_metrics(self._path) if row["step"] <= step] if self._path.exists() else []
+
+        def write(path: Path) -> None:
+            with path.open("w", newline="") as file:
+                writer = csv.DictWriter(file, FIELDS)
+                writer.writeheader()
+                writer.writerows({key: _format(value) for key, value in row.items()} for row in rows)
+
+        write_all({self._path: write})
+
+
+def read_metrics(path: Path) -> list[Row]:
+    """The rows of a `metrics.csv`; a key is absent where its column is empty."""
+    with path.open(newline="") as file:
+        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+
+
+def describe(row: Row) -> str:
+    """A row for the progress line."""
+    parts = [f"{row['tokens_per_second']:,.0f} tok/s", f"loss {row['loss']:.3f}"]
+    parts.append("ppl " + "/".join(f"{row[k]:,.1f}" for k in FIELDS[5:7] if k in row))
+    if "heldout_perplexity" in row:
+        parts.append(f"held-out {row['heldout_perplexity']:,.1f}")
+    return ", ".join(parts)
+
+
+def perplexity_of(loss: float) -> float:
+    """The perplexity of a loss in nats; infinite rather than an error when a model is that bad."""
+    return math.exp(loss) if loss < 700 else math.inf
+
+
+def _format(value: float) -> str:
+    """Shortest text that reads back as the same number, whole numbers without a point."""
+    return str(int(value)) if value == int(value) else repr(value)

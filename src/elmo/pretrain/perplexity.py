@@ -1,0 +1,147 @@
+"""Perplexity and scores of text under the full softmax (Peters et al. 2018, sec. 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from elmo.errors import ElmoError
+from elmo.formats.model import Model
+from elmo.nn.bilm import BiLMState, first_rows, replace_rows
+from elmo.nn.softmax import Softmax
+from elmo.pretrain.metrics import perplexity_of
+from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.vocabulary import Vocabulary
+
+State = Literal["carry", "zero"]
+"""Where a sentence starts from: the state its row of the batch ended in, as in training, or zeros."""
+
+BATCH_SIZE = 32
+
+
+@dataclass(frozen=True)
+class SentenceScore:
+    """One sentence's log probability in each direction, in nats, over its tokens and one boundary."""
+
+    tokens: Sequence[str]
+    log_probabilities: tuple[float, ...]
+    num_oov: int
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean loss of all directions."""
+        return perplexity_of(-sum(self.log_probabilities) / len(self.log_probabilities) / (len(self.tokens) + 1))
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """The mean loss of each direction over a text, in nats per prediction.
+
+    A sentence of n tokens counts n + 1 predictions in each direction: its tokens, and the boundary at the far end.
+    Tokens outside of the vocabulary count as the one word `<UNK>`.
+    """
+
+    losses: tuple[float, ...]
+    num_sentences: int
+    num_tokens: int
+    num_oov: int
+
+    @property
+    def directions(self) -> tuple[float, ...]:
+        """Perplexity of each direction: forward, then backward where there is one."""
+        return tuple(perplexity_of(loss) for loss in self.losses)
+
+    @property
+    def mean(self) -> float:
+        """exp of the mean of the directions' losses, the published figure."""
+        return perplexity_of(sum(self.losses) / len(self.losses))
+
+    @property
+    def oov_rate(self) -> float:
+        """Share of tokens outside of the vocabulary."""
+        return self.num_oov / self.num_tokens
+
+    @classmethod
+    def of(cls, scores: Iterable[SentenceScore]) -> Perplexity:
+        """Of scored sentences; an `ElmoError` when they hold no token."""
+        sums: list[float] = []
+        num_sentences = num_tokens = num_oov = 0
+        for score in scores:
+            sums = [a + b for a, b in zip(sums or [0.0] * 2, score.log_probabilities, strict=False)]
+            num_sentences += 1
+            num_tokens += len(score.tokens)
+            num_oov += score.num_oov
+        if num_tokens == 0:
+            raise ElmoError("the text to score holds no tokens")
+        num_predictions = num_tokens + num_sentences
+        return cls(tuple(-total / num_predictions for total in sums), num_sentences, num_tokens, num_oov)
+
+
+def score_sentences(
+    model: Model, sentences: Iterable[Sequence[str]], state: State = "carry", batch_size: int = BATCH_SIZE
+) -> Iterator[SentenceScore]:
+    """Score tokenized sentences in their order, in constant memory; empty ones are left out.
+
+    With `state="carry"`, row b of each batch of `batch_size` sentences goes on from row b of the batch before: that is
+    what the LSTMs saw in training. With "zero", a sentence's score doesn't depend on its neighbours.
+    """
+    if model.softmax is None or model.vocabulary is None:
+        raise ElmoError(
+            f"the model has no softmax ({model.origin}); published HDF5 files leave it out. "
+            "Train one on text of yours: elmo finetune --new-softmax"
+        )
+    training = model.bilm.training
+    model.bilm.eval()
+    carried: BiLMState | None = None
+    texts = (sentence for sentence in sentences if sentence)
+    while batch := list(islice(texts, batch_size)):
+        before = model.bilm.initial_state(len(batch))
+        if carried is not None:
+            before = first_rows(carried, len(batch))
+        scores, after = _score_batch(model, model.softmax, model.vocabulary, batch, before)
+        if state == "carry":
+            carried = replace_rows(carried, after)
+        yield from scores
+    model.bilm.train(training)
+
+
+@torch.inference_mode()
+def _score_batch(
+    model: Model, softmax: Softmax, vocabulary: Vocabulary, batch: Sequence[Sequence[str]], before: BiLMState
+) -> tuple[list[SentenceScore], BiLMState]:
+    device = softmax.weight.device
+    bounded = [[BOS, *sentence, EOS] for sentence in batch]
+    places: dict[str, int] = {}
+    for word in (word for sentence in bounded for word in sentence):
+        places.setdefault(word, len(places))
+    characters = torch.from_numpy(encode_words(list(places), model.config.char_cnn.max_characters_per_token))
+    types = _pad([[places[word] for word in sentence] for sentence in bounded]).to(device)
+    ids = _pad([[vocabulary.id(word) for word in sentence] for sentence in bounded]).to(device)
+    lengths = torch.tensor([len(sentence) - 1 for sentence in bounded])
+    # Forward reads all but </S> and predicts all but <S>; backward the other way round.
+    tokens, targets = (types[:, :-1], types[:, 1:]), (ids[:, 1:], ids[:, :-1])
+    hidden, orders, after = model.bilm.predictors(characters.to(device), tokens, lengths, before)
+    sums = [
+        _sum_rows(softmax.log_probabilities(h, target.flatten()[order]), order // target.shape[1], len(batch))
+        for h, target, order in zip(hidden, targets, orders, strict=False)
+    ]
+    oov = [sum(word not in vocabulary for word in sentence) for sentence in batch]
+    scores = [
+        SentenceScore(sentence, log_probabilities, num_oov)
+        for sentence, log_probabilities, num_oov in zip(batch, zip(*sums, strict=True), oov, strict=True)
+    ]
+    return scores, after
+
+
+def _pad(rows: list[list[int]]) -> Tensor:
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+
+
+def _sum_rows(values: Tensor, rows: Tensor, num_rows: int) -> list[float]:
+    return torch.zeros(num_rows, dtype=torch.double).index_add_(0, rows.cpu(), values.double().cpu()).tolist()

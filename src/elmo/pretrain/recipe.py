@@ -1,0 +1,55 @@
+"""Recipes: the YAML files that say how to pretrain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from elmo.config import Recipe, from_mapping, to_mapping
+from elmo.errors import ElmoError
+
+NAMES = ("paper", "small", "mini", "tiny")
+"""Recipes that come with the package."""
+
+
+def load_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Recipe:
+    """The recipe of this name, or in this YAML file; `overrides` are dotted keys, as `training.batch_size`."""
+    if name in NAMES:
+        text, where = files("elmo").joinpath("recipes", f"{name}.yaml").read_text(encoding="utf-8"), f"recipe {name}"
+    elif Path(name).is_file():
+        text, where = Path(name).read_text(encoding="utf-8"), name
+    else:
+        raise ElmoError(f"recipe {name}: neither a file nor one of {', '.join(NAMES)}")
+    try:
+        values: Any = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ElmoError(f"{where}: not valid YAML ({' '.join(str(error).split())})") from None
+    for key, value in (overrides or {}).items():
+        _set(values, key, value)
+    return from_mapping(Recipe, values, where)
+
+
+def parse_override(text: str) -> tuple[str, object]:
+    """`key=value` from the command line, the value in YAML."""
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise ElmoError(f"--set {text}: expected KEY=VALUE, as training.batch_size=64")
+    return key, yaml.safe_load(value)
+
+
+def write_recipe(recipe: Recipe, path: Path) -> None:
+    """Write a recipe that `load_recipe` reads back."""
+    path.write_text(yaml.safe_dump(to_mapping(recipe), sort_keys=False, default_flow_style=None), encoding="utf-8")
+
+
+def _set(values: Any, key: str, value: object) -> None:
+    *parents, last = key.split(".")
+    for parent in parents:
+        if not isinstance(values, dict) or parent not in values:
+            raise ElmoError(f"recipe key {key!r}: there is no {parent!r}")
+        values = values[parent]
+    values[last] = value

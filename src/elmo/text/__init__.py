@@ -1,0 +1,1 @@
+"""Text: characters, vocabulary, tokenizers, the prepared corpus on disk, batches."""

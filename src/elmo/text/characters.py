@@ -1,0 +1,53 @@
+"""Words as character ids, the input of every biLM (Peters et al. 2018, sec. 3.4; ids as in the published code).
+
+A word is its UTF-8 bytes between begin-of-word and end-of-word, padded to a fixed length. Ids are shifted by one
+so that 0 stays free for the mask of a padded token.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
+
+MAX_CHARACTERS = 50
+
+BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
+"""The first three lines of every vocabulary; the first two have characters of their own."""
+
+_BOUNDARIES = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}
+
+
+def encode_words(words: Sequence[str], max_characters: int = MAX_CHARACTERS) -> NDArray[np.int16]:
+    """Character ids of `words`: (N, `max_characters`), shifted by one, hence never 0.
+
+    Any string is a word: the empty one, `\\0`, one of 10,000 characters (cut after `max_characters` - 2 bytes).
+    Lone surrogates, which have no UTF-8 form, are dropped.
+    """
+    room = max_characters - 2
+    encoded = [word.encode("utf-8", "ignore")[:room] for word in words]
+    lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+    ids = np.full((len(words), max_characters), PADDING + 1, dtype=np.int16)
+    ids[:, 0] = BEGIN_WORD + 1
+    ids[:, 1:-1][np.arange(room) < lengths[:, None]] = np.frombuffer(b"".join(encoded), dtype=np.uint8) + np.int16(1)
+    ids[np.arange(len(words)), lengths + 1] = END_WORD + 1
+    for row, word in enumerate(words):
+        if word in _BOUNDARIES:
+            ids[row] = PADDING + 1
+            ids[row, :3] = (BEGIN_WORD + 1, _BOUNDARIES[word] + 1, END_WORD + 1)
+    return ids
+
+
+def batch_to_ids(batch: Sequence[Sequence[str]], max_characters: int = MAX_CHARACTERS) -> torch.Tensor:
+    """Character ids of tokenized sentences: (B, T, C) int64, T the longest sentence.
+
+    Padded tokens are all zeros. Sentence boundaries are not added: the model does that. Same name and result
+    as in AllenNLP.
+    """
+    longest = max((len(sentence) for sentence in batch), default=0)
+    ids = np.zeros((len(batch), longest, max_characters), dtype=np.int64)
+    for row, sentence in enumerate(batch):
+        ids[row, : len(sentence)] = encode_words(sentence, max_characters)
+    return torch.from_numpy(ids)

@@ -1,0 +1,252 @@
+"""From text files to the corpus folder, in memory that does not grow with the text.
+
+It grows with the number of types alone, by some 20 bytes for each that doesn't fit in the dict of `counting`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from elmo.errors import ElmoError
+from elmo.text.characters import BOS, EOS, MAX_CHARACTERS, encode_words
+from elmo.text.corpus import (
+    CHARACTERS,
+    DESCRIPTION,
+    FORMAT,
+    SENTENCES,
+    START_DTYPE,
+    TOKENS,
+    TYPES,
+    Corpus,
+)
+from elmo.text.counting import MergedTypes, Run, TypeCounter, merge, renumber
+from elmo.text.parallel import tokenize_files
+from elmo.text.reading import STDIN, check_text, expand
+from elmo.text.tokenizers import get_tokenizer
+from elmo.text.vocabulary import SPECIAL_WORDS, UNK_ID, Vocabulary
+
+_CHUNK = 1 << 14
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides a corpus, beside its text; kept in `corpus.json`."""
+
+    tokenizer: str
+    text: str
+    encoding: str
+    lowercase: bool
+    min_count: int
+    max_vocabulary: int | None
+    max_characters: int
+    has_given_vocabulary: bool
+
+
+def prepare(
+    inputs: Sequence[str | Path],
+    folder: str | Path,
+    *,
+    tokenizer: str = "whitespace",
+    text: str = "sentences",
+    encoding: str = "utf-8",
+    lowercase: bool = False,
+    min_count: int = 3,
+    max_vocabulary: int | None = None,
+    vocabulary: Vocabulary | None = None,
+    max_characters: int = MAX_CHARACTERS,
+    workers: int | None = None,
+) -> Corpus:
+    """Turn text into the corpus folder `folder`, which must not exist yet; see `Corpus` for what it holds.
+
+    `inputs` are files, globs or `-` (standard input); `tokenizer`, `text`, `encoding`, `lowercase` as in
+    `read_sentences`. The vocabulary is the words that stand `min_count` times or more, the `max_vocabulary` most
+    frequent of them (the three special words count), or the words of `vocabulary` in their order. Equally frequent
+    words stand in order of their code points. A token `<UNK>` of the text is id 2; tokens `<S>` and `</S>` are left
+    out, since sentences are told apart without them; blank lines are left out too.
+
+    Tokenizing runs in `workers` processes (default: one a core); their number changes nothing in the result. Where
+    `workers` isn't 1 a script needs Python's usual `if __name__ == "__main__":`. Whatever goes wrong, nothing is
+    left of a folder half done. Raises ElmoError for bad settings, bad input, and text that yields no vocabulary.
+    """
+    folder = Path(folder)
+    settings = Settings(
+        tokenizer, text, encoding, lowercase, min_count, max_vocabulary, max_characters, vocabulary is not None
+    )
+    _check(settings, vocabulary)
+    if workers is not None and workers < 1:
+        raise ElmoError(f"workers: {workers} is less than 1")
+    paths = expand(inputs)
+    with _work_folder(folder) as work:
+        _build(work, paths, settings, SPECIAL_WORDS if vocabulary is None else vocabulary.words, workers)
+        (work / "corpus").rename(folder)
+    return Corpus.open(folder)
+
+
+def _build(work: Path, paths: list[str], settings: Settings, first_words: Sequence[str], workers: int | None) -> None:
+    """Make the corpus in the folder `work/corpus`. `first_words` are the types that get the first ids."""
+    parts, corpus = work / "parts", work / "corpus"
+    parts.mkdir()
+    corpus.mkdir()
+    with (corpus / TOKENS).open("wb") as tokens:
+        counter = TypeCounter(parts, tokens, first_words)
+        num_tokens, num_sentences = _read(paths, settings, counter, corpus, workers)
+        runs = counter.finish()
+    if num_tokens == 0:
+        raise ElmoError(f"{', '.join(paths) or 'no input'}: holds no text")
+    with tqdm(total=sum(run.num_types for run in runs), desc="merging types", unit_scale=True, disable=None) as bar:
+        types = merge(runs, parts, bar.update)
+    order, size, num_oov_tokens = _rank(types, runs[0], settings)
+    _write_types(corpus, types, order, settings.max_characters)
+    ids = np.empty(len(order), np.int32)
+    ids[order] = np.arange(len(order), dtype=np.int32)
+    with tqdm(total=num_tokens, desc="numbering tokens", unit_scale=True, disable=None) as bar:
+        renumber(corpus / TOKENS, runs, ids, bar.update)
+    counts = {
+        "num_tokens": num_tokens,
+        "num_sentences": num_sentences,
+        "num_types": len(order),
+        "vocabulary_size": size,
+        "num_oov_tokens": num_oov_tokens,
+    }
+    _describe(corpus, counts, settings)
+
+
+def _check(settings: Settings, vocabulary: Vocabulary | None) -> None:
+    check_text(settings.text)
+    get_tokenizer(settings.tokenizer)
+    if settings.min_count < 1:
+        raise ElmoError(f"min_count: {settings.min_count} is less than 1")
+    if settings.max_characters < 3:
+        raise ElmoError(f"max_characters: {settings.max_characters} holds no word, which takes at least 3")
+    if settings.max_vocabulary is not None and settings.max_vocabulary < 4:
+        raise ElmoError(f"max_vocabulary: {settings.max_vocabulary} leaves no word beside <S>, </S> and <UNK>")
+    if vocabulary is not None:
+        if settings.max_vocabulary is not None:
+            raise ElmoError("max_vocabulary and a given vocabulary exclude each other; choose one")
+        if len(vocabulary) < 4:
+            raise ElmoError("vocabulary: holds no word beside <S>, </S> and <UNK>")
+        broken = next((word for word in vocabulary.words if "\n" in word), None)
+        if broken is not None:
+            raise ElmoError(f"vocabulary: {broken!r} holds a line end")
+
+
+@contextmanager
+def _work_folder(folder: Path) -> Generator[Path]:
+    """A hidden folder beside `folder`, to be renamed to it at the very end, and otherwise removed."""
+    if folder.exists() or folder.is_symlink():
+        raise ElmoError(f"{folder}: exists already; remove it, or name another folder for the corpus")
+    if not folder.absolute().parent.is_dir():
+        raise ElmoError(f"{folder}: its parent folder does not exist; make that first")
+    work = folder.absolute().parent / f".{folder.name}.{os.getpid()}"
+    work.mkdir()
+    try:
+        yield work
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _read(
+    paths: list[str], settings: Settings, counter: TypeCounter, folder: Path, workers: int | None
+) -> tuple[int, int]:
+    """Count and write the tokens of all files, and where sentences start. Returns the numbers of both."""
+    num_tokens = num_sentences = 0
+    size = None if STDIN in paths else sum(Path(path).stat().st_size for path in paths)
+    with (
+        (folder / SENTENCES).open("wb") as starts,
+        tqdm(total=size, desc="reading", unit="B", unit_scale=True, disable=None) as bar,
+        closing(
+            tokenize_files(
+                paths,
+                tokenizer=settings.tokenizer,
+                text=settings.text,
+                encoding=settings.encoding,
+                lowercase=settings.lowercase,
+                workers=workers,
+                progress=bar.update,
+            )
+        ) as blocks,
+    ):
+        starts.write(np.zeros(1, START_DTYPE).tobytes())
+        for sentences in blocks:
+            lengths = counter.add(_without_boundaries(sentences))
+            ends = num_tokens + np.cumsum(lengths[lengths > 0])
+            if len(ends):
+                starts.write(ends.astype(START_DTYPE).tobytes())
+                num_tokens = int(ends[-1])
+                num_sentences += len(ends)
+    return num_tokens, num_sentences
+
+
+def _without_boundaries(sentences: list[list[str]]) -> list[list[str]]:
+    """The sentences without tokens `<S>` and `</S>`, which would be taken for our own."""
+    return [
+        [token for token in sentence if token not in (BOS, EOS)] if BOS in sentence or EOS in sentence else sentence
+        for sentence in sentences
+    ]
+
+
+def _rank(types: MergedTypes, first: Run, settings: Settings) -> tuple[NDArray[np.int32], int, int]:
+    """The places of all types in order of their ids, (N,); the vocabulary's size; the number of tokens not in it.
+
+    The types of the run `first` come first, in its order.
+    """
+    keys = np.fromfile(types.counts, np.int64)
+    pinned = first.map_to(np.arange(len(keys), dtype=np.int32))
+    given = keys[pinned]
+    np.negative(keys, out=keys)
+    keys[pinned] = np.arange(len(pinned)) + np.iinfo(np.int64).min
+    # stable: words of one count keep the order of their code points
+    order = np.argsort(keys, kind="stable").astype(np.int32)
+    size = len(pinned)
+    if not settings.has_given_vocabulary:
+        size = int(np.count_nonzero(keys <= -settings.min_count))
+        if size < 4:
+            raise ElmoError(f"no word of the text stands {settings.min_count} times; pass a lower --min-count")
+        size = min(size, settings.max_vocabulary or size)
+    return order, size, int(given[UNK_ID] - keys[order[size:]].sum())
+
+
+def _write_types(folder: Path, types: MergedTypes, order: NDArray[np.int32], max_characters: int) -> None:
+    """Write all types and their characters by id, without ever holding many of them."""
+    with (
+        (folder / TYPES).open("w", encoding="utf-8", newline="\n") as words,
+        (folder / CHARACTERS).open("wb") as characters,
+        tqdm(total=len(order), desc="writing types", unit_scale=True, disable=None) as bar,
+    ):
+        header: dict[str, Any] = {"descr": "<i2", "fortran_order": False, "shape": (len(order), max_characters)}
+        np.lib.format.write_array_header_1_0(characters, header)
+        for chunk in types.read(order, _CHUNK):
+            words.writelines(f"{word}\n" for word in chunk)
+            characters.write(encode_words(chunk, max_characters).astype("<i2").tobytes())
+            bar.update(len(chunk))
+
+
+def _describe(folder: Path, counts: dict[str, int], settings: Settings) -> None:
+    """Write `corpus.json`: counts, settings, and size and SHA-256 of every file and of all of them."""
+    files: dict[str, dict[str, Any]] = {}
+    for name in (TYPES, CHARACTERS, TOKENS, SENTENCES):
+        with (folder / name).open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        files[name] = {"bytes": (folder / name).stat().st_size, "sha256": digest}
+    # whoever trains on the corpus sees the files and the vocabulary's size, nothing else
+    seen = json.dumps([files, counts["vocabulary_size"]], sort_keys=True)
+    description = {
+        "format": FORMAT,
+        "counts": counts,
+        "settings": asdict(settings),
+        "files": files,
+        "checksum": hashlib.sha256(seen.encode()).hexdigest(),
+    }
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")

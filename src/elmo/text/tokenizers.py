@@ -1,0 +1,158 @@
+"""From raw text to sentences, and from a sentence to tokens, by rules alone."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from elmo.errors import ElmoError
+
+Tokenizer = Callable[[str], list[str]]
+"""One sentence of raw text -> its tokens, none of which is empty or holds whitespace."""
+
+_TITLES = (
+    "Mr|Mrs|Ms|Mx|Dr|Drs|Prof|Messrs|Mme|Mlle|St|Ste|Gen|Gov|Lt|Col|Cmdr|Capt|Sgt|Cpl|Pvt|Maj|Adm|Reps?|Sens?|Rev|Hon|"
+    "Pres|Supt|Mt|Ft|Figs?|Eqs?|Secs?|[Vv]ols?|Nos|Ch|Art|Op|vs|cf|ca|viz|approx|al|resp|pp|eds"
+)
+"""Abbreviations that a sentence hardly ever ends with."""
+
+_ENDINGS = (
+    "etc|Inc|Ltd|Cos?|Corp|Bros|LLC|Jr|Sr|Esq|Ave|Blvd|Rd|[Dd]ept|Univ|Assn|est|ft|lbs?|oz|hrs?|"
+    "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec|Mon|Tues?|Thu|Thurs|Fri|Calif|Conn|Mass|Mich|Minn|Penn|Tenn|Va"
+)
+"""Abbreviations that a sentence may well end with: an upper-case letter after their period begins another one."""
+
+_CLOSING = "\"'”’»›)\\]}」』）】》"
+"""Quotes and brackets that may stand between a sentence's mark and the whitespace after it (as a regex set)."""
+
+_PUNCTUATION = (
+    r"!-/:-@\[-^`{-~"  # ASCII but the underscore
+    r"\u00a1-\u00a9\u00ab\u00ac\u00ae-\u00b1\u00b4\u00b6-\u00b8\u00bb\u00bf\u00d7\u00f7"  # Latin-1 but ª º ² ³ ¹ ¼
+    r"\u055a-\u055f\u0589\u05be\u05c0\u05c3\u05c6\u060c\u060d\u061b-\u061f\u066a-\u066d\u06d4"  # Armenian to Arabic
+    r"\u0964\u0965\u0df4\u0e4f\u0e5a\u0e5b\u0f04-\u0f14\u0f3a-\u0f3d\u104a-\u104f\u1360-\u1368"  # India to Ethiopia
+    r"\u166e\u169b\u169c\u16eb-\u16ed\u17d4-\u17da\u1800-\u180a"  # further scripts
+    r"\u2010-\u2027\u2030-\u205e\u207a-\u207e\u208a-\u208e\u20a0-\u20cf"  # dashes, quotes, currency
+    r"\u2100-\u2101\u2103-\u2106\u2116-\u2118\u2120-\u2122\u2190-\u2bff\u2e00-\u2e7f"  # symbols, arrows, mathematics
+    r"\u3001-\u3004\u3008-\u3020\u3030\u303d\u30a0\u30fb"  # Chinese, Japanese
+    r"\ufe10-\ufe19\ufe30-\ufe52\ufe54-\ufe6b\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65\uffe0-\uffee"
+    r"\U0001f000-\U0001faff"  # emoji
+)
+r"""What words don't consist of. Python's `\w` won't do: it leaves out the vowel signs of Hindi, Thai and others."""
+
+_WORD = rf"[^\s{_PUNCTUATION}]"
+_LETTER = r"[^\W\d_]"
+_PERIOD = rf"\.(?![.]|-?{_WORD}|[{_CLOSING}]*\s*\Z)"
+"""A period that stays with its abbreviation: the sentence's last one is split off even there."""
+_SUFFIX = rf"(?i:s|m|d|ll|re|ve)(?!{_WORD})"
+_PICTURE = r"[\u2190-\u2bff\U0001f000-\U0001faff]"
+
+_PTB = re.compile(
+    rf"""
+      (?i:can(?=not(?!{_WORD})))                                # can|not
+    | {_WORD}++ (?! [-‐‑'’./&:@] | ,\d )                        # most words: what follows can't belong to them
+    | (?i:n['’]t) (?!{_WORD})                                   # do|n't
+    | {_WORD}+ (?= (?i:n['’]t) (?!{_WORD}) )                    # and its first part
+    | ['’] {_SUFFIX}                                            # he|'s, we|'ll
+    | ['’] (?: \d\ds? | (?i:em|tis|twas|til|cause|bout) ) (?!{_WORD})          # the '90s, get 'em
+    | (?i:https?|ftp)://[^\s<>"“”]*[^\s<>"“”.,;:!?'’)\]}}]      # web addresses, without the mark after them
+    | [\w.+-]{{1,64}}+ @ [\w-]+ (?: \.[\w-]+ )+                 # e-mail addresses
+    | (?: {_TITLES} | {_ENDINGS} | No(?=\.\s*\d) ) {_PERIOD}           # Mr. and No. 5
+    | (?: {_LETTER} | {_LETTER}{{1,2}} (?: \.{_LETTER}{{1,2}} )+ ) {_PERIOD}   # J. and U.S. and Ph.D.
+    | {_WORD}++ (?:                                             # words with marks inside:
+          (?: \.?[-‐‑] | [/&.]                                  #   well-known, U.S.-based, and/or, AT&T, v2.0
+            | ['’](?!{_SUFFIX})                                 #   o'clock
+            | (?<=\d)[,:](?=\d) )                               #   1,000.5 and 10:30
+          (?={_WORD}) {_WORD}++ )*
+    | (?<!\S) [-+−]?\.? \d++ (?: [.,:/]\d++ )*                  # -5, +3.2, .5
+    | \.{{2,}} | -{{2,}} | `` | ''                              # ellipses, dashes, quotes of two characters
+    | [\U0001f1e6-\U0001f1ff]{{2}}                              # flags
+    | {_PICTURE} (?: [\ufe0f\U0001f3fb-\U0001f3ff] | \u200d{_PICTURE} )*       # pictures of several code points
+    | \S                                                        # every other mark by itself
+    """,
+    re.VERBOSE,
+)
+
+_MARKS = ".!?…؟।॥۔։።"
+_BOUNDARY = re.compile(rf"(?<![{_MARKS}])[{_MARKS}]++[{_CLOSING}]*\s+|[。！？｡]+[{_CLOSING}]*\s*")
+_OPENING = "\"'`“”„‘’‚«»‹›([{¿¡「『（【《—–- "
+_LAST_WORD = re.compile(rf"(?:{_WORD}|\.(?={_WORD}))*\Z")
+_LONGEST_ABBREVIATION = 12
+_ACRONYM = re.compile(rf"{_LETTER}{{1,2}}(?:\.{_LETTER}{{1,2}})+")
+_NOT_FINAL = re.compile(_TITLES)
+
+
+def get_tokenizer(name: str) -> Tokenizer:
+    """The tokenizer of a name: "whitespace", "ptb" or "spacy:<language>".
+
+    "ptb" cuts raw English much like the Penn Treebank, but keeps brackets and quotes as they are written:
+    contractions in two (do n't), punctuation off, a period off at the end of the sentence and inside it unless it
+    belongs to an abbreviation. Raises ElmoError for an unknown name, an unknown language or spaCy not installed.
+    """
+    if name == "whitespace":
+        return str.split
+    if name == "ptb":
+        return _PTB.findall
+    kind, _, language = name.partition(":")
+    if kind == "spacy" and language:
+        return _spacy_tokenizer(language)
+    raise ElmoError(f"tokenizer {name!r} is unknown; choose whitespace, ptb or spacy:<language>, such as spacy:de")
+
+
+def split_sentences(paragraph: str) -> list[str]:
+    """The sentences of a paragraph of raw text, without the whitespace around them.
+
+    A sentence ends with `.`, `!`, `?`, `…` or another script's mark, closing quotes and brackets, and whitespace
+    (not needed after full-width marks), where neither a lower-case letter follows nor the period belongs to an
+    abbreviation, an initial or a leading number.
+    """
+    sentences: list[str] = []
+    start = 0
+    for match in _BOUNDARY.finditer(paragraph):
+        if _ends_sentence(paragraph, start, match.start(), match.end()):
+            sentences.append(paragraph[start : match.end()].strip())
+            start = match.end()
+    if last := paragraph[start:].strip():
+        sentences.append(last)
+    return sentences
+
+
+def _ends_sentence(paragraph: str, start: int, mark: int, end: int) -> bool:
+    """Whether the marks from `mark` to `end` end the sentence that begins at `start`."""
+    following = paragraph[end : end + 8].lstrip(_OPENING)[:1]
+    if following and (following.islower() or following in ".!?…,;:)]}"):
+        return False
+    if paragraph[mark] != "." or paragraph[mark + 1] == ".":
+        return True
+    first = max(start, mark - _LONGEST_ABBREVIATION)
+    found = _LAST_WORD.search(paragraph, first, mark)
+    word = found.group() if found else ""
+    if word == "No":
+        return not following.isdigit()
+    if word.isdigit():
+        return paragraph[start:mark].strip() != word
+    is_initial = len(word) == 1 and word.isalpha()
+    return not (is_initial or _NOT_FINAL.fullmatch(word) or _ACRONYM.fullmatch(word))
+
+
+@cache
+def _spacy_tokenizer(language: str) -> Tokenizer:
+    try:
+        spacy: Any = importlib.import_module("spacy")
+    except ImportError:
+        raise ElmoError(
+            f"tokenizer spacy:{language} needs spaCy, which is not installed: pip install 'elmo-torch[spacy]'"
+        ) from None
+    try:
+        tokenizer: Any = spacy.blank(language).tokenizer
+    except ImportError as error:
+        reason = " ".join(str(error).split())
+        raise ElmoError(f"tokenizer spacy:{language}: spaCy has no tokenizer for {language!r} ({reason})") from None
+
+    def tokenize(sentence: str) -> list[str]:
+        # spaCy makes tokens of surplus whitespace, and some languages' tokens hold some
+        return [part for token in tokenizer(sentence) for part in token.text.split()]
+
+    return tokenize

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo import formats
+from elmo.analysis import find_neighbors, neighbors
+from elmo.embed import Embedder
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+
+TEXT = [
+    line.split()
+    for line in (
+        "They saw a new play on Broadway .",
+        "Children play in the park and play again .",
+        "",
+        "He made a spectacular play .",
+        "Nothing here .",
+        "Play the game !",
+        "He made a spectacular play .",
+    )
+]
+QUERY = ["She", "wrote", "a", "play", "."]
+
+ROUNDING = 1e-6
+"""Cosines of float32 vectors that were computed in other batches."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
+    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
+
+
+def cosine(a: np.ndarray, b: np.ndarray) -> float:
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+def brute_force(
+    model: Embedder, text: Sequence[list[str]], word: str | None, query: list[str], position: int, layer
+) -> list[tuple[float, tuple[str, ...], int]]:
+    """All different uses of `word` (None: of all words) outside `query`, nearest first, by definition."""
+    target = model.embed([query], layers=layer)[0][position]
+    found = {
+        (tuple(sentence), place): cosine(target, vector)
+        for sentence in text
+        if sentence != query
+        for place, vector in enumerate(model.embed([sentence], layers=layer)[0])
+        if word is None or sentence[place] == word
+    }
+    return sorted(((similarity, *key) for key, similarity in found.items()), reverse=True)
+
+
+@pytest.mark.parametrize("layer", ["top", 1, "mean", "token", [0.2, 0.3, 0.5]])
+@pytest.mark.parametrize(("any_word", "top"), [(False, 10), (False, 2), (True, 5), (True, 100)])
+def test_uses_are_those_of_an_exhaustive_search(model: Embedder, layer, any_word: bool, top: int) -> None:
+    found = find_neighbors(model, iter(TEXT), "play", QUERY, top=top, layer=layer, any_word=any_word)
+    expected = brute_force(model, TEXT, None if any_word else "play", QUERY, 3, layer)[:top]
+    assert [use.similarity for use in found.uses] == pytest.approx([cos for cos, *_ in expected], abs=ROUNDING)
+    for use in found.uses:
+        assert list(use.tokens) == TEXT[use.sentence]
+        vector = model.embed([use.tokens], layers=layer)[0][use.position]
+        assert use.similarity == pytest.approx(cosine(vector, model.embed([QUERY], layers=layer)[0][3]), abs=ROUNDING)
+        assert any_word or use.tokens[use.position] == "play"
+    assert len({(use.tokens, use.position) for use in found.uses}) == len(found.uses), "equal sentences count once"
+
+
+@given(
+    text=st.lists(st.lists(st.sampled_from(["a", "b", "play"]), max_size=4), max_size=12),
+    top=st.integers(1, 4),
+)
+def test_any_text_gives_the_nearest(model: Embedder, text, top: int) -> None:
+    expected = brute_force(model, text, "play", QUERY, 3, "top")[:top]
+    if not expected:
+        with pytest.raises(ElmoError, match="no use of 'play'"):
+            find_neighbors(model, text, "play", QUERY, top=top)
+        return
+    found = find_neighbors(model, text, "play", QUERY, top=top)
+    assert [use.similarity for use in found.uses] == pytest.approx([cos for cos, *_ in expected], abs=ROUNDING)
+
+
+def test_counts_tell_what_was_searched(model: Embedder) -> None:
+    found = find_neighbors(model, TEXT, "play", QUERY)
+    assert (found.num_sentences, found.num_uses) == (len(TEXT), 5)
+    assert found.num_types == len({word for sentence in TEXT for word in sentence})
+    assert (found.query, found.position) == (tuple(QUERY), 3)
+
+
+def test_only_sentences_with_the_word_are_run(model: Embedder) -> None:
+    """The word's types aside, whose token vectors need no LSTM."""
+    rows: list[int] = []
+    hook = model.model.bilm.register_forward_pre_hook(lambda _, args: rows.append(len(args[1])))
+    find_neighbors(model, TEXT, "play", QUERY)
+    hook.remove()
+    assert sum(rows) == 1 + sum("play" in sentence for sentence in TEXT)
+
+
+def test_the_query_itself_is_skipped(model: Embedder) -> None:
+    found = find_neighbors(model, [QUERY, *TEXT], "play", QUERY)
+    assert QUERY not in [list(use.tokens) for use in found.uses]
+    assert [use.sentence for use in found.uses if use.tokens[0] == "They"] == [1], "it counts in the numbering"
+
+
+def test_the_meant_occurrence_is_searched_for(model: Embedder) -> None:
+    query = ["play", "or", "play"]
+    first, second = (find_neighbors(model, TEXT, "play", query, occurrence=number) for number in (1, 2))
+    assert (first.position, second.position) == (0, 2)
+    assert first.uses[0].similarity != second.uses[0].similarity
+
+
+def test_case_is_ignored_on_request(model: Embedder) -> None:
+    def firsts(word: str, **options: bool) -> set[str]:
+        uses = find_neighbors(model, TEXT, word, QUERY, **options).uses
+        return {use.tokens[use.position] for use in uses}
+
+    assert firsts("play") == {"play"}
+    assert firsts("PLAY", ignore_case=True) == {"play", "Play"}
+
+
+def test_words_are_nearest_by_token_vectors_whatever_the_sentence(model: Embedder, monkeypatch) -> None:
+    monkeypatch.setattr(neighbors, "TYPES_AT_ONCE", 3)
+    found = find_neighbors(model, TEXT, "play", QUERY, top=4)
+    types = list(dict.fromkeys(word for sentence in TEXT for word in sentence if word != "play"))
+    vectors = {word: model.embed([[word]], layers="token")[0][0] for word in [*types, "play"]}
+    expected = sorted((cosine(vectors[word], vectors["play"]) for word in types), reverse=True)[:4]
+    assert [word.similarity for word in found.words] == pytest.approx(expected, abs=ROUNDING)
+    assert {word.word for word in found.words} <= set(types)
+    other = find_neighbors(model, TEXT, "play", ["play", "on", "!"], top=4)
+    assert other.words == found.words
+    assert other.uses != found.uses
+
+
+@pytest.mark.parametrize(
+    ("word", "query", "options", "says"),
+    [
+        ("plays", QUERY, {}, "the word 'plays' is not among the tokens of the query: She wrote a play ."),
+        ("wrote", QUERY, {}, r"the text has no use of 'wrote' \(7 sentences read"),
+        ("play", QUERY, {"occurrence": 2}, "occurrence: 2 asked for, but 'play' stands 1 times in the query"),
+        ("play", QUERY, {"top": 0}, "top: 0 is not positive"),
+        ("play", QUERY, {"layer": "all"}, "layer: 'all' gives several vectors per token"),
+        ("play", QUERY, {"layer": 7}, "no layer 7"),
+    ],
+)
+def test_bad_input_is_explained(model: Embedder, word: str, query: list[str], options, says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        find_neighbors(model, TEXT, word, query, **options)
+
+
+def test_a_text_may_be_streamed(model: Embedder, tmp_path: Path) -> None:
+    """Any iterable does: a file's lines, split on the way."""
+    (tmp_path / "text").write_text("\n".join(map(" ".join, TEXT)), encoding="utf-8")
+    with (tmp_path / "text").open(encoding="utf-8") as lines:
+        streamed = find_neighbors(model, (line.split() for line in lines), "play", QUERY)
+    assert streamed == find_neighbors(model, TEXT, "play", QUERY)

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from elmo import formats
+from elmo.cli.main import main
+from elmo.cli.progress import count_sentences
+from elmo.embed import Embedder
+from make_bilm_hdf5 import make
+
+TEXT = "A new play .\n\nFußball spielen\r\nA new play ."
+Run = Callable[..., tuple[int, str, str]]
+SENTENCES = [["A", "new", "play", "."], [], ["Fußball", "spielen"], ["A", "new", "play", "."]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Holds `model` and `text.txt`; it is the current folder."""
+    make(tmp_path / "model")
+    (tmp_path / "text.txt").write_bytes(TEXT.encode())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `elmo embed ARGUMENTS` in `folder`; returns exit code, stdout and stderr."""
+
+    def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["elmo", "embed", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_writes_all_layers_of_every_line(elmo: Run, folder: Path) -> None:
+    code, out, err = elmo("model", "text.txt", "out.h5")
+    assert (code, err) == (0, ""), "quiet without a terminal"
+    assert out.startswith("out.h5: 4 sentences, 10 tokens in ")
+    assert out.count("\n") == 1
+    expected = Embedder(formats.load(folder / "model")).embed(SENTENCES, layers="all")
+    with h5py.File(folder / "out.h5") as file:
+        for number, array in enumerate(expected):
+            np.testing.assert_array_equal(file[str(number)], array)
+
+
+def test_options_reach_the_embedder(elmo: Run, folder: Path) -> None:
+    weights = [0.2, 0.3, 0.5]
+    options = [
+        "--pool",
+        "mean",
+        "--layers",
+        "0.2,0.3,0.5",
+        "--dtype",
+        "float16",
+        "--state",
+        "carry",
+        "--batch-size",
+        "1",
+    ]
+    _, out, _ = elmo("model", "-", "text.txt", "out.npz", *options, "--lowercase", "--json", stdin="One MORE .\n")
+    sentences = [["one", "more", "."], *([word.lower() for word in sentence] for sentence in SENTENCES)]
+    figures = json.loads(out)
+    assert {key: figures[key] for key in ("file", "num_sentences", "num_tokens", "notes")} == {
+        "file": "out.npz",
+        "num_sentences": 5,
+        "num_tokens": 13,
+        "notes": [],
+    }
+    embedder = Embedder(formats.load(folder / "model"))
+    expected = embedder.embed(sentences, layers=weights, pool="mean", state="carry", batch_size=1)
+    np.testing.assert_array_equal(np.load(folder / "out.npz")["sentence_vectors"], np.float16(expected))
+
+
+def test_globs_are_read_one_after_the_other(elmo: Run, folder: Path) -> None:
+    (folder / "a1").write_text("first", encoding="utf-8")
+    (folder / "a2").write_text("second file", encoding="utf-8")
+    elmo("model", "a?", "out.npz", "--layers", "1")
+    assert [len(array) for array in np.load(folder / "out.npz").values()] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["model", "text.txt", "out.txt"], "elmo: out.txt: the ending decides on the format"),
+        (["model", "none.txt", "out.h5"], "elmo: none.txt: no such file"),
+        (["nothing", "text.txt", "out.h5"], "elmo: nothing: no such file or folder"),
+        (["model", "text.txt", "out.h5", "--layers", "last"], "'last' is none of all, top, mean, token"),
+        (["model", "text.txt", "out.h5", "--layers", "1,2"], "elmo: layers: 2 weights for 3 layers"),
+        (["model", "text.txt", "old.h5"], "elmo: old.h5: exists already; remove it, or pass --overwrite"),
+        (["model", "old.h5", "old.h5", "--overwrite"], "elmo: old.h5: is the text itself"),
+        (["model", "latin.txt", "out.h5"], "latin.txt, line 1: not valid UTF-8"),
+        (["model", "text.txt", "out.h5", "--tokenizer", "words"], "words"),
+        (["model", "out.h5"], "Missing argument"),
+    ],
+)
+def test_bad_input_ends_in_one_sentence_and_leaves_nothing(
+    elmo: Run, folder: Path, arguments: list[str], says: str
+) -> None:
+    (folder / "old.h5").write_bytes(b"old")
+    (folder / "latin.txt").write_bytes("Fußball".encode("latin-1"))
+    before = names(folder)
+    code, out, err = elmo(*arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert names(folder) == before
+    assert (folder / "old.h5").read_bytes() == b"old"
+
+
+def test_a_terminal_sees_progress_with_remaining_time(folder: Path) -> None:
+    parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+    command = [sys.executable, "-m", "elmo", "embed", "model", "text.txt", "out.h5"]
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=child, check=True)
+    os.close(child)
+    shown = os.read(parent, 1 << 16).decode()
+    os.close(parent)
+    assert "/4 [" in shown, "the number of lines is the total"
+    assert "tokens/s" in shown
+    assert done.stdout.startswith(b"out.h5: 4 sentences")
+
+
+@pytest.mark.parametrize(("text", "num_lines"), [("", 0), ("a", 1), ("a\n", 1), ("a\n\nb", 3), ("\n", 1)])
+def test_lines_are_counted_as_they_are_read(tmp_path: Path, monkeypatch, text: str, num_lines: int) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    path = tmp_path / "text.txt"
+    path.write_text(text, encoding="utf-8")
+    assert count_sentences([str(path), str(path)], "sentences") == 2 * num_lines
+    assert count_sentences([str(path)], "paragraphs") is None
+    assert count_sentences([str(path), "-"], "sentences") is None

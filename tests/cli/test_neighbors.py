@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from elmo.cli.main import main
+from elmo.cli.neighbors import marked
+from make_bilm_hdf5 import make
+
+Run = Callable[..., tuple[int, str, str]]
+TEXT = "They saw a new play on Broadway .\nChildren play in the park .\n\nHe made a spectacular play .\nThe game !\n"
+
+
+@pytest.fixture
+def elmo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `elmo neighbors model ARGUMENTS` beside `text.txt`; returns exit code, stdout and stderr."""
+    make(tmp_path / "model")
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["elmo", "neighbors", "model", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def test_prints_uses_with_the_word_marked_and_words_without_context(elmo: Run) -> None:
+    code, out, err = elmo("text.txt", "--word", "play", "--in", "She wrote a play .", "--top", "2")
+    assert (code, err) == (0, ""), "quiet without a terminal"
+    lines = out.splitlines()
+    assert lines[0] == "She wrote a [play] ."
+    uses = lines[3:5]
+    assert all("[play]" in use and "(sentence " in use for use in uses)
+    assert float(uses[0].split()[0]) >= float(uses[1].split()[0])
+    assert "without context" in lines[6]
+    assert lines[7].count(",") == 1
+    assert lines[-1] == "2 nearest of 3 uses in 5 sentences"
+
+
+def test_json_holds_all_and_reading_options_apply_to_the_query(elmo: Run) -> None:
+    query = ["--word", "Play", "--in", "She wrote a PLAY.", "--tokenizer", "ptb", "--lowercase"]
+    _, out, _ = elmo("text.txt", *query, "--any-word", "--top", "100", "--layer", "1", "--json")
+    found = json.loads(out)
+    assert found["query"] == ["she", "wrote", "a", "play", "."]
+    assert found["position"] == 3
+    assert found["num_uses"] == len(found["uses"]) == len(TEXT.split())
+    assert {word["word"] for word in found["words"]} == set(TEXT.lower().split()) - {"play"}
+    assert all(use["tokens"] == [token.lower() for token in use["tokens"]] for use in found["uses"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--word", "plays", "--in", "A play ."], "elmo: the word 'plays' is not among the tokens of the query"),
+        (["--word", "wrote", "--in", "She wrote it ."], "elmo: the text has no use of 'wrote' (5 sentences read"),
+        (["--word", "play", "--in", "A play .", "--occurrence", "2"], "elmo: occurrence: 2 asked for"),
+        (["--word", "play", "--in", "A play .", "--layer", "all"], "elmo: layer: 'all' gives several vectors"),
+        (["--word", "play"], "Missing option '--in'"),
+    ],
+)
+def test_bad_input_ends_in_one_sentence(elmo: Run, arguments: list[str], says: str) -> None:
+    code, out, err = elmo("text.txt", *arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_long_sentences_are_shown_around_the_word() -> None:
+    tokens = tuple(str(number) for number in range(100))
+    shown = marked(tokens, 50).split()
+    assert shown[0] == shown[-1] == "…"
+    assert shown[1:-1] == [*map(str, range(35, 50)), "[50]", *map(str, range(51, 66))]
+    assert marked(tokens[:3], 0) == "[0] 1 2"

@@ -1,0 +1,90 @@
+"""What every verb promises: help with examples, one sentence and exit code 2 for bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import make_bilm_hdf5
+from elmo.cli.main import VERBS, cli
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "elmo", *arguments], cwd=cwd, capture_output=True, encoding="utf-8")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_examples(verb: str) -> None:
+    result = CliRunner().invoke(cli, [verb, "--help"])
+    assert result.exit_code == 0
+    assert f"elmo {verb} " in result.output.split("Examples:")[1]
+
+
+def test_help_lists_every_verb_without_waiting_for_torch() -> None:
+    code = "import sys; from elmo.cli.main import main\ntry: main()\nfinally: assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    assert all(f"  {verb} " in done.stdout for verb in VERBS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["pretrain", "nowhere", "run"], "elmo: nowhere: no such corpus folder; make one with 'elmo prepare nowhere"),
+        (["perplexity", "nowhere", "text"], "elmo: text: no such file"),
+        (["info", "nowhere"], "elmo: nowhere: no such file or folder"),
+        (["convert", "nowhere", "there"], "elmo: nowhere: no such file or folder"),
+        (["finetune", "nowhere", "there", "text"], "elmo: nowhere: no such file or folder"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(sentence)
+    assert done.stderr.count("\n") == 1
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["embed"], ["info", "x", "--no-such-option"], ["nothing"]])
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+    assert run(*arguments).returncode == 2
+
+
+def test_info_tells_what_was_recognised(tmp_path: Path) -> None:
+    make_bilm_hdf5.make(tmp_path / "model")
+    result = CliRunner().invoke(cli, ["info", str(tmp_path / "model")])
+    assert "bilm HDF5: lm_weights.hdf5 holds 'char_embed' and 'RNN_0', sizes from options.json" in result.output
+    figures = json.loads(CliRunner().invoke(cli, ["info", str(tmp_path / "model"), "--json"]).output)
+    assert (figures["num_layers"], figures["width"], figures["has_softmax"]) == (3, 12, False)
+
+
+def test_convert_both_ways_gives_the_same_file(tmp_path: Path) -> None:
+    import h5py
+    import numpy as np
+
+    make_bilm_hdf5.make(tmp_path / "published", "softmax")
+    for arguments in (["published", "native"], ["native", "again", "--to", "bilm"]):
+        source, target, *options = arguments
+        result = CliRunner().invoke(cli, ["convert", str(tmp_path / source), str(tmp_path / target), *options])
+        assert result.exit_code == 0, result.output
+    with (
+        h5py.File(tmp_path / "published" / "lm_weights.hdf5") as first,
+        h5py.File(tmp_path / "again" / "lm_weights.hdf5") as second,
+    ):
+        names: list[str] = []
+        first.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
+        assert len(names) > 20
+        for name in names:
+            np.testing.assert_array_equal(first[name][()], second[name][()])
+
+
+def test_convert_refuses_an_existing_target(tmp_path: Path) -> None:
+    make_bilm_hdf5.make(tmp_path / "model")
+    done = run("convert", "model", "model", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, "elmo: model: exists already; choose a new folder\n")

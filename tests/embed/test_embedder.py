@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo import formats
+from elmo.embed import Embedder
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+from oracle import Oracle, encode_sentence
+
+ROUNDING = 2e-6
+"""Other batches mean other shapes of the same matrix products, hence other orders of float32 sums of numbers near 1."""
+
+SENTENCES = [
+    ["They", "saw", "a", "new", "play", "on", "Broadway", "."],
+    [],
+    ["play"],
+    ["Kinder", "spielen", "Fußball", "🎭", "x" * 300, ""],
+    ["<S>", "a", "</S>", "a"],
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("model"))[0]
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Embedder:
+    return Embedder(formats.load(folder))
+
+
+def assert_same(got: list[np.ndarray], expected: list[np.ndarray], atol: float = ROUNDING) -> None:
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=atol)
+
+
+# --- numbers
+
+
+@pytest.mark.parametrize("variant", ["base", "one_direction", "three_layers", "short_words", "no_projection"])
+def test_all_layers_are_those_of_the_equations(variant: str, tmp_path: Path) -> None:
+    """The oracle computes in float64, one token at a time; 1e-5 is float32 rounding through all layers."""
+    folder, options, weights = make(tmp_path, variant)
+    oracle = Oracle(weights, options)
+    embedder = Embedder(formats.load(folder))
+    longest = options["char_cnn"]["max_characters_per_token"]
+    expected = [_layers(oracle, sentence, longest) for sentence in SENTENCES]
+    got = embedder.embed(SENTENCES, layers="all")
+    assert [array.shape for array in got] == [(embedder.num_layers, len(s), embedder.width) for s in SENTENCES]
+    assert_same(got, expected, atol=1e-5)
+
+
+def _layers(oracle: Oracle, sentence: list[str], max_characters: int) -> np.ndarray:
+    return oracle.row(encode_sentence(sentence, max_characters))[0][:, 1:-1]
+
+
+@pytest.mark.parametrize(
+    ("layers", "weights"),
+    [
+        ("token", [1, 0, 0]),
+        ("top", [0, 0, 1]),
+        (1, [0, 1, 0]),
+        ("mean", [1 / 3, 1 / 3, 1 / 3]),
+        ([0.5, -1.0, 2.0], [0.5, -1.0, 2.0]),
+        ([3.0, 0.0, 0.0], [3.0, 0.0, 0.0]),
+    ],
+)
+def test_choices_of_layers_are_weighted_sums(model: Embedder, layers, weights) -> None:
+    expected = [np.einsum("l,ltd->td", weights, array) for array in model.embed(SENTENCES, layers="all")]
+    got = model.embed(SENTENCES, layers=layers)
+    assert all(array.dtype == np.float32 for array in got)
+    assert_same(got, expected)
+
+
+def test_default_is_the_mean_of_all_layers(model: Embedder) -> None:
+    assert_same(model.embed(SENTENCES), model.embed(SENTENCES, layers="mean"), atol=0)
+
+
+def test_token_layer_runs_no_lstm(model: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model.model.bilm, "forward", None)
+    assert model.embed([["a"]], layers="token")[0].shape == (1, model.width)
+    with pytest.raises(TypeError):
+        model.embed([["a"]], layers="top")
+
+
+def test_each_type_of_a_batch_is_encoded_once(model: Embedder) -> None:
+    seen: list[int] = []
+    hook = model.model.bilm.char_encoder.register_forward_pre_hook(lambda _, args: seen.append(len(args[0])))
+    model.embed([["a", "b", "a"], ["b", "c", "b"]])
+    hook.remove()
+    assert seen == [len({"<S>", "</S>", "a", "b", "c"})]
+
+
+# --- a sentence's vectors are its own
+
+words = st.text(st.characters(codec="utf-8"), max_size=8)
+texts = st.lists(st.lists(words, max_size=12), max_size=9)
+
+
+@given(sentences=texts, order=st.randoms(use_true_random=False), batch_size=st.none() | st.integers(1, 5))
+def test_neighbors_order_and_batch_size_change_nothing(model: Embedder, sentences, order, batch_size) -> None:
+    alone = [model.embed([sentence], layers="all")[0] for sentence in sentences]
+    places = list(range(len(sentences)))
+    order.shuffle(places)
+    together = model.embed([sentences[place] for place in places], layers="all", batch_size=batch_size)
+    assert_same(together, [alone[place] for place in places])
+
+
+@given(sentences=texts, batch_tokens=st.integers(1, 40))
+def test_cutting_into_windows_changes_nothing(model: Embedder, sentences, batch_tokens: int) -> None:
+    small = Embedder(model.model)
+    small._batch_tokens = batch_tokens
+    assert_same(small.embed(sentences, layers="top"), model.embed(sentences, layers="top"))
+
+
+def test_results_own_their_memory(model: Embedder) -> None:
+    """A view would keep the whole batch alive for one kept sentence."""
+    assert all(array.base is None for array in model.embed(SENTENCES, layers="top"))
+
+
+@pytest.mark.parametrize("num_tokens", [1, 5000])
+def test_sentences_of_any_length(model: Embedder, num_tokens: int) -> None:
+    """The last tokens of a long sentence know its end, not its batch."""
+    sentence = [f"w{number % 50}" for number in range(num_tokens)]
+    got = model.embed([["a"], sentence, ["b"]], layers="top")
+    assert [len(array) for array in got] == [1, num_tokens, 1]
+    assert_same([got[1]], model.embed([sentence], layers="top"))
+
+
+def test_stream_reads_no_further_than_its_window(model: Embedder) -> None:
+    read = 0
+
+    def endless():
+        nonlocal read
+        while True:
+            read += 1
+            yield ["a", "b"]
+
+    stream = model.stream(endless(), batch_size=2)
+    assert next(stream).shape == (2, model.width)
+    assert read <= 10
+
+
+def test_no_sentences_give_nothing(model: Embedder) -> None:
+    assert model.embed([]) == []
+    assert model.embed([], state="carry") == []
+
+
+# --- carried state
+
+
+def test_carried_state_flows_row_by_row(tmp_path: Path) -> None:
+    """Row i goes on from row i of the batch before; 1e-5 is float32 rounding through all layers."""
+    folder, options, weights = make(tmp_path)
+    batches = [[["a", "b"], ["c"], ["d", "e", "f"]], [["g"], [], ["h", "i"]], [["a", "b"], ["c"], ["c"]]]
+    expected = [row for batch in Oracle(weights, options).carried(batches) for row in batch]
+    embedder = Embedder(formats.load(folder))
+    sentences = [sentence for batch in batches for sentence in batch]
+    got = embedder.embed(sentences, layers="all", state="carry", batch_size=3)
+    assert_same(got, expected, atol=1e-5)
+    assert np.abs(got[6] - got[0]).max() > 1e-3, "the same sentence, but other states before it"
+
+
+def test_carried_state_lives_across_calls_until_reset(folder: Path) -> None:
+    embedder = Embedder(formats.load(folder))
+    both = embedder.embed([["a"], ["b"]], state="carry", batch_size=1)
+    embedder.reset_state()
+    one_by_one = [embedder.embed([[word]], state="carry", batch_size=1)[0] for word in "ab"]
+    assert_same(one_by_one, both)
+    embedder.embed([["c"]])  # zero state: neither reads nor writes what is carried
+    assert_same(embedder.embed([["a"]], state="carry"), Embedder(embedder.model).embed([["a"]]), atol=1)
+    embedder.reset_state()
+    assert_same(embedder.embed([["a"]], state="carry"), embedder.embed([["a"]]))
+
+
+def test_a_smaller_batch_leaves_the_other_rows_as_they_were(folder: Path) -> None:
+    embedder = Embedder(formats.load(folder))
+    embedder.embed([["a"], ["b"]], state="carry", batch_size=2)
+    embedder.embed([["c"]], state="carry", batch_size=2)
+    first, second = embedder.embed([["x"], ["y"]], state="carry", batch_size=2)
+    embedder.reset_state()
+    expected = [embedder.embed([["a"], ["c"], ["x"]], state="carry", batch_size=1)[-1]]
+    embedder.reset_state()
+    expected += [embedder.embed([["b"], ["y"]], state="carry", batch_size=1)[-1]]
+    assert_same([first, second], expected)
+
+
+@given(sentences=texts, batch_size=st.integers(1, 4), batch_tokens=st.integers(1, 20))
+def test_carried_batches_may_be_cut_to_fit_memory(model: Embedder, sentences, batch_size, batch_tokens) -> None:
+    whole, cut = Embedder(model.model), Embedder(model.model)
+    cut._batch_tokens = batch_tokens
+    results = [each.embed(sentences, layers="all", state="carry", batch_size=batch_size) for each in (whole, cut)]
+    # The state's own rounding is carried along as well.
+    assert_same(results[1], results[0], atol=1e-5)
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("release", ["allennlp", "bilm_tf"])
+def test_matches_published_vectors(shared: Path, release: str) -> None:
+    """Only carried state reproduces the TensorFlow run; 2e-6 is float32 rounding."""
+    folder = shared / "fixtures" / release
+    (name,) = (path for path in folder.glob("*sentences.json"))
+    columns = [[line.split() for line in column] for column in json.loads(name.read_text(encoding="utf-8"))]
+    batches = list(zip(*columns, strict=True))
+    embedder = Embedder(formats.load(folder))
+    got = embedder.embed([s for batch in batches for s in batch], layers="top", state="carry", batch_size=3)
+    for column in range(3):
+        with h5py.File(folder / f"lm_embeddings_{column}.hdf5") as file:
+            # stored as (direction, T, P)
+            expected = [np.concatenate(file[str(number)][...], axis=-1) for number in range(len(batches))]
+        assert_same(got[column::3], expected, atol=2e-6)
+
+
+# --- bad input
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda model: model.embed("A new play"), r"sentence 0: expected a list of tokens.*\.split\(\)"),
+        (lambda model: model.embed([["a"], "A new play"]), r"sentence 1: expected a list of tokens.*\.split\(\)"),
+        (lambda model: model.embed([["a", 5]]), "sentence 0: token 5 is no string"),
+        (lambda model: model.embed([7]), "sentence 0: expected a list of tokens, found int"),
+        (lambda model: model.stream([["a"]], layers="last"), "layers: 'last' is none of all, top, mean, token"),
+        (lambda model: model.stream([["a"]], layers=3), "no layer 3; this model has layers 0 to 2"),
+        (lambda model: model.stream([["a"]], layers=[1.0, 2.0]), "layers: 2 weights for 3 layers"),
+        (lambda model: model.stream([["a"]], pool="sum"), "pool: 'sum' is none of mean, max, first-last"),
+        (lambda model: model.stream([["a"]], state="warm"), "state: 'warm' is neither 'zero' nor 'carry'"),
+        (lambda model: model.stream([["a"]], batch_size=0), "batch_size: 0 is not positive"),
+    ],
+)
+def test_bad_input_is_explained(model: Embedder, call: Callable[[Embedder], object], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        call(model)
+
+
+def test_vectors_need_no_gradient_and_leave_training_alone(model: Embedder) -> None:
+    assert not torch.is_inference(next(model.model.bilm.parameters()))
+    model.embed([["a"]])
+    assert torch.is_grad_enabled()

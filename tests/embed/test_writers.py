@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from elmo import formats
+from elmo.embed import Embedder, writers
+from elmo.embed.embedder import WINDOW_BATCHES
+from elmo.embed.npz import NpzWriter
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+
+parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra 'parquet'")
+
+SENTENCES = [["A", "new", "play"], [], ["Fußball", "🎭", "\0"], ["A", "new", "play"], ["a"] * 40]
+CHOICES = [("all", None), ("top", None), ("all", "mean"), ("mean", "first-last")]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
+    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder to write to."""
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# --- each format read back with its own library
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(("layers", "pool"), CHOICES)
+@pytest.mark.parametrize("ending", ["h5", "npz", "parquet"])
+def test_files_hold_what_embed_returns(model: Embedder, folder: Path, ending, layers, pool, dtype) -> None:
+    path = folder / f"vectors.{ending}"
+    written = model.write(path, iter(SENTENCES), layers=layers, pool=pool, dtype=dtype)
+    assert (written.path, written.num_sentences, written.num_tokens) == (path, 5, sum(map(len, SENTENCES)))
+    assert names(folder) == [path.name]
+    got = {"h5": read_h5, "npz": read_npz, "parquet": read_parquet}[ending](path, pool)
+    expected = [array.astype(dtype) for array in model.embed(SENTENCES, layers=layers, pool=pool)]
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected, strict=True):
+        assert one.dtype == dtype
+        np.testing.assert_array_equal(one, other)
+
+
+def read_h5(path: Path, pool: str | None) -> list[np.ndarray]:
+    with h5py.File(path) as file:
+        index = json.loads(file["sentence_to_index"][0])
+        assert file["sentence_to_index"].shape == (1,)
+        assert {text: index[text] for text in map(" ".join, SENTENCES)} == index
+        assert all(" ".join(SENTENCES[int(number)]) == text for text, number in index.items())
+        if pool:
+            assert set(file) == {"sentence_vectors", "sentence_to_index"}
+            return list(file["sentence_vectors"][:])
+        assert set(file) == {*map(str, range(len(SENTENCES))), "sentence_to_index"}
+        return [file[str(number)][...] for number in range(len(SENTENCES))]
+
+
+def read_npz(path: Path, pool: str | None) -> list[np.ndarray]:
+    with np.load(path) as file:
+        if pool:
+            assert list(file) == ["sentence_vectors"]
+            return list(file["sentence_vectors"])
+        assert list(file) == list(map(str, range(len(SENTENCES))))
+        return [file[name] for name in file]
+
+
+def read_parquet(path: Path, pool: str | None) -> list[np.ndarray]:
+    table = parquet.read_table(path)
+    assert table["sentence"].to_pylist() == list(range(len(SENTENCES)))
+    assert table["tokens"].to_pylist() == SENTENCES
+    columns = table.column_names[2:]
+    assert columns in (["layer_0", "layer_1", "layer_2"], ["vector" if pool else "vectors"])
+    inner = table.schema.field(columns[0]).type
+    inner = inner if pool else inner.value_type
+    dtype = inner.value_type.to_pandas_dtype()
+    rows = zip(*(table[name].to_pylist() for name in columns), strict=True)
+    stacked = [np.array(row, dtype).reshape(len(row), *(() if pool else (-1,)), inner.list_size) for row in rows]
+    return stacked if len(columns) == 3 else [array[0] for array in stacked]
+
+
+def test_of_equal_sentences_the_last_is_indexed(model: Embedder, folder: Path) -> None:
+    """As in AllenNLP; their vectors are the same anyway."""
+    model.write(folder / "a.h5", SENTENCES)
+    with h5py.File(folder / "a.h5") as file:
+        assert json.loads(file["sentence_to_index"][0])["A new play"] == "3"
+
+
+def test_an_index_too_long_for_memory_is_left_out(model: Embedder, folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr("elmo.embed.hdf5.INDEX_BYTES", 20)
+    written = model.write(folder / "a.h5", SENTENCES)
+    assert "sentence_to_index is left out" in written.notes[0]
+    with h5py.File(folder / "a.h5") as file:
+        assert set(file) == set(map(str, range(len(SENTENCES))))
+
+
+def test_parquet_row_groups_are_bounded(model: Embedder, folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr("elmo.embed.parquet.ROW_GROUP_BYTES", 2 * 4 * model.width * 10)
+    model.write(folder / "a.parquet", [["a"] * 10] * 9, layers="top")
+    file = parquet.ParquetFile(folder / "a.parquet")
+    assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [2, 2, 2, 2, 1]
+    assert file.read()["sentence"].to_pylist() == list(range(9))
+
+
+@pytest.mark.parametrize("pool", [None, "mean"])
+@pytest.mark.parametrize("ending", ["h5", "npz", "parquet"])
+def test_no_sentences_make_a_valid_file(model: Embedder, folder: Path, ending, pool) -> None:
+    path = folder / f"a.{ending}"
+    assert model.write(path, [], pool=pool).num_sentences == 0
+    if ending == "h5":
+        with h5py.File(path) as file:
+            assert json.loads(file["sentence_to_index"][0]) == {}
+    elif ending == "npz":
+        with np.load(path) as file:
+            assert [file[name].shape for name in file] == ([(0, model.width)] if pool else [])
+    else:
+        assert parquet.read_table(path).num_rows == 0
+
+
+# --- all or nothing
+
+
+@pytest.mark.parametrize("ending", ["h5", "npz", "parquet"])
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError("disk full")])
+def test_a_failure_leaves_nothing(model: Embedder, folder: Path, ending, failure) -> None:
+    def sentences():
+        yield from SENTENCES * 4
+        raise failure
+
+    with pytest.raises(type(failure) if isinstance(failure, OSError) else failure):
+        model.write(folder / f"a.{ending}", sentences(), batch_size=1)
+    assert names(folder) == []
+
+
+def test_a_failure_keeps_the_file_that_was_there(model: Embedder, folder: Path) -> None:
+    (folder / "a.npz").write_bytes(b"old")
+    with pytest.raises(ElmoError, match="token 7"):
+        model.write(folder / "a.npz", [["a"], [7]], overwrite=True)  # type: ignore[list-item]
+    assert (folder / "a.npz").read_bytes() == b"old"
+    assert names(folder) == ["a.npz"]
+
+
+def test_an_error_of_the_writer_reaches_the_caller(model: Embedder, folder: Path, monkeypatch) -> None:
+    def add(self, window) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("elmo.embed.npz.NpzWriter.add", add)
+    with pytest.raises(OSError, match="no space left"):
+        model.write(folder / "a.npz", SENTENCES, batch_size=1)
+    assert names(folder) == []
+
+
+def test_writing_runs_beside_the_computation(model: Embedder, folder: Path, monkeypatch) -> None:
+    """The second window is embedded while the first is still being written."""
+    second_window = threading.Event()
+    add = NpzWriter.add
+
+    def slow_add(self, window) -> None:
+        assert second_window.wait(timeout=30), "the computation waits for the writer"
+        add(self, window)
+
+    num_batches = 0
+
+    def count(module, args) -> None:
+        nonlocal num_batches
+        num_batches += 1
+        if num_batches > WINDOW_BATCHES:
+            second_window.set()
+
+    monkeypatch.setattr(NpzWriter, "add", slow_add)
+    hook = model.model.bilm.register_forward_pre_hook(count)
+    model.write(folder / "a.npz", [["a"]] * 2 * WINDOW_BATCHES, batch_size=1)
+    hook.remove()
+    assert num_batches == 2 * WINDOW_BATCHES
+
+
+def test_an_existing_file_is_refused_unless_overwritten(model: Embedder, folder: Path) -> None:
+    path = folder / "a.npz"
+    path.write_bytes(b"old")
+    with pytest.raises(ElmoError, match=r"a\.npz: exists already; remove it, or pass --overwrite"):
+        model.write(path, SENTENCES)
+    assert path.read_bytes() == b"old"
+    model.write(path, SENTENCES, overwrite=True)
+    assert len(np.load(path)) == len(SENTENCES)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("a.txt", r"the ending decides on the format; use one of \.h5"),
+        ("nowhere/a.h5", "there is no folder"),
+        ("folder.h5", "is a folder"),
+    ],
+)
+def test_impossible_targets_are_refused_before_any_work(model: Embedder, folder: Path, name: str, says: str) -> None:
+    (folder / "folder.h5").mkdir()
+
+    def sentences():
+        pytest.fail("read the text first")
+        yield []
+
+    with pytest.raises(ElmoError, match=says):
+        model.write(folder / name, sentences())
+
+
+def test_unknown_dtype_and_missing_pyarrow_are_explained(model: Embedder, folder: Path, monkeypatch) -> None:
+    with pytest.raises(ElmoError, match="dtype: 'float64' is none of float32, float16"):
+        model.write(folder / "a.h5", SENTENCES, dtype="float64")  # type: ignore[arg-type]
+    monkeypatch.setattr(writers, "find_spec", lambda name: None)
+    with pytest.raises(ElmoError, match=r"needs pyarrow; run: pip install 'elmo-torch\[parquet\]'"):
+        model.write(folder / "a.parquet", SENTENCES)
+
+
+# --- constant memory
+
+MEASURE = """
+import resource, sys, torch
+from elmo.config import *
+from elmo.embed import Embedder
+from elmo.formats import Model
+from elmo.nn.bilm import BiLM
+torch.set_num_threads(1)
+cnn = CharCNNConfig(CharEmbeddingConfig(4), ((1, 8), (3, 8)), 0)
+model = Embedder(Model(BiLM(BiLMConfig(cnn, LSTMConfig(64, 64)))))
+sentences = ([f"sentence{n}", "of", "text"] for n in range(int(sys.argv[2])))
+model.write(sys.argv[1], sentences, layers="all", dtype="float16")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["h5", "parquet"])
+def test_memory_does_not_grow_with_the_text(folder: Path, ending: str) -> None:
+    """Held in memory, the vectors of 30,000 more sentences of 3 tokens would be 70 MB even in float16.
+
+    HDF5's own cache grows up to 10,000 data sets, so that is where the comparison starts.
+    """
+    peaks: list[float] = []
+    for num_sentences in (10_000, 40_000):
+        path = folder / f"{num_sentences}.{ending}"
+        command = [sys.executable, "-W", "error", "-c", MEASURE, str(path), str(num_sentences)]
+        peaks.append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+        path.unlink()
+    assert peaks[1] < 1.1 * peaks[0], f"MB with 10,000 and 40,000 sentences: {peaks}"

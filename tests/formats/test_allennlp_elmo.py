@@ -1,0 +1,120 @@
+"""`elmo.Elmo` stands in for AllenNLP's: signature, shapes, mask. Its numbers are tested with the fixtures."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import elmo
+from elmo import formats
+from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make
+from oracle import Oracle, encode_sentence
+
+SENTENCES = [["A", "new", "play", "opened", "."], ["Hi"], [], ["naïve", "日本語"]]
+ALLENNLP = {
+    "options_file": inspect.Parameter.empty,
+    "weight_file": inspect.Parameter.empty,
+    "num_output_representations": inspect.Parameter.empty,
+    "requires_grad": False,
+    "do_layer_norm": False,
+    "dropout": 0.5,
+    "vocab_to_cache": None,
+    "keep_sentence_boundaries": False,
+    "scalar_mix_parameters": None,
+    "module": None,
+}
+"""Its parameters in their order, with defaults (AllenNLP 0.9 to 2.10)."""
+
+
+def test_arguments_mean_what_they_mean_in_allennlp() -> None:
+    """Same names and defaults; what can be passed by position stands where it does there."""
+    parameters = list(inspect.signature(elmo.Elmo.__init__).parameters.values())[1:]
+    for parameter in parameters:
+        if parameter.name in ALLENNLP:
+            assert parameter.default == ALLENNLP[parameter.name], parameter.name
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+    assert positional == list(ALLENNLP)[: len(positional)]
+
+
+def make_layer(tmp_path: Path, **options: object) -> tuple[elmo.Elmo, Oracle]:
+    folder, published, weights = make(tmp_path / "model")
+    layer = elmo.Elmo(str(folder / OPTIONS_FILE), str(folder / WEIGHTS_FILE), 2, **options)
+    return layer, Oracle(weights, published)
+
+
+def test_shapes_mask_and_numbers(tmp_path: Path) -> None:
+    """As many tensors as asked for; bool mask; boundaries removed; the mean of the layers in float32."""
+    layer, oracle = make_layer(tmp_path, dropout=0.0)
+    output = layer(elmo.batch_to_ids(SENTENCES))
+    assert output["mask"].dtype == torch.bool
+    assert output["mask"].sum(dim=1).tolist() == [5, 1, 0, 2]
+    assert [tuple(x.shape) for x in output["elmo_representations"]] == [(4, 5, 12)] * 2
+    for representation in output["elmo_representations"]:
+        for row, sentence in enumerate(SENTENCES):
+            wanted = oracle.row(encode_sentence(sentence))[0].mean(axis=0)[1:-1]
+            found = representation[row].detach().numpy()
+            np.testing.assert_allclose(found[: len(sentence)], wanted, atol=1e-5, rtol=0)
+            assert not found[len(sentence) :].any()
+
+
+def test_boundaries_are_kept_when_asked(tmp_path: Path) -> None:
+    layer, oracle = make_layer(tmp_path, dropout=0.0, keep_sentence_boundaries=True)
+    output = layer(elmo.batch_to_ids(SENTENCES))
+    assert output["mask"].sum(dim=1).tolist() == [7, 3, 2, 4]
+    wanted = oracle.row(encode_sentence(SENTENCES[0]))[0].mean(axis=0)
+    np.testing.assert_allclose(output["elmo_representations"][1][0].detach().numpy(), wanted, atol=1e-5, rtol=0)
+
+
+def test_more_than_three_dimensions(tmp_path: Path) -> None:
+    layer, _ = make_layer(tmp_path, dropout=0.0)
+    ids = elmo.batch_to_ids(SENTENCES)
+    output = layer(ids.reshape(2, 2, 5, 50))
+    assert output["mask"].shape == (2, 2, 5)
+    assert output["elmo_representations"][0].shape == (2, 2, 5, 12)
+    flat = layer(ids)["elmo_representations"][0]
+    torch.testing.assert_close(output["elmo_representations"][0].flatten(0, 1), flat, atol=1e-6, rtol=0)
+
+
+def test_scalar_mix_parameters_freeze_gamma_too(tmp_path: Path) -> None:
+    layer, _ = make_layer(tmp_path, scalar_mix_parameters=[0.0, 1.0, 2.0])
+    assert not any(parameter.requires_grad for parameter in layer.parameters())
+
+
+def test_a_wrong_number_of_scores_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"2 .*3 layers"):
+        make_layer(tmp_path, scalar_mix_parameters=[0.0, 1.0])
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_the_bilm_is_frozen_unless_asked(requires_grad: bool, tmp_path: Path) -> None:
+    layer, _ = make_layer(tmp_path, requires_grad=requires_grad)
+    layer(elmo.batch_to_ids(SENTENCES))["elmo_representations"][0].sum().backward()
+    found = [parameter.grad is not None for parameter in layer.bilm.parameters()]
+    assert all(found) if requires_grad else not any(found)
+
+
+def test_goes_with_a_task_models_state_dict(tmp_path: Path) -> None:
+    """Saved and loaded as a part of a larger model."""
+    layer, _ = make_layer(tmp_path, dropout=0.0)
+    with torch.no_grad():
+        layer.mixes[0].gamma.fill_(3.0)
+    other, _ = make_layer(tmp_path, dropout=0.0)
+    other.load_state_dict(layer.state_dict())
+    ids = elmo.batch_to_ids(SENTENCES)
+    assert torch.equal(layer(ids)["elmo_representations"][0], other(ids)["elmo_representations"][0])
+
+
+def test_from_pretrained_takes_what_load_takes(tmp_path: Path) -> None:
+    layer, _ = make_layer(tmp_path, dropout=0.0)
+    formats.save_native(formats.load(tmp_path / "model"), tmp_path / "native")
+    ids = elmo.batch_to_ids(SENTENCES)
+    wanted = layer(ids)["elmo_representations"][0]
+    for source in (tmp_path / "model", str(tmp_path / "native")):
+        found = elmo.Elmo.from_pretrained(source, num_output_representations=2, dropout=0.0)
+        assert isinstance(found, elmo.Elmo)
+        # the same numbers at other addresses: sums may be ordered otherwise
+        torch.testing.assert_close(found(ids)["elmo_representations"][1], wanted, atol=1e-6, rtol=0)

@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from bridge import WORDS
+from elmo import formats
+from elmo.formats import Model
+from elmo.text.vocabulary import Vocabulary
+from make_bilm_hdf5 import (
+    CHANGES,
+    OPTIONS_FILE,
+    WEIGHTS_FILE,
+    Options,
+    Weights,
+    make,
+    make_options,
+    make_weights,
+    read_weights,
+    write,
+)
+from oracle import Oracle, encode_sentence
+
+SENTENCES = [["A", "play", "on", "words", "."], [], ["naïve", "日本語", "x" * 70, ""]]
+
+
+def layers_of(model: Model, sentence: list[str]) -> np.ndarray:
+    """All layers (L + 1, T + 2, D) of one sentence, boundaries kept."""
+    ids = encode_sentence(sentence, model.config.char_cnn.max_characters_per_token)
+    with torch.inference_mode():
+        layers, _ = model.bilm(torch.from_numpy(ids), torch.arange(len(ids))[None], torch.tensor([len(ids)]))
+    return layers[:, 0].numpy()
+
+
+def assert_matches(model: Model, options: Options, weights: Weights) -> None:
+    """The model's layers are the oracle's: float32 rounding at vectors of order 1."""
+    oracle = Oracle(weights, options)
+    for sentence in SENTENCES:
+        ids = encode_sentence(sentence, options["char_cnn"]["max_characters_per_token"])
+        np.testing.assert_allclose(layers_of(model, sentence), oracle.row(ids)[0], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("variant", CHANGES)
+def test_every_variant_loads_and_equals_the_oracle(variant: str, tmp_path: Path) -> None:
+    folder, options, weights = make(tmp_path / "model", variant)
+    model = formats.load(folder)
+    assert_matches(model, options, weights)
+    assert model.config.bidirectional == (variant != "one_direction")
+    assert not model.bilm.char_encoder.embedding.weight[0].any()
+    assert all(parameter.requires_grad for parameter in model.bilm.parameters())
+
+
+def test_one_direction_is_seen_from_the_file_too(tmp_path: Path) -> None:
+    """Published options of inference have no key `bidirectional`."""
+    options = make_options("one_direction")
+    weights = make_weights(options)
+    inference = {key: value for key, value in options.items() if key != "bidirectional"}
+    model = formats.load(write(tmp_path, inference, weights))
+    assert not model.config.bidirectional
+    assert_matches(model, options, weights)
+
+
+@pytest.mark.parametrize("n_characters", [261, 262])
+def test_the_number_of_characters_is_the_files(n_characters: int, tmp_path: Path) -> None:
+    """Options say 261 while training and 262 for inference, of the same 261 rows: trust the tensor."""
+    options = make_options()
+    options["char_cnn"]["n_characters"] = n_characters
+    model = formats.load(write(tmp_path, options, make_weights(options)))
+    assert model.bilm.char_encoder.embedding.weight.shape == (262, 4)
+    assert model.config.char_cnn.n_characters == 262
+
+
+def test_options_of_training_are_no_obstacle(tmp_path: Path) -> None:
+    """bilm-tf's own options hold the whole training, and keys that nobody reads."""
+    options = {
+        **make_options(),
+        "bidirectional": True,
+        "dropout": 0.1,
+        "all_clip_norm_val": 10.0,
+        "n_epochs": 10,
+        "n_train_tokens": 768648884,
+        "batch_size": 128,
+        "n_tokens_vocab": 793471,
+        "unroll_steps": 20,
+        "n_negative_samples_batch": 8192,
+        "something_new": None,
+    }
+    assert formats.load(write(tmp_path, options, make_weights(make_options()))).softmax is None
+
+
+def test_other_number_types_are_read_as_float32(tmp_path: Path) -> None:
+    options, weights = make_options(), make_weights(make_options())
+    doubles = {name: array.astype(np.float64) for name, array in weights.items()}
+    model = formats.load(write(tmp_path, options, doubles))
+    assert all(parameter.dtype == torch.float32 for parameter in model.bilm.parameters())
+    assert_matches(model, options, weights)
+
+
+def test_softmax_and_vocabulary_are_read(tmp_path: Path) -> None:
+    folder, _, weights = make(tmp_path / "model", "softmax")
+    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    model = formats.load(folder)
+    assert model.softmax is not None
+    np.testing.assert_array_equal(model.softmax.weight.detach().numpy(), weights["softmax/W"])
+    np.testing.assert_array_equal(model.softmax.bias.detach().numpy(), weights["softmax/b"])
+    assert model.vocabulary is not None
+    assert model.vocabulary.words == tuple(WORDS)
+
+
+def test_origin_says_what_was_recognised(tmp_path: Path) -> None:
+    folder, _, _ = make(tmp_path / "model")
+    assert WEIGHTS_FILE in formats.load(folder).origin
+    assert OPTIONS_FILE in formats.load(folder).origin
+
+
+@pytest.mark.parametrize("name", ["", OPTIONS_FILE, WEIGHTS_FILE])
+@pytest.mark.parametrize("as_type", [str, Path])
+def test_folder_weights_and_options_all_name_the_model(name: str, as_type: type, tmp_path: Path) -> None:
+    folder, options, weights = make(tmp_path / "model")
+    assert_matches(formats.load(as_type(folder / name)), options, weights)
+
+
+def test_published_pairs_of_names_find_each_other(tmp_path: Path) -> None:
+    """As downloaded: elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5 and …_options.json, several in a folder."""
+    wanted = {}
+    for number, variant in enumerate(["base", "tanh"]):
+        folder, *wanted[variant] = make(tmp_path / variant, variant, seed=number)
+        for file, ending in ((WEIGHTS_FILE, "weights.hdf5"), (OPTIONS_FILE, "options.json")):
+            (folder / file).rename(tmp_path / f"elmo_{variant}_{ending}")
+    for variant, (options, weights) in wanted.items():
+        assert_matches(formats.load(tmp_path / f"elmo_{variant}_weights.hdf5"), options, weights)
+        assert_matches(formats.load(tmp_path / f"elmo_{variant}_options.json"), options, weights)
+
+
+# --- writing
+
+
+@pytest.mark.parametrize("variant", CHANGES)
+def test_written_files_are_bit_equal_to_those_read(variant: str, tmp_path: Path) -> None:
+    """Names, shapes and every bit, straight and by way of the native format."""
+    folder, options, weights = make(tmp_path / "model", variant)
+    if variant == "softmax":
+        Vocabulary(WORDS).write(folder / "vocab.txt")
+    formats.save_bilm(formats.load(folder), tmp_path / "straight")
+    formats.save_native(formats.load(folder), tmp_path / "native")
+    formats.save_bilm(formats.load(tmp_path / "native"), tmp_path / "round")
+    for copy in ("straight", "round"):
+        written = read_weights(tmp_path / copy / WEIGHTS_FILE)
+        assert written.keys() == weights.keys()
+        for name, array in weights.items():
+            assert written[name].dtype == np.float32
+            np.testing.assert_array_equal(written[name], array, err_msg=name)
+        found = json.loads((tmp_path / copy / OPTIONS_FILE).read_text(encoding="utf-8"))
+        assert found["lstm"] == options["lstm"]
+        assert found["char_cnn"] == {**options["char_cnn"], "n_characters": 262}
+        assert found["bidirectional"] == (variant != "one_direction")
+        assert found.get("n_tokens_vocab") == options.get("n_tokens_vocab")
+        assert_matches(formats.load(tmp_path / copy), options, weights)
+    if variant == "softmax":
+        assert Vocabulary.read(tmp_path / "round" / "vocab.txt").words == tuple(WORDS)
+
+
+def test_a_softmax_without_vocabulary_survives_the_round_trip(tmp_path: Path) -> None:
+    """What was read must be readable once written, in each format."""
+    folder, _, weights = make(tmp_path / "model", "softmax")
+    formats.save_native(formats.load(folder), tmp_path / "native")
+    formats.save_bilm(formats.load(tmp_path / "native"), tmp_path / "round")
+    np.testing.assert_array_equal(read_weights(tmp_path / "round" / WEIGHTS_FILE)["softmax/W"], weights["softmax/W"])
+
+
+def test_written_options_are_those_of_the_published_readers(tmp_path: Path) -> None:
+    """Every key that AllenNLP and bilm-tf look up without a default."""
+    folder, _, _ = make(tmp_path / "model")
+    formats.save_bilm(formats.load(folder), tmp_path / "copy")
+    found = json.loads((tmp_path / "copy" / OPTIONS_FILE).read_text(encoding="utf-8"))
+    assert found["lstm"].keys() >= {
+        "dim",
+        "projection_dim",
+        "n_layers",
+        "cell_clip",
+        "proj_clip",
+        "use_skip_connections",
+    }
+    assert found["char_cnn"].keys() >= {
+        "activation",
+        "embedding",
+        "filters",
+        "max_characters_per_token",
+        "n_characters",
+        "n_highway",
+    }
+    with h5py.File(tmp_path / "copy" / WEIGHTS_FILE) as file:
+        assert all(dataset.compression is None for dataset in (file["char_embed"], file["CNN_proj/W_proj"]))

@@ -1,0 +1,139 @@
+"""The published reference outputs, computed by TensorFlow: bilm-tf's own test fixtures and AllenNLP's."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+import elmo
+from elmo import formats
+from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, read_weights
+from oracle import Array, Oracle, encode
+
+pytestmark = pytest.mark.external
+
+SENTENCES_FILES = {"allennlp": "sentences.json", "bilm_tf": "lm_embeddings_sentences.json"}
+TOLERANCE = 2e-6
+"""TensorFlow's float32 rounding and ours: against float64 theirs alone is up to 1.4e-6."""
+
+
+@dataclass
+class Release:
+    """A set of fixtures: 30 sentences in batches of three, and the top layer they got with carried state."""
+
+    folder: Path
+    batches: list[list[list[str]]]
+    top: list[list[Array]]
+
+    @property
+    def sentences(self) -> list[list[str]]:
+        return [sentence for batch in self.batches for sentence in batch]
+
+
+@pytest.fixture(params=SENTENCES_FILES)
+def release(request: pytest.FixtureRequest, shared: Path) -> Release:
+    folder = shared / "fixtures" / request.param
+    columns = json.loads((folder / SENTENCES_FILES[request.param]).read_text(encoding="utf-8"))
+    batches = [[column[i].split() for column in columns] for i in range(10)]
+    top: list[list[Array]] = [[] for _ in batches]
+    for k in range(3):
+        with h5py.File(folder / f"lm_embeddings_{k}.hdf5") as file:
+            for i in range(10):
+                top[i].append(np.concatenate(file[str(i)][()], axis=1))  # forward and backward side by side
+    return Release(folder, batches, top)
+
+
+def oracle_of(folder: Path) -> Oracle:
+    options = json.loads((folder / OPTIONS_FILE).read_text(encoding="utf-8"))
+    return Oracle(read_weights(folder / WEIGHTS_FILE), options)
+
+
+def test_the_oracle_matches_the_published_vectors(release: Release) -> None:
+    """What makes the oracle worth comparing with."""
+    for found, wanted in zip(oracle_of(release.folder).carried(release.batches), release.top, strict=True):
+        for layers, top in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(layers[2], top, atol=TOLERANCE, rtol=0)
+
+
+def test_matches_the_published_vectors(release: Release) -> None:
+    """Only carried state, in the batches of the TensorFlow run, gives these numbers."""
+    vectors = elmo.load(release.folder).embed(release.sentences, layers="top", state="carry", batch_size=3)
+    for found, wanted in zip(vectors, (top for batch in release.top for top in batch), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=TOLERANCE, rtol=0)
+
+
+def test_every_layer_matches_the_oracle(release: Release) -> None:
+    """The fixtures hold the top layer; the oracle, which reproduces it, has the others."""
+    vectors = elmo.load(release.folder).embed(release.sentences, layers="all", state="carry", batch_size=3)
+    wanted = [layers for batch in oracle_of(release.folder).carried(release.batches) for layers in batch]
+    for found, layers in zip(vectors, wanted, strict=True):
+        assert found.shape == layers.shape == (3, layers.shape[1], 32)
+        for number in range(3):
+            np.testing.assert_allclose(found[number], layers[number], atol=TOLERANCE, rtol=0, err_msg=f"layer {number}")
+
+
+def test_zero_state_gives_other_vectors(release: Release) -> None:
+    """The guard of the guard: the carried state is seen in these numbers. A first batch starts at zero anyway."""
+    vectors = elmo.load(release.folder).embed(release.sentences, layers="top", batch_size=3)
+    wanted = [top for batch in release.top for top in batch]
+    errors = [np.abs(found - top).max() for found, top in zip(vectors, wanted, strict=True)]
+    assert max(errors[:3]) < TOLERANCE
+    assert min(errors[3:]) > 100 * TOLERANCE
+
+
+def test_matches_the_cached_token_vectors(shared: Path) -> None:
+    """`elmo_token_embeddings.hdf5`: layer 0 of each line of the vocabulary, `<S>` and `</S>` among them."""
+    folder = shared / "fixtures" / "allennlp"
+    with h5py.File(folder / "elmo_token_embeddings.hdf5") as file:
+        wanted = file["embedding"][()]
+    words = (folder / "vocab_test.txt").read_text(encoding="utf-8").split("\n")
+    assert {"<S>", "</S>", "<UNK>"} <= set(words)
+    bilm = formats.load(folder).bilm
+    with torch.inference_mode():
+        found = bilm.char_encoder(torch.from_numpy(np.stack([encode(word) for word in words]))).numpy()
+    np.testing.assert_allclose(found, wanted, atol=TOLERANCE, rtol=0)
+    plain = [word for word in words if word not in ("<S>", "</S>")]
+    vectors = elmo.load(folder).embed([[word] for word in plain], layers="token")
+    for word, vector in zip(plain, vectors, strict=True):
+        expected = wanted[words.index(word)]
+        np.testing.assert_allclose(vector, np.hstack([expected, expected])[None], atol=TOLERANCE, rtol=0)
+
+
+def test_allennlps_elmo_layer_matches_the_published_vectors(release: Release) -> None:
+    """With all weight on the top layer, batch after batch with carried state: AllenNLP's own golden test."""
+    layer = elmo.Elmo(
+        release.folder / OPTIONS_FILE,
+        release.folder / WEIGHTS_FILE,
+        num_output_representations=2,
+        dropout=0.0,
+        scalar_mix_parameters=[-1e3, -1e3, 1e3],
+        stateful=True,
+    )
+    for sentences, wanted in zip(release.batches, release.top, strict=True):
+        output = layer(elmo.batch_to_ids(sentences))
+        for representation in output["elmo_representations"]:
+            assert representation.shape == (3, max(map(len, sentences)), 32)
+            for row, top in enumerate(wanted):
+                np.testing.assert_allclose(representation[row, : len(top)], top, atol=TOLERANCE, rtol=0)
+                assert not representation[row, len(top) :].any()
+                assert output["mask"][row].sum() == len(top)
+
+
+@pytest.mark.parametrize("name", [".", OPTIONS_FILE, WEIGHTS_FILE])
+def test_folder_options_or_weights_name_the_same_model(release: Release, name: str) -> None:
+    """Beside the weights lie other HDF5 files, of embeddings: they are not taken for weights."""
+    model = formats.load(str(release.folder / name))
+    assert model.config.lstm.dim == 64
+    assert model.config.lstm.use_skip_connections == (release.folder.name == "allennlp")
+    assert model.softmax is None
+
+
+def test_a_file_of_embeddings_is_refused(release: Release) -> None:
+    with pytest.raises(elmo.ElmoError, match=r"lm_embeddings_0\.hdf5: data set 'char_embed' is missing"):
+        formats.load(release.folder / "lm_embeddings_0.hdf5")

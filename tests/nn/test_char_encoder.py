@@ -1,0 +1,100 @@
+import numpy as np
+import pytest
+import torch
+from bridge import build
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracle import encode
+
+VARIANTS = ["base", "no_char_projection", "no_highway", "tanh"]
+LENGTHS = range(0, 61)  # the last ones are cut at 48 bytes
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_matches_the_oracle_for_words_of_every_length(variant: str, length: int) -> None:
+    """Alone in its batch a word decides how much padding is convolved; float64 leaves rounding of 1e-15."""
+    bilm, oracle = build(variant)
+    characters = encode("".join(chr(ord("a") + i % 26) for i in range(length)))[None]
+    found = bilm.char_encoder(torch.from_numpy(characters)).detach().numpy()
+    np.testing.assert_allclose(found, oracle.token_vectors(characters), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_matches_the_oracle_for_words_of_all_lengths_together(variant: str) -> None:
+    bilm, oracle = build(variant)
+    characters = np.stack([*(encode("é" * (n // 2) + "x" * (n % 2)) for n in LENGTHS), encode("<S>"), encode("</S>")])
+    found = bilm.char_encoder(torch.from_numpy(characters)).detach().numpy()
+    np.testing.assert_allclose(found, oracle.token_vectors(characters), atol=1e-12, rtol=0)
+
+
+def test_single_precision_is_within_rounding() -> None:
+    """Sums of a few hundred float32 products of order 1."""
+    bilm, oracle = build(dtype=torch.float32)
+    characters = np.stack([encode(word) for word in ["a", "supercalifragilistic", "<S>", "\0", "日本語", ""]])
+    found = bilm.char_encoder(torch.from_numpy(characters)).detach().numpy()
+    np.testing.assert_allclose(found, oracle.token_vectors(characters), atol=2e-6, rtol=0)
+
+
+@given(st.lists(st.text(max_size=60), min_size=1, max_size=6))
+def test_a_words_vector_depends_on_its_characters_alone(words: list[str]) -> None:
+    """Neighbours of another length change how many columns of padding are convolved, never the maxima."""
+    bilm, oracle = build()
+    characters = np.stack([encode(word) for word in words])
+    together = bilm.char_encoder(torch.from_numpy(characters)).detach().numpy()
+    np.testing.assert_allclose(together, oracle.token_vectors(characters), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64])
+def test_takes_any_integer_type(dtype: torch.dtype) -> None:
+    bilm, _ = build()
+    characters = torch.from_numpy(np.stack([encode("word"), encode("other")]))
+    assert torch.equal(bilm.char_encoder(characters.to(dtype)), bilm.char_encoder(characters))
+
+
+def test_other_word_lengths() -> None:
+    """`max_characters_per_token` other than 50: words are cut and convolved within that room."""
+    bilm, oracle = build("short_words")
+    characters = np.stack([encode(word, 12) for word in ["", "a", "abcdefghij", "abcdefghijklmnop"]])
+    found = bilm.char_encoder(torch.from_numpy(characters)).detach().numpy()
+    np.testing.assert_allclose(found, oracle.token_vectors(characters), atol=1e-12, rtol=0)
+
+
+def test_the_masks_row_stays_zero_in_training() -> None:
+    """Row 0 is no character; files don't store it."""
+    bilm, _ = build()
+    characters = torch.from_numpy(np.stack([encode("word"), np.zeros(50, dtype=int)]))
+    bilm.char_encoder(characters).sum().backward()
+    gradient = bilm.char_encoder.embedding.weight.grad
+    assert gradient is not None
+    assert not gradient[0].any()
+    assert gradient[ord("w") + 1].any()
+
+
+def test_initial_values_are_the_published_ones() -> None:
+    """Characters U(-1, 1), convolutions U(-.05, .05), highway N(0, 1/sqrt n), carry bias -2 (bilm-tf).
+
+    A standard deviation of n draws is within 4 / sqrt(2 n) of the true one, but once in 15,000 times.
+    """
+    from elmo.config import CharCNNConfig, CharEmbeddingConfig
+    from elmo.nn.char_encoder import CharEncoder
+
+    torch.manual_seed(0)
+    encoder = CharEncoder(CharCNNConfig(CharEmbeddingConfig(16), ((1, 40), (3, 60)), n_highway=1), 50)
+    values = dict(encoder.named_parameters())
+
+    def check(name: str, deviation: float) -> None:
+        found = values[name].detach().double()
+        tolerance = 4 / (2 * found.numel()) ** 0.5
+        assert found.std().item() == pytest.approx(deviation, rel=tolerance), name
+
+    check("embedding.weight", 1 / 3**0.5)
+    check("convolutions.1.weight", 0.05 / 3**0.5)
+    assert values["convolutions.1.weight"].abs().max() <= 0.05
+    check("highways.0.transform.weight", 0.1)
+    check("highways.0.gate.weight", 0.1)
+    check("projection.weight", 0.1)
+    assert (values["highways.0.gate.bias"] == -2).all()
+    assert not values["highways.0.transform.bias"].any()
+    assert not values["projection.bias"].any()

@@ -1,0 +1,235 @@
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from bridge import build
+
+from elmo.nn.bilm import BiLM
+from elmo.nn.elmo import ElmoModule
+from oracle import Array, Oracle, encode, encode_sentence, scalar_mix
+
+SENTENCES = [["A", "new", "play", "opened", "."], ["Hi"], [], ["naïve", "日本語", "x" * 60]]
+TOKENS, MASK = 5, [[1, 1, 1, 1, 1], [1, 0, 0, 0, 0], [0, 0, 0, 0, 0], [1, 1, 1, 0, 0]]
+
+
+def ids_of(sentences: Sequence[Sequence[str]]) -> torch.Tensor:
+    """Character ids (B, T, C) without boundaries, zeros at padding."""
+    ids = np.zeros((len(sentences), max(map(len, sentences)), 50), dtype=np.int64)
+    for row, sentence in enumerate(sentences):
+        for step, word in enumerate(sentence):
+            ids[row, step] = encode(word)
+    return torch.from_numpy(ids)
+
+
+def oracle_layers(oracle: Oracle, sentences: Sequence[Sequence[str]]) -> list[Array]:
+    """All layers of each sentence, boundaries kept."""
+    return oracle.batch([encode_sentence(sentence) for sentence in sentences])[0]
+
+
+def make(bilm: BiLM, num_output_representations: int, **options: Any) -> ElmoModule:
+    """The module in float64, its mixes too."""
+    return ElmoModule(bilm, num_output_representations, **options).double()
+
+
+def outputs(module: ElmoModule, ids: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
+    found = module(ids)
+    assert set(found) == {"elmo_representations", "mask"}
+    return found["elmo_representations"], found["mask"]
+
+
+def test_gives_the_mean_of_the_oracles_layers_without_boundaries() -> None:
+    """What a fresh ELMo layer is: equal weights, gamma 1, `<S>` and `</S>` removed, zeros at padding."""
+    bilm, oracle = build()
+    [found], mask = outputs(make(bilm, 1, dropout=0.0), ids_of(SENTENCES))
+    assert mask.dtype == torch.bool
+    assert mask.tolist() == [[bool(x) for x in row] for row in MASK]
+    assert found.shape == (4, TOKENS, 12)
+    for row, layers in enumerate(oracle_layers(oracle, SENTENCES)):
+        wanted = np.zeros((TOKENS, 12))
+        wanted[: len(SENTENCES[row])] = layers.mean(axis=0)[1:-1]
+        np.testing.assert_allclose(found[row].detach().numpy(), wanted, atol=1e-12, rtol=0)
+
+
+def test_keeps_boundaries_when_asked() -> None:
+    bilm, oracle = build()
+    [found], mask = outputs(make(bilm, 1, dropout=0.0, keep_sentence_boundaries=True), ids_of(SENTENCES))
+    assert mask.sum(dim=1).tolist() == [7, 3, 2, 5]
+    assert found.shape == (4, TOKENS + 2, 12)
+    for row, layers in enumerate(oracle_layers(oracle, SENTENCES)):
+        length = len(SENTENCES[row]) + 2
+        np.testing.assert_allclose(found[row, :length].detach().numpy(), layers.mean(axis=0), atol=1e-12, rtol=0)
+        assert not found[row, length:].any()
+
+
+def test_layer_norm_counts_the_boundaries() -> None:
+    """AllenNLP mixes before it removes boundaries: their numbers are part of mean and variance."""
+    bilm, oracle = build()
+    [found], mask = outputs(make(bilm, 1, dropout=0.0, do_layer_norm=True), ids_of(SENTENCES))
+    layers = np.zeros((3, 4, TOKENS + 2, 12))
+    bounded = np.zeros((4, TOKENS + 2), dtype=bool)
+    for row, sentence in enumerate(oracle_layers(oracle, SENTENCES)):
+        layers[:, row, : sentence.shape[1]] = sentence
+        bounded[row, : sentence.shape[1]] = True
+    wanted = scalar_mix(layers, np.zeros(3), mask=bounded)[:, 1:-1] * mask.numpy()[:, :, None]
+    np.testing.assert_allclose(found.detach().numpy(), wanted, atol=1e-11, rtol=0)
+
+
+def test_several_representations_come_from_one_run_of_the_bilm() -> None:
+    """They start alike, and each has weights of its own."""
+    bilm, oracle = build()
+    module = make(bilm, 3, dropout=0.0)
+    runs = []
+    bilm.register_forward_hook(lambda *_: runs.append(1))
+    found, _ = outputs(module, ids_of(SENTENCES))
+    assert len(runs) == 1
+    assert torch.equal(found[0], found[1])
+    with torch.no_grad():
+        module.mixes[1].scores.copy_(torch.tensor([0.0, 1.0, -1.0]))
+        module.mixes[2].gamma.fill_(2.0)
+    found, _ = outputs(module, ids_of(SENTENCES))
+    layers = oracle_layers(oracle, SENTENCES)[0][:, 1:-1]
+    for representation, scores, gamma in zip(found, ([0, 0, 0], [0, 1, -1], [0, 0, 0]), (1, 1, 2), strict=True):
+        wanted = scalar_mix(layers, np.array(scores, dtype=float), gamma)
+        np.testing.assert_allclose(representation[0].detach().numpy(), wanted, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("scores", [[0.5, -1.0, 2.0], [0.0, 0.0, 0.0]])
+def test_given_scores_are_used_before_the_softmax_and_frozen(scores: list[float]) -> None:
+    bilm, oracle = build()
+    module = make(bilm, 2, dropout=0.0, scalar_mix_parameters=scores)
+    found, _ = outputs(module, ids_of(SENTENCES))
+    wanted = scalar_mix(oracle_layers(oracle, SENTENCES)[0][:, 1:-1], np.array(scores))
+    for representation in found:
+        np.testing.assert_allclose(representation[0].detach().numpy(), wanted, atol=1e-12, rtol=0)
+    assert not any(parameter.requires_grad for parameter in module.parameters())
+
+
+def test_top_only_is_the_top_layer() -> None:
+    bilm, oracle = build()
+    [found], _ = outputs(make(bilm, 1, dropout=0.0, top_only=True), ids_of(SENTENCES))
+    wanted = oracle_layers(oracle, SENTENCES)[0][-1][1:-1]
+    np.testing.assert_allclose(found[0].detach().numpy(), wanted, atol=1e-12, rtol=0)
+
+
+def test_dropout_falls_on_each_representation_in_training_only() -> None:
+    """Kept numbers are scaled by 1 / (1 - p); of 108 of them about half go. Representations drop on their own."""
+    torch.manual_seed(0)
+    bilm, _ = build()
+    module = make(bilm, 2, dropout=0.5)
+    module.eval()
+    [plain, _], mask = outputs(module, ids_of(SENTENCES))
+    module.train()
+    (first, second), _ = outputs(module, ids_of(SENTENCES))
+    for found in (first, second):
+        kept = found != 0
+        torch.testing.assert_close(found[kept], 2 * plain[kept], atol=1e-12, rtol=0)
+        assert 0.3 < kept[mask].double().mean() < 0.7
+    assert not torch.equal(first != 0, second != 0)
+
+
+def test_the_frozen_bilm_gets_no_gradient_and_the_mix_does() -> None:
+    bilm, _ = build()
+    module = make(bilm, 1, dropout=0.0)
+    outputs(module, ids_of(SENTENCES))[0][0].square().sum().backward()
+    assert all(parameter.grad is None for parameter in bilm.parameters())
+    assert module.mixes[0].scores.grad is not None
+    assert module.mixes[0].scores.grad.any()
+    assert module.mixes[0].gamma.grad is not None
+
+
+def test_requires_grad_trains_the_bilm() -> None:
+    bilm, _ = build()
+    module = make(bilm, 1, dropout=0.0, requires_grad=True)
+    outputs(module, ids_of(SENTENCES))[0][0].square().sum().backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in bilm.parameters())
+
+
+def test_penalty_is_the_sum_over_mixes() -> None:
+    bilm, _ = build()
+    module = make(bilm, 2)
+    with torch.no_grad():
+        module.mixes[0].scores.copy_(torch.tensor([1.0, 2.0, 0.0]))
+        module.mixes[1].scores.copy_(torch.tensor([0.0, 0.0, 3.0]))
+    assert module.penalty(0.5).item() == pytest.approx(7.0)
+
+
+def test_takes_batches_of_batches() -> None:
+    """AllenNLP's fields may nest: (2, 2, T, C) gives what the flat (4, T, C) gives."""
+    bilm, _ = build()
+    module = make(bilm, 2, dropout=0.0)
+    ids = ids_of(SENTENCES)
+    flat, flat_mask = outputs(module, ids)
+    nested, nested_mask = outputs(module, ids.unflatten(0, (2, 2)))
+    assert nested[1].shape == (2, 2, TOKENS, 12)
+    assert nested_mask.shape == (2, 2, TOKENS)
+    assert torch.equal(nested_mask.flatten(0, 1), flat_mask)
+    torch.testing.assert_close(nested[1].flatten(0, 1), flat[1], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("longest", [0, 2])
+def test_sentences_without_tokens(longest: int) -> None:
+    bilm, _ = build()
+    [found], mask = outputs(make(bilm, 1, do_layer_norm=True), torch.zeros(2, longest, 50, dtype=torch.long))
+    assert torch.equal(found, torch.zeros(2, longest, 12, dtype=found.dtype))
+    assert not mask.any()
+
+
+def test_leaves_its_input_alone() -> None:
+    bilm, _ = build()
+    ids = ids_of(SENTENCES)
+    kept = ids.clone()
+    make(bilm, 1)(ids)
+    assert torch.equal(ids, kept)
+
+
+def test_without_state_the_same_sentence_has_the_same_vectors() -> None:
+    bilm, _ = build()
+    module = make(bilm, 1, dropout=0.0)
+    (first,), _ = outputs(module, ids_of(SENTENCES))
+    (second,), _ = outputs(module, ids_of(SENTENCES))
+    assert torch.equal(first, second)
+
+
+def test_stateful_carries_rows_as_the_published_toolkits_do() -> None:
+    """Row i goes on from row i; a smaller batch leaves the rows beyond it as they were; a larger one starts those
+    at zero. `reset_state` forgets.
+    """
+    bilm, oracle = build()
+    module = make(bilm, 1, dropout=0.0, stateful=True)
+    sizes, states = [3, 1, 4, 2], [oracle.zero_state() for _ in range(4)]
+    for size in sizes:
+        sentences = SENTENCES[4 - size :]
+        [found], _ = outputs(module, ids_of(sentences))
+        layers, after = oracle.batch([encode_sentence(sentence) for sentence in sentences], states)
+        states = after + states[size:]
+        for row, wanted in enumerate(layers):
+            length = wanted.shape[1] - 2
+            np.testing.assert_allclose(
+                found[row, :length].detach().numpy(), wanted.mean(axis=0)[1:-1], atol=1e-12, rtol=0
+            )
+    module.reset_state()
+    [found], _ = outputs(module, ids_of(SENTENCES))
+    wanted = oracle_layers(oracle, SENTENCES)[0].mean(axis=0)[1:-1]
+    np.testing.assert_allclose(found[0].detach().numpy(), wanted, atol=1e-12, rtol=0)
+
+
+def test_carried_state_holds_no_graph() -> None:
+    """Else each batch's backward pass would run through all batches before it."""
+    bilm, _ = build()
+    module = make(bilm, 1, dropout=0.0, requires_grad=True, stateful=True)
+    for _ in range(2):
+        outputs(module, ids_of(SENTENCES))[0][0].sum().backward()
+
+
+@pytest.mark.parametrize("variant", ["one_direction", "one_layer", "three_layers", "short_words"])
+def test_other_shapes_of_bilm(variant: str) -> None:
+    bilm, oracle = build(variant)
+    room = bilm.config.char_cnn.max_characters_per_token
+    ids = torch.from_numpy(np.stack([encode(word, room) for word in ["an", "other", "biLM"]]))[None]
+    module = make(bilm, 1, dropout=0.0)
+    [found], _ = outputs(module, ids)
+    layers, _ = oracle.row(encode_sentence(["an", "other", "biLM"], room))
+    assert module.output_dim == found.shape[-1] == layers.shape[-1]
+    np.testing.assert_allclose(found[0].detach().numpy(), layers.mean(axis=0)[1:-1], atol=1e-12, rtol=0)

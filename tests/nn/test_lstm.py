@@ -1,0 +1,159 @@
+from itertools import groupby
+
+import numpy as np
+import pytest
+import torch
+from bridge import build, state_of
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.func import functional_call
+
+from elmo.config import LSTMConfig
+from elmo.nn.lstm import LSTMStack, LSTMState
+from oracle import Oracle
+
+VARIANTS = ["base", "no_projection", "no_skip_connections", "no_clips", "one_layer", "three_layers"]
+
+
+def packed(rows: list[np.ndarray]) -> tuple[Tensor, list[int], list[tuple[int, int]]]:
+    """Rows of falling length, time-major; batch sizes; and (row, step) of each packed token."""
+    places = [(row, step) for step in range(len(rows[0])) for row in range(len(rows)) if step < len(rows[row])]
+    sizes = [len(list(group)) for _, group in groupby(places, key=lambda place: place[1])]
+    return torch.tensor(np.stack([rows[row][step] for row, step in places])), sizes, places
+
+
+def random_state(oracle: Oracle, generator: np.random.Generator) -> list[list[tuple[np.ndarray, np.ndarray]]]:
+    P, H = oracle.lstm["projection_dim"], oracle.lstm["dim"]
+    layers = range(oracle.lstm["n_layers"])
+    return [
+        [(generator.uniform(-0.5, 0.5, P), generator.uniform(-0.7, 0.7, H)) for _ in layers]
+        for _ in range(oracle.num_directions)
+    ]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@given(lengths=st.lists(st.integers(1, 7), min_size=1, max_size=5), seed=st.integers(0, 1000))
+def test_matches_the_oracle(variant: str, lengths: list[int], seed: int) -> None:
+    """Every row, from a state of its own, equals that row computed alone; float64 leaves rounding."""
+    bilm, oracle = build(variant)
+    generator = np.random.default_rng(seed)
+    rows = [generator.normal(size=(n, oracle.lstm["projection_dim"])) for n in sorted(lengths, reverse=True)]
+    states = [random_state(oracle, generator) for _ in rows]
+    inputs, batch_sizes, places = packed(rows)
+    outputs, after = bilm.forward_lstm(inputs, batch_sizes, state_of(states)[0])
+    wanted = [oracle.run_direction(row, state[0], 0) for row, state in zip(rows, states, strict=True)]
+    for layer, output in enumerate(outputs):
+        expected = np.stack([wanted[row][0][layer][step] for row, step in places])
+        np.testing.assert_allclose(output.detach().numpy(), expected, atol=1e-12, rtol=0)
+    expected_after = state_of([[final] for _, final in wanted])[0]
+    torch.testing.assert_close(after.hidden, expected_after.hidden, atol=1e-12, rtol=0)
+    torch.testing.assert_close(after.cell, expected_after.cell, atol=1e-12, rtol=0)
+
+
+def test_both_clips_bite_in_these_tests() -> None:
+    """Else the other tests here would say nothing about the clips."""
+    bilm, _ = build()
+    inputs = torch.from_numpy(np.random.default_rng(0).normal(size=(40, 6)))
+    outputs, after = bilm.forward_lstm(inputs, [4] * 10, bilm.initial_state(4)[0])
+    assert 0.1 < (outputs[0].abs() == 0.5).double().mean() < 0.9
+    assert 0.1 < (after.cell.abs() == 0.7).double().mean() < 0.9
+
+
+def test_without_projection_only_the_cell_is_clipped() -> None:
+    """TensorFlow's cell, which made the published models, clips the projection where there is one, nothing else."""
+    bilm, _ = build("no_projection")
+    inputs = torch.from_numpy(np.random.default_rng(0).normal(size=(40, 6)))
+    outputs, _ = bilm.forward_lstm(inputs, [4] * 10, bilm.initial_state(4)[0])
+    assert outputs[0].abs().max() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("dim", "projection_dim", "cell_clip", "proj_clip", "skip"),
+    [
+        (5, 3, 0.5, 0.4, True),
+        (5, 3, 0.5, 0.4, False),
+        (5, 3, None, None, True),
+        (5, 3, 0.5, None, True),
+        (5, 3, None, 0.4, True),
+        (4, 4, 0.5, 0.4, True),
+    ],
+)
+def test_gradients(dim: int, projection_dim: int, cell_clip: float | None, proj_clip: float | None, skip: bool) -> None:
+    """Analytic against numeric gradients in float64 of everything that has one: inputs, weights, both parts of the
+    initial state; through outputs and through the final state; with rows that end at different steps.
+    """
+    torch.manual_seed(1)
+    config = LSTMConfig(dim, projection_dim, 2, cell_clip, proj_clip, skip)
+    stack = LSTMStack(config).double()
+    batch_sizes = [3, 3, 2, 1]
+    names = [name for name, _ in stack.named_parameters()]
+    weights = [torch.randn_like(weight, requires_grad=True) for weight in stack.parameters()]
+    inputs = torch.randn(sum(batch_sizes), projection_dim, dtype=torch.float64, requires_grad=True)
+    hidden = (0.5 * torch.randn(2, 3, projection_dim, dtype=torch.float64)).requires_grad_()
+    cell = torch.randn(2, 3, dim, dtype=torch.float64, requires_grad=True)
+
+    def run(inputs: Tensor, hidden: Tensor, cell: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
+        parameters = dict(zip(names, weights, strict=True))
+        outputs, after = functional_call(stack, parameters, (inputs, batch_sizes, LSTMState(hidden, cell)))
+        return *outputs, after.hidden, after.cell
+
+    outputs = run(inputs, hidden, cell, *weights)
+    if cell_clip is not None:  # some cells clipped, some not; none so near the kink that the step crosses it
+        assert 0 < (outputs[-1].abs() == cell_clip).double().mean() < 1
+    if proj_clip is not None and config.has_projection:
+        assert 0 < (outputs[0].abs() == proj_clip).double().mean() < 1
+    assert torch.autograd.gradcheck(run, (inputs, hidden, cell, *weights), eps=1e-7, atol=1e-6, rtol=1e-4)
+
+
+def test_an_unused_output_has_no_part_in_the_gradient() -> None:
+    """A loss of the final cell alone, of one layer alone: the rest is zero, not an error."""
+    stack = LSTMStack(LSTMConfig(5, 3, 2, 0.5, 0.4, True)).double()
+    inputs = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    state = LSTMState(torch.zeros(2, 3, 3).double(), torch.zeros(2, 3, 5).double())
+    _, after = stack(inputs, [3, 2], state)
+    after.cell[0, 2].sum().backward()  # row 2 has only step 0
+    assert inputs.grad is not None
+    assert inputs.grad[2].any()
+    assert not inputs.grad[[0, 1, 3, 4]].any()
+    assert all(weight.grad is None or not weight.grad.any() for weight in stack.layers[1].parameters())
+
+
+def test_frozen_weights_get_no_gradient_but_inputs_do() -> None:
+    """ELMo as a frozen part of a task model, with something trained below it."""
+    stack = LSTMStack(LSTMConfig(5, 3, 2, 3.0, 3.0, True)).requires_grad_(False)
+    inputs = torch.randn(4, 3, requires_grad=True)
+    outputs, _ = stack(inputs, [2, 2], LSTMState(torch.zeros(2, 2, 3), torch.zeros(2, 2, 5)))
+    outputs[-1].sum().backward()
+    assert inputs.grad is not None
+    assert inputs.grad.any()
+    assert all(weight.grad is None for weight in stack.parameters())
+
+
+def test_running_twice_gives_the_same_and_leaves_the_arguments_alone() -> None:
+    """In-place arithmetic inside must not reach the caller's tensors, nor may a second backward pass change."""
+    torch.manual_seed(0)
+    stack = LSTMStack(LSTMConfig(5, 3, 2, 0.5, 0.4, True))
+    inputs = torch.randn(4, 3, requires_grad=True)
+    state = LSTMState(torch.randn(2, 2, 3), torch.randn(2, 2, 5))
+    kept = [inputs.detach().clone(), state.hidden.clone(), state.cell.clone()]
+    outputs, after = stack(inputs, [2, 2], state)
+    loss = outputs[-1].square().sum() + after.cell.sum()
+    first = torch.autograd.grad(loss, [inputs, *stack.parameters()], retain_graph=True)
+    second = torch.autograd.grad(loss, [inputs, *stack.parameters()])
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(kept, [inputs, *state], strict=True))
+    with torch.no_grad():
+        again, _ = stack(inputs, [2, 2], state)
+    assert all(torch.equal(a, b) for a, b in zip(outputs, again, strict=True))
+
+
+def test_dropout_falls_on_each_layers_input() -> None:
+    """With everything dropped, a layer sees its bias and its state alone: the same for any input."""
+    torch.manual_seed(0)
+    stack = LSTMStack(LSTMConfig(5, 3, 2, 3.0, 3.0, True)).double()
+    state = LSTMState(torch.zeros(2, 2, 3).double(), torch.zeros(2, 2, 5).double())
+    nothing, _ = stack(torch.zeros(4, 3).double(), [2, 2], state)
+    dropped, _ = stack(torch.randn(4, 3).double(), [2, 2], state, 1.0 - 1e-12)
+    torch.testing.assert_close(dropped[0], nothing[0], atol=1e-12, rtol=0)
+    assert not torch.allclose(stack(torch.randn(4, 3).double(), [2, 2], state)[0][0], nothing[0])

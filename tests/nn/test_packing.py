@@ -1,0 +1,19 @@
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.nn.packing import Packing
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(0, 3))
+def test_holds_every_token_once_in_reading_order(lengths: list[int], extra: int) -> None:
+    """Step t of packed row r is token t of the r-th longest sentence; backward it is the t-th from its end."""
+    longest = max(lengths) + extra
+    packing = Packing.of(torch.tensor(lengths), longest, torch.device("cpu"))
+    rows = packing.rows.tolist()
+    assert sorted(rows) == [row for row, length in enumerate(lengths) if length]
+    assert [lengths[row] for row in rows] == sorted((n for n in lengths if n), reverse=True)
+    assert packing.batch_sizes == [sum(n > step for n in lengths) for step in range(max(lengths))]
+    places = [(row, step) for step, size in enumerate(packing.batch_sizes) for row in rows[:size]]
+    assert packing.orders[0].tolist() == [row * longest + step for row, step in places]
+    assert packing.orders[1].tolist() == [row * longest + lengths[row] - 1 - step for row, step in places]

@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+import torch
+
+from elmo.nn.scalar_mix import LAYER_NORM_EPSILON, ScalarMix, mix_layers, normalize_layers
+from oracle import scalar_mix
+
+L, B, T, D = 3, 2, 4, 6
+LENGTHS = torch.tensor([4, 2])
+MASK = torch.arange(T) < LENGTHS[:, None]
+
+
+def make_layers(scale: float = 1.0) -> torch.Tensor:
+    layers = scale * torch.randn(L, B, T, D, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) + 0.3
+    return layers * MASK[None, :, :, None]
+
+
+def test_equal_scores_give_the_mean() -> None:
+    """The paper's start: all s_j equal, gamma 1."""
+    layers = make_layers()
+    mix = ScalarMix(L).double()
+    torch.testing.assert_close(mix(layers, MASK), layers.mean(dim=0), atol=1e-15, rtol=0)
+
+
+def test_matches_equation_1() -> None:
+    layers = make_layers()
+    scores = torch.tensor([0.3, -2.0, 1.1], dtype=torch.float64)
+    wanted = scalar_mix(layers.numpy(), scores.numpy(), 1.7)
+    found = mix_layers(layers, scores, torch.tensor(1.7, dtype=torch.float64))
+    np.testing.assert_allclose(found.numpy(), wanted, atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-7], ids=["ordinary", "tiny"])
+def test_layer_norm_takes_its_statistics_from_unmasked_numbers_alone(scale: float) -> None:
+    """By definition, one mean and variance a layer. The tiny numbers' variance is below epsilon: they show it."""
+    layers = make_layers(scale) if scale == 1.0 else make_layers(scale) - 0.3
+    layers = torch.where(MASK[None, :, :, None], layers, 100.0)  # what stands at padding must not count
+    mix = ScalarMix(L, layer_norm=True, initial_scores=[0.3, -2.0, 1.1]).double()
+    scores = mix.scores.detach().numpy()
+    wanted = scalar_mix(layers.numpy(), scores, mask=MASK.numpy(), epsilon=1e-13) * MASK.numpy()[:, :, None]
+    np.testing.assert_allclose(mix(layers, MASK).detach().numpy(), wanted, atol=1e-6 * abs(wanted).max(), rtol=1e-6)
+
+
+def test_layer_norm_uses_the_published_epsilon() -> None:
+    assert LAYER_NORM_EPSILON == 1e-13
+
+
+def test_layer_norm_gives_each_layer_mean_0_and_variance_1() -> None:
+    normal = normalize_layers(make_layers(), MASK)[:, MASK]
+    torch.testing.assert_close(normal.mean(dim=(1, 2)), torch.zeros(L).double(), atol=1e-12, rtol=0)
+    torch.testing.assert_close(normal.square().mean(dim=(1, 2)), torch.ones(L).double(), atol=1e-10, rtol=0)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("top_only", [False, True])
+def test_padding_is_zero(layer_norm: bool, top_only: bool) -> None:
+    """Layer norm shifts what was zero."""
+    mixed = ScalarMix(L, layer_norm=layer_norm, top_only=top_only).double()(make_layers(), MASK)
+    assert not mixed[~MASK].any()
+    assert mixed[MASK].all()
+
+
+def test_layer_norm_of_a_batch_without_tokens_is_zero() -> None:
+    """Not a number of 0 / 0."""
+    mixed = ScalarMix(L, layer_norm=True)(torch.zeros(L, B, T, D), torch.zeros(B, T, dtype=torch.bool))
+    assert torch.equal(mixed, torch.zeros(B, T, D))
+
+
+def test_top_only_is_the_last_layer() -> None:
+    layers = make_layers()
+    mix = ScalarMix(L, top_only=True).double()
+    assert torch.equal(mix(layers, MASK), layers[-1])
+    mix(layers, MASK).sum().backward()
+    assert mix.gamma.grad is not None
+    assert mix.gamma.grad.item() == pytest.approx(layers[-1].sum().item())
+    assert mix.scores.grad is None
+
+
+def test_gamma_scales() -> None:
+    layers = make_layers()
+    mix = ScalarMix(L).double()
+    plain = mix(layers, MASK)
+    with torch.no_grad():
+        mix.gamma.fill_(-2.5)
+    torch.testing.assert_close(mix(layers, MASK), -2.5 * plain, atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_gradients(layer_norm: bool) -> None:
+    """Scores, gamma and the layers all have one, through the layer norm too."""
+    mix = ScalarMix(L, layer_norm=layer_norm, initial_scores=[0.3, -2.0, 1.1]).double()
+    layers = make_layers().requires_grad_()
+
+    def run(layers: torch.Tensor, scores: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(mix, {"scores": scores, "gamma": gamma}, (layers, MASK))
+
+    assert torch.autograd.gradcheck(run, (layers, mix.scores, mix.gamma))
+
+
+def test_penalty_is_lambda_times_the_squared_norm_of_the_scores() -> None:
+    """It falls on the numbers before the softmax, not on gamma; its gradient is 2 lambda s."""
+    mix = ScalarMix(L, initial_scores=[0.5, -1.0, 2.0])
+    penalty = mix.penalty(0.1)
+    assert penalty.item() == pytest.approx(0.1 * 5.25)
+    penalty.backward()
+    assert mix.scores.grad is not None
+    torch.testing.assert_close(mix.scores.grad, torch.tensor([0.1, -0.2, 0.4]))
+    assert mix.gamma.grad is None
+
+
+def test_frozen_weights_have_no_gradient() -> None:
+    """`trainable=False` freezes gamma too, as AllenNLP's `scalar_mix_parameters` do."""
+    mix = ScalarMix(L, initial_scores=[1.0, 0.0, 0.0], trainable=False).double()
+    layers = make_layers().requires_grad_()
+    mix(layers, MASK).sum().backward()
+    assert layers.grad is not None
+    assert mix.scores.grad is None
+    assert mix.gamma.grad is None
+    assert not any(parameter.requires_grad for parameter in mix.parameters())
+
+
+def test_scores_must_be_one_per_layer() -> None:
+    with pytest.raises(ValueError, match=r"2 .*3 layers"):
+        ScalarMix(L, initial_scores=[0.0, 1.0])

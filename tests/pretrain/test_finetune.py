@@ -1,0 +1,96 @@
+"""Fine-tuning: perplexity on new text falls, the vocabulary stays, published files get a softmax first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from elmo.config import Recipe
+from elmo.errors import ElmoError
+from elmo.formats import Model, load
+from elmo.pretrain.finetune import default_batch_size, finetune, prepare_corpus
+from elmo.pretrain.loop import Run
+from elmo.text.corpus import Corpus
+
+WORDS = ["word1", "new", "word3", "words", "word5"]
+
+
+@pytest.fixture(scope="module")
+def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Text of another kind: five words in a fixed order, two of them unknown to the model."""
+    path = tmp_path_factory.mktemp("task") / "task.txt"
+    path.write_text("\n".join(" ".join((WORDS * 4)[i : i + 7]) for i in range(5)) * 40)
+    return path
+
+
+@pytest.fixture
+def pretrained(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> Path:
+    Run(corpus, tmp_path / "model", recipe(max_steps=20), device="cpu").train()
+    return tmp_path / "model"
+
+
+def test_perplexity_on_the_task_falls(
+    pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    model, folder = load(pretrained), tmp_path / "tuned"
+    corpus = prepare_corpus(model, [str(task)], folder, False, workers=1)
+    result = finetune(model, corpus, folder, recipe(max_steps=40).training, device="cpu")
+    assert not result.is_heldout
+    assert result.after.mean < result.before.mean / 2
+    tuned = load(folder)
+    assert tuned.vocabulary is not None
+    assert model.vocabulary is not None
+    assert tuned.vocabulary.words == model.vocabulary.words
+    assert result.before.oov_rate == pytest.approx(0.4, abs=0.05)
+    card = (folder / "README.md").read_text()
+    assert f"{result.before.mean:.2f}" in card
+    assert f"{result.after.mean:.2f}" in card
+
+
+def test_published_weights_need_a_new_softmax(
+    pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """Without a stored softmax there is nothing to predict with; with a new one, both stages lower perplexity."""
+    model = Model(load(pretrained).bilm)
+    with pytest.raises(ElmoError, match=r"no softmax to go on with.*--new-softmax"):
+        prepare_corpus(model, [str(task)], tmp_path / "refused", False, workers=1)
+    assert not (tmp_path / "refused").exists()
+    folder, before = tmp_path / "tuned", {k: v.clone() for k, v in model.bilm.state_dict().items()}
+    corpus = prepare_corpus(model, [str(task)], folder, True, workers=1)
+    result = finetune(model, corpus, folder, recipe(max_steps=60).training, new_softmax=True, device="cpu")
+    assert result.before.mean < corpus.vocabulary_size
+    assert result.after.mean < result.before.mean
+    frozen = load(folder / "softmax").bilm.state_dict()
+    assert all(torch.equal(before[name], frozen[name]) for name in before)
+    tuned = load(folder).bilm.state_dict()
+    assert not any(torch.equal(before[name], tuned[name]) for name in before)
+
+
+def test_started_again_it_goes_on_and_ends_alike(
+    pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    training = recipe(max_steps=10).training
+    results = []
+    for _ in range(2):
+        model = load(pretrained)
+        corpus = prepare_corpus(model, [str(task)], tmp_path / "tuned", False, workers=1)
+        results.append(finetune(model, corpus, tmp_path / "tuned", training, device="cpu"))
+    assert results[0].after == results[1].after
+
+
+def test_other_text_in_the_same_folder_is_refused(pretrained: Path, task: Path, tmp_path: Path) -> None:
+    model = load(pretrained)
+    prepare_corpus(model, [str(task)], tmp_path / "tuned", False, workers=1)
+    (tmp_path / "other.txt").write_text("word1 word2\n" * 30)
+    with pytest.raises(ElmoError, match="holds a fine-tuning on other text"):
+        prepare_corpus(model, [str(tmp_path / "other.txt")], tmp_path / "tuned", False, workers=1)
+
+
+def test_short_text_has_few_streams(corpus: Corpus) -> None:
+    """2,500 predictions in 100 steps of 6: four streams."""
+    predictions = corpus.num_tokens + corpus.num_sentences
+    assert default_batch_size(corpus, 6) == predictions // 600
+    assert default_batch_size(corpus, 10**6) == 1

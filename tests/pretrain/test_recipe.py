@@ -1,0 +1,72 @@
+"""Recipes: those of the package are the published ones, and a wrong key is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elmo.errors import ElmoError
+from elmo.pretrain.recipe import NAMES, load_recipe, parse_override, write_recipe
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recipes_of_the_package_are_read(name: str) -> None:
+    assert load_recipe(name).bilm.num_layers == 3
+
+
+def test_paper_recipe_is_the_published_one() -> None:
+    """Peters et al. 2018, sec. 3.4, and the settings that the published training code had."""
+    recipe = load_recipe("paper")
+    assert (recipe.lstm.dim, recipe.lstm.projection_dim, recipe.lstm.n_layers) == (4096, 512, 2)
+    assert (recipe.lstm.cell_clip, recipe.lstm.proj_clip, recipe.lstm.use_skip_connections) == (3, 3, True)
+    assert recipe.char_cnn.num_filters == 2048
+    assert recipe.char_cnn.n_highway == 2
+    training = recipe.training
+    assert (training.batch_size, training.unroll_steps, training.n_negative_samples_batch) == (128, 20, 8192)
+    assert (training.learning_rate, training.initial_accumulator_value) == (0.2, 1.0)
+    assert (training.all_clip_norm_val, training.dropout, training.n_epochs) == (10.0, 0.1, 10)
+
+
+def test_written_recipe_reads_back(tmp_path: Path) -> None:
+    recipe = load_recipe("small", {"training.max_minutes": 1.5})
+    write_recipe(recipe, tmp_path / "recipe.yaml")
+    assert load_recipe(str(tmp_path / "recipe.yaml")) == recipe
+
+
+def test_overrides_are_yaml_values() -> None:
+    settings = dict(map(parse_override, ["training.batch_size=64", "char_cnn.filters=[[1, 4]]", "lstm.cell_clip=null"]))
+    recipe = load_recipe("tiny", settings)
+    assert recipe.training.batch_size == 64
+    assert recipe.char_cnn.filters == ((1, 4),)
+    assert recipe.lstm.cell_clip is None
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.batchsize=64", "unknown key 'batchsize'"),
+        ("training.batch_size=many", "batch_size: expected int, found 'many'"),
+        ("training.batch_size=0", "training.batch_size: 0 is not positive"),
+        ("training.dropout=1", "training.dropout: 1.0 is not in"),
+        ("lstm.projection_dim=256", "wider than the cell"),
+        ("char_cnn.filters=[[1]]", "filters: expected a list of 2"),
+        ("char_cnn.activation=gelu", "neither 'relu' nor 'tanh'"),
+        ("nothing.at.all=1", "there is no 'nothing'"),
+        ("training.batch_size", "expected KEY=VALUE"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named(override: str, message: str) -> None:
+    with pytest.raises(ElmoError, match=message):
+        load_recipe("tiny", dict([parse_override(override)]))
+
+
+def test_unknown_recipe_is_refused() -> None:
+    with pytest.raises(ElmoError, match="recipe huge: neither a file nor one of paper, small, mini, tiny"):
+        load_recipe("huge")
+
+
+def test_broken_yaml_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("lstm: {dim: 3")
+    with pytest.raises(ElmoError, match=r"mine\.yaml: not valid YAML"):
+        load_recipe(str(tmp_path / "mine.yaml"))

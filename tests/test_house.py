@@ -1,0 +1,133 @@
+"""The house keeps its order: which room may use which, what is public, what an import costs."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import elmo
+
+SOURCE = Path(elmo.__file__).parent
+BASE = {"config", "errors"}
+MODEL = BASE | {"nn", "text", "formats"}
+ALLOWED = {
+    "errors": set[str](),
+    "config": {"errors"},
+    "text": BASE,
+    "nn": BASE,
+    "formats": BASE | {"nn", "text"},
+    "embed": MODEL,
+    "pretrain": MODEL,
+    "tasks": MODEL | {"embed", "pretrain"},
+    "analysis": MODEL | {"embed", "pretrain", "tasks"},
+    "integrations": MODEL | {"embed", "pretrain", "tasks", "analysis"},
+    "cli": MODEL | {"embed", "pretrain", "tasks", "analysis", "integrations"},
+    "__main__": {"cli"},
+    "__init__": MODEL | {"embed"},
+}
+"""What each room may import from, itself apart. `embed` and `pretrain` don't know each other, nor `text` and `nn`."""
+
+PUBLIC = ["Elmo", "ElmoError", "Embedder", "batch_to_ids", "load"]
+EXTRAS = ["lightning", "tensorboard", "torchmetrics", "pyarrow", "faiss", "spacy", "zstandard", "sklearn", "matplotlib"]
+MODULES = sorted(path for path in SOURCE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    """The room of a module: its folder under `elmo`, or its own name directly under it."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of all that a module imports from `elmo`, wherever in it the import stands."""
+    package = ["elmo", *path.relative_to(SOURCE).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] == "elmo")
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else []
+            base = ".".join([*start, *filter(None, [node.module])])
+            if base.split(".")[0] == "elmo":
+                yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(SOURCE).as_posix())
+def test_rooms_import_only_from_rooms_below(path: Path) -> None:
+    room = room_of(path)
+    assert room in ALLOWED, f"{room} is not in the plan of the house"
+    for line, name in imports_of(path):
+        used = name.split(".")[1] if "." in name else "the package itself"
+        assert used == room or used in ALLOWED[room], f"line {line}: {room} must not import {name}"
+
+
+def test_integrations_do_not_import_each_other() -> None:
+    for path in MODULES:
+        if room_of(path) == "integrations":
+            others = [name for _, name in imports_of(path) if name.startswith("elmo.integrations.")]
+            assert not [name for name in others if name.split(".")[2] != path.stem], path.name
+
+
+def test_this_file_sees_imports() -> None:
+    """The guard of the guards: known imports are found."""
+    names = {name for _, name in imports_of(SOURCE / "nn" / "bilm.py")}
+    assert {"elmo.config.BiLMConfig", "elmo.nn.lstm.LSTMStack"} <= names
+
+
+def test_public_names_are_these() -> None:
+    assert sorted(elmo.__all__) == PUBLIC
+    assert all(getattr(elmo, name).__doc__ for name in PUBLIC)
+    assert set(PUBLIC) <= set(dir(elmo))
+    with pytest.raises(AttributeError, match="'elmo' has no attribute 'nothing'"):
+        _ = elmo.nothing
+
+
+def run(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("use", ["", "[getattr(elmo, name) for name in elmo.__all__]"], ids=["import", "all names"])
+def test_import_takes_in_no_extra(use: str) -> None:
+    """`pip install elmo-torch` alone must do."""
+    loaded = json.loads(run(f"import elmo, json, sys\n{use}\nprint(json.dumps(sorted(sys.modules)))"))
+    assert "elmo" in loaded
+    assert not set(EXTRAS) & set(loaded)
+
+
+BLOCKED = f"""
+import sys
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {EXTRAS}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Block())
+"""
+
+
+def test_core_rooms_import_without_any_extra() -> None:
+    """Text, nn, formats and embed are whole in a minimal install, and the command shows its help.
+
+    Parquet is an extra of its own, in a module that is imported when it is asked for.
+    """
+    names = [
+        ".".join(["elmo", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
+        for path in MODULES
+        if room_of(path) in ("text", "nn", "formats", "embed") and path.stem != "parquet"
+    ]
+    run(f"{BLOCKED}\nimport importlib\nfor name in {names}:\n    importlib.import_module(name)")
+    assert "Commands:" in run(
+        f"{BLOCKED}\nimport sys\nsys.argv = ['elmo', '--help']\nimport elmo.__main__ as m\nm.main()"
+    )
+
+
+def test_import_takes_less_than_two_seconds() -> None:
+    """Best of three: a busy machine must not fail it. It is meant to be milliseconds, torch comes later."""
+    code = "import time\nstart = time.perf_counter()\nimport elmo\nprint(time.perf_counter() - start)"
+    assert min(float(run(code)) for _ in range(3)) < 2

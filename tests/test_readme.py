@@ -1,0 +1,73 @@
+"""Every command and every line of Python in the README runs, in the order in which a reader would try them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import make_bilm_hdf5
+from elmo.cli.main import VERBS, cli
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+SHORTER = {"--recipe mini --max-minutes 30": "--recipe tiny --max-steps 3 --set training.batch_size=4"}
+"""What makes a command of half an hour one of seconds; it stays the same command."""
+
+COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", README, re.S) for line in block.splitlines()]
+ELMO = [command for command in COMMANDS if command.startswith("elmo ")]
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.S)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that the README's reader is taken to have."""
+    folder = tmp_path_factory.mktemp("readme")
+    paragraph = "They saw a new play on Broadway. Children play in the park, and he made a spectacular play.\n"
+    (folder / "text").mkdir()
+    for name in ("text/one.txt", "text/two.txt", "heldout.txt", "task.txt"):
+        (folder / name).write_text(paragraph * 20, encoding="utf-8")
+    (folder / "sentences.txt").write_text("They saw a new play on Broadway .\nChildren play in the park .\n")
+    make_bilm_hdf5.make(folder / "published")
+    for file in (folder / "published").iterdir():
+        kind = "options" if file.suffix == ".json" else "weights"
+        file.rename(folder / f"elmo_2x4096_512_2048cnn_2xhighway_{kind}{file.suffix}")
+    return folder
+
+
+def test_commands_run_in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    for command in ELMO:
+        for long, short in SHORTER.items():
+            command = command.replace(long, short)
+        arguments = shlex.split(command.split(" > ")[0])[1:]
+        result = CliRunner().invoke(cli, arguments)
+        assert result.exit_code == 0, (command, result.output, result.exception)
+        assert result.output.strip(), command
+    assert {shlex.split(command)[1] for command in ELMO} >= set(VERBS)
+
+
+def test_python_runs_after_the_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    if not (folder / "run").exists():
+        pytest.skip("needs the model that test_commands_run_in_order makes")
+    embed, layer = PYTHON
+    names: dict[str, object] = {}
+    exec(embed, names)
+    vectors, layers = names["vectors"], names["layers"]
+    assert [v.shape for v in vectors] == [(6, 64), (3, 64)]
+    assert [v.shape for v in layers] == [(3, 6, 64), (3, 3, 64)]
+    np.testing.assert_allclose(layers[1].mean(axis=0), vectors[1], atol=1e-6)
+    exec(layer, names)
+    assert names["first"].shape == names["second"].shape == (2, 6, 64)
+    assert names["mask"].tolist() == [[True] * 6, [True] * 3 + [False] * 3]
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    makefile = (Path(__file__).parents[1] / "Makefile").read_text()
+    targets = [command.split()[1] for command in COMMANDS if command.startswith("make ")]
+    assert targets == ["demo", "test"]
+    assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets)

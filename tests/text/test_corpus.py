@@ -1,0 +1,57 @@
+"""Opening corpus folders: one sentence for every folder that isn't whole."""
+
+import json
+
+import pytest
+
+from elmo.errors import ElmoError
+from elmo.text.corpus import Corpus
+from elmo.text.prepare import prepare
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "text").write_text("a a a\nb")
+    return prepare([str(tmp_path / "text")], tmp_path / "corpus").folder
+
+
+def test_a_corpus_opens_again(folder):
+    corpus = Corpus.open(str(folder))
+    assert corpus.tokens.tolist() == [3, 3, 3, 4]
+    assert corpus.starts.tolist() == [0, 3, 4]
+    assert corpus.types() == ["<S>", "</S>", "<UNK>", "a", "b"]
+    assert corpus.vocabulary().words == ("<S>", "</S>", "<UNK>", "a")
+    assert len(corpus.checksum) == 64
+
+
+def test_no_folder(tmp_path):
+    with pytest.raises(ElmoError, match="no such corpus folder"):
+        Corpus.open(tmp_path / "none")
+    with pytest.raises(ElmoError, match=r"is no corpus folder \(it has no corpus\.json\)"):
+        Corpus.open(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "elmo-corpus-9"}', "null"])
+def test_another_description(folder, content):
+    (folder / "corpus.json").write_text(content)
+    with pytest.raises(ElmoError, match=r"corpus\.json: expected a description of format 'elmo-corpus-1'"):
+        Corpus.open(folder)
+
+
+def test_an_incomplete_description(folder):
+    description = json.loads((folder / "corpus.json").read_text())
+    del description["counts"]["num_types"]
+    (folder / "corpus.json").write_text(json.dumps(description))
+    with pytest.raises(ElmoError, match=r"corpus\.json: .*num_types"):
+        Corpus.open(folder)
+
+
+@pytest.mark.parametrize("name", ["types.txt", "characters.npy", "tokens.bin", "sentences.bin"])
+def test_damaged_files(folder, name):
+    whole = (folder / name).read_bytes()
+    (folder / name).write_bytes(whole[:-1])
+    with pytest.raises(ElmoError, match=rf"{name}: has {len(whole) - 1} bytes instead of {len(whole)}"):
+        Corpus.open(folder)
+    (folder / name).unlink()
+    with pytest.raises(ElmoError, match=rf"{name}: is missing"):
+        Corpus.open(folder)

@@ -1,0 +1,242 @@
+"""Preparing: the corpus folder holds the text's tokens, whatever the memory and the number of processes."""
+
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import sys
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elmo.errors import ElmoError
+from elmo.text import counting, parallel, reading
+from elmo.text import prepare as prepare_module
+from elmo.text.characters import encode_words
+from elmo.text.corpus import Corpus
+from elmo.text.prepare import prepare
+from elmo.text.reading import read_sentences
+from elmo.text.vocabulary import Vocabulary
+
+SPECIAL = ["<S>", "</S>", "<UNK>"]
+TEXT = "the play was new .\nthe play was the old play .\n\nA new, old theatre !\n"
+RANKED = ["play", "the", ".", "old", "was", "!", "A", "new", "new,", "theatre"]
+FILES = ["characters.npy", "corpus.json", "sentences.bin", "tokens.bin", "types.txt"]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return str(path)
+
+
+def decode(corpus: Corpus) -> list[list[str]]:
+    """The sentences that a corpus holds."""
+    types, starts = corpus.types(), corpus.starts.tolist()
+    return [[types[index] for index in corpus.tokens[a:b]] for a, b in pairwise(starts)]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The bytes of every file of a folder, by name."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_counts_and_order(text, tmp_path):
+    """By falling count, and by code points where counts are equal; case is kept."""
+    corpus = prepare([text], tmp_path / "corpus", min_count=2)
+    assert corpus.types() == SPECIAL + RANKED
+    assert corpus.vocabulary().words == (*SPECIAL, *RANKED[:5])
+    assert (corpus.num_tokens, corpus.num_sentences, corpus.num_types, corpus.vocabulary_size) == (17, 3, 13, 8)
+    assert corpus.oov_rate == 5 / 17
+    assert decode(corpus) == [line.split() for line in TEXT.split("\n") if line]
+
+
+def test_files(text, tmp_path):
+    """The layout other programs may rely on, and checksums that any tool can verify."""
+    folder = tmp_path / "corpus"
+    corpus = prepare([text], folder)
+    assert sorted(contents(folder)) == FILES
+    assert (corpus.tokens.dtype, corpus.starts.dtype) == (np.int32, np.int64)
+    assert corpus.starts.tolist() == [0, 5, 12, 17]
+    assert np.array_equal(np.load(folder / "characters.npy"), encode_words(corpus.types()))
+    assert corpus.max_characters == 50
+    for name, facts in json.loads((folder / "corpus.json").read_text())["files"].items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == facts["sha256"]
+    assert not any(array.flags.writeable for array in (corpus.tokens, corpus.starts, corpus.characters))
+
+
+@given(
+    text=st.text(st.one_of(st.sampled_from("ab \n"), st.characters(exclude_categories=["Cs"])), min_size=1),
+    max_types=st.integers(1, 5),
+    block_size=st.integers(1, 30),
+)
+@settings(max_examples=100)
+def test_any_text_comes_back_whatever_the_memory(text, max_types, block_size, tmp_path_factory):
+    """The dict's bound makes runs of a few types here; their merging must change nothing."""
+    folder = tmp_path_factory.mktemp("prepare")
+    path = folder / "text"
+    path.write_bytes(f"{text}\nthe".encode())
+    expected = [sentence for sentence in read_sentences([path]) if sentence]
+    whole = prepare([str(path)], folder / "whole", min_count=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "MAX_TYPES", max_types)
+        patch.setattr(counting, "_READ_SIZE", 3)
+        patch.setattr(counting, "_CHUNK", 2)
+        patch.setattr(prepare_module, "_CHUNK", 2)
+        patch.setattr(reading, "BLOCK_SIZE", block_size)
+        spilled = prepare([str(path)], folder / "spilled", min_count=1)
+    assert decode(whole) == expected
+    assert contents(spilled.folder) == contents(whole.folder)
+    counts = Counter(token for sentence in expected for token in sentence)
+    assert whole.types() == SPECIAL + sorted(counts.keys() - set(SPECIAL), key=lambda word: (-counts[word], word))
+
+
+def test_very_long_words_make_a_run_too(text, tmp_path, monkeypatch):
+    """The dict is bounded in characters as well: a text may consist of words of 10,000."""
+    whole = prepare([text], tmp_path / "whole")
+    monkeypatch.setattr(counting, "MAX_CHARACTERS", 1)
+    monkeypatch.setattr(reading, "BLOCK_SIZE", 1)
+    runs = []
+    monkeypatch.setattr(
+        prepare_module, "merge", lambda *arguments: runs.extend(arguments[0]) or counting.merge(*arguments)
+    )
+    assert contents(prepare([text], tmp_path / "spilled").folder) == contents(whole.folder)
+    assert len(runs) > 3
+
+
+@pytest.mark.parametrize("kind", reading.TEXTS)
+def test_processes_change_nothing(text, tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(reading, "BLOCK_SIZE", 30)
+    pools = []
+    in_pool = parallel._run_in_pool
+    monkeypatch.setattr(parallel, "_run_in_pool", lambda *arguments: pools.append(1) or in_pool(*arguments))
+    one, two = (prepare([text], tmp_path / f"{n}", tokenizer="ptb", text=kind, workers=n) for n in (1, 2))
+    assert contents(one.folder) == contents(two.folder)
+    assert decode(two) == [s for s in read_sentences([text], tokenizer="ptb", text=kind) if s]
+    assert pools == [1]
+
+
+def test_compression_and_standard_input_change_nothing(text, tmp_path, monkeypatch):
+    expected = contents(prepare([text], tmp_path / "plain").folder)
+    (tmp_path / "text.gz").write_bytes(gzip.compress(TEXT.encode()))
+    (tmp_path / "text.xz").write_bytes(lzma.compress(TEXT.encode()))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+    for name in (str(tmp_path / "text.gz"), str(tmp_path / "t*.xz"), "-"):
+        assert contents(prepare([name], tmp_path / f"corpus{len(name)}").folder) == expected
+
+
+def test_several_files_are_read_in_order(tmp_path):
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.txt").write_text(f"{name} {name} {name}")  # no line end: sentences still end with the file
+    corpus = prepare([str(tmp_path / "b.txt"), str(tmp_path / "*.txt")], tmp_path / "corpus")
+    assert decode(corpus) == [["b"] * 3, ["a"] * 3, ["b"] * 3]
+
+
+def test_special_words_in_the_text(tmp_path):
+    """`<UNK>` is the vocabulary's own; boundaries are ours alone, and a sentence of nothing else is none."""
+    (tmp_path / "text").write_text("<S> a a <UNK> </S>\n<S> </S>\na b <unk>")
+    corpus = prepare([str(tmp_path / "text")], tmp_path / "corpus")
+    assert decode(corpus) == [["a", "a", "<UNK>"], ["a", "b", "<unk>"]]
+    assert corpus.tokens.tolist()[2] == 2
+    assert corpus.vocabulary().words == (*SPECIAL, "a")
+    assert corpus.num_oov_tokens == 3
+
+
+def test_max_vocabulary_counts_the_special_words(text, tmp_path):
+    corpus = prepare([text], tmp_path / "corpus", min_count=1, max_vocabulary=5)
+    assert corpus.vocabulary().words == (*SPECIAL, *RANKED[:2])
+    assert corpus.num_oov_tokens == 17 - 6
+
+
+def test_a_given_vocabulary_comes_first(text, tmp_path):
+    """As when fine-tuning: ids are those of the model, words that the text lacks included."""
+    vocabulary = Vocabulary([*SPECIAL, "theatre", "absent", "the", "tab\tword"])
+    corpus = prepare([text], tmp_path / "corpus", vocabulary=vocabulary)
+    assert corpus.vocabulary().words == vocabulary.words
+    assert corpus.types()[7:] == [word for word in RANKED if word not in ("theatre", "the")]
+    assert corpus.num_oov_tokens == 17 - 4
+    assert decode(corpus)[0] == ["the", "play", "was", "new", "."]
+
+
+def test_max_characters(text, tmp_path):
+    corpus = prepare([text], tmp_path / "corpus", max_characters=6)
+    assert corpus.characters.shape == (13, 6)
+    assert corpus.max_characters == 6
+
+
+def test_checksum_tells_corpora_apart(text, tmp_path):
+    settings = ({}, {"tokenizer": "ptb"}, {"min_count": 2}, {"max_characters": 40})
+    sums = [prepare([text], tmp_path / f"{index}", **each).checksum for index, each in enumerate(settings)]
+    assert len(set(sums)) == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"min_count": 4}, "no word of the text stands 4 times; pass a lower --min-count"),
+        ({"min_count": 0}, "min_count: 0"),
+        ({"max_vocabulary": 3}, "max_vocabulary: 3 leaves no word"),
+        ({"max_characters": 2}, "max_characters: 2 holds no word"),
+        ({"workers": 0}, "workers: 0"),
+        ({"tokenizer": "none"}, "tokenizer 'none' is unknown"),
+        ({"text": "none"}, "text 'none' is unknown"),
+        ({"encoding": "none"}, "encoding 'none' is unknown"),
+        ({"vocabulary": Vocabulary(SPECIAL)}, "vocabulary: holds no word"),
+        ({"vocabulary": Vocabulary([*SPECIAL, "a\nb"])}, "line end"),
+        ({"vocabulary": Vocabulary([*SPECIAL, "a"]), "max_vocabulary": 4}, "exclude each other"),
+    ],
+    ids=str,
+)
+def test_bad_settings_leave_nothing(text, tmp_path, settings, message):
+    with pytest.raises(ElmoError, match=message):
+        prepare([text], tmp_path / "corpus", **settings)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+@pytest.mark.parametrize("content", ["", "\n \n\t\n", "<S> </S>"])
+def test_no_tokens(tmp_path, content):
+    (tmp_path / "text.txt").write_text(content)
+    with pytest.raises(ElmoError, match=r"text\.txt: holds no text"):
+        prepare([str(tmp_path / "text.txt")], tmp_path / "corpus")
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_bad_input_leaves_nothing(tmp_path, monkeypatch, workers):
+    monkeypatch.setattr(reading, "BLOCK_SIZE", 10)
+    (tmp_path / "text.txt").write_bytes(b"many good lines\n" * 5 + b"\xff\n")
+    with pytest.raises(ElmoError, match="line 6: not valid UTF-8"):
+        prepare([str(tmp_path / "text.txt")], tmp_path / "corpus", tokenizer="ptb", workers=workers)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+@pytest.mark.parametrize("moment", ["tokenize_files", "merge", "renumber", "_describe"])
+def test_ctrl_c_leaves_nothing(text, tmp_path, monkeypatch, moment):
+    def interrupt(*arguments: object, **keywords: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(prepare_module, moment, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        prepare([text], tmp_path / "corpus")
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "dangling link"])
+def test_an_existing_target_is_refused_and_kept(text, tmp_path, kind):
+    target = tmp_path / "corpus"
+    {"file": target.touch, "folder": target.mkdir, "dangling link": lambda: target.symlink_to("nowhere")}[kind]()
+    with pytest.raises(ElmoError, match="corpus: exists already"):
+        prepare([text], target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text.txt"]
+
+
+def test_an_absent_parent_is_refused(text, tmp_path):
+    with pytest.raises(ElmoError, match="parent folder does not exist"):
+        prepare([text], tmp_path / "none" / "corpus")

@@ -1,0 +1,209 @@
+"""Reading text: every compression and encoding gives the same lines; what can't be read is named."""
+
+import gzip
+import io
+import lzma
+import os
+import re
+import sys
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.errors import ElmoError
+from elmo.text import reading
+from elmo.text.reading import expand, read_lines, read_sentences
+
+TEXT = "Dies ist ein Satz .\n\nÄpfel\u2028und\x0bBirnen\x85 \n语言\n"
+LINES = TEXT.split("\n")[:-1]
+
+
+def compress_zstd(data: bytes) -> bytes:
+    zstandard = pytest.importorskip("zstandard", reason="needs the extra zstd")
+    middle = len(data) // 2
+    return zstandard.compress(data[:middle]) + zstandard.compress(data[middle:])  # two frames
+
+
+COMPRESSIONS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": compress_zstd}
+
+
+@pytest.fixture(params=[1 << 18, 1], ids=["large-blocks", "single-bytes"])
+def _block_size(request, monkeypatch):
+    monkeypatch.setattr(reading, "BLOCK_SIZE", request.param)
+
+
+@pytest.mark.usefixtures("_block_size")
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_lines_whatever_the_file(tmp_path, suffix, line_end, encoding):
+    """Only line feeds end lines, also where U+2028, U+0085 and vertical tabs stand in them."""
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(COMPRESSIONS[suffix](TEXT.replace("\n", line_end).encode(encoding)))
+    name = "utf-16" if encoding == "utf-16" else "utf-8"
+    assert list(read_lines(path, name)) == LINES
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [("", []), ("\n", [""]), ("a", ["a"]), ("a\n\nb", ["a", "", "b"]), ("a\r", ["a"]), ("\r\n\r\n", ["", ""])],
+)
+@pytest.mark.usefixtures("_block_size")
+def test_ends_of_files(tmp_path, text, lines):
+    path = tmp_path / "text"
+    path.write_bytes(text.encode())
+    assert list(read_lines(path)) == lines
+
+
+def test_a_mark_in_the_middle_is_text(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes("\ufeffa\n\ufeffb".encode())
+    assert list(read_lines(path)) == ["a", "\ufeffb"]
+
+
+@pytest.mark.usefixtures("_block_size")
+def test_undecodable_bytes_are_named_with_their_line(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_bytes("语\n".encode() * 1203 + b"caf\xe9 au lait\n" + b"more\n" * 10)
+    message = f"{path}, line 1204: not valid UTF-8 (byte 0xE9). Convert the file, or pass --encoding latin-1."
+    with pytest.raises(ElmoError, match=re.escape(message)):
+        list(read_lines(path))
+    assert list(read_lines(path, "latin-1"))[1203] == "café au lait"
+
+
+def test_a_character_cut_off_at_the_end(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes(b"a\n" + "语".encode()[:2])
+    with pytest.raises(ElmoError, match=r"line 2: not valid UTF-8 \(byte 0xE8\)"):
+        list(read_lines(path))
+
+
+def test_utf_16_is_recognised_in_the_error(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes("a\n".encode("utf-16"))
+    with pytest.raises(ElmoError, match=r"line 1: .* pass --encoding utf-16"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("encoding", ["utf-9", "hex", "a\0b"])
+def test_unknown_encodings(tmp_path, encoding):
+    (tmp_path / "text").write_text("a")
+    with pytest.raises(ElmoError, match=r"encoding .* is unknown"):
+        list(read_lines(tmp_path / "text", encoding))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("damage", ["cut", "other"])
+def test_damaged_compressed_files(tmp_path, suffix, damage):
+    path = tmp_path / f"text{suffix}"
+    whole = COMPRESSIONS[suffix](os.urandom(10_000).hex().encode())
+    path.write_bytes(whole[:-20] if damage == "cut" else b"not compressed at all")
+    with pytest.raises(ElmoError, match=re.escape(f"{path}: damaged or cut off")):
+        list(read_lines(path))
+
+
+def test_zstd_absent(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    (tmp_path / "text.zst").write_bytes(b"")
+    with pytest.raises(ElmoError, match=re.escape("pip install 'elmo-torch[zstd]'")):
+        list(read_lines(tmp_path / "text.zst"))
+
+
+def test_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+    assert list(read_lines("-")) == LINES
+
+
+def test_standard_input_is_named_in_errors(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\n\xff")))
+    with pytest.raises(ElmoError, match="standard input, line 2"):
+        list(read_lines("-"))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_named_pipes(tmp_path):
+    """As in `elmo prepare corpus/ <(zcat text.gz)`."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(TEXT.encode(),))
+    writer.start()
+    assert expand([str(pipe)]) == [str(pipe)]
+    assert list(read_lines(pipe)) == LINES
+    writer.join()
+
+
+def test_expand(tmp_path):
+    for name in ("b.txt", "a.txt", "[x].txt", "c.csv"):
+        (tmp_path / name).write_text("a")
+    (tmp_path / "folder.txt").mkdir()
+    (tmp_path / "folder.txt" / "d.txt").write_text("a")
+
+    def relative(*patterns: str) -> list[str]:
+        return [path.replace(f"{tmp_path}{os.sep}", "") for path in expand([str(tmp_path / name) for name in patterns])]
+
+    assert relative("c.csv", "*.txt") == ["c.csv", "[x].txt", "a.txt", "b.txt"]
+    assert relative("[x].txt") == ["[x].txt"]
+    assert relative("**/d.txt") == [f"folder.txt{os.sep}d.txt"]
+    assert expand(["-"]) == ["-"]
+    for pattern, problem in {"no.txt": "no such file", "*.gz": "no file matches", "folder.txt": "is a folder"}.items():
+        with pytest.raises(ElmoError, match=re.escape(f"{tmp_path / pattern}: {problem}")):
+            expand([str(tmp_path / pattern)])
+
+
+def test_absent_files(tmp_path):
+    with pytest.raises(ElmoError, match="no such file"):
+        list(read_lines(tmp_path / "none.txt"))
+
+
+def read(tmp_path, content: str, **settings) -> list[str]:
+    path = tmp_path / "text"
+    path.write_bytes(content.encode())
+    return [" ".join(sentence) for sentence in read_sentences([path, path], **settings)]
+
+
+def test_sentence_a_line(tmp_path):
+    """Blank lines stay: who embeds text counts on a result for every line."""
+    assert read(tmp_path, "A  b .\n\n \t\nC\n") == ["A b .", "", "", "C"] * 2
+
+
+def test_paragraph_a_line(tmp_path):
+    assert read(tmp_path, "He came. She left.\n\nNo!\n", text="paragraphs") == ["He came.", "She left.", "No!"] * 2
+
+
+@pytest.mark.usefixtures("_block_size")
+def test_wrapped_paragraphs(tmp_path):
+    text = "\n\n  He came\nhome. She\nleft.\n \nNo!\nYes"
+    assert read(tmp_path, text, text="wrapped") == ["He came home.", "She left.", "No!", "Yes"] * 2
+
+
+def test_wrapped_text_without_blank_lines_streams(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "MAX_PARAGRAPH", 10)
+    assert read(tmp_path, "a b c\n" * 5, text="wrapped") == ["a b c a b c", "a b c a b c", "a b c"] * 2
+
+
+def test_case_is_kept_unless_asked(tmp_path):
+    """Lower-casing follows the rules that need case, and leaves the special words alone."""
+    assert read(tmp_path, "He İS <UNK> <S>") == ["He İS <UNK> <S>"] * 2
+    assert read(tmp_path, "He İS <UNK> <S> <s>", lowercase=True) == ["he i̇s <UNK> <S> <s>"] * 2
+    assert read(tmp_path, "Dr. No came. he left.", text="wrapped", lowercase=True) == ["dr. no came. he left."] * 2
+
+
+def test_tokenizer_is_used(tmp_path):
+    assert read(tmp_path, "Don't go. I won't.", text="paragraphs", tokenizer="ptb") == ["Do n't go .", "I wo n't ."] * 2
+
+
+def test_unknown_text():
+    with pytest.raises(ElmoError, match="text 'lines' is unknown; choose one of sentences, paragraphs, wrapped"):
+        list(read_sentences([], text="lines"))
+
+
+@given(text=st.text(st.characters(exclude_categories=["Cs"])), block_size=st.integers(1, 40))
+def test_blocks_change_nothing(text, block_size, tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "text"
+    path.write_bytes(text.encode())
+    whole = [list(read_sentences([path], text=kind, tokenizer="ptb")) for kind in reading.TEXTS]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "BLOCK_SIZE", block_size)
+        assert [list(read_sentences([path], text=kind, tokenizer="ptb")) for kind in reading.TEXTS] == whole

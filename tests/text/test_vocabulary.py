@@ -1,0 +1,56 @@
+"""The vocabulary: ids as published, files that come back as they were."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.errors import ElmoError
+from elmo.text.vocabulary import Vocabulary
+
+SPECIAL = ["<S>", "</S>", "<UNK>"]
+WORDS = st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"])), unique=True)
+
+
+def test_absent_words_are_unknown():
+    vocabulary = Vocabulary([*SPECIAL, "the", "play"])
+    assert [vocabulary.id(word) for word in ("<S>", "</S>", "<UNK>", "the", "play", "Play")] == [0, 1, 2, 3, 4, 2]
+    assert "play" in vocabulary
+    assert "Play" not in vocabulary
+    assert len(vocabulary) == 5
+
+
+@pytest.mark.parametrize("words", [[], ["<S>"], ["the", *SPECIAL], ["<s>", "</s>", "<unk>", "the"]])
+def test_special_words_come_first(words):
+    with pytest.raises(ElmoError, match="first three"):
+        Vocabulary(words)
+
+
+def test_a_word_stands_once():
+    with pytest.raises(ElmoError, match="'the' stands twice, as words 4 and 6"):
+        Vocabulary([*SPECIAL, "the", "play", "the"])
+
+
+@given(words=WORDS)
+def test_files_come_back_as_they_were(words, tmp_path_factory):
+    """Any word but one with a line end: also "", U+0085 and U+2028, at which `str.splitlines` would split."""
+    path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.txt"
+    words = [*SPECIAL, *(word for word in words if word not in SPECIAL)]
+    Vocabulary(words).write(path)
+    assert Vocabulary.read(path).words == tuple(words)
+
+
+def test_windows_files_are_read(tmp_path):
+    path = tmp_path / "vocabulary.txt"
+    path.write_bytes("\ufeff<S>\r\n</S>\r\n<UNK>\r\nthe\r\n".encode())
+    assert Vocabulary.read(path).words == (*SPECIAL, "the")
+
+
+def test_errors_name_the_file(tmp_path):
+    path = tmp_path / "vocabulary.txt"
+    path.write_text("the\nplay\n")
+    with pytest.raises(ElmoError, match=re.escape(f"{path}: vocabulary: the first three")):
+        Vocabulary.read(path)
+    with pytest.raises(ElmoError, match="line end"):
+        Vocabulary([*SPECIAL, "a\nb"]).write(path)
