@@ -127,6 +127,9 @@ class TrainingConfig:
     """How a biLM is pretrained. The first eight keys are those of the published `options.json`.
 
     Training ends after `n_epochs`, or earlier after `max_steps` or `max_minutes`, whichever comes first.
+    With `fresh_starts`, a stream that begins a step with a new sentence begins it from zeros instead of the state
+    carried on: about one sentence in `unroll_steps`. Published training never did that after the first step; but
+    a model that never meets a zero state may score sentences on their own as badly as noise.
     """
 
     batch_size: int = 128
@@ -138,6 +141,7 @@ class TrainingConfig:
     all_clip_norm_val: float = 10.0
     n_epochs: float = 10
     initial_accumulator_value: float = 1.0
+    fresh_starts: bool = False
     seed: int = 0
     max_steps: int | None = None
     max_minutes: float | None = None

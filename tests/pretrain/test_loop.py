@@ -188,14 +188,51 @@ def test_a_folder_of_something_else_is_refused(corpus: Corpus, recipe: Callable[
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty"])
-def test_damaged_checkpoint_is_named(
+def test_damaged_checkpoint_falls_back_to_the_one_before(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, damage: str
+) -> None:
+    train(corpus, tmp_path / "run", recipe(max_steps=7), stop_after=3)
+    train(corpus, tmp_path / "run", recipe(max_steps=7))
+    newest = tmp_path / "run" / "checkpoints" / "step-000000007.safetensors"
+    newest.write_bytes(b"" if damage == "empty" else newest.read_bytes()[:-100])
+    with pytest.warns(UserWarning, match=rf"{newest.name}: not a complete .* going on from the checkpoint before"):
+        run = Run(corpus, tmp_path / "run", recipe(max_steps=7), device="cpu")
+    assert run.progress.step == 3
+    run.train()
+    train(corpus, tmp_path / "whole", recipe(max_steps=7))
+    assert_same_end(tmp_path / "whole", tmp_path / "run")
+
+
+def test_a_run_without_a_whole_checkpoint_is_refused(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     train(corpus, tmp_path / "run", recipe(max_steps=2))
     (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
-    checkpoint.write_bytes(b"" if damage == "empty" else checkpoint.read_bytes()[:-100])
-    with pytest.raises(ElmoError, match=rf"{checkpoint.name}: not a complete checkpoint"):
+    checkpoint.write_bytes(b"nonsense")
+    with (
+        pytest.warns(UserWarning, match="set aside"),
+        pytest.raises(ElmoError, match="no checkpoint is whole"),
+    ):
         Run(corpus, tmp_path / "run", recipe(max_steps=2), device="cpu")
+
+
+def test_a_full_disk_keeps_the_checkpoint_before(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files may not grow past 10 kB: writing fails as on a full disk; no half file stays, the old one does."""
+    import resource
+
+    run = train(corpus, tmp_path / "run", recipe(max_steps=7), stop_after=3)
+    run._step()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large|can't be written"):
+            run.save()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-000000003.safetensors"]
+    assert Run(corpus, tmp_path / "run", recipe(max_steps=7), device="cpu").progress.step == 3
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from elmo.config import Recipe
 from elmo.nn.bilm import BiLM, BiLMState, detach
+from elmo.nn.lstm import LSTMState
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.objective import Batches, Objective
 from elmo.text.corpus import Corpus
@@ -25,6 +26,7 @@ def make(recipe: Recipe, corpus: Corpus, dropout: float = 0.0) -> tuple[Objectiv
 
 def loss_by_definition(objective: Objective, batches: Batches, step: int, state: BiLMState) -> list[Tensor]:
     """Each direction alone, one token at a time through the biLM's own cells, in its reading order."""
+    fresh = [stream.offset == 0 for stream in batches.streams]
     batch = batches.read(step)
     vectors = objective.bilm.char_encoder(batch.characters)
     losses: list[Tensor] = []
@@ -33,6 +35,8 @@ def loss_by_definition(objective: Objective, batches: Batches, step: int, state:
     ):
         columns = range(tokens.shape[1])
         now, total = state[number], []
+        if batches._training.fresh_starts:
+            now = LSTMState(*(part.masked_fill(torch.tensor(fresh[number])[:, None], 0) for part in now))
         for column in columns if number == 0 else reversed(columns):
             outputs, now = stack(vectors[tokens[:, column]], [len(tokens)], now)
             logits = objective.softmax.weight @ outputs[-1].T + objective.softmax.bias[:, None]
@@ -41,13 +45,19 @@ def loss_by_definition(objective: Objective, batches: Batches, step: int, state:
     return losses
 
 
-def test_full_softmax_loss_is_that_of_reading_token_by_token(recipe: Callable[..., Recipe], corpus: Corpus) -> None:
-    """Three steps, so that carried states are in it; 1e-5 is float32 rounding of losses near 4."""
-    settings = recipe(sample_softmax=False)
+@pytest.mark.parametrize("fresh_starts", [False, True])
+def test_full_softmax_loss_is_that_of_reading_token_by_token(
+    recipe: Callable[..., Recipe], corpus: Corpus, fresh_starts: bool
+) -> None:
+    """Nine steps, so that carried states and sentences that begin with a step are in it.
+
+    1e-5 is float32 rounding of losses near 4.
+    """
+    settings = recipe(sample_softmax=False, fresh_starts=fresh_starts)
     objective, batches, state = make(settings, corpus)
     _, again, _ = make(settings, corpus)
     expected_state = state
-    for step in range(1, 4):
+    for step in range(1, 10):
         expected = loss_by_definition(objective, again, step, expected_state)
         losses, state = objective(batches.read(step), state)
         state = expected_state = detach(state)

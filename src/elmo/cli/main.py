@@ -3,6 +3,7 @@
 import importlib
 import signal
 import sys
+import warnings
 
 import click
 
@@ -47,6 +48,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command; bad input ends in one sentence on stderr and exit code 2."""
+    warnings.formatwarning = lambda message, *_, **__: f"elmo: {message}\n"
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # let what is half done be cleaned up
     try:
         cli.main(prog_name="elmo", standalone_mode=False)

@@ -22,7 +22,7 @@ from elmo.cli.shared import examples, json_option, print_result
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe.")
 @click.option("--max-steps", type=click.IntRange(1), help="End after this many steps.")
 @click.option("--max-minutes", type=click.FloatRange(0), help="End after this much training time.")
-@click.option("--heldout", type=click.Path(), help="Tokenized text, a sentence a line, to measure perplexity on.")
+@click.option("--heldout", type=click.Path(), help="Text to measure perplexity on, read like that of the corpus.")
 @click.option("--evaluate-every", type=click.IntRange(1), help="Steps between two held-out measurements.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
 @json_option
@@ -51,8 +51,9 @@ def command(
     settings = dict(parse_override(text) for text in overrides)
     flags = {"max_steps": max_steps, "max_minutes": max_minutes, "evaluate_every_steps": evaluate_every}
     settings |= {f"training.{key}": value for key, value in flags.items() if value is not None}
-    sentences = [sentence for sentence in read_sentences([heldout]) if sentence] if heldout else []
-    training = Run(Corpus.open(corpus), run, load_recipe(recipe, settings), heldout=sentences, device=device)
+    opened = Corpus.open(corpus)
+    sentences = [s for s in read_sentences([heldout], **opened.reading) if s] if heldout else []
+    training = Run(opened, run, load_recipe(recipe, settings), heldout=sentences, device=device)
     training.train()
     progress = training.progress
     again = "" if training.is_done else "; the same command goes on"

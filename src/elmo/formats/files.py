@@ -1,9 +1,13 @@
-"""Reading and writing files the safe way: one sentence for bad input, nothing half-written."""
+"""Reading and writing files the safe way: one sentence for bad input, nothing half-written, no pickle."""
 
 import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
 
 from elmo.errors import ElmoError
 
@@ -23,6 +27,26 @@ def read_json(path: Path) -> object:
 def write_json(path: Path, value: object) -> None:
     """Write `value` as readable JSON."""
     path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a safetensors file and its metadata, or one sentence that says why there are none."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except FileNotFoundError:
+        raise ElmoError(f"{path}: no such file") from None
+    except SafetensorError as error:
+        raise ElmoError(f"{path}: not a complete safetensors file ({error})") from None
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write a safetensors file; a full disk is an `OSError`, as for any other file."""
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(plain, path, metadata={"format": "pt", **(metadata or {})})
+    except SafetensorError as error:
+        raise OSError(f"{path}: can't be written ({error})") from None
 
 
 def write_all(writers: Mapping[Path, Callable[[Path], object]]) -> None:

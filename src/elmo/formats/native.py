@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from elmo.config import BiLMConfig, from_mapping, to_mapping
 from elmo.errors import ElmoError
 from elmo.formats.card import model_card
-from elmo.formats.files import read_json, write_all, write_json
+from elmo.formats.files import read_json, read_tensors, write_all, write_json, write_tensors
 from elmo.formats.model import Model, read_vocabulary
 from elmo.formats.renames import require_shape
 from elmo.formats.skeleton import skeleton
@@ -34,7 +31,7 @@ def load_native(folder: Path) -> Model:
     """Read a model folder."""
     config = from_mapping(BiLMConfig, read_json(folder / CONFIG), str(folder / CONFIG))
     bilm = skeleton(lambda: BiLM(config))
-    _fill(bilm, _read(folder / WEIGHTS), folder / WEIGHTS)
+    _fill(bilm, read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
     softmax = vocabulary = None
     if (folder / SOFTMAX).exists():
         softmax = _load_softmax(folder / SOFTMAX, config)
@@ -43,7 +40,7 @@ def load_native(folder: Path) -> Model:
 
 
 def _load_softmax(path: Path, config: BiLMConfig) -> Softmax:
-    tensors = _read(path)
+    tensors, _ = read_tensors(path)
     num_words = len(tensors["bias"]) if "bias" in tensors and tensors["bias"].dim() == 1 else 0
     softmax = skeleton(lambda: Softmax(num_words, config.lstm.projection_dim))
     _fill(softmax, tensors, path)
@@ -56,9 +53,11 @@ def save_native(model: Model, folder: Path, figures: dict[str, str] | None = Non
     Files appear under their names only when all are complete.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    writers: dict[Path, Callable[[Path], object]] = {folder / WEIGHTS: lambda path: _write(model.bilm, path)}
+    writers: dict[Path, Callable[[Path], object]] = {
+        folder / WEIGHTS: lambda path: write_tensors(path, model.bilm.state_dict())
+    }
     if (softmax := model.softmax) is not None:
-        writers[folder / SOFTMAX] = lambda path: _write(softmax, path)
+        writers[folder / SOFTMAX] = lambda path: write_tensors(path, softmax.state_dict())
     if (vocabulary := model.vocabulary) is not None:
         writers[folder / VOCABULARY] = vocabulary.write
     for stale in (folder / SOFTMAX, folder / VOCABULARY):
@@ -67,16 +66,6 @@ def save_native(model: Model, folder: Path, figures: dict[str, str] | None = Non
     writers[folder / CARD] = lambda path: path.write_text(model_card(model, figures or {}), encoding="utf-8")
     writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config))
     write_all(writers)
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except FileNotFoundError:
-        raise ElmoError(f"{path}: no such file") from None
-    except SafetensorError as error:
-        raise ElmoError(f"{path}: not a complete safetensors file ({error})") from None
 
 
 def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
@@ -92,8 +81,3 @@ def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> No
     # Copies: a tensor's rounding depends on how its memory is aligned, which in a file is by chance.
     module.load_state_dict({name: tensor.to(torch.float32, copy=True) for name, tensor in tensors.items()}, assign=True)
     module.requires_grad_(True)
-
-
-def _write(module: torch.nn.Module, path: Path) -> None:
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in module.state_dict().items()}
-    save_file(tensors, path, metadata={"format": "pt", "names": json.dumps(sorted(tensors))})

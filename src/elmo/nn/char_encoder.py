@@ -8,6 +8,9 @@ from torch import Tensor, nn
 
 from elmo.config import PADDING, CharCNNConfig
 
+TYPES_AT_ONCE = 512
+"""Types that are convolved together, sorted by length so that short words don't wait for long ones."""
+
 _ACTIVATIONS = {"relu": F.relu, "tanh": torch.tanh}
 
 
@@ -72,19 +75,21 @@ class CharEncoder(nn.Module):
         `characters` is (N, C) of any integer type, ids as in `elmo.text.characters`, 0 for a masked token's
         (which gets a vector like any other: callers leave it out). Returns (N, P).
         """
-        x = self.embedding(self._cut_padding(characters).long()).transpose(1, 2)
-        features = [convolution(x).amax(dim=2) for convolution in self.convolutions]
-        x = self.activation(torch.cat(features, dim=1))
+        lengths = ((characters != PADDING + 1) & (characters != 0)).sum(dim=1)
+        order = lengths.argsort(stable=True)
+        blocks = zip(characters[order].split(TYPES_AT_ONCE), lengths[order].split(TYPES_AT_ONCE), strict=True)
+        x = torch.cat([self._convolve(block, int(length[-1])) for block, length in blocks])
         for highway in self.highways:
             x = highway(x)
-        return x if self.projection is None else self.projection(x)
+        x = x if self.projection is None else self.projection(x)
+        return F.embedding(order.argsort(), x)
 
-    def _cut_padding(self, characters: Tensor) -> Tensor:
-        """Drop columns that hold only padding, but keep enough of them for the same maxima.
+    def _convolve(self, characters: Tensor, longest: int) -> Tensor:
+        """The features of types of at most `longest` characters: (N, C) to (N, F).
 
-        A window wholly inside the padding has one value per filter, wherever it lies. As many padding columns
-        as the widest filter keep one such window for each word that had one, and all that overlap the word.
+        A window wholly inside the padding has one value per filter, wherever it lies. As many padding columns as
+        the widest filter keep one such window for each word that had one, and all that overlap the word; the
+        columns beyond change no maximum and are left out.
         """
-        used = ((characters != PADDING + 1) & (characters != 0)).any(dim=0).nonzero()
-        longest = int(used[-1]) + 1 if len(used) else 0
-        return characters[:, : longest + self.max_width]
+        x = self.embedding(characters[:, : longest + self.max_width].long()).transpose(1, 2)
+        return self.activation(torch.cat([convolution(x).amax(dim=2) for convolution in self.convolutions], dim=1))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from elmo.errors import ElmoError
-from elmo.formats.files import write_all
+from elmo.formats.files import read_tensors, write_all, write_tensors
 from elmo.nn.bilm import BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.pretrain.objective import Objective
@@ -45,7 +44,7 @@ def save_checkpoint(
 ) -> Path:
     """Write a checkpoint, whole or not at all, and drop all but the newest two."""
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {f"parameter/{name}": tensor.detach() for name, tensor in objective.state_dict().items()}
+    tensors = {f"parameter/{name}": tensor for name, tensor in objective.state_dict().items()}
     for name, parameter in objective.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer/{key}/{name}"] = value
@@ -55,36 +54,48 @@ def save_checkpoint(
     for number, stream in enumerate(streams):
         tensors[f"stream/{number}/count"] = torch.from_numpy(stream.count)
         tensors[f"stream/{number}/offset"] = torch.from_numpy(stream.offset)
-    tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
     path = folder / f"step-{progress.step:09d}.safetensors"
     metadata = {"progress": json.dumps(asdict(progress))}
-    write_all({path: lambda temporary: save_file(tensors, temporary, metadata=metadata)})
+    write_all({path: lambda temporary: write_tensors(temporary, tensors, metadata)})
     for old in _all(folder)[:-_KEPT]:
         old.unlink()
     return path
 
 
-def newest_checkpoint(folder: Path) -> Path | None:
-    """The checkpoint to go on from, None when there is none."""
-    return checkpoints[-1] if (checkpoints := _all(folder)) else None
+def resume(
+    folder: Path, objective: Objective, optimizer: torch.optim.Optimizer, streams: list[Streams]
+) -> tuple[BiLMState, Progress] | None:
+    """Put the newest checkpoint into the objects it was taken from; None when there is none.
+
+    A damaged one is set aside under another name, with a warning, and the one before is taken. Returns the LSTM
+    state and where the run is.
+    """
+    damaged: ElmoError | None = None
+    for path in reversed(_all(folder)):
+        try:
+            tensors, metadata = read_tensors(path)
+        except ElmoError as error:
+            damaged = error
+            path.rename(path.with_suffix(".damaged"))
+            warnings.warn(f"{error}; set aside, going on from the checkpoint before", stacklevel=2)
+        else:
+            return _restore(tensors, metadata, objective, optimizer, streams)
+    if damaged is not None:
+        raise ElmoError(f"{folder}: no checkpoint is whole ({damaged}); start anew in another run folder")
+    return None
 
 
 def _all(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.safetensors"))
 
 
-def load_checkpoint(
-    path: Path, objective: Objective, optimizer: torch.optim.Optimizer, streams: list[Streams]
+def _restore(
+    tensors: dict[str, Tensor],
+    metadata: dict[str, str],
+    objective: Objective,
+    optimizer: torch.optim.Optimizer,
+    streams: list[Streams],
 ) -> tuple[BiLMState, Progress]:
-    """Put a checkpoint into the objects it was taken from; returns the LSTM state and where the run is."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata()
-            tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ElmoError(
-            f"{path}: not a complete checkpoint ({error}); remove it to go on from the one before"
-        ) from None
     device = next(objective.parameters()).device
     objective.load_state_dict(_under("parameter/", tensors))
     for name, parameter in objective.named_parameters():

@@ -20,7 +20,7 @@ from elmo.formats.model import Model
 from elmo.formats.native import save_native
 from elmo.nn.bilm import BiLM, BiLMState, detach
 from elmo.nn.softmax import Softmax
-from elmo.pretrain.checkpoint import Progress, load_checkpoint, newest_checkpoint, save_checkpoint
+from elmo.pretrain.checkpoint import Progress, resume, save_checkpoint
 from elmo.pretrain.metrics import Metrics, Row, perplexity_of
 from elmo.pretrain.objective import Batches, Objective
 from elmo.pretrain.optimizer import Adagrad, clip_gradients
@@ -64,8 +64,8 @@ class Run:
         self.batches = Batches(corpus, training, recipe.bidirectional)
         self.state: BiLMState = bilm.initial_state(training.batch_size)
         self.progress = Progress(loss_sums=(0.0,) * len(bilm.directions))
-        if (checkpoint := newest_checkpoint(self._checkpoints)) is not None:
-            self.state, self.progress = load_checkpoint(checkpoint, objective, optimizer, self.batches.streams)
+        if (resumed := resume(self._checkpoints, objective, optimizer, self.batches.streams)) is not None:
+            self.state, self.progress = resumed
 
     @property
     def _checkpoints(self) -> Path:
@@ -93,6 +93,7 @@ class Run:
 
     def train(self) -> Model:
         """Train to the end, or to an interrupt; either way all is saved. Returns the model."""
+        training = self.recipe.training
         metrics = Metrics(self.folder, self.progress.step, self.total_steps)
         saved = time.monotonic()
         with _on_interrupt(self._stop):
@@ -100,10 +101,10 @@ class Run:
                 started = time.monotonic()
                 self._step()
                 self.progress.seconds += time.monotonic() - started
-                metrics.advance()
-                if self._is_due(self.recipe.training.log_every_steps):
+                metrics.advance(self._summary(), self._expected_steps)
+                if self._is_due(training.log_every_steps) or self._is_evaluation_due:
                     metrics.add(self._row())
-                if time.monotonic() - saved > 60 * self.recipe.training.checkpoint_every_minutes:
+                if time.monotonic() - saved > 60 * training.checkpoint_every_minutes:
                     self.save()
                     saved = time.monotonic()
         metrics.close()
@@ -137,8 +138,20 @@ class Run:
     def _is_due(self, every: int | None) -> bool:
         return every is not None and (self.progress.step % every == 0 or self.is_done)
 
-    def _row(self) -> Row:
-        """The metrics since the last row, which this begins anew."""
+    @property
+    def _is_evaluation_due(self) -> bool:
+        return bool(self.heldout) and self._is_due(self.recipe.training.evaluate_every_steps)
+
+    @property
+    def _expected_steps(self) -> int:
+        """The step at which training will end, as far as its pace tells."""
+        minutes, progress = self.recipe.training.max_minutes, self.progress
+        if minutes is None or progress.step == 0:
+            return self.total_steps
+        return min(self.total_steps, max(progress.step, round(progress.step * 60 * minutes / progress.seconds)))
+
+    def _summary(self) -> Row:
+        """The metrics of the steps since the last row."""
         progress = self.progress
         losses = [total / progress.num_summed for total in progress.loss_sums]
         predictions = progress.num_summed * self.predictions_per_step
@@ -151,9 +164,15 @@ class Run:
         }
         for direction, loss in zip(("forward", "backward"), losses, strict=False):
             row[f"{direction}_perplexity"] = perplexity_of(loss)
-        if self.heldout and self._is_due(self.recipe.training.evaluate_every_steps):
+        return row
+
+    def _row(self) -> Row:
+        """A row of metrics; the next one begins after it."""
+        row = self._summary()
+        if self._is_evaluation_due:
             row.update(self._evaluate())
-        progress.loss_sums, progress.num_summed = (0.0,) * len(losses), 0
+        progress = self.progress
+        progress.loss_sums, progress.num_summed = (0.0,) * len(progress.loss_sums), 0
         progress.summed_seconds = progress.seconds
         return row
 

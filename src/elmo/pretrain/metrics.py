@@ -45,10 +45,11 @@ class Metrics:
         for key, value in row.items():
             if key not in ("step", "seconds"):
                 self._board.add_scalar(key, value, int(row["step"]))  # pyright: ignore[reportUnknownMemberType]
-        self._bar.set_postfix_str(describe(row))
 
-    def advance(self) -> None:
-        """Move the progress line by one step."""
+    def advance(self, row: Row, expected_steps: int) -> None:
+        """Move the progress line by one step and show `row`; `expected_steps` decides on the remaining time."""
+        self._bar.total = expected_steps
+        self._bar.set_postfix_str(describe(row), refresh=False)
         self._bar.update()
 
     def close(self) -> None:
@@ -77,9 +78,7 @@ def read_metrics(path: Path) -> list[Row]:
 def describe(row: Row) -> str:
     """A row for the progress line."""
     parts = [f"{row['tokens_per_second']:,.0f} tok/s", f"loss {row['loss']:.3f}"]
-    parts.append("ppl " + "/".join(f"{row[k]:,.1f}" for k in FIELDS[5:7] if k in row))
-    if "heldout_perplexity" in row:
-        parts.append(f"held-out {row['heldout_perplexity']:,.1f}")
+    parts.append("perplexity " + "/".join(f"{row[k]:,.1f}" for k in FIELDS[5:7] if k in row))
     return ", ".join(parts)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from elmo.config import TrainingConfig
 from elmo.nn.bilm import BiLM, BiLMState
+from elmo.nn.lstm import LSTMState
 from elmo.nn.softmax import Negatives, Softmax, draw_negatives
 from elmo.text.corpus import Corpus
 from elmo.text.streams import Streams
@@ -21,13 +22,14 @@ class Batch(NamedTuple):
 
     `characters` (N, C) are the ids of the batch's types; for each direction, `tokens` (B, T) are indices into them
     and `targets` (B, T) the ids of the words predicted there, in the order of the text; `negatives` are that
-    direction's, or None for the full softmax.
+    direction's, or None for the full softmax; `carried` (B, 1) is 1 where the state is carried on, else 0.
     """
 
     characters: Tensor
     tokens: list[Tensor]
     targets: list[Tensor]
     negatives: list[Negatives | None]
+    carried: list[Tensor]
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on `device`."""
@@ -36,6 +38,7 @@ class Batch(NamedTuple):
             [tensor.to(device) for tensor in self.tokens],
             [tensor.to(device) for tensor in self.targets],
             [None if n is None else Negatives(n.ids.to(device), n.num_tries) for n in self.negatives],
+            [tensor.to(device) for tensor in self.carried],
         )
 
 
@@ -57,6 +60,7 @@ class Batches:
 
     def read(self, step: int) -> Batch:
         """The batch of `step`, which must follow the one read before."""
+        fresh = [(stream.offset == 0) & self._training.fresh_starts for stream in self.streams]
         pairs = [stream.read(self._training.unroll_steps) for stream in self.streams]
         types, places = np.unique(np.stack([inputs for inputs, _ in pairs]), return_inverse=True)
         return Batch(
@@ -64,6 +68,7 @@ class Batches:
             [torch.from_numpy(ids) for ids in places.reshape(len(pairs), *pairs[0][0].shape)],
             [torch.from_numpy(targets) for _, targets in pairs],
             [self._negatives(step, direction) for direction in range(len(pairs))],
+            [torch.from_numpy(1 - rows.astype(np.float32)).unsqueeze(1) for rows in fresh],
         )
 
     def _negatives(self, step: int, direction: int) -> Negatives | None:
@@ -86,6 +91,10 @@ class Objective(nn.Module):
         """The loss of each direction, (2,) or (1,), in nats per prediction, and the state to carry on."""
         B, T = batch.tokens[0].shape
         dropout = self.dropout if self.training else 0.0
+        state = tuple(
+            LSTMState(*(part * carried for part in direction))
+            for direction, carried in zip(state, batch.carried, strict=True)
+        )
         hidden, orders, state = self.bilm.predictors(
             batch.characters, batch.tokens, torch.full((B,), T), state, dropout
         )

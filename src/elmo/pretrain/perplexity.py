@@ -96,8 +96,6 @@ def score_sentences(
             f"the model has no softmax ({model.origin}); published HDF5 files leave it out. "
             "Train one on text of yours: elmo finetune --new-softmax"
         )
-    training = model.bilm.training
-    model.bilm.eval()
     carried: BiLMState | None = None
     texts = (sentence for sentence in sentences if sentence)
     while batch := list(islice(texts, batch_size)):
@@ -108,7 +106,6 @@ def score_sentences(
         if state == "carry":
             carried = replace_rows(carried, after)
         yield from scores
-    model.bilm.train(training)
 
 
 @torch.inference_mode()

@@ -57,6 +57,11 @@ class Corpus:
         """Share of the tokens that are predicted as `<UNK>`."""
         return self.num_oov_tokens / self.num_tokens
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How its text was read: the keywords of `read_sentences`, to read other text alike."""
+        return {key: self.settings[key] for key in ("tokenizer", "text", "encoding", "lowercase")}
+
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
         """Open a corpus folder. Raises ElmoError where it is none, or a file is absent or has another size."""

@@ -1,0 +1,90 @@
+"""The baseline to beat: a 5-gram model with modified Kneser-Ney smoothing on the same text, with the same vocabulary.
+
+Needs KenLM's programs `lmplz` and `query` (https://kheafield.com/code/kenlm/). Words outside of the corpus's
+vocabulary become one word of the model, as they are for the biLM, and a sentence of n tokens counts n + 1 predictions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from elmo.text.corpus import Corpus
+from elmo.text.reading import expand, read_sentences
+
+UNKNOWN = "@UNK@"
+"""KenLM refuses its own <unk> in a text."""
+
+
+def training_sentences(corpus: Corpus, max_tokens: int | None) -> Iterator[list[str]]:
+    """Sentences of the corpus in random order, up to `max_tokens`."""
+    words = np.array([*corpus.vocabulary().words, UNKNOWN], dtype=object)
+    words[2] = UNKNOWN
+    num_tokens = 0
+    for sentence in np.random.default_rng(0).permutation(corpus.num_sentences):
+        ids = corpus.tokens[corpus.starts[sentence] : corpus.starts[sentence + 1]]
+        num_tokens += len(ids)
+        if max_tokens is not None and num_tokens > max_tokens:
+            return
+        yield words[np.minimum(ids, corpus.vocabulary_size)].tolist()
+
+
+def write(path: Path, sentences: Iterable[list[str]]) -> tuple[int, int]:
+    """Write a sentence a line; returns the numbers of tokens and of sentences."""
+    num_tokens = num_sentences = 0
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for sentence in sentences:
+            file.write(" ".join(sentence) + "\n")
+            num_tokens += len(sentence)
+            num_sentences += 1
+    return num_tokens, num_sentences
+
+
+def main() -> None:
+    """Estimate on the corpus, score the held-out text, print a line or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("corpus", type=Path, help="a folder made by elmo prepare")
+    parser.add_argument("heldout", help="text to score, read like that of the corpus")
+    parser.add_argument("--kenlm", type=Path, required=True, help="the folder with lmplz and query")
+    parser.add_argument("--order", type=int, default=5)
+    parser.add_argument("--max-tokens", type=int, help="train on this many tokens of the corpus, at random")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+
+    corpus = Corpus.open(arguments.corpus)
+    vocabulary = corpus.vocabulary()
+    heldout = (s for s in read_sentences(expand([arguments.heldout]), **corpus.reading) if s)
+    with tempfile.TemporaryDirectory() as folder:
+        text, scored, model = (Path(folder) / name for name in ("train.txt", "heldout.txt", "model.arpa"))
+        num_tokens, _ = write(text, training_sentences(corpus, arguments.max_tokens))
+        num_scored, num_sentences = write(scored, ([w if w in vocabulary else UNKNOWN for w in s] for s in heldout))
+        with text.open() as source, model.open("w") as target:
+            estimate = [arguments.kenlm / "lmplz", "-o", str(arguments.order), "-S", "30%", "-T", folder]
+            subprocess.run([*estimate, "--skip_symbols"], stdin=source, stdout=target, check=True)
+        with scored.open() as source:
+            query = [arguments.kenlm / "query", "-v", "summary", model]
+            output = subprocess.run(query, stdin=source, capture_output=True, text=True, check=True).stdout
+    perplexity = float(re.findall(r"Perplexity including OOVs:\s+([\d.e+]+)", output)[0])
+    result = {
+        "name": f"ngram/{arguments.order}/kneser-ney",
+        "train_tokens": num_tokens,
+        "vocabulary_size": corpus.vocabulary_size,
+        "num_predictions": num_scored + num_sentences,
+        "perplexity": perplexity,
+    }
+    if arguments.json:
+        print(json.dumps({"machine": {"processor": platform.processor()}, "results": [result]}))
+    else:
+        print(f"{arguments.order}-gram on {num_tokens:,} tokens: perplexity {perplexity:.2f}")
+
+
+if __name__ == "__main__":
+    main()
