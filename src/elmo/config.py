@@ -129,7 +129,7 @@ class TrainingConfig:
     Training ends after `n_epochs`, or earlier after `max_steps` or `max_minutes`, whichever comes first.
     With `fresh_starts`, a stream that begins a step with a new sentence begins it from zeros instead of the state
     carried on: about one sentence in `unroll_steps`. Published training never did that after the first step; but
-    a model that never meets a zero state may score sentences on their own as badly as noise.
+    a model that never meets a zero state may score sentences on their own as badly as noise (docs/lab-notes.md).
     """
 
     batch_size: int = 128

@@ -56,6 +56,15 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     assert run(*arguments).returncode == 2
 
 
+@pytest.mark.parametrize("package", ["lightning", "tensorboard"])
+def test_a_missing_extra_is_named(package: str, tmp_path: Path) -> None:
+    code = f"import sys; sys.modules['{package}'] = None; from elmo.cli.main import main; main()"
+    arguments = [sys.executable, "-c", code, "pretrain", "corpus", "run"]
+    done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, encoding="utf-8")
+    assert done.returncode == 2
+    assert done.stderr == f"elmo: this needs {package}, which is not installed: pip install 'elmo-torch[train]'\n"
+
+
 def test_info_tells_what_was_recognised(tmp_path: Path) -> None:
     make_bilm_hdf5.make(tmp_path / "model")
     result = CliRunner().invoke(cli, ["info", str(tmp_path / "model")])

@@ -21,6 +21,10 @@ VERBS = {
 }
 
 
+EXTRAS = dict.fromkeys(("lightning", "tensorboard"), "pip install 'elmo-torch[train]'")
+"""Packages that only some verbs need, and how to get them."""
+
+
 class LazyGroup(click.Group):
     """Imports a verb's module only when that verb is called, so that help stays instant."""
 
@@ -57,6 +61,12 @@ def main() -> None:
         sys.exit(2)
     except click.Abort:
         sys.exit("elmo: stopped")
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        if package not in EXTRAS:
+            raise
+        click.echo(f"elmo: this needs {package}, which is not installed: {EXTRAS[package]}", err=True)
+        sys.exit(2)
     except (ElmoError, OSError) as error:
         click.echo(f"elmo: {error}", err=True)
         sys.exit(2)

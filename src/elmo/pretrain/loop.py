@@ -21,10 +21,10 @@ from elmo.formats.native import save_native
 from elmo.nn.bilm import BiLM, BiLMState, detach
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.checkpoint import Progress, resume, save_checkpoint
-from elmo.pretrain.metrics import Metrics, Row, perplexity_of
-from elmo.pretrain.objective import Batches, Objective
-from elmo.pretrain.optimizer import Adagrad, clip_gradients
-from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.pretrain.metrics import Metrics, Row
+from elmo.pretrain.objective import Batch, Batches, Objective
+from elmo.pretrain.optimizer import clip_gradients, make_optimizer
+from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
 from elmo.pretrain.run_folder import claim
 from elmo.text.corpus import Corpus
 
@@ -58,8 +58,7 @@ class Run:
         bilm.requires_grad_(not freeze_bilm)
         self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}")
         objective = Objective(bilm, softmax, training.dropout)
-        trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
-        optimizer = Adagrad(trained, training.learning_rate, training.initial_accumulator_value)
+        optimizer = make_optimizer(objective, training)
         self.objective, self.optimizer = self.fabric.setup(objective, optimizer)
         self.batches = Batches(corpus, training, recipe.bidirectional)
         self.state: BiLMState = bilm.initial_state(training.batch_size)
@@ -120,9 +119,15 @@ class Run:
 
     def _step(self) -> None:
         self.progress.step += 1
+        torch.manual_seed(self.recipe.training.seed * 1_000_003 + self.progress.step)
+        losses = self.train_on(self.batches.read(self.progress.step))
+        self.progress.loss_sums = tuple(a + b for a, b in zip(self.progress.loss_sums, losses, strict=True))
+        self.progress.num_summed += 1
+
+    def train_on(self, batch: Batch) -> list[float]:
+        """Make one update of the parameters; returns the loss of each direction before it, in nats."""
         training = self.recipe.training
-        torch.manual_seed(training.seed * 1_000_003 + self.progress.step)
-        batch = self.batches.read(self.progress.step).to(self.fabric.device)
+        batch = batch.to(self.fabric.device)
         self.objective.train()
         losses, state = self.objective(batch, self.state)
         self.state = detach(state)
@@ -130,10 +135,9 @@ class Run:
         # As published, the loss is scaled by the number of steps before the clipping.
         self.fabric.backward(losses.mean() * training.unroll_steps)
         clip_gradients(self.objective.parameters(), training.all_clip_norm_val)
-        self.optimizer.step()
-        values: list[float] = losses.detach().tolist()
-        self.progress.loss_sums = tuple(a + b for a, b in zip(self.progress.loss_sums, values, strict=True))
-        self.progress.num_summed += 1
+        with torch.sparse.check_sparse_tensor_invariants(False):  # said aloud, or torch warns at every step
+            self.optimizer.step()
+        return losses.tolist()
 
     def _is_due(self, every: int | None) -> bool:
         return every is not None and (self.progress.step % every == 0 or self.is_done)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from pathlib import Path
 
 from torch.utils.tensorboard.writer import SummaryWriter
@@ -80,11 +79,6 @@ def describe(row: Row) -> str:
     parts = [f"{row['tokens_per_second']:,.0f} tok/s", f"loss {row['loss']:.3f}"]
     parts.append("perplexity " + "/".join(f"{row[k]:,.1f}" for k in FIELDS[5:7] if k in row))
     return ", ".join(parts)
-
-
-def perplexity_of(loss: float) -> float:
-    """The perplexity of a loss in nats; infinite rather than an error when a model is that bad."""
-    return math.exp(loss) if loss < 700 else math.inf
 
 
 def _format(value: float) -> str:

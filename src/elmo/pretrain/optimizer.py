@@ -1,48 +1,26 @@
-"""The published optimizer, which touches only those rows of the softmax that a batch used."""
+"""The published optimizer, and clipping that takes the sparse gradients of the softmax."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 
+from elmo.config import TrainingConfig
 
-class Adagrad(torch.optim.Optimizer):
-    """Adagrad (Duchi et al. 2011) as in TensorFlow: accumulators start at `initial_accumulator_value`, no epsilon.
 
-    Sparse gradients must be coalesced, as `clip_gradients` leaves them; only their rows are read and written.
-    (torch's own Adagrad warns at each sparse gradient and takes several times as long for it.)
+def make_optimizer(module: nn.Module, training: TrainingConfig) -> torch.optim.Optimizer:
+    """The published optimizer over what is to be trained: Adagrad, whose accumulators don't start at zero.
+
+    Of a sparse gradient it reads and writes only the rows. torch adds 1e-10 to the root of an accumulator, which
+    TensorFlow doesn't: nothing beside roots of 1 and more.
     """
-
-    def __init__(
-        self, parameters: Iterable[nn.Parameter], learning_rate: float, initial_accumulator_value: float = 1.0
-    ) -> None:
-        super().__init__(parameters, {"lr": learning_rate})
-        for parameter in self._parameters():
-            self.state[parameter]["sum"] = torch.full_like(parameter, initial_accumulator_value)
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Apply the gradients there are."""
-        assert closure is None, "the loss is computed by the loop"
-        rate = self.param_groups[0]["lr"]
-        for parameter in self._parameters():
-            gradient, total = parameter.grad, self.state[parameter]["sum"]
-            if gradient is None:
-                continue
-            if gradient.is_sparse:
-                rows, values = gradient.indices()[0], gradient.values()
-                sums = total.index_select(0, rows).addcmul_(values, values)
-                total.index_copy_(0, rows, sums)
-                parameter.index_add_(0, rows, values / sums.sqrt_(), alpha=-rate)
-            else:
-                total.addcmul_(gradient, gradient)
-                parameter.addcdiv_(gradient, total.sqrt(), value=-rate)
-
-    def _parameters(self) -> list[nn.Parameter]:
-        return self.param_groups[0]["params"]
+    return torch.optim.Adagrad(
+        (parameter for parameter in module.parameters() if parameter.requires_grad),
+        lr=training.learning_rate,
+        initial_accumulator_value=training.initial_accumulator_value,
+    )
 
 
 @torch.no_grad()

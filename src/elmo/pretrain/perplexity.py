@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -15,7 +16,6 @@ from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLMState, first_rows, replace_rows
 from elmo.nn.softmax import Softmax
-from elmo.pretrain.metrics import perplexity_of
 from elmo.text.characters import BOS, EOS, encode_words
 from elmo.text.vocabulary import Vocabulary
 
@@ -142,3 +142,8 @@ def _pad(rows: list[list[int]]) -> Tensor:
 
 def _sum_rows(values: Tensor, rows: Tensor, num_rows: int) -> list[float]:
     return torch.zeros(num_rows, dtype=torch.double).index_add_(0, rows.cpu(), values.double().cpu()).tolist()
+
+
+def perplexity_of(loss: float) -> float:
+    """The perplexity of a loss in nats; infinite rather than an error when a model is that bad."""
+    return math.exp(loss) if loss < 700 else math.inf
