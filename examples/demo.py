@@ -57,17 +57,14 @@ def elmo(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "elmo", *arguments], check=True)
 
 
-def show_metrics(path: Path, rows: int = 8) -> None:
-    """How perplexity fell, in a few rows."""
+def show_metrics(path: Path) -> None:
+    """How perplexity fell: on the text trained on, and on that held out."""
+    names = ("step", "seconds", "tokens_per_second", "forward_perplexity", "backward_perplexity", "heldout_perplexity")
     with path.open() as file:
-        metrics = list(csv.DictReader(file))
-    print(f"\n{'step':>8} {'seconds':>8} {'tokens/s':>9} {'forward':>10} {'backward':>10} {'held-out':>10}")
-    for row in metrics[:: max(1, len(metrics) // rows)]:
-        print(
-            f"{row['step']:>8} {float(row['seconds']):>8.0f} {float(row['tokens_per_second']):>9.0f}"
-            f" {float(row['forward_perplexity']):>10.1f} {float(row['backward_perplexity']):>10.1f}"
-            f" {float(row['heldout_perplexity'] or 'nan'):>10.1f}"
-        )
+        rows = [row for row in csv.DictReader(file) if row["heldout_perplexity"]]
+    print("\n" + " ".join(f"{name:>19}" for name in names))
+    for row in rows:
+        print(" ".join(f"{float(row[name]):>19,.0f}" for name in names))
 
 
 def main() -> None:
@@ -90,7 +87,9 @@ def main() -> None:
         return str(folder / name)
 
     elmo("prepare", path("corpus"), path("train.txt"), *raw)
-    elmo("pretrain", path("corpus"), path("model"), "--recipe", "tiny", "--max-minutes", arguments.minutes)
+    settings = ("--recipe", "tiny", "--set", "training.n_epochs=100", "--max-minutes", arguments.minutes)
+    held = ("--heldout", path("heldout.txt"), "--evaluate-every", "200")
+    elmo("pretrain", path("corpus"), path("model"), *settings, *held)
     show_metrics(folder / "model" / "metrics.csv")
     elmo("perplexity", path("model"), path("heldout.txt"), *raw)
     elmo("embed", path("model"), path("sentences.txt"), path("vectors.h5"))
