@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,15 @@ def test_heldout_text_is_measured_every_so_often(corpus: Corpus, recipe: Callabl
     Run(corpus, tmp_path / "run", settings, heldout=[["word1", "word3"], ["word2"]], device="cpu").train()
     rows = read_metrics(tmp_path / "run" / "metrics.csv")
     assert [row["step"] for row in rows if "heldout_perplexity" in row] == [10, 20, 30]
+    assert f"{rows[-1]['heldout_perplexity']:.2f}" in (tmp_path / "run" / "README.md").read_text()
+
+
+def test_heldout_text_is_measured_at_the_end_at_least(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    Run(corpus, tmp_path / "run", recipe(max_steps=12), heldout=[["word1"]], device="cpu").train()
+    rows = read_metrics(tmp_path / "run" / "metrics.csv")
+    assert [row["step"] for row in rows if "heldout_perplexity" in row] == [12]
 
 
 def test_training_ends_after_its_epochs(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
@@ -178,6 +188,20 @@ def test_another_corpus_is_refused(corpus: Corpus, recipe: Callable[..., Recipe]
     other = prepare([str(tmp_path / "text")], tmp_path / "other", min_count=1, workers=1)
     with pytest.raises(ElmoError, match="was trained on another corpus"):
         Run(other, tmp_path / "run", recipe(max_steps=1), device="cpu")
+
+
+def test_words_of_another_length_are_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    settings = recipe()
+    shorter = replace(settings, char_cnn=replace(settings.char_cnn, max_characters_per_token=20))
+    with pytest.raises(ElmoError, match="prepare the text again with --max-characters 20"):
+        Run(corpus, tmp_path / "run", shorter, device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="has a CUDA device")
+def test_a_device_that_is_not_there_is_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    with pytest.raises(ElmoError, match="device cuda: torch finds none"):
+        Run(corpus, tmp_path / "run", recipe(), device="cuda")
 
 
 def test_a_folder_of_something_else_is_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:

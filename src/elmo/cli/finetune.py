@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--new-softmax", is_flag=True, help="Train a fresh softmax first, with the biLM frozen.")
 @click.option("--min-count", default=3, show_default=True, help="With --new-softmax: as in elmo prepare.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the training.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @reading_options
 @json_option
 def command(
@@ -62,7 +62,7 @@ def command(
 
     loaded = load(model)
     corpus = prepare_corpus(loaded, inputs, folder, new_softmax, min_count=min_count, **reading)
-    settings: dict[str, object] = {"n_epochs": epochs, "learning_rate": learning_rate}
+    settings: dict[str, object] = {"n_epochs": epochs, "learning_rate": learning_rate, "fresh_starts": True}
     settings |= {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
     training = from_mapping(TrainingConfig, settings, "training")
     training = replace(training, batch_size=batch_size or default_batch_size(corpus, training.unroll_steps))

@@ -28,6 +28,7 @@ from elmo.cli.shared import examples, json_option, print_result, reading_options
     metavar="FILE",
     help="Predict these words, one a line, instead of counting; to go on training a model with its vocabulary.",
 )
+@click.option("--max-characters", default=50, show_default=True, help="Bytes of a word that are read, plus two.")
 @click.option("--workers", type=int, metavar="N", help="Processes that tokenize; default: one a core.")
 @json_option
 def command(
@@ -40,6 +41,7 @@ def command(
     min_count: int,
     max_vocabulary: int | None,
     vocabulary_file: str | None,
+    max_characters: int,
     workers: int | None,
     as_json: bool,
 ) -> None:
@@ -61,6 +63,7 @@ def command(
         min_count=min_count,
         max_vocabulary=max_vocabulary,
         vocabulary=Vocabulary.read(vocabulary_file) if vocabulary_file else None,
+        max_characters=max_characters,
         workers=workers,
     )
     figures = {

@@ -23,8 +23,10 @@ from elmo.cli.shared import examples, json_option, print_result
 @click.option("--max-steps", type=click.IntRange(1), help="End after this many steps.")
 @click.option("--max-minutes", type=click.FloatRange(0), help="End after this much training time.")
 @click.option("--heldout", type=click.Path(), help="Text to measure perplexity on, read like that of the corpus.")
-@click.option("--evaluate-every", type=click.IntRange(1), help="Steps between two held-out measurements.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu or cuda.")
+@click.option(
+    "--evaluate-every", type=click.IntRange(1), help="Steps between two held-out measurements; default: at the end."
+)
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
 @json_option
 def command(
     corpus: Path,
@@ -57,13 +59,17 @@ def command(
     training.train()
     progress = training.progress
     again = "" if training.is_done else "; the same command goes on"
+    score = progress.heldout_perplexity
+    heldout_score = "" if score is None else f", held-out perplexity {score:,.2f}"
     print_result(
-        f"{run}: {progress.step:,} of {training.total_steps:,} steps, {progress.seconds / 60:.1f} minutes{again}",
+        f"{run}: {progress.step:,} of {training.total_steps:,} steps, {progress.seconds / 60:.1f} minutes"
+        f"{heldout_score}{again}",
         {
             "run": str(run),
             "step": progress.step,
             "total_steps": training.total_steps,
             "seconds": progress.seconds,
+            "heldout_perplexity": score,
             "done": training.is_done,
         },
         as_json,

@@ -32,6 +32,7 @@ class Progress:
     loss_sums: tuple[float, ...] = (0.0, 0.0)
     num_summed: int = 0
     summed_seconds: float = 0.0
+    heldout_perplexity: float | None = None
 
 
 def save_checkpoint(

@@ -16,6 +16,7 @@ import torch
 from lightning.fabric import Fabric
 
 from elmo.config import Recipe
+from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.formats.native import save_native
 from elmo.nn.bilm import BiLM, BiLMState, detach
@@ -48,6 +49,7 @@ class Run:
         self.corpus, self.folder, self.recipe, self.heldout = corpus, folder, recipe, heldout
         self.stopped = False
         training = recipe.training
+        _check(corpus, recipe, device)
         claim(folder, corpus, recipe)
         self.fabric = Fabric(accelerator=device, devices=1)
         torch.manual_seed(training.seed)
@@ -140,7 +142,7 @@ class Run:
         return losses.tolist()
 
     def _is_due(self, every: int | None) -> bool:
-        return every is not None and (self.progress.step % every == 0 or self.is_done)
+        return self.is_done or (every is not None and self.progress.step % every == 0)
 
     @property
     def _is_evaluation_due(self) -> bool:
@@ -182,6 +184,7 @@ class Run:
 
     def _evaluate(self) -> Row:
         result = Perplexity.of(score_sentences(self.model, self.heldout))
+        self.progress.heldout_perplexity = result.mean
         row = {"heldout_perplexity": result.mean}
         for direction, value in zip(("forward", "backward"), result.directions, strict=False):
             row[f"heldout_{direction}_perplexity"] = value
@@ -190,15 +193,28 @@ class Run:
     def figures(self) -> dict[str, str]:
         """What the model card says of the training, name to value."""
         progress = self.progress
+        heldout = progress.heldout_perplexity
         return {
             "training text": f"{self.corpus.num_tokens:,} tokens in {self.corpus.num_sentences:,} sentences",
             "vocabulary": f"{self.corpus.vocabulary_size:,} words",
             "trained for": f"{progress.step:,} steps, {progress.step * self.predictions_per_step:,} predictions "
             f"a direction, {progress.seconds / 60:.1f} minutes",
+            **({} if heldout is None else {"held-out perplexity when last measured": f"{heldout:.2f}"}),
         }
 
     def _stop(self) -> None:
         self.stopped = True
+
+
+def _check(corpus: Corpus, recipe: Recipe, device: str) -> None:
+    """Refuse what can't be trained, before anything is written."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ElmoError("device cuda: torch finds none on this machine; pass --device cpu")
+    if corpus.max_characters != (wanted := recipe.char_cnn.max_characters_per_token):
+        raise ElmoError(
+            f"{corpus.folder}: holds words of {corpus.max_characters} characters, but the recipe's "
+            f"max_characters_per_token is {wanted}; prepare the text again with --max-characters {wanted}"
+        )
 
 
 @contextmanager
