@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import torch
-from bridge import batch_of, build, state_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge import batch_of, build, state_of
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from make_bilm_hdf5 import CHANGES

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 import torch
-from bridge import build
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge import build
 from oracle import encode
 
 VARIANTS = ["base", "no_char_projection", "no_highway", "tanh"]

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from bridge import build
 
+from bridge import build
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule
 from oracle import Array, Oracle, encode, encode_sentence, scalar_mix

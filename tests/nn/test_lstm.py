@@ -3,12 +3,12 @@ from itertools import groupby
 import numpy as np
 import pytest
 import torch
-from bridge import build, state_of
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.func import functional_call
 
+from bridge import build, state_of
 from elmo.config import LSTMConfig
 from elmo.nn.lstm import LSTMStack, LSTMState
 from oracle import Oracle

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import torch
-from bridge import batch_of, load
 
+from bridge import batch_of, load
 from elmo.config import BiLMConfig, from_mapping
 from elmo.nn.bilm import BiLM
 from make_bilm_hdf5 import Options, make_weights
