@@ -88,7 +88,7 @@ def read_parquet(path: Path, pool: str | None) -> list[np.ndarray]:
     assert columns in (["layer_0", "layer_1", "layer_2"], ["vector" if pool else "vectors"])
     inner = table.schema.field(columns[0]).type
     inner = inner if pool else inner.value_type
-    dtype = inner.value_type.to_pandas_dtype()
+    dtype = {"float": np.float32, "halffloat": np.float16}[str(inner.value_type)]
     rows = zip(*(table[name].to_pylist() for name in columns), strict=True)
     stacked = [np.array(row, dtype).reshape(len(row), *(() if pool else (-1,)), inner.list_size) for row in rows]
     return stacked if len(columns) == 3 else [array[0] for array in stacked]
