@@ -125,6 +125,7 @@ def test_interrupt_saves_and_exits_cleanly(
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert "the same command goes on" in output
+    assert errors == "", "quiet in a pipe"
     step = int(output.split(":")[1].split()[0].replace(",", ""))
     assert sorted(path.name for path in (folder / "checkpoints").glob("*")) == [f"step-{step:09d}.safetensors"]
     assert load(folder).softmax is not None

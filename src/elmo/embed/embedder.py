@@ -12,9 +12,9 @@ from torch import Tensor
 
 from elmo import formats
 from elmo.embed.batching import Sentence, encode_batch, plan_batches, windows
-from elmo.embed.layers import Layers, Layout, layer_weights
+from elmo.embed.layers import Entry, Layers, Layout, layer_weights
 from elmo.embed.pooling import Pool, check_pool, pool_tokens
-from elmo.embed.writers import DType, Entry, Written, write_embeddings
+from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLMState, first_rows, replace_rows

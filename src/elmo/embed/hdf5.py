@@ -8,8 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from elmo.embed.layers import Layout
-from elmo.embed.writers import Entry
+from elmo.embed.layers import Entry, Layout
 
 INDEX_BYTES = 1 << 26
 """The longest `sentence_to_index`: HDF5 takes a string in one piece, so it has to fit into memory."""

@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from elmo.embed.batching import Sentence
 from elmo.errors import ElmoError
 
 Layers = Literal["all", "top", "mean", "token"] | int | Sequence[float]
@@ -33,6 +37,13 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
             f"layers: {len(layers)} weights for {num_layers} layers (layer 0 is one of them); give one for each"
         )
     return [float(weight) for weight in layers]
+
+
+class Entry(NamedTuple):
+    """A sentence and its array, whose shape a `Layout` tells."""
+
+    tokens: Sentence
+    vectors: NDArray[np.float32]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from zipfile import ZipFile, ZipInfo
 import numpy as np
 from numpy.lib import format as npy
 
-from elmo.embed.layers import Layout
-from elmo.embed.writers import Entry
+from elmo.embed.layers import Entry, Layout
 
 
 class NpzWriter:

@@ -8,8 +8,7 @@ import pyarrow
 from numpy.typing import NDArray
 from pyarrow import parquet as pyarrow_parquet
 
-from elmo.embed.layers import Layout
-from elmo.embed.writers import Entry
+from elmo.embed.layers import Entry, Layout
 
 ROW_GROUP_BYTES = 1 << 24
 """Rows are held until they have this size, then written as a row group."""

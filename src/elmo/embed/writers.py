@@ -11,26 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from tqdm import tqdm
 
-from elmo.embed.batching import Sentence
-from elmo.embed.layers import Layout
+from elmo.embed.layers import Entry, Layout
 from elmo.errors import ElmoError
 
 ENDINGS = (".h5", ".hdf5", ".npz", ".parquet")
 DType = Literal["float32", "float16"]
 DTYPES = ("float32", "float16")
-
-
-class Entry(NamedTuple):
-    """A sentence and its array."""
-
-    tokens: Sentence
-    vectors: NDArray[np.float32]
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ class Metrics:
         self._path = run_folder / "metrics.csv"
         self._cut_after(step)
         self._board = SummaryWriter(str(run_folder / "tensorboard"), purge_step=step + 1)
-        self._bar = tqdm(total=total_steps, initial=step, unit="step", disable=None, dynamic_ncols=True)
+        self._bar = tqdm(total=total_steps, initial=step, unit="step", disable=None)
 
     def add(self, row: Row) -> None:
         """Write one row, with keys from `FIELDS`."""
