@@ -85,9 +85,7 @@ def save_bilm(model: Model, folder: Path) -> None:
     }
     if model.vocabulary is not None:
         writers[folder / VOCABULARY] = model.vocabulary.write
-    else:
-        (folder / VOCABULARY).unlink(missing_ok=True)  # of another model, which was here before
-    write_all(writers)
+    write_all(writers, optional=(folder / VOCABULARY,))
 
 
 def _config(datasets: Datasets, weights: Path, options: Path) -> BiLMConfig:

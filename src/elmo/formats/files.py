@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -49,9 +49,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
         raise OSError(f"{path}: can't be written ({error})") from None
 
 
-def write_all(writers: Mapping[Path, Callable[[Path], object]]) -> None:
+def write_all(writers: Mapping[Path, Callable[[Path], object]], optional: Iterable[Path] = ()) -> None:
     """Write files that belong together: they take their places, in this order, only when all are complete.
 
+    Those of `optional` that are not written now belong to a model that was here before: they are removed last.
     Each writer is given a temporary name beside its path. The data are on the disk before a name is taken, so
     that neither a kill nor a power cut leaves a half-written file under a real name.
     """
@@ -63,6 +64,9 @@ def write_all(writers: Mapping[Path, Callable[[Path], object]]) -> None:
                 os.fsync(file.fileno())
         for path, temporary in temporaries.items():
             temporary.replace(path)
+        for path in optional:
+            if path not in writers:
+                path.unlink(missing_ok=True)
     finally:
         for temporary in temporaries.values():
             temporary.unlink(missing_ok=True)

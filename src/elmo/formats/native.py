@@ -60,12 +60,9 @@ def save_native(model: Model, folder: Path, figures: dict[str, str] | None = Non
         writers[folder / SOFTMAX] = lambda path: write_tensors(path, softmax.state_dict())
     if (vocabulary := model.vocabulary) is not None:
         writers[folder / VOCABULARY] = vocabulary.write
-    for stale in (folder / SOFTMAX, folder / VOCABULARY):
-        if stale not in writers:
-            stale.unlink(missing_ok=True)  # of another model, which was here before
     writers[folder / CARD] = lambda path: path.write_text(model_card(model, figures or {}), encoding="utf-8")
     writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config))
-    write_all(writers)
+    write_all(writers, optional=(folder / SOFTMAX, folder / VOCABULARY))
 
 
 def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
