@@ -38,6 +38,7 @@ def test_perplexity_on_the_task_falls(
     model, folder = load(pretrained), tmp_path / "tuned"
     corpus = prepare_corpus(model, [str(task)], folder, False, workers=1)
     result = finetune(model, corpus, folder, recipe(max_steps=40).training, device="cpu")
+    assert result is not None
     assert not result.is_heldout
     assert result.after.mean < result.before.mean / 2
     tuned = load(folder)
@@ -61,6 +62,7 @@ def test_published_weights_need_a_new_softmax(
     folder, before = tmp_path / "tuned", {k: v.clone() for k, v in model.bilm.state_dict().items()}
     corpus = prepare_corpus(model, [str(task)], folder, True, workers=1)
     result = finetune(model, corpus, folder, recipe(max_steps=60).training, new_softmax=True, device="cpu")
+    assert result is not None
     assert result.before.mean < corpus.vocabulary_size
     assert result.after.mean < result.before.mean
     frozen = load(folder / "softmax").bilm.state_dict()
@@ -78,7 +80,42 @@ def test_started_again_it_goes_on_and_ends_alike(
         model = load(pretrained)
         corpus = prepare_corpus(model, [str(task)], tmp_path / "tuned", False, workers=1)
         results.append(finetune(model, corpus, tmp_path / "tuned", training, device="cpu"))
+    assert results[0] is not None
     assert results[0].after == results[1].after
+
+
+@pytest.mark.parametrize("new_softmax", [False, True])
+def test_an_interrupt_ends_it_and_the_same_call_goes_on(
+    pretrained: Path,
+    task: Path,
+    recipe: Callable[..., Recipe],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    new_softmax: bool,
+) -> None:
+    """No later stage begins on a half-trained one, and no model is written as if it were done."""
+    training, make_step, results = recipe(max_steps=10).training, Run._step, {}
+
+    def stop_after_three(run: Run) -> None:
+        make_step(run)
+        run.stopped = run.progress.step == 3
+
+    for name, step in (("parts", stop_after_three), ("parts", make_step), ("whole", make_step)):
+        monkeypatch.setattr(Run, "_step", step)
+        model, folder = load(pretrained), tmp_path / name
+        corpus = prepare_corpus(model, [str(task)], folder, new_softmax, workers=1)
+        result = finetune(model, corpus, folder, training, new_softmax=new_softmax, device="cpu")
+        assert (result is None) == (step is stop_after_three) != (folder / "config.json").exists()
+        assert (folder / "run").exists() == (result is not None or not new_softmax)
+        results[name] = result
+    assert results["parts"] == results["whole"]
+
+
+def test_a_softmax_without_its_words_is_refused(pretrained: Path, task: Path, tmp_path: Path) -> None:
+    """Training it on the words of another vocabulary would go unnoticed."""
+    model = load(pretrained)
+    with pytest.raises(ElmoError, match="or no words to it"):
+        prepare_corpus(Model(model.bilm, model.softmax), [str(task)], tmp_path / "tuned", False, workers=1)
 
 
 def test_other_text_in_the_same_folder_is_refused(pretrained: Path, task: Path, tmp_path: Path) -> None:

@@ -241,9 +241,7 @@ def test_a_run_without_a_whole_checkpoint_is_refused(
         Run(corpus, tmp_path / "run", recipe(max_steps=2), device="cpu")
 
 
-def test_a_full_disk_keeps_the_checkpoint_before(
-    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_keeps_the_checkpoint_before(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     """Files may not grow past 10 kB: writing fails as on a full disk; no half file stays, the old one does."""
     import resource
 

@@ -54,6 +54,7 @@ def test_overrides_are_yaml_values() -> None:
         ("char_cnn.activation=gelu", "neither 'relu' nor 'tanh'"),
         ("nothing.at.all=1", "there is no 'nothing'"),
         ("training.batch_size", "expected KEY=VALUE"),
+        ("training.batch_size=[", r"'\[' is not valid YAML"),
     ],
 )
 def test_a_wrong_key_or_value_is_named(override: str, message: str) -> None:

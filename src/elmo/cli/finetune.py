@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import examples, json_option, print_result, reading_options
+from elmo.cli.shared import device_option, examples, json_option, print_result, reading_options
 
 if TYPE_CHECKING:
     from elmo.pretrain.finetune import FineTuning
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--new-softmax", is_flag=True, help="Train a fresh softmax first, with the biLM frozen.")
 @click.option("--min-count", default=3, show_default=True, help="With --new-softmax: as in elmo prepare.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the training.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@device_option
 @reading_options
 @json_option
 def command(
@@ -61,22 +61,26 @@ def command(
     from elmo.text.reading import expand, read_sentences
 
     loaded = load(model)
-    corpus = prepare_corpus(loaded, inputs, folder, new_softmax, min_count=min_count, **reading)
     settings: dict[str, object] = {"n_epochs": epochs, "learning_rate": learning_rate, "fresh_starts": True}
     settings |= {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
     training = from_mapping(TrainingConfig, settings, "training")
+    sentences = [s for s in read_sentences(expand([heldout]), **reading) if s] if heldout else []
+    corpus = prepare_corpus(loaded, inputs, folder, new_softmax, min_count=min_count, **reading)
     training = replace(training, batch_size=batch_size or default_batch_size(corpus, training.unroll_steps))
-    sentences = [sentence for sentence in read_sentences(expand([heldout]), **reading) if sentence] if heldout else []
     result = finetune(loaded, corpus, folder, training, new_softmax=new_softmax, heldout=sentences, device=device)
     _report(folder, result, as_json)
 
 
-def _report(folder: Path, result: FineTuning, as_json: bool) -> None:
+def _report(folder: Path, result: FineTuning | None, as_json: bool) -> None:
+    if result is None:
+        print_result(f"{folder}: stopped; the same command goes on", {"folder": str(folder), "done": False}, as_json)
+        return
     text = "held-out text" if result.is_heldout else "the training text itself"
     print_result(
         f"{folder}: perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on {text}",
         {
             "folder": str(folder),
+            "done": True,
             "perplexity_before": result.before.mean,
             "perplexity_after": result.after.mean,
             "measured_on": text,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from elmo.cli.shared import examples, json_option, print_result
+from elmo.cli.shared import device_option, examples, json_option, print_result
 
 
 @click.command(
@@ -26,7 +26,7 @@ from elmo.cli.shared import examples, json_option, print_result
 @click.option(
     "--evaluate-every", type=click.IntRange(1), help="Steps between two held-out measurements; default: at the end."
 )
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
+@device_option
 @json_option
 def command(
     corpus: Path,
@@ -48,13 +48,13 @@ def command(
     from elmo.pretrain.loop import Run
     from elmo.pretrain.recipe import load_recipe, parse_override
     from elmo.text.corpus import Corpus
-    from elmo.text.reading import read_sentences
+    from elmo.text.reading import expand, read_sentences
 
     settings = dict(parse_override(text) for text in overrides)
     flags = {"max_steps": max_steps, "max_minutes": max_minutes, "evaluate_every_steps": evaluate_every}
     settings |= {f"training.{key}": value for key, value in flags.items() if value is not None}
     opened = Corpus.open(corpus)
-    sentences = [s for s in read_sentences([heldout], **opened.reading) if s] if heldout else []
+    sentences = [s for s in read_sentences(expand([heldout]), **opened.reading) if s] if heldout else []
     training = Run(opened, run, load_recipe(recipe, settings), heldout=sentences, device=device)
     training.train()
     progress = training.progress

@@ -10,6 +10,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 
+device_option = click.option(
+    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True, help="Where to train."
+)
+
 
 def examples(*lines: str) -> str:
     """An epilog that shows `lines` as examples, each on a line of its own."""

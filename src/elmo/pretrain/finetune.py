@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -37,9 +37,10 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
     `settings` are those of `prepare`. Raises ElmoError where `folder` holds the corpus of an earlier start on
     other text.
     """
-    if model.softmax is None and not new_softmax:
+    if (model.softmax is None or model.vocabulary is None) and not new_softmax:
         raise ElmoError(
-            f"the model has no softmax to go on with ({model.origin}); published HDF5 files leave it out. "
+            f"the model has no softmax to go on with, or no words to it ({model.origin}); published files leave both "
+            "out. "
             "Pass --new-softmax to train a fresh one on this text first, with the biLM frozen"
         )
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,24 +74,31 @@ def finetune(
     new_softmax: bool = False,
     heldout: Sentences = (),
     device: str = "auto",
-) -> FineTuning:
+) -> FineTuning | None:
     """Train `model` on `corpus` as `training` says and write it to the model folder `folder`.
 
     With `new_softmax`, a fresh softmax is first trained for as long with the biLM frozen; perplexity before is then
-    that of the old biLM with the new softmax. Started again in the same folder, it goes on where it was.
+    that of the old biLM with the new softmax. After an interrupt all is saved and None is returned; started again
+    in the same folder, it goes on where it was.
     """
+    origin = model.origin
     recipe = Recipe(model.config.char_cnn, model.config.lstm, training, model.config.bidirectional)
     if new_softmax:
-        start = Model(model.bilm, None, None, model.origin)
-        model = Run(corpus, folder / "softmax", recipe, start=start, freeze_bilm=True, device=device).train()
+        start = Model(model.bilm)
+        first = Run(corpus, folder / "softmax", recipe, start=start, freeze_bilm=True, device=device)
+        model = first.train()
+        if not first.is_done:
+            return None
     sentences = heldout or _sample(corpus)
     before = Perplexity.of(score_sentences(model, sentences))
     run = Run(corpus, folder / "run", recipe, start=model, device=device)
     tuned = run.train()
+    if not run.is_done:
+        return None
     after = Perplexity.of(score_sentences(tuned, sentences))
     text = "held-out text" if heldout else "training text"
     figures = {
-        "started from": model.origin,
+        "started from": origin,
         f"perplexity before, {text}": f"{before.mean:.2f}",
         f"perplexity after, {text}": f"{after.mean:.2f}",
     }
@@ -101,5 +109,5 @@ def finetune(
 def _sample(corpus: Corpus) -> list[list[str]]:
     """The first sentences of the corpus."""
     types = corpus.types()
-    bounds = zip(corpus.starts, corpus.starts[1:], strict=False)
-    return [[types[i] for i in corpus.tokens[start:end]] for start, end in islice(bounds, SAMPLE)]
+    bounds = islice(pairwise(corpus.starts), SAMPLE)
+    return [[types[i] for i in corpus.tokens[start:end]] for start, end in bounds]

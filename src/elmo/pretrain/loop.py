@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import torch
@@ -95,9 +95,11 @@ class Run:
     def train(self) -> Model:
         """Train to the end, or to an interrupt; either way all is saved. Returns the model."""
         training = self.recipe.training
-        metrics = Metrics(self.folder, self.progress.step, self.total_steps)
         saved = time.monotonic()
-        with _on_interrupt(self._stop):
+        with (
+            closing(Metrics(self.folder, self.progress.step, self.total_steps)) as metrics,
+            _on_interrupt(self._stop),
+        ):
             while not self.is_done and not self.stopped:
                 started = time.monotonic()
                 self._step()
@@ -108,7 +110,6 @@ class Run:
                 if time.monotonic() - saved > 60 * training.checkpoint_every_minutes:
                     self.save()
                     saved = time.monotonic()
-        metrics.close()
         self.save()
         return self.model
 

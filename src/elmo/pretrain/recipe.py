@@ -38,7 +38,10 @@ def parse_override(text: str) -> tuple[str, object]:
     key, equals, value = text.partition("=")
     if not equals:
         raise ElmoError(f"--set {text}: expected KEY=VALUE, as training.batch_size=64")
-    return key, yaml.safe_load(value)
+    try:
+        return key, yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ElmoError(f"--set {text}: {value!r} is not valid YAML") from None
 
 
 def write_recipe(recipe: Recipe, path: Path) -> None:
