@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge import build
+from elmo.nn import char_encoder
 from oracle import encode
 
 VARIANTS = ["base", "no_char_projection", "no_highway", "tanh"]
@@ -70,6 +71,28 @@ def test_the_masks_row_stays_zero_in_training() -> None:
     assert gradient is not None
     assert not gradient[0].any()
     assert gradient[ord("w") + 1].any()
+
+
+@pytest.mark.parametrize("types_at_once", [1, 3, 128])
+def test_gradients_are_those_of_a_convolution_and_a_maximum(
+    types_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against `conv1d` over all 50 columns, differentiated by torch; equal windows ("aaaa") share a maximum."""
+    monkeypatch.setattr(char_encoder, "TYPES_AT_ONCE", types_at_once)
+    bilm, _ = build("no_highway")
+    encoder = bilm.char_encoder
+    characters = torch.from_numpy(
+        np.stack([encode(w) for w in ["aaaa", "<S>", "b", "supercalifragilistic", "ab" * 24]])
+    )
+    x = encoder.embedding(characters).transpose(1, 2)
+    features = torch.cat([convolution(x).max(dim=2).values for convolution in encoder.convolutions], dim=1)
+    expected = encoder.projection(encoder.activation(features))
+    weights = torch.linspace(-1, 1, expected.numel(), dtype=expected.dtype).view_as(expected)
+    parameters = list(encoder.parameters())
+    wanted = torch.autograd.grad((expected * weights).sum(), parameters)
+    found = torch.autograd.grad((encoder(characters) * weights).sum(), parameters)
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
 
 
 def test_initial_values_are_the_published_ones() -> None:

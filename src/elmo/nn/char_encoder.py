@@ -1,15 +1,21 @@
 """From characters to token vectors (Peters et al. 2018, sec. 3.4; Kim et al. 2015; Jozefowicz et al. 2016)."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from elmo.config import PADDING, CharCNNConfig
 
-TYPES_AT_ONCE = 512
-"""Types that are convolved together, sorted by length so that short words don't wait for long ones."""
+TYPES_AT_ONCE = 128
+"""Types that are convolved together, sorted by length so that short words don't wait for long ones; few enough that
+all their windows stay in a core's cache."""
 
 _ACTIVATIONS = {"relu": F.relu, "tanh": torch.tanh}
 
@@ -27,7 +33,66 @@ class Highway(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, F) to (N, F)."""
-        return torch.lerp(x, F.relu(self.transform(x)), torch.sigmoid(self.gate(x)))
+        return torch.lerp(x, F.relu(self.transform(x)).type_as(x), torch.sigmoid(self.gate(x)).type_as(x))
+
+
+class _WindowMaximum(torch.autograd.Function):
+    """One filter width over all windows of each word, and the highest value of each filter.
+
+    A convolution of characters is a sum of look-ups: the filter's product with character a at place i of the window
+    is one of a table's `width * A` rows. Only the window that gave the maximum has a gradient, so that the backward
+    pass touches `width` rows for each word and filter, however long the word.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, characters: Tensor, sizes: Sequence[tuple[int, int]]) -> Tensor:
+        """`table` (width, A, F) and `characters` (N, C) in blocks of `sizes` (rows, columns) to (N, F)."""
+        width, alphabet, num_filters = table.shape
+        rows_of_table = table.flatten(0, 1)
+        shift = alphabet * torch.arange(width, device=table.device)
+        maxima = table.new_empty(len(characters), num_filters)
+        wanted = ctx.needs_input_grad[0]
+        places = torch.empty(maxima.shape if wanted else (0, 0), dtype=torch.uint8, device=table.device)
+        for rows, columns in _blocks(sizes):
+            windows = characters[rows, :columns].unfold(1, width, 1) + shift
+            values = F.embedding_bag(windows.flatten(0, 1), rows_of_table, mode="sum").unflatten(0, windows.shape[:2])
+            torch.amax(values, dim=1, out=maxima[rows])
+            if wanted:
+                places[rows] = _first_equal(values, maxima[rows])
+        ctx.save_for_backward(table, characters, places)
+        ctx.sizes = sizes
+        return maxima
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
+        ctx: Any, *grad_outputs: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        """The gradient of the table."""
+        table, characters, places = ctx.saved_tensors
+        d_table = torch.zeros_like(table)
+        for rows, _ in _blocks(ctx.sizes):
+            gradient, place = grad_outputs[0][rows], places[rows].long()
+            for offset, d_rows in enumerate(d_table):
+                d_rows.scatter_add_(0, characters[rows].gather(1, place + offset), gradient)
+        return d_table, None, None
+
+
+def _blocks(sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[slice, int]]:
+    start = 0
+    for rows, columns in sizes:
+        yield slice(start, start + rows), columns
+        start += rows
+
+
+def _first_equal(values: Tensor, maxima: Tensor) -> Tensor:
+    """Where along dimension 1 `values` (N, W, F) first reach their `maxima` (N, F), as uint8.
+
+    The same as `values.max(dim=1).indices`, in a fraction of the time.
+    """
+    num = values.shape[1]
+    backwards = torch.arange(num, 0, -1, dtype=torch.uint8, device=values.device).unsqueeze(1)
+    return num - ((values == maxima.unsqueeze(1)).view(torch.uint8) * backwards).amax(dim=1)
 
 
 class CharEncoder(nn.Module):
@@ -77,19 +142,28 @@ class CharEncoder(nn.Module):
         """
         lengths = ((characters != PADDING + 1) & (characters != 0)).sum(dim=1)
         order = lengths.argsort(stable=True)
-        blocks = zip(characters[order].split(TYPES_AT_ONCE), lengths[order].split(TYPES_AT_ONCE), strict=True)
-        x = torch.cat([self._convolve(block, int(length[-1])) for block, length in blocks])
+        x = self._convolve(characters[order].long(), lengths[order])
         for highway in self.highways:
             x = highway(x)
-        x = x if self.projection is None else self.projection(x)
+        x = x if self.projection is None else self.projection(x).type_as(x)
         return F.embedding(order.argsort(), x)
 
-    def _convolve(self, characters: Tensor, longest: int) -> Tensor:
-        """The features of types of at most `longest` characters: (N, C) to (N, F).
+    def _convolve(self, characters: Tensor, lengths: Tensor) -> Tensor:
+        """The features of types (N, C) of rising length: (N, F).
 
         A window wholly inside the padding has one value per filter, wherever it lies. As many padding columns as
         the widest filter keep one such window for each word that had one, and all that overlap the word; the
         columns beyond change no maximum and are left out.
         """
-        x = self.embedding(characters[:, : longest + self.max_width].long()).transpose(1, 2)
-        return self.activation(torch.cat([convolution(x).amax(dim=2) for convolution in self.convolutions], dim=1))
+        blocks = lengths.split(TYPES_AT_ONCE)
+        longest = torch.stack([block[-1] for block in blocks]).tolist()
+        sizes = [(len(block), length + self.max_width) for block, length in zip(blocks, longest, strict=True)]
+        alphabet = self.embedding(torch.arange(self.embedding.num_embeddings, device=characters.device))
+        maxima: list[Tensor] = []
+        for convolution in self.convolutions:
+            assert isinstance(convolution, nn.Conv1d)
+            assert convolution.bias is not None
+            with torch.autocast(characters.device.type, enabled=False):
+                table = torch.einsum("ad,fdi->iaf", alphabet, convolution.weight).contiguous()
+            maxima.append(_WindowMaximum.apply(table, characters, sizes) + convolution.bias)  # pyright: ignore[reportOperatorIssue]
+        return self.activation(torch.cat(maxima, dim=1))
