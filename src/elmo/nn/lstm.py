@@ -17,6 +17,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmo.config import LSTMConfig
+from elmo.nn.precision import multiply, product_dtype
+
+_aten: Any = torch.ops.aten
+"""Holds the derivatives of the activations as one operation each."""
 
 FORGET_BIAS = 1.0
 """Added to the forget gate at run time; the stored bias doesn't hold it."""
@@ -53,14 +57,17 @@ class _ProjectedLSTM(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         """`inputs` (N, I), states (batch_sizes[0], P) and (batch_sizes[0], H) to outputs (N, P) and cells (N, H)."""
         size = cell.shape[1]
-        gates = torch.addmm(bias, inputs, weight_ih.t())
+        dtype = product_dtype(inputs)
+        weight_ih, weight_hh = weight_ih.to(dtype), weight_hh.to(dtype)
+        weight_hr = None if weight_hr is None else weight_hr.to(dtype)
+        gates = multiply(inputs, weight_ih.t(), onto=bias)
         gates[:, 2 * size : 3 * size] += FORGET_BIAS
-        cells = inputs.new_empty(len(inputs), size)
+        cells, tanh_cells = (inputs.new_empty(len(inputs), size) for _ in range(2))
         outputs = inputs.new_empty(len(inputs), hidden.shape[1])
         h, c_before = hidden, cell
         for start, rows in zip(_starts(batch_sizes), batch_sizes, strict=True):
-            gate, c, out = (x[start : start + rows] for x in (gates, cells, outputs))
-            gate.addmm_(h[:rows], weight_hh.t())
+            gate, c, tanh_c, out = (x[start : start + rows] for x in (gates, cells, tanh_cells, outputs))
+            multiply(h[:rows], weight_hh.t(), onto=gate, out=gate)
             i, j, f, o = gate.chunk(4, dim=1)
             i.sigmoid_()
             j.tanh_()
@@ -68,14 +75,15 @@ class _ProjectedLSTM(torch.autograd.Function):
             torch.mul(f, c_before[:rows], out=c).addcmul_(i, j)
             if cell_clip is not None:
                 c.clamp_(-cell_clip, cell_clip)
+            torch.tanh(c, out=tanh_c)
             if weight_hr is None:
-                torch.mul(o, c.tanh(), out=out)
+                torch.mul(o, tanh_c, out=out)
             else:
-                torch.mm(c.tanh().mul_(o), weight_hr.t(), out=out)
+                multiply(o * tanh_c, weight_hr.t(), out=out)
             if proj_clip is not None:
                 out.clamp_(-proj_clip, proj_clip)
             h, c_before = out, c
-        ctx.save_for_backward(inputs, weight_ih, weight_hh, weight_hr, hidden, cell, gates, cells, outputs)
+        ctx.save_for_backward(inputs, weight_ih, weight_hh, weight_hr, hidden, cell, gates, cells, tanh_cells, outputs)
         ctx.set_materialize_grads(False)
         ctx.constants = batch_sizes, cell_clip, proj_clip
         return outputs, cells
@@ -86,49 +94,43 @@ class _ProjectedLSTM(torch.autograd.Function):
         ctx: Any, *grad_outputs: Any
     ) -> tuple[Tensor | None, ...]:
         """Gradients of every tensor argument of `forward`."""
-        inputs, weight_ih, weight_hh, weight_hr, hidden, cell, gates, cells, outputs = ctx.saved_tensors
+        inputs, weight_ih, weight_hh, weight_hr, hidden, cell, gates, cells, tanh_cells, outputs = ctx.saved_tensors
         batch_sizes, cell_clip, proj_clip = ctx.constants
-        d_outputs = _owned(grad_outputs[0], outputs)
-        d_cells = _owned(grad_outputs[1], cells)
-        i, j, f, o = gates.chunk(4, dim=1)
-        before = _rows_before(batch_sizes, len(hidden), gates.device)
-        h_before = torch.cat([hidden, outputs])[before]
-        c_before = torch.cat([cell, cells])[before]
-        tanh_c = cells.tanh()
-
-        # Everything that doesn't wait for the later step, for all steps at once: the gates' own derivatives.
-        d_gates = torch.cat(
-            [j * i * (1 - i), i * (1 - j * j), c_before * f * (1 - f), tanh_c * o * (1 - o)], dim=1
-        ).unflatten(1, (4, -1))
-        through_tanh = o * (1 - tanh_c * tanh_c)
-        if proj_clip is not None:
-            free_outputs = (outputs.abs() < proj_clip).to(outputs.dtype)
-        if cell_clip is not None:
-            free_cells = (cells.abs() < cell_clip).to(cells.dtype)
-
+        d_outputs, d_cells = grad_outputs
+        d_outputs = torch.zeros_like(outputs) if d_outputs is None else d_outputs
+        d_out, d_gates = torch.empty_like(outputs), torch.empty_like(gates)
         d_h, d_c = torch.zeros_like(hidden), torch.zeros_like(cell)
-        for start, rows in reversed(list(zip(_starts(batch_sizes), batch_sizes, strict=True))):
-            now = slice(start, start + rows)
-            d_out = d_outputs[now].add_(d_h[:rows])
+        starts = _starts(batch_sizes)
+        for step in reversed(range(len(starts))):
+            rows = batch_sizes[step]
+            now = slice(starts[step], starts[step] + rows)
+            c_before = cells[starts[step - 1] :][:rows] if step else cell[:rows]
+            torch.add(d_h[:rows], d_outputs[now], out=d_out[now])
             if proj_clip is not None:
-                d_out.mul_(free_outputs[now])  # pyright: ignore[reportPossiblyUnboundVariable]
-            d_m = d_out if weight_hr is None else d_out @ weight_hr
-            d_cell = d_cells[now].add_(d_c[:rows]).addcmul_(d_m, through_tanh[now])
+                _through_clip(d_out[now], outputs[now], proj_clip)
+            d_m = d_out[now] if weight_hr is None else multiply(d_out[now], weight_hr)
+            i, j, f, o = gates[now].chunk(4, dim=1)
+            d_i, d_j, d_f, d_o = d_gates[now].chunk(4, dim=1)
+            d_cell = d_c[:rows].add_(_aten.tanh_backward(d_m * o, tanh_cells[now]))
+            if d_cells is not None:
+                d_cell += d_cells[now]
             if cell_clip is not None:
-                d_cell.mul_(free_cells[now])  # pyright: ignore[reportPossiblyUnboundVariable]
-            d_gates[now, :3].mul_(d_cell.unsqueeze(1))
-            d_gates[now, 3].mul_(d_m)
-            torch.mul(d_cell, f[now], out=d_c[:rows])
-            torch.mm(d_gates[now].flatten(1), weight_hh, out=d_h[:rows])
-
-        d_flat = d_gates.flatten(1)
-        wanted = ctx.needs_input_grad
+                _through_clip(d_cell, cells[now], cell_clip)
+            _aten.sigmoid_backward(d_cell * j, i, grad_input=d_i)
+            _aten.tanh_backward(d_cell * i, j, grad_input=d_j)
+            _aten.sigmoid_backward(d_cell * c_before, f, grad_input=d_f)
+            _aten.sigmoid_backward(d_m * tanh_cells[now], o, grad_input=d_o)
+            d_cell *= f
+            multiply(d_gates[now], weight_hh, out=d_h[:rows])
+        wanted, dtype = ctx.needs_input_grad, weight_ih.dtype
+        before_projection = gates[:, 3 * cell.shape[1] :] * tanh_cells
+        h_before = torch.cat([hidden, outputs])[_rows_before(batch_sizes, len(hidden), gates.device)]
         return (
-            d_flat @ weight_ih if wanted[0] else None,
-            d_flat.t() @ inputs if wanted[1] else None,
-            d_flat.t() @ h_before if wanted[2] else None,
-            d_outputs.t() @ (o * tanh_c) if weight_hr is not None and wanted[3] else None,
-            d_flat.sum(dim=0) if wanted[4] else None,
+            multiply(d_gates, weight_ih) if wanted[0] else None,
+            multiply(d_gates.t(), inputs.to(dtype)) if wanted[1] else None,
+            multiply(d_gates.t(), h_before.to(dtype)) if wanted[2] else None,
+            multiply(d_out.t(), before_projection.to(dtype)) if weight_hr is not None and wanted[3] else None,
+            d_gates.sum(dim=0) if wanted[4] else None,
             d_h,
             d_c,
             None,
@@ -137,9 +139,9 @@ class _ProjectedLSTM(torch.autograd.Function):
         )
 
 
-def _owned(gradient: Tensor | None, like: Tensor) -> Tensor:
-    """A copy that may be written to; zeros where nothing downstream used the output."""
-    return torch.zeros_like(like) if gradient is None else gradient.clone()
+def _through_clip(gradient: Tensor, clipped: Tensor, limit: float) -> Tensor:
+    """Zero the gradient, in place, where a value was clipped to ±`limit`."""
+    return _aten.hardtanh_backward(gradient, clipped, -limit, limit, grad_input=gradient)
 
 
 def _starts(batch_sizes: Sequence[int]) -> list[int]:

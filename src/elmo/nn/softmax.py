@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from elmo.nn.precision import multiply, product_dtype
+
 BLOCK_NUMBERS = 1 << 25
 """Logits held at once by the full softmax, in numbers (128 MB of float32)."""
 
@@ -34,6 +36,11 @@ class Softmax(nn.Module):
         self.weight = nn.Parameter(torch.empty(num_words, dim))
         nn.init.normal_(self.weight, std=1 / math.sqrt(dim))
         self.bias = nn.Parameter(torch.zeros(num_words))
+
+    @property
+    def num_words(self) -> int:
+        """V."""
+        return len(self.bias)
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Mean cross-entropy of the full softmax: `hidden` (N, P), `targets` (N,). Returns a scalar, in nats."""
@@ -106,11 +113,12 @@ class _CrossEntropy(torch.autograd.Function):
         d_hidden, d_target_scores = torch.empty_like(hidden), torch.empty_like(target_scores)
         d_weight, d_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         ordered, columns = words.sort()
+        rounded = weight.to(product_dtype(hidden))
         size = max(1, CACHED_NUMBERS // len(words))
         for start in range(0, len(hidden), size):
             rows = slice(start, start + size)
             h, target = hidden[rows], target_scores[rows]
-            scores = torch.addmm(bias, h, weight.t())
+            scores = multiply(h, rounded.t(), onto=bias)
             scores[_own_target(targets[rows], ordered, columns)] = -math.inf
             highest = torch.maximum(scores.amax(dim=1), target)
             scores.sub_(highest.unsqueeze(1)).exp_()
@@ -119,8 +127,8 @@ class _CrossEntropy(torch.autograd.Function):
             loss += (total.log() + highest - target).sum()
             if any(ctx.needs_input_grad):
                 scores.div_(total.unsqueeze(1))  # now each word's probability, which is the gradient of its score
-                torch.mm(scores, weight, out=d_hidden[rows])
-                d_weight.addmm_(scores.t(), h)
+                multiply(scores, rounded, out=d_hidden[rows])
+                multiply(scores.t(), h.to(rounded.dtype), onto=d_weight, out=d_weight)
                 d_bias += scores.sum(dim=0)
                 d_target_scores[rows] = target_share / total - 1
         ctx.save_for_backward(d_hidden, d_target_scores, d_weight, d_bias)

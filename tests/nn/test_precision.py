@@ -1,0 +1,92 @@
+"""bfloat16 products change values by what bfloat16 rounds, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from bridge import build
+from elmo.config import LSTMConfig
+from elmo.nn.bilm import BiLM
+from elmo.nn.lstm import LSTMStack, LSTMState
+from elmo.nn.precision import multiply, product_dtype
+from elmo.nn.softmax import Negatives, Softmax
+from oracle import encode
+
+LOW = torch.bfloat16
+
+
+def autocast() -> torch.autocast:
+    return torch.autocast("cpu", LOW)
+
+
+@pytest.mark.parametrize("onto", ["nothing", "row", "itself"])
+def test_multiply_rounds_the_operands_and_keeps_the_type(onto: str) -> None:
+    """Within the rounding of each operand (2**-9) and of the product (2**-9)."""
+    torch.manual_seed(0)
+    a, b, row = torch.randn(7, 30), torch.randn(30, 5), torch.randn(5)
+    out = torch.randn(7, 5)
+    extra = {"nothing": None, "row": row, "itself": out}[onto]
+    expected = a @ b + (0 if extra is None else extra)
+    bound = 3 * 2**-9 * (a.abs() @ b.abs())
+    exact = multiply(a, b, onto=extra)
+    torch.testing.assert_close(exact, expected)
+    found = multiply(a, b.to(LOW), onto=extra, out=out)
+    assert found is out
+    assert found.dtype == torch.float32
+    assert bool(((found - expected).abs() <= bound).all())
+    assert not torch.equal(found, expected)
+
+
+def test_products_are_asked_for_by_autocast() -> None:
+    x = torch.zeros(1)
+    assert product_dtype(x) == torch.float32
+    with autocast():
+        assert product_dtype(x) == LOW
+
+
+def loss_of(bilm: BiLM, softmax: Softmax, sampled: bool) -> Tensor:
+    """A loss through everything that training runs."""
+    words = ["<S>", "play", "a", "supercalifragilistic", "the"]
+    characters = torch.from_numpy(np.stack([encode(word) for word in words]))
+    tokens = torch.arange(20).view(4, 5) % len(words)
+    state = bilm.initial_state(4)
+    hidden, orders, _ = bilm.predictors(characters, [tokens, tokens], torch.full((4,), 5), state)
+    targets = (tokens * 7 % 30).flatten()
+    negatives = Negatives(torch.arange(1, 25), 60)
+    losses = [
+        softmax.sampled_loss(h, targets[order], negatives) if sampled else softmax.loss(h, targets[order])
+        for h, order in zip(hidden, orders, strict=True)
+    ]
+    return torch.stack(losses).mean()
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+def test_training_in_bfloat16_follows_float32(sampled: bool) -> None:
+    """Loss within 1 %, gradients in the same direction; all that is kept stays float32."""
+    bilm, _ = build(dtype=torch.float32)
+    torch.manual_seed(1)
+    softmax = Softmax(30, bilm.config.lstm.projection_dim)
+    parameters = [*bilm.parameters(), *softmax.parameters()]
+    exact = loss_of(bilm, softmax, sampled)
+    wanted = torch.autograd.grad(exact, parameters)
+    with autocast():
+        loss = loss_of(bilm, softmax, sampled)
+    found = torch.autograd.grad(loss, parameters)
+    assert loss.dtype == torch.float32
+    assert not torch.equal(loss, exact)
+    torch.testing.assert_close(loss, exact, rtol=1e-2, atol=0)
+    for a, b in zip(found, wanted, strict=True):
+        a, b = (x.to_dense() if x.is_sparse else x for x in (a, b))
+        assert a.dtype == torch.float32
+        assert torch.cosine_similarity(a.flatten(), b.flatten(), dim=0) > 0.99
+
+
+def test_states_stay_float32() -> None:
+    stack = LSTMStack(LSTMConfig(dim=16, projection_dim=8, n_layers=2))
+    state = LSTMState(torch.zeros(2, 3, 8), torch.zeros(2, 3, 16))
+    with autocast():
+        outputs, after = stack(torch.randn(6, 8), [3, 3], state)
+    assert {x.dtype for x in (*outputs, *after)} == {torch.float32}
