@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
-from elmo.formats.files import write_all
+from elmo.errors import ElmoError
+from elmo.formats.files import read_tensors, write_all, write_tensors
 
 
 def fail(path: Path) -> None:
@@ -22,3 +25,39 @@ def test_what_is_left_out_goes_last(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["stale"]
     write_all({new: lambda path: path.write_text("x")}, optional=(stale, new))
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+TENSORS = {
+    "a": torch.arange(6.0).view(2, 3),
+    "step": torch.tensor(3.0),
+    "half": torch.ones(3, dtype=torch.bfloat16),
+    "none": torch.zeros(0, 4),
+}
+"""Of all kinds that we may store: without dimensions, of two bytes, empty."""
+
+
+def test_tensors_and_metadata_are_read_as_written(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "x", TENSORS, {"progress": "{}"})
+    tensors, metadata = read_tensors(tmp_path / "x")
+    assert metadata == {"format": "pt", "progress": "{}"}
+    assert tensors.keys() == TENSORS.keys()
+    for name, tensor in TENSORS.items():
+        assert tensors[name].dtype == tensor.dtype
+        assert torch.equal(tensors[name], tensor)
+
+
+def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    """But for those that spoil the name of the checksum itself: all else is then as it was."""
+    write_tensors(tmp_path / "x", TENSORS)
+    data = (tmp_path / "x").read_bytes()
+    name = data.index(b"crc32")
+    for place in range(len(data)):
+        (tmp_path / "y").write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
+        if not name <= place < name + len(b"crc32"):
+            with pytest.raises(ElmoError, match=r"y: (not a complete|damaged since it was written)"):
+                read_tensors(tmp_path / "y")
+
+
+def test_files_of_others_have_no_checksum(tmp_path: Path) -> None:
+    save_file(TENSORS, tmp_path / "x")
+    assert torch.equal(read_tensors(tmp_path / "x")[0]["a"], TENSORS["a"])
