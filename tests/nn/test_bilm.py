@@ -211,21 +211,6 @@ def test_streams_cut_into_pieces_give_what_the_whole_gives() -> None:
     assert_states(state, whole, 1e-12)
 
 
-def test_dropout_in_training_keeps_what_it_is_told() -> None:
-    """None changes nothing; some changes the outputs, with the generator's state alone deciding how."""
-    bilm, _ = build()
-    characters, tokens, lengths = batch_of(SENTENCES)
-
-    def top(dropout: float, seed: int) -> torch.Tensor:
-        torch.manual_seed(seed)
-        state = bilm.initial_state(len(SENTENCES))
-        return bilm.predictors(characters, [tokens, tokens], lengths, state, dropout)[0][0]
-
-    assert torch.equal(top(0.0, 0), top(0.0, 1))
-    assert torch.equal(top(0.5, 0), top(0.5, 0))
-    assert not torch.allclose(top(0.5, 0), top(0.5, 1))
-
-
 def test_gradients_reach_every_weight() -> None:
     bilm, _ = build()
     layers, _ = bilm(*batch_of(SENTENCES))

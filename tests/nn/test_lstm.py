@@ -148,12 +148,20 @@ def test_running_twice_gives_the_same_and_leaves_the_arguments_alone() -> None:
     assert all(torch.equal(a, b) for a, b in zip(outputs, again, strict=True))
 
 
-def test_dropout_falls_on_each_layers_input() -> None:
-    """With everything dropped, a layer sees its bias and its state alone: the same for any input."""
+def test_masks_multiply_each_layers_input() -> None:
+    """With all masked, a layer sees its bias and its state alone; the residual connection sees what is left."""
     torch.manual_seed(0)
     stack = LSTMStack(LSTMConfig(5, 3, 2, 3.0, 3.0, True)).double()
     state = LSTMState(torch.zeros(2, 2, 3).double(), torch.zeros(2, 2, 5).double())
-    nothing, _ = stack(torch.zeros(4, 3).double(), [2, 2], state)
-    dropped, _ = stack(torch.randn(4, 3).double(), [2, 2], state, 1.0 - 1e-12)
-    torch.testing.assert_close(dropped[0], nothing[0], atol=1e-12, rtol=0)
-    assert not torch.allclose(stack(torch.randn(4, 3).double(), [2, 2], state)[0][0], nothing[0])
+    nothing, everything = torch.zeros(4, 3).double(), torch.ones(4, 3).double()
+    inputs = torch.randn(4, 3).double()
+    silent, _ = stack(nothing, [2, 2], state)
+    plain, _ = stack(inputs, [2, 2], state)
+    first, _ = stack(inputs, [2, 2], state, [nothing, everything])
+    assert all(torch.equal(a, b) for a, b in zip(first, silent, strict=True))
+    second, _ = stack(inputs, [2, 2], state, [everything, nothing])
+    alone, _ = stack.layers[1](nothing, [2, 2], state.hidden[1], state.cell[1])
+    assert torch.equal(second[0], plain[0])
+    assert torch.equal(second[1], alone)
+    halved, _ = stack(inputs, [2, 2], state, [everything / 2, everything])
+    assert torch.equal(halved[0], stack(inputs / 2, [2, 2], state)[0][0])

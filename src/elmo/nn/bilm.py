@@ -62,27 +62,21 @@ class BiLM(nn.Module):
         vectors = self.char_encoder(characters)
         halves: list[Tensor] = []
         new_state: list[LSTMState] = []
-        for stack, order, before in zip(self.directions, packing.orders, state, strict=False):
-            inputs = F.embedding(tokens.flatten()[order], vectors)
-            outputs, after = _run(stack, inputs, packing, before)
-            packed = torch.stack([inputs, *outputs])
+        for number, (order, before) in enumerate(zip(packing.orders, state, strict=False)):
+            outputs, after = self.run_direction(number, vectors, tokens, packing, before)
+            packed = torch.stack(outputs)
             halves.append(packed.new_zeros(len(packed), B * T, packed.shape[2]).index_copy(1, order, packed))
             new_state.append(after)
         return torch.cat(halves, dim=2).unflatten(1, (B, T)), tuple(new_state)
 
     def predictors(
-        self,
-        characters: Tensor,
-        tokens: Sequence[Tensor],
-        lengths: Tensor,
-        state: BiLMState,
-        dropout: float = 0.0,
+        self, characters: Tensor, tokens: Sequence[Tensor], lengths: Tensor, state: BiLMState
     ) -> tuple[list[Tensor], list[Tensor], BiLMState]:
         """Top-layer outputs for the softmax, where each direction reads tokens of its own.
 
         `characters` (N, C) are the ids of the batch's types; `tokens` holds one (B, T) tensor of indices into them
         for each direction, in the order of the text: the backward direction reads each row from its end. `lengths`
-        (B,) is a CPU tensor. `dropout` is applied to the input of each layer.
+        (B,) is a CPU tensor.
 
         Returns for each direction the packed outputs (N, P) and the flat positions b * T + t they stand at, and the
         state after each row.
@@ -91,23 +85,34 @@ class BiLM(nn.Module):
         vectors = self.char_encoder(characters)
         tops: list[Tensor] = []
         new_state: list[LSTMState] = []
-        for stack, ids, order, before in zip(self.directions, tokens, packing.orders, state, strict=False):
-            inputs = F.embedding(ids.flatten()[order], vectors)
-            outputs, after = _run(stack, inputs, packing, before, dropout)
+        for number, (ids, before) in enumerate(zip(tokens, state, strict=False)):
+            outputs, after = self.run_direction(number, vectors, ids, packing, before)
             tops.append(outputs[-1])
             new_state.append(after)
         return tops, list(packing.orders[: len(tops)]), tuple(new_state)
 
+    def run_direction(
+        self,
+        number: int,
+        vectors: Tensor,
+        tokens: Tensor,
+        packing: Packing,
+        before: LSTMState,
+        masks: Sequence[Tensor] = (),
+    ) -> tuple[list[Tensor], LSTMState]:
+        """Run direction `number` alone over the `tokens` (B, T), indices into the token `vectors` (N, P).
 
-def _run(
-    stack: LSTMStack, inputs: Tensor, packing: Packing, before: LSTMState, dropout: float = 0.0
-) -> tuple[list[Tensor], LSTMState]:
-    """One direction over packed inputs; takes and returns the state in the order of the batch's rows."""
-    if not packing.batch_sizes:
-        return [inputs] * stack.config.n_layers, before
-    sorted_state = LSTMState(*(part[:, packing.rows] for part in before))
-    outputs, after = stack(inputs, packing.batch_sizes, sorted_state, dropout)
-    return outputs, LSTMState(*(old.index_copy(1, packing.rows, new) for old, new in zip(before, after, strict=True)))
+        `before` is the state in the order of the batch's rows; `masks`, packed (N, P), multiply each layer's input.
+        Returns the packed token vectors and each layer's outputs, L+1 of (N, P), and the state after each row.
+        """
+        inputs = F.embedding(tokens.flatten()[packing.orders[number]], vectors)
+        stack = self.directions[number]
+        if not packing.batch_sizes:
+            return [inputs] * (1 + stack.config.n_layers), before
+        sorted_state = LSTMState(*(part[:, packing.rows] for part in before))
+        outputs, after = stack(inputs, packing.batch_sizes, sorted_state, masks)
+        parts = zip(before, after, strict=True)
+        return [inputs, *outputs], LSTMState(*(old.index_copy(1, packing.rows, new) for old, new in parts))
 
 
 def detach(state: BiLMState) -> BiLMState:

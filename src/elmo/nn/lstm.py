@@ -12,7 +12,6 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
@@ -202,20 +201,20 @@ class LSTMStack(nn.Module):
         self.layers = nn.ModuleList(LSTMLayer(config.projection_dim, config) for _ in range(config.n_layers))
 
     def forward(
-        self, inputs: Tensor, batch_sizes: Sequence[int], state: LSTMState, dropout: float = 0.0
+        self, inputs: Tensor, batch_sizes: Sequence[int], state: LSTMState, masks: Sequence[Tensor] = ()
     ) -> tuple[list[Tensor], LSTMState]:
         """Run all layers.
 
         `inputs` is packed (N, P); `state` has one row per sentence, B = batch_sizes[0], sorted like the batch.
-        `dropout` is applied to each layer's input. Returns each layer's output, packed (N, P), and the state
-        after each row's last token.
+        `masks`, one (N, P) for each layer, multiply its input, as the residual connection sees it too: dropout as
+        published. Returns each layer's output, packed (N, P), and the state after each row's last token.
         """
         last = _last_tokens(batch_sizes, inputs.device)
         outputs: list[Tensor] = []
         hidden: list[Tensor] = []
         cell: list[Tensor] = []
         for number, layer in enumerate(self.layers):
-            inputs = F.dropout(inputs, dropout, training=dropout > 0)
+            inputs = inputs * masks[number] if masks else inputs
             h, c = layer(inputs, batch_sizes, state.hidden[number], state.cell[number])
             hidden.append(h[last])
             cell.append(c[last])

@@ -1,0 +1,32 @@
+"""Work that is done at once on the cores of one processor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+
+def run_together(work: Callable[[int], T], num: int, device: torch.device) -> list[T]:
+    """The results of `work(0)`, … `work(num - 1)`, done at once, each by its share of torch's threads.
+
+    On a GPU, or with fewer threads than that, one after the other.
+    """
+    num_threads = torch.get_num_threads()
+    if device.type != "cpu" or num == 1 or num_threads < num:
+        return [work(number) for number in range(num)]
+    try:
+        return list(_workers(num, num_threads // num).map(work, range(num)))
+    finally:
+        torch.set_num_threads(num_threads)  # a worker's first act tells threads still to come how many they get
+
+
+@cache
+def _workers(num: int, num_threads: int) -> ThreadPoolExecutor:
+    """Threads that have `num_threads` of torch's own each. The number is each thread's own, and stays."""
+    return ThreadPoolExecutor(num, initializer=torch.set_num_threads, initargs=(num_threads,))
