@@ -16,6 +16,13 @@ T = TypeVar("T")
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260
 """Character ids beyond the 256 bytes, as published; models see every id shifted by one, 0 being the mask."""
 
+_CHOICES = {
+    "loss": ("sampled", "full", "adaptive"),
+    "optimizer": ("adagrad", "adamw"),
+    "precision": ("float32", "bf16"),
+}
+"""What keys of `training` may be."""
+
 
 @dataclass(frozen=True)
 class CharEmbeddingConfig:
@@ -124,8 +131,15 @@ class BiLMConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How a biLM is pretrained. The first eight keys are those of the published `options.json`.
+    """How a biLM is pretrained. The first seven keys are those of the published `options.json`.
 
+    `loss` is what is minimized: the cross-entropy of the softmax `sampled` among `n_negative_samples_batch` negatives
+    (of the full one where the vocabulary has no more words than that); of the `full` softmax; or of an `adaptive` one,
+    whose `adaptive_cutoffs` are a tenth and half of the vocabulary where None names no others.
+    `optimizer` is the published `adagrad`, whose accumulators start at `initial_accumulator_value`, or `adamw` with
+    `weight_decay`. The learning rate rises over the share `warmup` of the run and falls to zero over the last share
+    `decay`. `precision` is that of products of matrices: with `bf16` their operands are rounded to bfloat16, and all
+    else stays float32.
     Training ends after `n_epochs`, or earlier after `max_steps` or `max_minutes`, whichever comes first.
     With `fresh_starts`, a stream that begins a step with a new sentence begins it from zeros instead of the state
     carried on: about one sentence in `unroll_steps`. Published training never did that after the first step; but
@@ -135,12 +149,18 @@ class TrainingConfig:
     batch_size: int = 128
     unroll_steps: int = 20
     n_negative_samples_batch: int = 8192
-    sample_softmax: bool = True
     dropout: float = 0.1
     learning_rate: float = 0.2
     all_clip_norm_val: float = 10.0
     n_epochs: float = 10
+    loss: str = "sampled"
+    adaptive_cutoffs: tuple[int, ...] | None = None
+    optimizer: str = "adagrad"
     initial_accumulator_value: float = 1.0
+    weight_decay: float = 0.0
+    warmup: float = 0.0
+    decay: float = 0.0
+    precision: str = "float32"
     fresh_starts: bool = False
     seed: int = 0
     max_steps: int | None = None
@@ -154,6 +174,14 @@ class TrainingConfig:
             _require_positive(f"training.{name}", getattr(self, name))
         if not 0 <= self.dropout < 1:
             raise ElmoError(f"training.dropout: {self.dropout} is not in [0, 1)")
+        for name, choices in _CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                raise ElmoError(f"training.{name}: {value!r} is none of {', '.join(choices)}")
+        for name in ("warmup", "decay"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ElmoError(f"training.{name}: {getattr(self, name)} is not in [0, 1]")
+        if self.adaptive_cutoffs is not None and self.loss != "adaptive":
+            raise ElmoError(f"training.adaptive_cutoffs: only for loss adaptive, not for {self.loss}")
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from safetensors.torch import save_file
 
 from bridge import WORDS, assert_equal, make_model
 from elmo import formats
+from elmo.config import BiLMConfig, from_mapping
+from elmo.errors import ElmoError
+from elmo.formats import Model
+from elmo.nn.adaptive import AdaptiveSoftmax
+from elmo.nn.bilm import BiLM
+from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import CHANGES
+
+WIDER = {
+    "char_cnn": {"embedding": {"dim": 4}, "filters": [[1, 4], [2, 8]], "n_highway": 1},
+    "lstm": {"dim": 20, "projection_dim": 16},
+}
 
 
 @pytest.mark.parametrize("variant", CHANGES)
@@ -23,6 +35,44 @@ def test_what_is_saved_is_loaded_bit_by_bit(variant: str, tmp_path: Path) -> Non
         assert_equal(found.softmax, model.softmax)
         assert found.vocabulary is not None
         assert found.vocabulary.words == tuple(WORDS)
+
+
+@pytest.mark.parametrize("cutoffs", [[1], [4], [2, 9]])
+def test_an_adaptive_softmax_is_loaded_as_one(cutoffs: list[int], tmp_path: Path) -> None:
+    """Nothing but the shapes tells its cutoffs. Width 16, as narrow as two clusters allow."""
+    bilm = BiLM(from_mapping(BiLMConfig, WIDER, "here"))
+    model = Model(bilm, AdaptiveSoftmax(len(WORDS), 16, cutoffs), Vocabulary(WORDS))
+    formats.save_native(model, tmp_path)
+    found = formats.load(tmp_path)
+    assert isinstance(found.softmax, AdaptiveSoftmax)
+    assert found.softmax.cutoffs == [*cutoffs, len(WORDS)]
+    assert_equal(found.softmax, model.softmax)
+    assert f"an adaptive softmax over {len(WORDS)} words" in (tmp_path / "README.md").read_text()
+
+
+def test_the_published_format_has_no_place_for_an_adaptive_softmax(tmp_path: Path) -> None:
+    """The biLM goes there, with a warning; neither softmax nor words."""
+    model = make_model()
+    model = Model(model.bilm, AdaptiveSoftmax(len(WORDS), model.config.lstm.projection_dim, [4]), Vocabulary(WORDS))
+    with pytest.warns(UserWarning, match="no place for an adaptive softmax; it is left out"):
+        formats.save_bilm(model, tmp_path)
+    found = formats.load(tmp_path)
+    assert_equal(found.bilm, model.bilm)
+    assert found.softmax is None
+    assert found.vocabulary is None
+    assert not (tmp_path / "vocab.txt").exists()
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_shapes_that_fit_no_adaptive_softmax_are_refused(rows: int, tmp_path: Path) -> None:
+    """A head must score its clusters, and a word of its own at least."""
+    model = make_model()
+    softmax = AdaptiveSoftmax(len(WORDS), model.config.lstm.projection_dim, [4])
+    formats.save_native(Model(model.bilm, softmax, Vocabulary(WORDS)), tmp_path)
+    tensors = {name: tensor.detach() for name, tensor in softmax.state_dict().items()}
+    save_file(tensors | {"head.weight": tensors["head.weight"][:rows].clone()}, tmp_path / "softmax.safetensors")
+    with pytest.raises(ElmoError, match=rf"softmax\.safetensors: {rows} rows of 'head\.weight' fit no adaptive"):
+        formats.load(tmp_path)
 
 
 def test_a_model_without_softmax(tmp_path: Path) -> None:

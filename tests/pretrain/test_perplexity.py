@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,19 +11,24 @@ import numpy as np
 import pytest
 import torch
 
-from elmo.config import BiLMConfig, from_mapping
+from elmo.config import BiLMConfig, Recipe, from_mapping
 from elmo.errors import ElmoError
-from elmo.formats import Model
+from elmo.formats import Model, load
+from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax
+from elmo.pretrain.loop import Run
+from elmo.pretrain.metrics import read_metrics
 from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.text.corpus import Corpus
 from elmo.text.vocabulary import Vocabulary
 
 SENTENCES = [["a", "b", "zebra"], ["c"], ["b", "b", "a", "c", "a"], ["zebra", "a"], ["c", "b"]]
 VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", "a", "b", "c"])
 
 
-def make_model(tiny_config: object, bidirectional: bool = True) -> Model:
+def make_model(tiny_config: object, bidirectional: bool = True, adaptive: bool = False) -> Model:
+    """A model of six words; the adaptive softmax has two in its head and one cluster of four."""
     torch.manual_seed(0)
     config = tiny_config()  # type: ignore[operator]
     if not bidirectional:
@@ -30,13 +36,30 @@ def make_model(tiny_config: object, bidirectional: bool = True) -> Model:
             BiLMConfig, {"char_cnn": _plain(config.char_cnn), "lstm": _plain(config.lstm), "bidirectional": False}, ""
         )
     bilm = BiLM(config)
-    return Model(bilm, Softmax(len(VOCABULARY), config.lstm.projection_dim), VOCABULARY)
+    size = len(VOCABULARY), config.lstm.projection_dim
+    return Model(bilm, AdaptiveSoftmax(*size, [2]) if adaptive else Softmax(*size), VOCABULARY)
 
 
 def _plain(config: object) -> dict[str, object]:
     from elmo.config import to_mapping
 
     return to_mapping(config)
+
+
+def log_distribution(model: Model, context: np.ndarray) -> np.ndarray:
+    """Log probability of each word of the vocabulary, by the definition; one cluster where it is adaptive."""
+    assert model.softmax is not None
+    weights = {name: tensor.numpy() for name, tensor in model.softmax.state_dict().items()}
+
+    def normalize(scores: np.ndarray) -> np.ndarray:
+        return scores - np.log(np.exp(scores).sum())
+
+    if isinstance(model.softmax, Softmax):
+        return normalize(weights["weight"] @ context + weights["bias"])
+    head = normalize(weights["head.weight"] @ context + weights["head.bias"])
+    tail = normalize(weights["tail.0.1.weight"] @ (weights["tail.0.0.weight"] @ context))
+    first = model.softmax.cutoffs[0]
+    return np.concatenate([head[:first], head[first] + tail])
 
 
 def log_probability(model: Model, sentence: list[str]) -> tuple[float, float]:
@@ -46,15 +69,13 @@ def log_probability(model: Model, sentence: list[str]) -> tuple[float, float]:
     words = ["<S>", *sentence, "</S>"]
     characters = torch.from_numpy(encode_words(words))
     layers, _ = model.bilm(characters, torch.arange(len(words))[None], torch.tensor([len(words)]))
-    assert model.softmax is not None
     half = layers.shape[-1] // 2
-    weight, bias = model.softmax.weight.detach().numpy(), model.softmax.bias.detach().numpy()
     top = layers[-1, 0].detach().numpy()
-    ids = [VOCABULARY.id(word) for word in words]
+    assert model.vocabulary is not None
+    ids = [model.vocabulary.id(word) for word in words]
 
     def score(context: np.ndarray, target: int) -> float:
-        logits = weight @ context + bias
-        return float(logits[target] - np.log(np.exp(logits).sum()))
+        return float(log_distribution(model, context)[target])
 
     forward = sum(score(top[t, :half], ids[t + 1]) for t in range(len(words) - 1))
     backward = sum(score(top[t, half:], ids[t - 1]) for t in range(1, len(words)))
@@ -62,9 +83,12 @@ def log_probability(model: Model, sentence: list[str]) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 32])
-def test_zero_state_scores_are_those_of_each_sentence_alone(tiny_config: object, batch_size: int) -> None:
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_zero_state_scores_are_those_of_each_sentence_alone(
+    tiny_config: object, adaptive: bool, batch_size: int
+) -> None:
     """1e-5 is float32 rounding of sums near 10."""
-    model = make_model(tiny_config)
+    model = make_model(tiny_config, adaptive=adaptive)
     scores = list(score_sentences(model, SENTENCES, "zero", batch_size))
     for score, sentence in zip(scores, SENTENCES, strict=True):
         assert score.log_probabilities == pytest.approx(log_probability(model, sentence), abs=1e-5)
@@ -93,6 +117,27 @@ def test_carried_state_is_that_of_one_long_stream(tiny_config: object) -> None:
     assert [score.log_probabilities[0] for score in scores] == pytest.approx(sums, abs=1e-5)
 
 
+@pytest.mark.parametrize("loss", ["sampled", "full", "adaptive"])
+def test_heldout_perplexity_is_of_the_whole_vocabulary(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, loss: str
+) -> None:
+    """However it was trained; the training's own figures, of 10 negatives where it samples, are another thing.
+
+    Both sentences are in the first batch, hence start from zeros. 1e-5 is float32 rounding.
+    """
+    cutoffs = {"adaptive_cutoffs": [12]} if loss == "adaptive" else {}
+    heldout = [["word1", "word3", "unheard"], ["word2"]]
+    settings = recipe(max_steps=12, loss=loss, **cutoffs)
+    Run(corpus, tmp_path / "run", settings, heldout=heldout, device="cpu").train()
+    row = read_metrics(tmp_path / "run" / "metrics.csv")[-1]
+    model = load(tmp_path / "run")
+    sums = np.sum([log_probability(model, sentence) for sentence in heldout], axis=0)
+    directions = np.exp(-sums / (4 + 2))
+    found = row["heldout_forward_perplexity"], row["heldout_backward_perplexity"]
+    assert found == pytest.approx(tuple(directions), rel=1e-5)
+    assert row["heldout_perplexity"] == pytest.approx(math.sqrt(np.prod(directions)), rel=1e-5)
+
+
 def test_summary_counts_predictions_and_oov(tiny_config: object) -> None:
     model = make_model(tiny_config)
     scores = list(score_sentences(model, [*SENTENCES, []], "zero"))
@@ -114,7 +159,7 @@ def test_one_direction_has_one_figure(tiny_config: object) -> None:
 def test_untrained_model_is_near_uniform(tiny_config: object) -> None:
     """All-zero softmax weights: every word has probability 1/6."""
     model = make_model(tiny_config)
-    assert model.softmax is not None
+    assert isinstance(model.softmax, Softmax)
     torch.nn.init.zeros_(model.softmax.weight)
     assert Perplexity.of(score_sentences(model, SENTENCES)).mean == pytest.approx(6.0)
 

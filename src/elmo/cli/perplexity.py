@@ -42,7 +42,7 @@ def command(
     as_json: bool,
     **reading: Any,
 ) -> None:
-    """Perplexity of the text under MODEL: the full softmax, in each direction and their mean.
+    """Perplexity of the text under MODEL, of its whole vocabulary, in each direction and their mean.
 
     A sentence of n tokens counts n + 1 predictions a direction. Words outside of the vocabulary count as <UNK>.
     With --sentences, columns are: number of tokens, tokens outside of the vocabulary, log probability (base e) of

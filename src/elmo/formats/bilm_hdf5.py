@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from elmo.formats.files import read_json, write_all, write_json
 from elmo.formats.model import Model, read_vocabulary
 from elmo.formats.renames import CONVOLUTION, SAME, TRANSPOSED, TRANSPOSED_ROWS, ZERO_ROW_FIRST, Rename
 from elmo.formats.skeleton import skeleton
+from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax
 
@@ -68,7 +70,7 @@ def load_bilm(weights: Path, options: Path) -> Model:
     return Model(
         bilm,
         softmax,
-        None if softmax is None else read_vocabulary(weights.parent / VOCABULARY, len(softmax.bias)),
+        None if softmax is None else read_vocabulary(weights.parent / VOCABULARY, softmax.num_words),
         f"bilm HDF5: {weights.name} holds 'char_embed' and 'RNN_0', sizes from {options.name}",
     )
 
@@ -76,8 +78,12 @@ def load_bilm(weights: Path, options: Path) -> Model:
 def save_bilm(model: Model, folder: Path) -> None:
     """Write `lm_weights.hdf5` and `options.json`, which the published toolkits read, and `vocab.txt` if there is one.
 
-    The softmax goes into the same file, under `softmax/`, where those toolkits don't look.
+    The softmax goes into the same file, under `softmax/`, where those toolkits don't look. There is no place for an
+    adaptive one: it is left out with its vocabulary, and a warning says so.
     """
+    if isinstance(model.softmax, AdaptiveSoftmax):
+        warnings.warn(f"{folder}: bilm HDF5 has no place for an adaptive softmax; it is left out", stacklevel=2)
+        model = Model(model.bilm, origin=model.origin)
     folder.mkdir(parents=True, exist_ok=True)
     writers: dict[Path, Callable[[Path], object]] = {
         folder / WEIGHTS: lambda path: _write_weights(model, path),
@@ -171,5 +177,5 @@ def _write_weights(model: Model, path: Path) -> None:
 def _options(model: Model) -> dict[str, Any]:
     options = to_mapping(model.config)
     if model.softmax is not None:
-        options["n_tokens_vocab"] = len(model.softmax.bias)
+        options["n_tokens_vocab"] = model.softmax.num_words
     return options

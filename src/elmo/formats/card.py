@@ -1,6 +1,7 @@
 """The model card: what a model folder's README.md says."""
 
 from elmo.formats.model import Model
+from elmo.nn.adaptive import AdaptiveSoftmax
 
 _TEMPLATE = """\
 ---
@@ -38,7 +39,8 @@ def describe(model: Model) -> str:
     config = model.config
     parameters = sum(parameter.numel() for parameter in model.bilm.parameters())
     directions = "two directions" if config.bidirectional else "the forward direction only"
-    words = "no softmax" if model.softmax is None else f"a softmax over {len(model.softmax.bias):,} words"
+    kind = "an adaptive softmax" if isinstance(model.softmax, AdaptiveSoftmax) else "a softmax"
+    words = "no softmax" if model.softmax is None else f"{kind} over {model.softmax.num_words:,} words"
     return (
         f"{parameters / 1e6:.1f} M parameters: {config.char_cnn.num_filters} character filters, "
         f"{config.char_cnn.n_highway} highway layers, {config.lstm.n_layers} LSTM layers of {config.lstm.dim} cells "

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from elmo.config import BiLMConfig
 from elmo.errors import ElmoError
+from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLM
-from elmo.nn.softmax import Softmax
 from elmo.text.vocabulary import Vocabulary
 
 
@@ -18,7 +18,7 @@ class Model:
     """
 
     bilm: BiLM
-    softmax: Softmax | None = None
+    softmax: AnySoftmax | None = None
     vocabulary: Vocabulary | None = None
     origin: str = "made in memory"
 

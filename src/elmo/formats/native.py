@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate, count, takewhile
 from pathlib import Path
 
 import torch
@@ -15,6 +16,7 @@ from elmo.formats.files import read_json, read_tensors, write_all, write_json, w
 from elmo.formats.model import Model, read_vocabulary
 from elmo.formats.renames import require_shape
 from elmo.formats.skeleton import skeleton
+from elmo.nn.adaptive import AdaptiveSoftmax, AnySoftmax, choose_cutoffs
 from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax
 
@@ -35,14 +37,29 @@ def load_native(folder: Path) -> Model:
     softmax = vocabulary = None
     if (folder / SOFTMAX).exists():
         softmax = _load_softmax(folder / SOFTMAX, config)
-        vocabulary = read_vocabulary(folder / VOCABULARY, len(softmax.bias))
+        vocabulary = read_vocabulary(folder / VOCABULARY, softmax.num_words)
     return Model(bilm, softmax, vocabulary, f"native: {folder.name} holds {CONFIG} and {WEIGHTS}")
 
 
-def _load_softmax(path: Path, config: BiLMConfig) -> Softmax:
+def _load_softmax(path: Path, config: BiLMConfig) -> AnySoftmax:
+    """The full softmax, or the adaptive one where there is its head; shapes tell the number of words and cutoffs."""
     tensors, _ = read_tensors(path)
-    num_words = len(tensors["bias"]) if "bias" in tensors and tensors["bias"].dim() == 1 else 0
-    softmax = skeleton(lambda: Softmax(num_words, config.lstm.projection_dim))
+    dim = config.lstm.projection_dim
+
+    def rows(name: str) -> int:
+        return len(tensors[name]) if name in tensors and tensors[name].dim() else 0
+
+    def make() -> AnySoftmax:
+        if "head.weight" not in tensors:
+            return Softmax(rows("bias"), dim)
+        tails = list(takewhile(bool, (rows(f"tail.{i}.1.weight") for i in count())))
+        *cutoffs, num_words = accumulate(tails, initial=rows("head.weight") - len(tails))
+        try:
+            return AdaptiveSoftmax(num_words, dim, choose_cutoffs(num_words, dim, cutoffs))
+        except ElmoError:
+            raise ElmoError(f"{path}: {rows('head.weight')} rows of 'head.weight' fit no adaptive softmax") from None
+
+    softmax = skeleton(make)
     _fill(softmax, tensors, path)
     return softmax
 

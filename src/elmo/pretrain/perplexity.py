@@ -1,4 +1,8 @@
-"""Perplexity and scores of text under the full softmax (Peters et al. 2018, sec. 3.4)."""
+"""Perplexity and scores of text (Peters et al. 2018, sec. 3.4).
+
+A word's probability is normalized over the whole vocabulary, whatever the loss in training was: by the full softmax
+after `sampled` and `full`, and by the adaptive softmax, which is so by itself, after `adaptive`.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
+from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLMState, first_rows, replace_rows
-from elmo.nn.softmax import Softmax
 from elmo.text.characters import BOS, EOS, encode_words
 from elmo.text.vocabulary import Vocabulary
 
@@ -110,9 +114,9 @@ def score_sentences(
 
 @torch.inference_mode()
 def _score_batch(
-    model: Model, softmax: Softmax, vocabulary: Vocabulary, batch: Sequence[Sequence[str]], before: BiLMState
+    model: Model, softmax: AnySoftmax, vocabulary: Vocabulary, batch: Sequence[Sequence[str]], before: BiLMState
 ) -> tuple[list[SentenceScore], BiLMState]:
-    device = softmax.weight.device
+    device = next(softmax.parameters()).device
     bounded = [[BOS, *sentence, EOS] for sentence in batch]
     places: dict[str, int] = {}
     for word in (word for sentence in bounded for word in sentence):

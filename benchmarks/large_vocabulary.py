@@ -1,0 +1,119 @@
+"""Memory and speed of pretraining with 800,000 words, 8192 negatives and a batch of 128 x 20, on the CPU.
+
+Each stage is a process of its own, whose peak of resident memory is told: `train` (a few steps, then a checkpoint and
+the model folder), `resume` (from that checkpoint, one step, both written again) and `evaluate` (held-out text by the
+whole softmax, in blocks). The peak counts mapped files too: in `resume` the checkpoint, in `evaluate` the weights.
+
+    python benchmarks/large_vocabulary.py --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from machine import machine
+
+from elmo.formats import load
+from elmo.pretrain.loop import Run
+from elmo.pretrain.metrics import read_metrics
+from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.pretrain.recipe import load_recipe
+from elmo.text.corpus import Corpus
+from pretrain import make_corpus
+
+STAGES = ("train", "resume", "evaluate")
+
+
+def train(size: str, folder: Path, batch_size: int, steps: int) -> dict[str, Any]:
+    """Train on to `steps` and save; a run that is there is resumed. The median speed of the steps made now."""
+    settings = {"batch_size": batch_size, "loss": "sampled", "n_negative_samples_batch": 8192, "unroll_steps": 20}
+    settings |= {"max_steps": steps, "log_every_steps": 1}
+    recipe = load_recipe(size, {f"training.{key}": value for key, value in settings.items()})
+    run = Run(Corpus.open(folder / "corpus"), folder / size, recipe, device="cpu")
+    done = run.progress.step
+    started = time.perf_counter()
+    run.train()
+    seconds = time.perf_counter() - started
+    rows = [row for row in read_metrics(folder / size / "metrics.csv") if row["step"] > done]
+    speeds = [row["tokens_per_second"] for row in rows]
+    return {
+        "tokens_per_second": round(statistics.median(speeds[1:] or speeds)),
+        "batch": f"{batch_size} x 20",
+        "saving_seconds": round(seconds - sum(run.predictions_per_step / speed for speed in speeds), 1),
+    }
+
+
+def evaluate(size: str, folder: Path, num_sentences: int) -> dict[str, Any]:
+    """Score sentences of the corpus by the whole softmax, one batch of them at a time."""
+    model, corpus = load(folder / size), Corpus.open(folder / "corpus")
+    types = corpus.types()
+    bounds = list(pairwise(corpus.starts[: num_sentences + 1].tolist()))
+    sentences = [[types[i] for i in corpus.tokens[start:end]] for start, end in bounds]
+    started = time.perf_counter()
+    result = Perplexity.of(score_sentences(model, sentences, batch_size=min(32, num_sentences)))
+    return {
+        "tokens_per_second": round(result.num_tokens / (time.perf_counter() - started), 1),
+        "tokens": result.num_tokens,
+    }
+
+
+def measure(stage: str, size: str, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """One stage, in this process."""
+    if stage == "evaluate":
+        figures = evaluate(size, folder, arguments.sentences)
+    else:
+        figures = train(size, folder, arguments.batch_size, arguments.steps + (stage == "resume"))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    vocabulary = Corpus.open(folder / "corpus").vocabulary_size
+    name = f"large-vocabulary/{size}/{stage}/float32"
+    return {"name": name, **figures, "vocabulary": vocabulary, "peak_rss_mb": round(peak)}
+
+
+def main() -> None:
+    """Measure the sizes asked for, each stage in a process of its own."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", default=["small", "paper"])
+    parser.add_argument("--vocabulary", type=int, default=800_000)
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--sentences", type=int, default=32, help="held-out sentences")
+    parser.add_argument("--folder", type=Path, help="where to keep the corpus and the runs; default: nowhere")
+    parser.add_argument("--stage", nargs=2, metavar=("STAGE", "SIZE"), help="one stage in this process")
+    parser.add_argument("--quick", action="store_true", help="small alone, 200,000 words, a batch of 16 x 20")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.stage:
+        print(json.dumps(measure(*arguments.stage, arguments.folder, arguments)))
+        return
+    if arguments.quick:
+        arguments.sizes, arguments.vocabulary, arguments.batch_size, arguments.sentences = ["small"], 200_000, 16, 4
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = arguments.folder or Path(temporary)
+        if not (folder / "corpus").exists():
+            make_corpus(folder, arguments.vocabulary)
+        settings = {"--folder": folder, "--batch-size": arguments.batch_size, "--steps": arguments.steps}
+        options = [str(part) for item in {**settings, "--sentences": arguments.sentences}.items() for part in item]
+        results = [_in_process([*options, "--stage", stage, size]) for size in arguments.sizes for stage in STAGES]
+    if arguments.json:
+        print(json.dumps({"machine": machine(), "results": results}))
+    else:
+        print("\n".join(map(str, results)))
+
+
+def _in_process(options: list[str]) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, __file__, *options], stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+if __name__ == "__main__":
+    main()
