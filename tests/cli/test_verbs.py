@@ -56,7 +56,7 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     assert run(*arguments).returncode == 2
 
 
-@pytest.mark.parametrize("package", ["lightning", "tensorboard"])
+@pytest.mark.parametrize("package", ["tensorboard"])
 def test_a_missing_extra_is_named(package: str, tmp_path: Path) -> None:
     code = f"import sys; sys.modules['{package}'] = None; from elmo.cli.main import main; main()"
     arguments = [sys.executable, "-c", code, "pretrain", "corpus", "run"]

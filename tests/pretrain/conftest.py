@@ -37,7 +37,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     return prepare([str(write_text(folder / "text.txt"))], folder / "corpus", min_count=1, workers=1)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def recipe() -> Callable[..., Recipe]:
     """Makes `tiny` recipes, smaller still: `recipe(max_steps=7)`."""
 

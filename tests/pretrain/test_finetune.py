@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from click.testing import CliRunner
 
+from elmo.cli.main import cli
 from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import Model, load
+from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.pretrain.finetune import default_batch_size, finetune, prepare_corpus
 from elmo.pretrain.loop import Run
 from elmo.text.corpus import Corpus
@@ -71,6 +75,29 @@ def test_published_weights_need_a_new_softmax(
     assert not any(torch.equal(before[name], tuned[name]) for name in before)
 
 
+def test_an_adaptive_softmax_goes_on_as_one(
+    corpus: Corpus, task: Path, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """The command takes the loss from the model; another is refused, and the folder is none the worse for it."""
+    settings = recipe(max_steps=20, loss="adaptive", adaptive_cutoffs=[12])
+    Run(corpus, tmp_path / "model", settings, device="cpu").train()
+    command = ["finetune", str(tmp_path / "model"), str(tmp_path / "tuned"), str(task), "--device", "cpu", "--json"]
+    small = ["--set", "training.unroll_steps=6", "--set", "training.max_steps=40"]
+    refused = CliRunner().invoke(cli, [*command, *small, "--set", "training.loss=full"])
+    assert "the model has an adaptive softmax, which full can't train" in str(refused.exception)
+    done = CliRunner().invoke(cli, [*command, *small])
+    assert done.exception is None
+    figures = json.loads(done.stdout)
+    assert figures["perplexity_after"] < figures["perplexity_before"] / 2
+    tuned = load(tmp_path / "tuned")
+    assert isinstance(tuned.softmax, AdaptiveSoftmax)
+    assert tuned.softmax.cutoffs == [12, corpus.vocabulary_size]
+    info = json.loads(CliRunner().invoke(cli, ["info", str(tmp_path / "tuned"), "--json"]).stdout)
+    assert "an adaptive softmax over 43 words" in info["description"]
+    score = json.loads(CliRunner().invoke(cli, ["perplexity", str(tmp_path / "tuned"), str(task), "--json"]).stdout)
+    assert score["perplexity"] == pytest.approx(figures["perplexity_after"], rel=1e-6)
+
+
 def test_started_again_it_goes_on_and_ends_alike(
     pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
@@ -116,6 +143,17 @@ def test_a_softmax_without_its_words_is_refused(pretrained: Path, task: Path, tm
     model = load(pretrained)
     with pytest.raises(ElmoError, match="or no words to it"):
         prepare_corpus(Model(model.bilm, model.softmax), [str(task)], tmp_path / "tuned", False, workers=1)
+
+
+def test_several_processes_are_refused(
+    pretrained: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would prepare the text and save into the same folder."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with pytest.raises(ElmoError, match="fine-tuning runs on one process"):
+        prepare_corpus(load(pretrained), [str(task)], tmp_path / "tuned", False, workers=1)
+    assert not (tmp_path / "tuned").exists()
 
 
 def test_other_text_in_the_same_folder_is_refused(pretrained: Path, task: Path, tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ def test_overrides_are_yaml_values() -> None:
         ("training.batch_size=many", "batch_size: expected int, found 'many'"),
         ("training.batch_size=0", "training.batch_size: 0 is not positive"),
         ("training.dropout=1", "training.dropout: 1.0 is not in"),
+        ("training.loss=hinge", "training.loss: 'hinge' is none of sampled, full, adaptive"),
+        ("training.adaptive_cutoffs=[5]", "training.adaptive_cutoffs: only for loss adaptive, not for sampled"),
         ("lstm.projection_dim=256", "wider than the cell"),
         ("char_cnn.filters=[[1]]", "filters: expected a list of 2"),
         ("char_cnn.activation=gelu", "neither 'relu' nor 'tanh'"),

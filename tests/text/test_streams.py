@@ -100,6 +100,18 @@ def test_two_numbers_a_stream_are_the_whole_position(corpus: Corpus, steps: int,
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("backward", [False, True])
+def test_rows_read_what_they_read_among_all(corpus: Corpus, backward: bool) -> None:
+    """Shared out among two or three processes, through several epochs, streams read the same as in one."""
+    together = Streams(corpus, 6, seed=1, backward=backward)
+    wholes = [together.read(7) for _ in range(40)]
+    for size in (2, 3):
+        parts = [Streams(corpus, 6, 1, backward, range(at, at + 6 // size)) for at in range(0, 6, 6 // size)]
+        for whole in wholes:
+            for ids, pieces in zip(whole, zip(*(part.read(7) for part in parts), strict=True), strict=True):
+                np.testing.assert_array_equal(ids, np.concatenate(pieces))
+
+
 def test_types_beyond_the_vocabulary_are_read_but_predicted_as_unk(corpus: Corpus) -> None:
     inputs, targets = Streams(corpus, 3, seed=0).read(200)
     assert (inputs >= corpus.vocabulary_size).any()

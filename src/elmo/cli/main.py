@@ -21,7 +21,7 @@ VERBS = {
 }
 
 
-EXTRAS = dict.fromkeys(("lightning", "tensorboard"), "pip install 'elmo-torch[train]'")
+EXTRAS = {"tensorboard": "pip install 'elmo-torch[train]'"}
 """Packages that only some verbs need, and how to get them."""
 
 

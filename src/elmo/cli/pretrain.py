@@ -1,10 +1,16 @@
 """`elmo pretrain`."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from elmo.cli.shared import device_option, examples, json_option, print_result
+
+if TYPE_CHECKING:
+    from elmo.pretrain.loop import Run
 
 
 @click.command(
@@ -14,6 +20,7 @@ from elmo.cli.shared import device_option, examples, json_option, print_result
         "elmo pretrain corpus/ run/ --recipe mini            (again: goes on where it was)",
         "elmo pretrain corpus/ run/ --recipe mini --max-minutes 30 --heldout valid.txt",
         "elmo pretrain corpus/ run/ --recipe small --set training.batch_size=256",
+        "torchrun --nproc-per-node 4 -m elmo pretrain corpus/ run/ --recipe small",
     )
 )
 @click.argument("corpus", type=click.Path(path_type=Path))
@@ -43,7 +50,8 @@ def command(
     """Pretrain a biLM on the corpus folder CORPUS and write it to the folder RUN.
 
     RUN is a model folder at any time after the first checkpoint. The same command started again goes on at the
-    exact step. Ctrl-C saves and ends.
+    exact step. Ctrl-C saves and ends. Under torchrun, processes share the batch out among them; the recipe's
+    batch_size is that of all together.
     """
     from elmo.pretrain.loop import Run
     from elmo.pretrain.recipe import load_recipe, parse_override
@@ -57,19 +65,29 @@ def command(
     sentences = [s for s in read_sentences(expand([heldout]), **opened.reading) if s] if heldout else []
     training = Run(opened, run, load_recipe(recipe, settings), heldout=sentences, device=device)
     training.train()
-    progress = training.progress
+    training.processes.leave()
+    if training.processes.is_first:
+        _report(run, training, as_json)
+
+
+def _report(run: Path, training: Run, as_json: bool) -> None:
+    progress, num_processes = training.progress, training.processes.size
+    batch_size = training.recipe.training.batch_size
+    spread = "" if num_processes == 1 else f" on {num_processes} processes, batch {batch_size}"
     again = "" if training.is_done else "; the same command goes on"
     score = progress.heldout_perplexity
     heldout_score = "" if score is None else f", held-out perplexity {score:,.2f}"
     print_result(
         f"{run}: {progress.step:,} of {training.total_steps:,} steps, {progress.seconds / 60:.1f} minutes"
-        f"{heldout_score}{again}",
+        f"{spread}{heldout_score}{again}",
         {
             "run": str(run),
             "step": progress.step,
             "total_steps": training.total_steps,
             "seconds": progress.seconds,
             "heldout_perplexity": score,
+            "batch_size": batch_size,
+            "num_processes": num_processes,
             "done": training.is_done,
         },
         as_json,

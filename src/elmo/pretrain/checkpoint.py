@@ -1,9 +1,14 @@
-"""Checkpoints: all that a run needs to go on as if it had never stopped, in one safetensors file each."""
+"""Checkpoints: all that a run needs to go on as if it had never stopped, in one safetensors file each.
+
+A checkpoint holds all rows of the global batch, whatever the number of processes that wrote it: it can go on on any
+other number. Process 0 alone writes and reads it.
+"""
 
 from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,8 +18,9 @@ from torch import Tensor
 from elmo.errors import ElmoError
 from elmo.formats.files import read_tensors, write_all, write_tensors
 from elmo.nn.bilm import BiLMState
-from elmo.nn.lstm import LSTMState
 from elmo.pretrain.objective import Objective
+from elmo.pretrain.optimizer import Optimizer
+from elmo.pretrain.processes import Processes
 from elmo.text.streams import Streams
 
 _KEPT = 2
@@ -35,26 +41,35 @@ class Progress:
     heldout_perplexity: float | None = None
 
 
-def save_checkpoint(
-    folder: Path,
-    objective: Objective,
-    optimizer: torch.optim.Optimizer,
-    state: BiLMState,
-    streams: list[Streams],
-    progress: Progress,
-) -> Path:
-    """Write a checkpoint, whole or not at all, and drop all but the newest two."""
-    folder.mkdir(parents=True, exist_ok=True)
+def common_tensors(objective: Objective, optimizer: Optimizer) -> dict[str, Tensor]:
+    """What every process holds alike, by its name in a checkpoint: parameters and the optimizer's state of them.
+
+    They are the tensors themselves, not copies. The optimizer's state must be there before the first step.
+    """
     tensors = {f"parameter/{name}": tensor for name, tensor in objective.state_dict().items()}
     for name, parameter in objective.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer/{key}/{name}"] = value
+    return tensors
+
+
+def row_tensors(state: BiLMState, streams: list[Streams]) -> dict[str, Tensor]:
+    """What belongs to the rows that a process reads, by its name in a checkpoint; no copies either."""
+    tensors: dict[str, Tensor] = {}
     for number, direction in enumerate(state):
         tensors[f"state/{number}/hidden"] = direction.hidden
         tensors[f"state/{number}/cell"] = direction.cell
     for number, stream in enumerate(streams):
         tensors[f"stream/{number}/count"] = torch.from_numpy(stream.count)
         tensors[f"stream/{number}/offset"] = torch.from_numpy(stream.offset)
+    return tensors
+
+
+def save_checkpoint(folder: Path, tensors: Mapping[str, Tensor], progress: Progress) -> Path:
+    """Write a checkpoint, whole or not at all, and drop all but the newest two. `tensors` hold all rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for half in folder.glob(".step-*.partial"):  # of a start that was killed while it wrote
+        half.unlink()
     path = folder / f"step-{progress.step:09d}.safetensors"
     metadata = {"progress": json.dumps(asdict(progress))}
     write_all({path: lambda temporary: write_tensors(temporary, tensors, metadata)})
@@ -64,56 +79,51 @@ def save_checkpoint(
 
 
 def resume(
-    folder: Path, objective: Objective, optimizer: torch.optim.Optimizer, streams: list[Streams]
-) -> tuple[BiLMState, Progress] | None:
-    """Put the newest checkpoint into the objects it was taken from; None when there is none.
+    folder: Path, common: Mapping[str, Tensor], rows: Mapping[str, Tensor], processes: Processes
+) -> Progress | None:
+    """Put the newest checkpoint into the tensors it was taken from; returns where the run is, None without one.
 
-    A damaged one is set aside under another name, with a warning, and the one before is taken. Returns the LSTM
-    state and where the run is.
+    Each process gets its `rows` of it. Without a checkpoint all start from the values of process 0. An `ElmoError`
+    where another process, on another machine's disk, sees a newer one than process 0 does.
     """
-    damaged: ElmoError | None = None
+    newest = processes.collect(max((path.name for path in _all(folder)), default=""))
+    if max(newest) > newest[0]:
+        raise ElmoError(
+            f"{folder}: {max(newest)} is not where process 0 looks for it; use a disk that all machines share, or let "
+            "the machine that has it be the first (torchrun --node-rank 0)"
+        )
+    saved: dict[str, Tensor] = {}
+
+    def read() -> Progress | None:
+        tensors, progress = _read_newest(folder)
+        saved.update(tensors)
+        for name, tensor in common.items() if progress else ():
+            tensor.copy_(saved[name])
+        return progress
+
+    progress = processes.on_first(read)
+    processes.share(common.values())
+    if progress is not None:
+        processes.share_out(saved, rows)
+    return progress
+
+
+def _read_newest(folder: Path) -> tuple[dict[str, Tensor], Progress | None]:
+    """The newest whole checkpoint; a damaged one is set aside under another name, with a warning."""
     for path in reversed(_all(folder)):
         try:
             tensors, metadata = read_tensors(path)
         except ElmoError as error:
-            damaged = error
             path.rename(path.with_suffix(".damaged"))
             warnings.warn(f"{error}; set aside, going on from the checkpoint before", stacklevel=2)
         else:
-            return _restore(tensors, metadata, objective, optimizer, streams)
-    if damaged is not None:
-        raise ElmoError(f"{folder}: no checkpoint is whole ({damaged}); start anew in another run folder")
-    return None
+            progress = Progress(**json.loads(metadata["progress"]))
+            progress.loss_sums = tuple(progress.loss_sums)
+            return tensors, progress
+    if damaged := sorted(folder.glob("step-*.damaged")):
+        raise ElmoError(f"{damaged[-1]}: is damaged, and no checkpoint is whole; start anew in another run folder")
+    return {}, None
 
 
 def _all(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*.safetensors"))
-
-
-def _restore(
-    tensors: dict[str, Tensor],
-    metadata: dict[str, str],
-    objective: Objective,
-    optimizer: torch.optim.Optimizer,
-    streams: list[Streams],
-) -> tuple[BiLMState, Progress]:
-    device = next(objective.parameters()).device
-    objective.load_state_dict(_under("parameter/", tensors))
-    for name, parameter in objective.named_parameters():
-        for key, value in optimizer.state.get(parameter, {}).items():
-            value.copy_(tensors[f"optimizer/{key}/{name}"])
-    for number, stream in enumerate(streams):
-        stream.count = tensors[f"stream/{number}/count"].numpy()
-        stream.offset = tensors[f"stream/{number}/offset"].numpy()
-    state = tuple(
-        # Copies: rounding depends on how memory is aligned, which in a file is by chance.
-        LSTMState(*(tensors[f"state/{number}/{part}"].to(device, copy=True) for part in ("hidden", "cell")))
-        for number in range(len(streams))
-    )
-    progress = Progress(**json.loads(metadata["progress"]))
-    progress.loss_sums = tuple(progress.loss_sums)
-    return state, progress
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -15,6 +15,7 @@ from elmo.formats.model import Model
 from elmo.formats.native import save_native
 from elmo.pretrain.loop import Run, Sentences
 from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.pretrain.processes import started_together
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 
@@ -37,6 +38,8 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
     `settings` are those of `prepare`. Raises ElmoError where `folder` holds the corpus of an earlier start on
     other text.
     """
+    if started_together() > 1:
+        raise ElmoError("fine-tuning runs on one process: start it without torchrun")
     if (model.softmax is None or model.vocabulary is None) and not new_softmax:
         raise ElmoError(
             f"the model has no softmax to go on with, or no words to it ({model.origin}); published files leave both "

@@ -1,39 +1,48 @@
 """The training loop: from a corpus folder to a run folder, which is a model folder that can go on training.
 
 Every random number is a function of the seed and the step, and a checkpoint holds all else that a step depends on.
-So a run that was stopped, however rudely, repeats to the bit what it would have done undisturbed.
+So a run that was stopped, however rudely, repeats to the bit what it would have done undisturbed. Started by
+`torchrun`, the same loop runs on several processes: see `Run`.
 """
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 
 import torch
-from lightning.fabric import Fabric
+from torch import Tensor
 
 from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.formats.native import save_native
-from elmo.nn.bilm import BiLM, BiLMState, detach
+from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.softmax import Softmax
-from elmo.pretrain.checkpoint import Progress, resume, save_checkpoint
+from elmo.pretrain.checkpoint import Progress, common_tensors, resume, row_tensors, save_checkpoint
+from elmo.pretrain.exchange import Volume, average_gradients
+from elmo.pretrain.interruption import on_interrupt, saving_to
 from elmo.pretrain.metrics import Metrics, Row
-from elmo.pretrain.objective import Batch, Batches, Objective
+from elmo.pretrain.objective import Batch, Batches, Objective, make_softmax
 from elmo.pretrain.optimizer import clip_gradients, make_optimizer
 from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
-from elmo.pretrain.run_folder import claim
+from elmo.pretrain.processes import Processes
+from elmo.pretrain.run_folder import RECIPE, claim, mark
 from elmo.text.corpus import Corpus
 
 Sentences = Sequence[Sequence[str]]
 
 
 class Run:
-    """One pretraining run: its model, where it is, and the folder it writes to."""
+    """One pretraining run: its model, where it is, and the folder it writes to.
+
+    `training.batch_size` is the global batch. Under `torchrun`, each of W processes carries its share of these rows
+    through a replica of the model; the mean of their gradients is exchanged, so that all make the same update and the
+    run is, but for rounding and the places of dropout, the one that a single process makes. Where it is, `progress`,
+    is the same on all; process 0 alone writes, and resumes for all, on whatever number of processes it was saved.
+    """
 
     def __init__(
         self,
@@ -47,26 +56,37 @@ class Run:
         device: str = "auto",
     ) -> None:
         self.corpus, self.folder, self.recipe, self.heldout = corpus, folder, recipe, heldout
-        self.stopped = False
+        self.stopped = self._is_asked_to_stop = False
         training = recipe.training
-        _check(corpus, recipe, device)
-        claim(folder, corpus, recipe)
-        self.fabric = Fabric(accelerator=device, devices=1)
+        self.processes = Processes.join(device)
+        rows = self.processes.rows(training.batch_size)
+        _check(corpus, recipe, self.processes)
         torch.manual_seed(training.seed)
         bilm = BiLM(recipe.bilm) if start is None else start.bilm
-        softmax = start.softmax if start is not None else None
-        if softmax is None:
-            softmax = Softmax(corpus.vocabulary_size, recipe.lstm.projection_dim)
+        softmax = make_softmax(
+            training, corpus.vocabulary_size, recipe.lstm.projection_dim, None if start is None else start.softmax
+        )
+        self.processes.on_first(lambda: claim(folder, corpus, recipe))
         bilm.requires_grad_(not freeze_bilm)
         self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}")
-        objective = Objective(bilm, softmax, training.dropout)
-        optimizer = make_optimizer(objective, training)
-        self.objective, self.optimizer = self.fabric.setup(objective, optimizer)
-        self.batches = Batches(corpus, training, recipe.bidirectional)
-        self.state: BiLMState = bilm.initial_state(training.batch_size)
-        self.progress = Progress(loss_sums=(0.0,) * len(bilm.directions))
-        if (resumed := resume(self._checkpoints, objective, optimizer, self.batches.streams)) is not None:
-            self.state, self.progress = resumed
+        self.batches = Batches(corpus, training, recipe.bidirectional, rows)
+        dtype = torch.bfloat16 if training.precision == "bf16" else torch.float32
+        self.objective = Objective(bilm, softmax, training.dropout, dtype).to(self.processes.device)
+        row_sparse = [softmax.weight] if isinstance(softmax, Softmax) and self.batches.samples_negatives else []
+        self.optimizer = make_optimizer(self.objective, training, row_sparse)
+        self.state: BiLMState = bilm.initial_state(len(rows))
+        self.exchanged = Volume()
+        """What this process handed out at the step before."""
+        resumed = resume(self._checkpoints, self._common_tensors, self._row_tensors, self.processes)
+        self.progress = resumed or Progress(loss_sums=(0.0,) * len(bilm.directions))
+
+    @property
+    def _common_tensors(self) -> dict[str, Tensor]:
+        return common_tensors(self.objective, self.optimizer)
+
+    @property
+    def _row_tensors(self) -> dict[str, Tensor]:
+        return row_tensors(self.state, self.batches.streams)
 
     @property
     def _checkpoints(self) -> Path:
@@ -74,7 +94,7 @@ class Run:
 
     @property
     def predictions_per_step(self) -> int:
-        """Predictions of one direction in a step."""
+        """Predictions of one direction in a step, all processes together."""
         return self.recipe.training.batch_size * self.recipe.training.unroll_steps
 
     @property
@@ -92,55 +112,83 @@ class Run:
         out_of_time = minutes is not None and self.progress.seconds >= 60 * minutes
         return self.progress.step >= self.total_steps or out_of_time
 
+    @property
+    def _done(self) -> float:
+        """The share of the run that is behind, by steps or by minutes, in the middle of the step in progress."""
+        minutes, progress = self.recipe.training.max_minutes, self.progress
+        by_time = 0.0 if minutes is None else progress.seconds / (60 * minutes)
+        return max((progress.step - 0.5) / self.total_steps, by_time)
+
     def train(self) -> Model:
         """Train to the end, or to an interrupt; either way all is saved. Returns the model."""
         training = self.recipe.training
-        saved = time.monotonic()
-        with (
-            closing(Metrics(self.folder, self.progress.step, self.total_steps)) as metrics,
-            _on_interrupt(self._stop),
-        ):
+        saved = self.progress.seconds  # not the clock: all processes must save after the same step
+        with saving_to(self.folder), self._metrics() as metrics, on_interrupt(self._ask_to_stop):
             while not self.is_done and not self.stopped:
-                started = time.monotonic()
                 self._step()
-                self.progress.seconds += time.monotonic() - started
-                metrics.advance(self._summary(), self._expected_steps)
+                if metrics is not None:
+                    metrics.advance(self._summary(), self._expected_steps)
                 if self._is_due(training.log_every_steps) or self._is_evaluation_due:
-                    metrics.add(self._row())
-                if time.monotonic() - saved > 60 * training.checkpoint_every_minutes:
+                    row = self._row()
+                    if metrics is not None:
+                        self._keep_folder()
+                        metrics.add(row)
+                if self.progress.seconds - saved > 60 * training.checkpoint_every_minutes:
                     self.save()
-                    saved = time.monotonic()
-        self.save()
+                    saved = self.progress.seconds
+            self.save()
         return self.model
+
+    def _metrics(self) -> AbstractContextManager[Metrics | None]:
+        """What process 0 reports to."""
+        if not self.processes.is_first:
+            return nullcontext()
+        return closing(Metrics(self.folder, self.progress.step, self.total_steps))
 
     def save(self) -> None:
         """Write a checkpoint, and the model folder that it stands for."""
-        save_checkpoint(
-            self._checkpoints, self.objective.module, self.optimizer, self.state, self.batches.streams, self.progress
-        )
+        tensors = self._common_tensors | self.processes.gather(self._row_tensors)
+        self.processes.on_first(lambda: self._write(tensors))
+
+    def _write(self, tensors: dict[str, Tensor]) -> None:
+        self._keep_folder()
+        save_checkpoint(self._checkpoints, tensors, self.progress)
         save_native(self.model, self.folder, self.figures())
 
+    def _keep_folder(self) -> None:
+        """Make the run folder anew where it was removed: what it needs to go on is all in memory."""
+        if not (self.folder / RECIPE).exists():
+            mark(self.folder, self.corpus, self.recipe)
+
     def _step(self) -> None:
-        self.progress.step += 1
-        torch.manual_seed(self.recipe.training.seed * 1_000_003 + self.progress.step)
-        losses = self.train_on(self.batches.read(self.progress.step))
-        self.progress.loss_sums = tuple(a + b for a, b in zip(self.progress.loss_sums, losses, strict=True))
-        self.progress.num_summed += 1
+        started, progress = time.monotonic(), self.progress
+        progress.step += 1
+        # A process's rank goes far into the range of seeds, not to the step after.
+        seed = self.recipe.training.seed * 1_000_003 + progress.step + self.processes.rank * 2_654_435_769
+        torch.manual_seed(seed)
+        losses = self.train_on(self.batches.read(progress.step))
+        # The time of process 0, since the others' holds their wait for it while it evaluates.
+        seconds = time.monotonic() - started if self.processes.is_first else 0.0
+        *sums, seconds, wishes = self.processes.sum([*losses, seconds, self._is_asked_to_stop])
+        progress.loss_sums = tuple(a + b / self.processes.size for a, b in zip(progress.loss_sums, sums, strict=True))
+        progress.num_summed += 1
+        progress.seconds += seconds
+        self.stopped = wishes > 0
 
     def train_on(self, batch: Batch) -> list[float]:
-        """Make one update of the parameters; returns the loss of each direction before it, in nats."""
+        """Make one update of the parameters; returns the loss of each direction before it, in nats.
+
+        `batch` is this process's share of the global batch, and the losses are of that share.
+        """
         training = self.recipe.training
-        batch = batch.to(self.fabric.device)
-        self.objective.train()
-        losses, state = self.objective(batch, self.state)
-        self.state = detach(state)
+        batch = batch.to(self.processes.device)
         self.optimizer.zero_grad()
         # As published, the loss is scaled by the number of steps before the clipping.
-        self.fabric.backward(losses.mean() * training.unroll_steps)
+        losses, self.state = self.objective.backward(batch, self.state, training.unroll_steps)
+        self.exchanged = average_gradients(self.objective.parameters(), self.processes.size)
         clip_gradients(self.objective.parameters(), training.all_clip_norm_val)
-        with torch.sparse.check_sparse_tensor_invariants(False):  # said aloud, or torch warns at every step
-            self.optimizer.step()
-        return losses.tolist()
+        self.optimizer.step(self._done)
+        return torch.stack(losses).tolist()
 
     def _is_due(self, every: int | None) -> bool:
         return self.is_done or (every is not None and self.progress.step % every == 0)
@@ -184,7 +232,7 @@ class Run:
         return row
 
     def _evaluate(self) -> Row:
-        result = Perplexity.of(score_sentences(self.model, self.heldout))
+        result = self.processes.on_first(lambda: Perplexity.of(score_sentences(self.model, self.heldout)))
         self.progress.heldout_perplexity = result.mean
         row = {"heldout_perplexity": result.mean}
         for direction, value in zip(("forward", "backward"), result.directions, strict=False):
@@ -193,42 +241,34 @@ class Run:
 
     def figures(self) -> dict[str, str]:
         """What the model card says of the training, name to value."""
-        progress = self.progress
+        progress, processes = self.progress, self.processes
         heldout = progress.heldout_perplexity
         return {
             "training text": f"{self.corpus.num_tokens:,} tokens in {self.corpus.num_sentences:,} sentences",
             "vocabulary": f"{self.corpus.vocabulary_size:,} words",
             "trained for": f"{progress.step:,} steps, {progress.step * self.predictions_per_step:,} predictions "
             f"a direction, {progress.seconds / 60:.1f} minutes",
+            **({} if processes.size == 1 else {"trained on": self._spread}),
             **({} if heldout is None else {"held-out perplexity when last measured": f"{heldout:.2f}"}),
         }
 
-    def _stop(self) -> None:
-        self.stopped = True
+    @property
+    def _spread(self) -> str:
+        """How the last processes shared the work, for the model card."""
+        batch_size, size = self.recipe.training.batch_size, self.processes.size
+        volume = f"{sum(self.exchanged) / 1e6:,.1f} MB a step exchanged by each"
+        return f"{size} processes, {batch_size // size} rows each of the {batch_size} of the global batch, {volume}"
+
+    def _ask_to_stop(self) -> None:
+        self._is_asked_to_stop = True
 
 
-def _check(corpus: Corpus, recipe: Recipe, device: str) -> None:
+def _check(corpus: Corpus, recipe: Recipe, processes: Processes) -> None:
     """Refuse what can't be trained, before anything is written."""
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ElmoError("device cuda: torch finds none on this machine; pass --device cpu")
+    if len(set(processes.collect((recipe, corpus.checksum)))) > 1:
+        raise ElmoError("the processes were started with different recipes or corpora; give all of them the same")
     if corpus.max_characters != (wanted := recipe.char_cnn.max_characters_per_token):
         raise ElmoError(
             f"{corpus.folder}: holds words of {corpus.max_characters} characters, but the recipe's "
             f"max_characters_per_token is {wanted}; prepare the text again with --max-characters {wanted}"
         )
-
-
-@contextmanager
-def _on_interrupt(stop: Callable[[], None]) -> Generator[None]:
-    """Let Ctrl-C and SIGTERM ask for a stop after the step in progress; a second Ctrl-C stops at once."""
-
-    def handle(number: int, frame: object) -> None:
-        stop()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

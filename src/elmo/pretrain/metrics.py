@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from contextlib import suppress
 from pathlib import Path
 
 from torch.utils.tensorboard.writer import SummaryWriter
@@ -22,28 +23,40 @@ FIELDS: tuple[str, ...] = (
     "heldout_backward_perplexity",
     "heldout_perplexity",
 )
-"""Columns of `metrics.csv`. Losses are nats per prediction, of the sampled softmax where training samples it; held-out
-perplexities are of the full softmax. `predictions` counts those of one direction; `seconds` is training time alone."""
+"""Columns of `metrics.csv`. `loss` is nats per prediction, and `forward_perplexity` and `backward_perplexity` are
+its exp in each direction, of what `training.loss` names: of the softmax sampled among the negatives, which isn't
+comparable with any other, or else of the whole vocabulary, but with dropout. Held-out perplexities are always of the
+whole vocabulary (see `perplexity`). `predictions` counts those of one direction; `seconds` is training time alone."""
 
 Row = dict[str, float]
 
 
 class Metrics:
-    """Rows of a run; started again at `step`, it drops the rows that the run will now make once more."""
+    """Rows of a run; started again at `step`, it drops the rows that the run will now make once more.
+
+    All rows are kept in memory too, so that they are written anew where the run folder was removed.
+    """
 
     def __init__(self, run_folder: Path, step: int, total_steps: int) -> None:
-        self._path = run_folder / "metrics.csv"
-        self._cut_after(step)
-        self._board = SummaryWriter(str(run_folder / "tensorboard"), purge_step=step + 1)
+        self._folder, self._path = run_folder, run_folder / "metrics.csv"
+        self._rows = [row for row in read_metrics(self._path) if row["step"] <= step] if self._path.exists() else []
+        self._write_rows()
+        self._board = self._open_board(step)
         self._bar = tqdm(total=total_steps, initial=step, unit="step", disable=None)
 
     def add(self, row: Row) -> None:
         """Write one row, with keys from `FIELDS`."""
-        with self._path.open("a", newline="") as file:
-            csv.DictWriter(file, FIELDS).writerow({key: _format(value) for key, value in row.items()})
-        for key, value in row.items():
-            if key not in ("step", "seconds"):
-                self._board.add_scalar(key, value, int(row["step"]))  # pyright: ignore[reportUnknownMemberType]
+        self._rows.append(row)
+        if self._path.exists():
+            with self._path.open("a", newline="") as file:
+                csv.DictWriter(file, FIELDS).writerow({key: _format(value) for key, value in row.items()})
+            self._show([row])
+        else:
+            self._write_rows()
+            with suppress(OSError):
+                self._board.close()
+            self._board = self._open_board(0)
+            self._show(self._rows)
 
     def advance(self, row: Row, expected_steps: int) -> None:
         """Move the progress line by one step and show `row`; `expected_steps` decides on the remaining time."""
@@ -56,22 +69,32 @@ class Metrics:
         self._bar.close()
         self._board.close()
 
-    def _cut_after(self, step: int) -> None:
-        rows = [row for row in read_metrics(self._path) if row["step"] <= step] if self._path.exists() else []
-
+    def _write_rows(self) -> None:
         def write(path: Path) -> None:
             with path.open("w", newline="") as file:
                 writer = csv.DictWriter(file, FIELDS)
                 writer.writeheader()
-                writer.writerows({key: _format(value) for key, value in row.items()} for row in rows)
+                writer.writerows({key: _format(value) for key, value in row.items()} for row in self._rows)
 
         write_all({self._path: write})
 
+    def _open_board(self, step: int) -> SummaryWriter:
+        # Flushed by `_show`, not at its own times: an error in its thread would be told to nobody.
+        return SummaryWriter(str(self._folder / "tensorboard"), purge_step=step + 1, flush_secs=10**9)
+
+    def _show(self, rows: list[Row]) -> None:
+        for row in rows:
+            for key, value in row.items():
+                if key not in ("step", "seconds"):
+                    self._board.add_scalar(key, value, int(row["step"]))  # pyright: ignore[reportUnknownMemberType]
+        self._board.flush()
+
 
 def read_metrics(path: Path) -> list[Row]:
-    """The rows of a `metrics.csv`; a key is absent where its column is empty."""
+    """The rows of a `metrics.csv`; a key is absent where its column is empty. A line that breaks off is left out."""
     with path.open(newline="") as file:
-        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+        whole = (line for line in file if line.endswith("\n"))
+        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(whole)]
 
 
 def describe(row: Row) -> str:

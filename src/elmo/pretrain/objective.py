@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.config import TrainingConfig
+from elmo.errors import ElmoError
+from elmo.nn.adaptive import AdaptiveSoftmax, AnySoftmax, choose_cutoffs
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
+from elmo.nn.packing import Packing
 from elmo.nn.softmax import Negatives, Softmax, draw_negatives
+from elmo.pretrain.together import run_together
 from elmo.text.corpus import Corpus
 from elmo.text.streams import Streams
 
@@ -31,6 +35,11 @@ class Batch(NamedTuple):
     negatives: list[Negatives | None]
     carried: list[Tensor]
 
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self.characters.device
+
     def to(self, device: torch.device) -> Batch:
         """The same batch on `device`."""
         return Batch(
@@ -43,20 +52,27 @@ class Batch(NamedTuple):
 
 
 class Batches:
-    """Makes the batch of a step from the streams of each direction and numbers drawn for that step alone."""
+    """Makes the batch of a step from the streams of each direction and numbers drawn for that step alone.
 
-    def __init__(self, corpus: Corpus, training: TrainingConfig, bidirectional: bool) -> None:
+    `rows` are those of the global batch, `training.batch_size`, that are read here: all, or the share of one of
+    several processes. The numbers drawn, the negatives, are the same for every row and so on every process.
+    """
+
+    def __init__(
+        self, corpus: Corpus, training: TrainingConfig, bidirectional: bool, rows: range | None = None
+    ) -> None:
         self._corpus = corpus
         self._training = training
         self.streams = [
-            Streams(corpus, training.batch_size, training.seed, backward)
+            Streams(corpus, training.batch_size, training.seed, backward, rows)
             for backward in ((False, True) if bidirectional else (False,))
         ]
 
     @property
     def samples_negatives(self) -> bool:
         """Whether the softmax is sampled; a vocabulary no larger than the sample is scored in full."""
-        return self._training.sample_softmax and self._training.n_negative_samples_batch < self._corpus.vocabulary_size
+        training = self._training
+        return training.loss == "sampled" and training.n_negative_samples_batch < self._corpus.vocabulary_size
 
     def read(self, step: int) -> Batch:
         """The batch of `step`, which must follow the one read before."""
@@ -79,32 +95,81 @@ class Batches:
 
 
 class Objective(nn.Module):
-    """A biLM and the softmax that its directions share."""
+    """A biLM and the softmax that its directions share: their loss, and its gradient.
 
-    def __init__(self, bilm: BiLM, softmax: Softmax, dropout: float) -> None:
+    The directions meet only in the token vectors and in the softmax. So each takes its way through the LSTMs, the
+    loss and back by itself, on its share of the processor's cores: their many small steps hardly gain from more.
+    """
+
+    def __init__(
+        self, bilm: BiLM, softmax: AnySoftmax, dropout: float = 0.0, dtype: torch.dtype = torch.float32
+    ) -> None:
         super().__init__()
         self.bilm = bilm
         self.softmax = softmax
         self.dropout = dropout
+        self.dtype = dtype
+        """Of the operands of matrix products."""
 
-    def forward(self, batch: Batch, state: BiLMState) -> tuple[Tensor, BiLMState]:
-        """The loss of each direction, (2,) or (1,), in nats per prediction, and the state to carry on."""
-        B, T = batch.tokens[0].shape
-        dropout = self.dropout if self.training else 0.0
-        state = tuple(
-            LSTMState(*(part * carried for part in direction))
-            for direction, carried in zip(state, batch.carried, strict=True)
-        )
-        hidden, orders, state = self.bilm.predictors(
-            batch.characters, batch.tokens, torch.full((B,), T), state, dropout
-        )
-        losses = [
-            self._loss(F.dropout(h, dropout), targets.flatten()[order], negatives)
-            for h, targets, order, negatives in zip(hidden, batch.targets, orders, batch.negatives, strict=True)
-        ]
-        return torch.stack(losses), state
+    def backward(self, batch: Batch, state: BiLMState, scale: float = 1.0) -> tuple[list[Tensor], BiLMState]:
+        """Add the gradient of the directions' mean loss times `scale` to that of the parameters.
 
-    def _loss(self, hidden: Tensor, targets: Tensor, negatives: Negatives | None) -> Tensor:
+        Returns each direction's loss, a scalar in nats per prediction, and the state to carry on.
+        """
+        num = len(state)
+        packing = Packing.of(torch.full((len(batch.tokens[0]),), T := batch.tokens[0].shape[1]), T, batch.device)
+        masks = [self._masks(batch.tokens[0].numel(), batch.device) for _ in range(num)]
+        with self._precision(batch.device):
+            vectors = self.bilm.char_encoder(batch.characters)
+        ends = [vectors.detach().requires_grad_(vectors.requires_grad) for _ in range(num)]
+
+        def run(number: int) -> tuple[Tensor, LSTMState]:
+            with self._precision(batch.device):  # which each thread has of its own
+                loss, after = self._direction(number, ends[number], batch, packing, state[number], masks[number])
+            (loss * (scale / num)).backward()
+            return loss.detach(), LSTMState(*(part.detach() for part in after))
+
+        losses, after = zip(*run_together(run, num, batch.device), strict=True)
+        if vectors.requires_grad:
+            vectors.backward(torch.stack([end.grad for end in ends if end.grad is not None]).sum(dim=0))
+        return list(losses), tuple(after)
+
+    def _direction(
+        self, number: int, vectors: Tensor, batch: Batch, packing: Packing, before: LSTMState, masks: Sequence[Tensor]
+    ) -> tuple[Tensor, LSTMState]:
+        """The loss of one direction, and its state after."""
+        before = LSTMState(*(part * batch.carried[number] for part in before))
+        outputs, after = self.bilm.run_direction(number, vectors, batch.tokens[number], packing, before, masks[:-1])
+        hidden = outputs[-1] * masks[-1] if masks else outputs[-1]
+        targets = batch.targets[number].flatten()[packing.orders[number]]
+        negatives = batch.negatives[number]
         if negatives is None:
-            return self.softmax.loss(hidden, targets)
-        return self.softmax.sampled_loss(hidden, targets, negatives)
+            return self.softmax.loss(hidden, targets), after
+        assert isinstance(self.softmax, Softmax)
+        return self.softmax.sampled_loss(hidden, targets, negatives), after
+
+    def _masks(self, num_tokens: int, device: torch.device) -> Sequence[Tensor]:
+        """Dropout of each layer's input and of the last output of one direction, each (N, P); none without dropout."""
+        if self.dropout == 0:
+            return ()
+        lstm = self.bilm.config.lstm
+        masks = torch.empty(lstm.n_layers + 1, num_tokens, lstm.projection_dim, device=device)
+        return masks.bernoulli_(1 - self.dropout).div_(1 - self.dropout).unbind()
+
+    def _precision(self, device: torch.device) -> torch.autocast:
+        return torch.autocast(device.type, self.dtype, enabled=self.dtype != torch.float32)
+
+
+def make_softmax(training: TrainingConfig, num_words: int, dim: int, start: AnySoftmax | None = None) -> AnySoftmax:
+    """The softmax that `training` trains, for V words and a biLM P wide: that of `start`, or a new one.
+
+    Raises ElmoError where `start` is one of another kind.
+    """
+    if start is None:
+        if training.loss != "adaptive":
+            return Softmax(num_words, dim)
+        return AdaptiveSoftmax(num_words, dim, choose_cutoffs(num_words, dim, training.adaptive_cutoffs))
+    if isinstance(start, AdaptiveSoftmax) != (training.loss == "adaptive"):
+        kind, wanted = ("the full", "sampled or full") if isinstance(start, Softmax) else ("an adaptive", "adaptive")
+        raise ElmoError(f"training.loss: the model has {kind} softmax, which {training.loss} can't train; use {wanted}")
+    return start

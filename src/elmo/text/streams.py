@@ -45,23 +45,28 @@ class Permutation:
 
 
 class Streams:
-    """`batch_size` streams of one reading direction.
+    """`batch_size` streams of one reading direction, or those of them that `rows` names.
 
     Stream b reads sentences b, b + batch_size, b + 2 * batch_size, … of the corpus in shuffled order, then goes on
     with the next epoch's order, without end. A sentence of n tokens gives n + 1 predictions: forward reads `<S>`
     and its tokens and predicts its tokens and `</S>`; backward reads `</S>` and its tokens from the end and
     predicts them and `<S>`.
+
+    What a stream reads depends on `batch_size`, the global number, but not on `rows`: however many processes share
+    the streams out among them, they read the same. B below is the number of streams read here.
     """
 
-    def __init__(self, corpus: Corpus, batch_size: int, seed: int, backward: bool = False) -> None:
+    def __init__(
+        self, corpus: Corpus, batch_size: int, seed: int, backward: bool = False, rows: range | None = None
+    ) -> None:
         self._corpus = corpus
         self._seed = seed
         self._backward = backward
         self._orders: dict[int, Permutation] = {}
         self._batch_size = batch_size
-        self.count: Ids = np.arange(batch_size, dtype=np.int64)
+        self.count: Ids = np.array(range(batch_size) if rows is None else rows, dtype=np.int64)
         """(B,) number of the sentence each stream is in, counted over all epochs."""
-        self.offset: Ids = np.zeros(batch_size, dtype=np.int64)
+        self.offset: Ids = np.zeros_like(self.count)
         """(B,) predictions of that sentence already made."""
 
     def read(self, num_steps: int) -> tuple[Ids, Ids]:
@@ -70,7 +75,7 @@ class Streams:
         Inputs are type ids; targets are ids of the vocabulary, `<UNK>` for types beyond it. Both stand in the order
         of the text: a backward stream reads its row from the end.
         """
-        inputs = np.empty((self._batch_size, num_steps), dtype=np.int64)
+        inputs = np.empty((len(self.count), num_steps), dtype=np.int64)
         targets = np.empty_like(inputs)
         start, length = self._locate(self.count)
         first, last = (_EOS_ID, _BOS_ID) if self._backward else (_BOS_ID, _EOS_ID)

@@ -1,0 +1,143 @@
+"""What two processes on this machine exchange at a training step, and how long it takes.
+
+Sizes are those of the recipe `small`, 128 x 20 in all, 8192 negatives. Gradients are as a step makes them, but of
+random values: targets are drawn by Zipf's law, and the softmax's gradient has rows for them and for the negatives.
+The plain way, for comparison, exchanges the dense matrix that these rows stand for.
+
+    python benchmarks/exchange.py --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from machine import machine
+
+from elmo.nn.bilm import BiLM
+from elmo.nn.softmax import Softmax, draw_negatives
+from elmo.pretrain.exchange import Volume, average_gradients
+from elmo.pretrain.objective import Objective
+from elmo.pretrain.optimizer import clip_gradients, make_optimizer
+from elmo.pretrain.processes import Processes
+from elmo.pretrain.recipe import load_recipe
+
+NUM_PROCESSES = 2
+
+
+def touched(num_words: int, num_targets: int, num_negatives: int, seed: int, rank: int) -> torch.Tensor:
+    """Ids of the rows that the softmax's gradient has on process `rank`: its own targets, everyone's negatives."""
+    random = np.random.default_rng([seed, rank])
+    targets = np.exp(random.random(num_targets) * np.log(num_words)).astype(np.int64) - 1
+    negatives = [draw_negatives(num_words, num_negatives, np.random.default_rng([seed, d])).ids for d in (0, 1)]
+    return torch.cat([torch.from_numpy(targets.clip(0)), *negatives]).unique()
+
+
+def run_process(num_words: int, num_steps: int) -> dict[str, Any]:
+    """One process's measurements: medians over the steps after the first."""
+    processes = Processes.join("cpu")
+    recipe = load_recipe("small")
+    training, dim = recipe.training, recipe.lstm.projection_dim
+    num_targets = 2 * len(processes.rows(training.batch_size)) * training.unroll_steps
+    objective = Objective(BiLM(recipe.bilm), Softmax(num_words, dim), training.dropout)
+    weight = objective.softmax.weight
+    optimizer = make_optimizer(objective, training, [weight])
+    seconds: list[float] = []
+    volumes: list[Volume] = []
+    for step in range(num_steps):
+        for parameter in objective.parameters():
+            parameter.grad = torch.randn_like(parameter) if parameter is not weight else None
+        ids = touched(num_words, num_targets, training.n_negative_samples_batch, step, processes.rank)
+        weight.grad = torch.sparse_coo_tensor(
+            ids.unsqueeze(0), torch.randn(len(ids), dim), weight.shape, is_coalesced=True, check_invariants=False
+        )
+        dist.barrier()
+        start = time.perf_counter()
+        volumes.append(average_gradients(objective.parameters(), processes.size))
+        seconds.append(time.perf_counter() - start)
+        clip_gradients(objective.parameters(), training.all_clip_norm_val)
+        optimizer.step()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    weight.grad = None
+    plain = [plain_seconds(objective, processes.size) for _ in range(min(num_steps, 4))]
+    processes.leave()
+    rows, exchange, whole = (statistics.median(x[1:]) for x in ([v.rows for v in volumes], seconds, plain))
+    return {
+        "name": f"exchange/small/{num_words}-words/float32",
+        "num_processes": processes.size,
+        "batch_size": training.batch_size,
+        "bytes_per_step": round(volumes[-1].dense + rows),
+        "softmax_rows_bytes": round(rows),
+        "softmax_dense_bytes": weight.nbytes,
+        "softmax_ratio": round(weight.nbytes / rows, 1),
+        "exchange_seconds": round(exchange, 4),
+        "plain_exchange_seconds": round(whole, 4),
+        "ratio_to_plain": round(whole / exchange, 2),
+        "peak_rss_mb": round(peak),
+    }
+
+
+def plain_seconds(objective: Objective, size: int) -> float:
+    """Seconds of exchanging all gradients as dense ones."""
+    for parameter in objective.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    dist.barrier()
+    start = time.perf_counter()
+    for parameter in objective.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad.div_(size)
+    return time.perf_counter() - start
+
+
+def measure(num_words: int, num_steps: int) -> dict[str, Any]:
+    """Start the processes, each with one thread; returns what process 0 measured."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(NUM_PROCESSES)}
+    started = [
+        subprocess.Popen(
+            [sys.executable, __file__, "--process", str(num_words), "--steps", str(num_steps)],
+            env=os.environ | meeting | {"RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+        )
+        for rank in range(NUM_PROCESSES)
+    ]
+    outputs = [process.communicate()[0] for process in started]
+    if any(process.returncode for process in started):
+        sys.exit("a process failed")
+    return json.loads(outputs[0])
+
+
+def main() -> None:
+    """Measure both vocabularies."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--words", type=int, nargs="+", default=[100_000, 800_000], help="sizes of the vocabulary")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--quick", action="store_true", help="few steps")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.process:
+        print(json.dumps(run_process(arguments.process, arguments.steps)))
+        return
+    results = [measure(words, 4 if arguments.quick else arguments.steps) for words in arguments.words]
+    if arguments.json:
+        print(json.dumps({"machine": machine(), "results": results}))
+    else:
+        print("\n".join(map(str, results)))
+
+
+if __name__ == "__main__":
+    main()

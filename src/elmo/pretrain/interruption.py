@@ -1,0 +1,38 @@
+"""What may interrupt a run: a signal, which is obeyed after the step in progress, or a disk that takes no more."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from elmo.errors import ElmoError
+
+
+@contextmanager
+def saving_to(folder: Path) -> Generator[None]:
+    """Say in one sentence that the disk is full, or what else keeps a file from being written."""
+    try:
+        yield
+    except OSError as error:
+        raise ElmoError(
+            f"{folder}: can't be written to ({error}); when that is mended, the same command goes on from the last "
+            "checkpoint"
+        ) from error
+
+
+@contextmanager
+def on_interrupt(stop: Callable[[], None]) -> Generator[None]:
+    """Let Ctrl-C and SIGTERM ask for a stop after the step in progress; a second Ctrl-C stops at once."""
+
+    def handle(number: int, frame: object) -> None:
+        stop()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

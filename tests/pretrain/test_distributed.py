@@ -1,0 +1,256 @@
+"""Several processes train as one does: same batches, same losses, one folder; and little is sent between them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from elmo.config import Recipe
+from elmo.formats import load
+from elmo.pretrain.loop import Run
+from elmo.pretrain.metrics import read_metrics
+from elmo.pretrain.recipe import load_recipe, write_recipe
+from elmo.text.corpus import Corpus
+
+STEPS = 24
+LOSSES = ("sampled", "full", "adaptive")
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+CLOSE = {"rel": 1e-5}
+"""Sums of float32 taken in another order, over 24 steps."""
+
+
+def run_two(corpus: Corpus, folder: Path, *arguments: str) -> list[dict[str, Any]]:
+    """The findings of both processes of `two_processes.py`."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    script = Path(__file__).with_name("two_processes.py")
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, script, corpus.folder, folder, *arguments],
+            env=ENVIRONMENT | meeting | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    try:
+        errors = [process.communicate(timeout=100)[1] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    assert [process.returncode for process in started] == [0, 0], "\n".join(errors)
+    return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in (0, 1)]
+
+
+def written(recipe: Recipe, path: Path) -> Path:
+    write_recipe(recipe, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def settings(recipe: Callable[..., Recipe]) -> Callable[..., Recipe]:
+    """Recipes that write a row of metrics for every step."""
+
+    def make(**training: Any) -> Recipe:
+        return recipe(**{"max_steps": STEPS, "log_every_steps": 1, "dropout": 0.0} | training)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("two")
+
+
+@pytest.fixture(scope="module")
+def found(corpus: Corpus, settings: Callable[..., Recipe], folder: Path) -> list[dict[str, Any]]:
+    """What two processes found; their runs lie in `folder`. They start once for most of the tests."""
+    recipes = {
+        **{loss: settings(loss=loss, adaptive_cutoffs=[10] if loss == "adaptive" else None) for loss in LOSSES},
+        "parts": settings(max_steps=8),
+        "parts-": settings(max_steps=16),
+        "parts+": settings(),
+        "whole": settings(dropout=0.2),
+        "stopped": settings(dropout=0.2, max_steps=9),
+        "stopped+": settings(dropout=0.2),
+        "odd": settings(batch_size=5),
+        "taken": settings(),
+        "elsewhere": settings(),
+    }
+    (folder / "taken").mkdir()
+    (folder / "taken" / "thesis.tex").write_text("precious")
+    arguments = [f"{name}={written(recipe, folder / f'{name}.yaml')}" for name, recipe in recipes.items()]
+    return run_two(corpus, folder, "exchange", *arguments)
+
+
+def curve(run_folder: Path, key: str = "loss") -> list[float]:
+    return [row[key] for row in read_metrics(run_folder / "metrics.csv")]
+
+
+def newest(run_folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(max((run_folder / "checkpoints").iterdir()))
+
+
+def assert_same_places(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
+    """Both have read the same of every stream, and hold the same tensors."""
+    assert {name: tensor.shape for name, tensor in a.items()} == {name: tensor.shape for name, tensor in b.items()}
+    places = [name for name in a if name.startswith("stream/")]
+    assert len(places) == 4
+    assert all(torch.equal(a[name], b[name]) for name in places)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_two_processes_lose_what_one_does(
+    corpus: Corpus, found: list[dict[str, Any]], folder: Path, tmp_path: Path, loss: str
+) -> None:
+    """The batch is the global one, so that a single process of the same recipe has the same losses."""
+    run = Run(corpus, tmp_path, load_recipe(str(folder / f"{loss}.yaml")), heldout=[["word1", "word3"]], device="cpu")
+    run.train()
+    for key in ("loss", "forward_perplexity", "backward_perplexity"):
+        assert len(curve(tmp_path, key)) == STEPS
+        assert curve(folder / loss, key) == pytest.approx(curve(tmp_path, key), **CLOSE)
+    assert_same_places(newest(folder / loss), newest(tmp_path))
+    assert found[0][loss]["heldout"] == pytest.approx(run.progress.heldout_perplexity, **CLOSE)
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "whole"])
+def test_both_processes_end_with_the_same_bits(found: list[dict[str, Any]], name: str) -> None:
+    assert found[0][name]["parameters"] == found[1][name]["parameters"]
+    assert found[0][name]["heldout"] == found[1][name]["heldout"]
+
+
+def test_dropout_differs_between_processes(found: list[dict[str, Any]]) -> None:
+    """Process 0 draws what a single process does; the other's seed is none that process 0 has had."""
+    assert found[0]["whole"]["seed"] == STEPS
+    assert found[1]["whole"]["seed"] > 1_000_000_000
+
+
+def test_two_processes_resume_to_the_bit(found: list[dict[str, Any]], folder: Path) -> None:
+    assert found[0]["stopped+"]["start"] == found[1]["stopped+"]["start"] == 9
+    whole, stopped = newest(folder / "whole"), newest(folder / "stopped")
+    assert [name for name in whole if not torch.equal(whole[name], stopped[name])] == []
+    assert curve(folder / "whole") == curve(folder / "stopped")
+
+
+def test_a_run_goes_on_on_another_number_of_processes(
+    corpus: Corpus, settings: Callable[..., Recipe], found: list[dict[str, Any]], folder: Path, tmp_path: Path
+) -> None:
+    """Two, then one, then two: nothing is repeated or left out."""
+    assert [found[0][name]["start"] for name in ("parts", "parts-", "parts+")] == [0, 8, 16]
+    assert found[1]["parts+"]["start"] == 16
+    assert "parts-" not in found[1]
+    Run(corpus, tmp_path, settings(), device="cpu").train()
+    assert_same_places(newest(folder / "parts"), newest(tmp_path))
+    assert curve(folder / "parts", "step") == list(range(1, STEPS + 1))
+    assert curve(folder / "parts") == pytest.approx(curve(tmp_path), **CLOSE)
+
+
+def test_gradients_become_their_mean(found: list[dict[str, Any]]) -> None:
+    """Ids of two processes meet in one row; a gradient that only one has counts half."""
+    total = torch.zeros(5000, 8)
+    for rank, ids in enumerate(([4711, 3, 9, 3], [9, 12])):
+        rows = torch.arange(len(ids) * 8).view(-1, 8) + 100.0 * rank
+        total.index_add_(0, torch.tensor(ids), rows)
+    for findings in found:
+        assert findings["exchange"]["words"] == [3, 9, 12, 4711]
+        assert findings["exchange"]["rows"] == (total / 2)[[3, 9, 12, 4711]].tolist()
+        assert findings["exchange"]["dense"] == [1.5]
+        assert findings["exchange"]["only_one"] == [0.5]
+
+
+def test_rows_travel_instead_of_the_dense_matrix(found: list[dict[str, Any]]) -> None:
+    """Of 5000 rows, the 4 that any process touched, and each process's ids (3 at most) with their number."""
+    rows = 4 * 8 * 4 + 3 * 8 + 8
+    dense = (3 * 2 * 8 + 3) * 4
+    for findings in found:
+        assert findings["exchange"]["volume"] == {"dense": dense, "rows": rows}
+    assert rows < 5000 * 8 * 4 / 100
+
+
+def test_rows_that_do_not_come_out_even_are_refused(found: list[dict[str, Any]], folder: Path) -> None:
+    sentence = "training.batch_size: 5 rows can't be shared out evenly to 2 processes"
+    assert all(findings["odd"]["error"].startswith(sentence) for findings in found)
+    assert not (folder / "odd").exists()
+
+
+def test_an_error_of_process_0_is_everyones(found: list[dict[str, Any]], folder: Path) -> None:
+    """It alone looks at the run folder; the other neither waits for it nor goes on."""
+    assert all("neither empty nor a run folder" in findings["taken"]["error"] for findings in found)
+    assert [path.name for path in (folder / "taken").iterdir()] == ["thesis.tex"]
+
+
+def test_a_run_that_another_machine_holds_is_refused(found: list[dict[str, Any]], folder: Path) -> None:
+    """Where process 0 came to a machine without the checkpoint, the run would silently start anew."""
+    sentence = "step-000000024.safetensors is not where process 0 looks for it"
+    assert all(sentence in findings["elsewhere"]["error"] for findings in found)
+    assert not list((folder / "elsewhere").glob("checkpoints/*"))
+
+
+@contextmanager
+def torchrun(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """`elmo pretrain` by `torchrun` on two processes."""
+    launcher = ["torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", *launcher, "-m", "elmo", "pretrain", *arguments, "--device", "cpu"],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.communicate(timeout=60)
+
+
+def test_torchrun_stopped_goes_on_alone(corpus: Corpus, settings: Callable[..., Recipe], tmp_path: Path) -> None:
+    """One run folder, one line of result; SIGTERM to torchrun saves, and one process goes on from there."""
+    recipe = settings(max_steps=100_000, n_epochs=1e6)
+    folder = tmp_path / "run"
+    with torchrun(corpus.folder, folder, "--recipe", written(recipe, tmp_path / "recipe.yaml")) as process:
+        deadline = time.monotonic() + 60
+        while not ((folder / "metrics.csv").exists() and len(curve(folder)) > 2):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline, "no progress within a minute"
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=60)
+    assert output.count("the same command goes on") == 1, errors
+    assert "2 processes, batch 4" in output
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["run"]
+    assert "2 processes, 2 rows each of the 4 of the global batch" in (folder / "README.md").read_text()
+    assert load(folder).softmax is not None
+    step = int(output.split(":")[1].split()[0].replace(",", ""))
+    run = Run(corpus, folder, settings(max_steps=step + 3), device="cpu")
+    assert run.progress.step == step
+    run.train()
+    assert curve(folder, "step") == list(range(1, step + 4))
+
+
+def test_torchrun_ends_with_the_error(corpus: Corpus, settings: Callable[..., Recipe], tmp_path: Path) -> None:
+    """Every process exits with code 2 and one sentence, whatever torchrun makes of that."""
+    recipe = written(settings(batch_size=5), tmp_path / "recipe.yaml")
+    with torchrun(corpus.folder, tmp_path / "run", "--recipe", recipe) as process:
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert output == ""
+    assert "elmo: training.batch_size: 5 rows can't be shared out evenly to 2 processes" in errors
+    assert "exitcode  : 2" in errors
+    assert not (tmp_path / "run").exists()

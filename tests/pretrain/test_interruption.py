@@ -1,0 +1,262 @@
+"""Whatever interrupts a run, it goes on to the bit as if nothing had been, or says in one sentence why it can't."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from elmo.config import Recipe
+from elmo.errors import ElmoError
+from elmo.formats import load
+from elmo.pretrain.loop import Run
+from elmo.pretrain.recipe import write_recipe
+from elmo.text.corpus import Corpus
+from running import SAVING_ALWAYS, assert_same_end, checkpoints, start_command, train, wait_for_rows
+
+Recipes = Callable[..., Recipe]
+
+STEPS = 30
+
+
+@pytest.fixture(scope="module")
+def whole(corpus: Corpus, recipe: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 30 steps that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    train(corpus, folder, recipe(dropout=0.2))
+    return folder
+
+
+@pytest.fixture
+def settings(recipe: Recipes) -> Recipe:
+    return recipe(dropout=0.2)
+
+
+def test_kill_9_loses_nothing(corpus: Corpus, recipe: Recipes, tmp_path: Path) -> None:
+    """The process checkpoints all the time and is killed at random places."""
+    settings = recipe(max_steps=60, dropout=0.2)
+    for rows in (2, 6):
+        process = start_command(corpus, tmp_path / "killed", recipe(**SAVING_ALWAYS, max_steps=60, dropout=0.2))
+        wait_for_rows(tmp_path / "killed", rows, process)
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+    train(corpus, tmp_path / "killed", settings)
+    train(corpus, tmp_path / "whole", settings)
+    assert_same_end(tmp_path / "whole", tmp_path / "killed")
+
+
+KILLED_IN_WRITING = """
+import resource, signal, sys
+from pathlib import Path
+from elmo.pretrain.loop import Run
+from elmo.pretrain.recipe import load_recipe
+from elmo.text.corpus import Corpus
+
+run = Run(Corpus.open(sys.argv[1]), Path(sys.argv[2]), load_recipe(sys.argv[3]), device="cpu")
+if run.progress.step == 0:
+    for _ in range(3):
+        run._step()
+    run.save()
+while run.progress.step < int(sys.argv[4]):
+    run._step()
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[5]), int(sys.argv[5])))
+run.save()
+"""
+"""Trains to the step argv[4] and is killed by the kernel, without a word more, when argv[5] bytes of its checkpoint are
+written; before, it leaves a whole checkpoint of step 3."""
+
+
+def test_kill_in_the_middle_of_writing_a_checkpoint(
+    corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
+) -> None:
+    """Twice, at different steps: each leaves half a file, which is no checkpoint and is gone with the next save."""
+    folder, path = tmp_path / "run", tmp_path / "recipe.yaml"
+    write_recipe(settings, path)
+    half = (whole / "checkpoints" / f"step-{STEPS:09d}.safetensors").stat().st_size // 2
+    for step in (6, 8):
+        arguments = [corpus.folder, folder, path, str(step), str(half)]
+        command = [sys.executable, "-c", KILLED_IN_WRITING, *arguments]
+        done = subprocess.run(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+        assert done.returncode == -signal.SIGXFSZ, done.stderr
+        left = folder / "checkpoints" / f".step-{step:09d}.safetensors.partial"
+        assert left.stat().st_size == half
+        assert checkpoints(folder) == [left.name, "step-000000003.safetensors"]
+    assert train(corpus, folder, settings).is_done
+    assert checkpoints(folder) == ["step-000000003.safetensors", "step-000000030.safetensors"]
+    assert_same_end(whole, folder)
+
+
+def test_a_kill_at_the_very_start_leaves_no_folder_that_is_refused(
+    corpus: Corpus, settings: Recipe, tmp_path: Path
+) -> None:
+    """The folder is known by its recipe, the last of its first files."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "corpus.sha256").write_text(corpus.checksum + "\n")
+    (tmp_path / "run" / ".recipe.yaml.partial").write_text("char_cnn: ")
+    Run(corpus, tmp_path / "run", settings, device="cpu")
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["corpus.sha256", "recipe.yaml"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_exits_with_0(
+    corpus: Corpus, recipe: Recipes, tmp_path: Path, number: signal.Signals
+) -> None:
+    """As machines do that may be taken away: SIGTERM, some seconds, kill -9."""
+    folder, settings = tmp_path / "run", recipe(max_steps=100_000, n_epochs=1e6)
+    process = start_command(corpus, folder, settings)
+    wait_for_rows(folder, 1, process)
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "the same command goes on" in output
+    assert errors == "", "quiet in a pipe"
+    step = int(output.split(":")[1].split()[0].replace(",", ""))
+    assert checkpoints(folder) == [f"step-{step:09d}.safetensors"]
+    assert load(folder).softmax is not None
+    assert Run(corpus, folder, settings, device="cpu").progress.step == step
+
+
+@pytest.mark.parametrize("stop_after", [None, 12])
+def test_a_signal_while_saving_does_not_stop_the_saving(
+    corpus: Corpus, settings: Recipe, tmp_path: Path, stop_after: int | None
+) -> None:
+    """At the end of the run, and once more after a first signal."""
+    run = Run(corpus, tmp_path / "run", settings, device="cpu")
+    write, step = run._write, run._step
+
+    def signalled(tensors: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        write(tensors)  # type: ignore[arg-type]
+
+    def make_step() -> None:
+        step()
+        run.stopped = run.progress.step == stop_after
+
+    run._write, run._step = signalled, make_step  # type: ignore[method-assign, assignment]
+    unprotected: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: unprotected.append(number))
+    try:
+        run.train()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert unprotected == []
+    assert checkpoints(tmp_path / "run") == [f"step-{stop_after or STEPS:09d}.safetensors"]
+
+
+FULL_DISK = "ulimit -f 20"
+"""Files may not grow past 20 blocks of 512 bytes (or 1024 in some shells): a checkpoint fails as on a full disk."""
+
+
+def test_a_full_disk_ends_the_command_and_keeps_the_checkpoint_before(
+    corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
+) -> None:
+    """One sentence, exit code 2, nothing half-written; when there is space again the run goes on."""
+    folder = tmp_path / "run"
+    train(corpus, folder, settings, stop_after=3)
+    process = start_command(corpus, folder, settings, FULL_DISK)
+    output, errors = process.communicate(timeout=120)
+    assert (process.returncode, output) == (2, "")
+    assert errors.startswith(f"elmo: {folder}: can't be written to (")
+    assert errors.endswith("the same command goes on from the last checkpoint\n")
+    assert errors.count("\n") == 1
+    assert checkpoints(folder) == ["step-000000003.safetensors"]
+    assert not list(folder.glob(".*"))
+    train(corpus, folder, settings)
+    assert_same_end(whole, folder)
+
+
+def test_a_row_of_metrics_that_breaks_off_is_made_once_more(
+    corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
+) -> None:
+    """What was to be row 15 is no row 1."""
+    train(corpus, tmp_path / "run", settings, stop_after=12)
+    with (tmp_path / "run" / "metrics.csv").open("a") as file:
+        file.write("1")
+    train(corpus, tmp_path / "run", settings)
+    assert_same_end(whole, tmp_path / "run")
+
+
+@pytest.mark.parametrize("step", [4, 12, 30])
+def test_a_folder_removed_while_training_is_made_anew(
+    corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path, step: int
+) -> None:
+    """Nothing is lost but the older checkpoint: before the first row, between two, and before the last save."""
+    folder = tmp_path / "run"
+
+    def remove(now: int) -> None:
+        if now == step:
+            shutil.rmtree(folder)
+
+    train(corpus, folder, settings, after_step=remove)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in whole.iterdir())
+    assert list((folder / "tensorboard").iterdir())
+    assert_same_end(whole, folder)
+    assert load(folder).softmax is not None
+    assert Run(corpus, folder, settings, device="cpu").is_done
+
+
+def test_a_folder_removed_between_two_starts_is_begun_anew(
+    corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
+) -> None:
+    train(corpus, tmp_path / "run", settings, stop_after=12)
+    shutil.rmtree(tmp_path / "run")
+    train(corpus, tmp_path / "run", settings)
+    assert_same_end(whole, tmp_path / "run")
+
+
+def flip(data: bytes, place: int) -> bytes:
+    """One bit of one byte."""
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "nonsense": lambda data: b"nonsense",
+    "cut": lambda data: data[:-100],
+    "longer": lambda data: data + b"\0",
+    "a bit in a weight": lambda data: flip(data, len(data) // 2),
+    "its last bit": lambda data: flip(data, len(data) - 1),
+    "a name": lambda data: data.replace(b"char_encoder", b"char_encoded", 1),
+    "another step": lambda data: data.replace(b'\\"step\\": 12', b'\\"step\\": 13', 1),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(
+    corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path, damage: str
+) -> None:
+    """It says so, sets the file aside, and ends where it would have."""
+    folder = tmp_path / "run"
+    for step in (3, 12):
+        train(corpus, folder, settings, stop_after=step)
+    newest = folder / "checkpoints" / "step-000000012.safetensors"
+    data = newest.read_bytes()
+    newest.write_bytes(DAMAGE[damage](data))
+    assert newest.read_bytes() != data
+    with pytest.warns(UserWarning, match=rf"{newest.name}: .* going on from the checkpoint before"):
+        run = Run(corpus, folder, settings, device="cpu")
+    assert run.progress.step == 3
+    assert checkpoints(folder) == ["step-000000003.safetensors", "step-000000012.damaged"]
+    run.train()
+    (folder / "checkpoints" / "step-000000012.damaged").unlink()
+    assert_same_end(whole, folder)
+
+
+def test_a_run_without_a_whole_checkpoint_is_refused(corpus: Corpus, settings: Recipe, tmp_path: Path) -> None:
+    """Every time: a machine that starts it again and again must not begin anew in silence."""
+    train(corpus, tmp_path / "run", settings, stop_after=3)
+    (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
+    checkpoint.write_bytes(b"nonsense")
+    with pytest.warns(UserWarning, match="set aside"), pytest.raises(ElmoError, match="no checkpoint is whole"):
+        Run(corpus, tmp_path / "run", settings, device="cpu")
+    with pytest.raises(ElmoError, match=r"step-000000003\.damaged: .*; start anew in another run folder"):
+        Run(corpus, tmp_path / "run", settings, device="cpu")
