@@ -5,7 +5,7 @@ with the speed. The vocabulary has 100,000 words, the batch is 128 x 20, with 81
 time of its own matrix products, measured alone.
 
     python benchmarks/pretrain.py --json
-    python benchmarks/pretrain.py --json --sizes mini --steps 500 --plain-steps 500
+    python benchmarks/pretrain.py --json --sizes mini --batch-size 32 --steps 500 --plain-steps 500
 """
 
 from __future__ import annotations
@@ -30,19 +30,17 @@ from elmo.pretrain.recipe import load_recipe
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 
-PUBLISHED = {
+SETTINGS: dict[str, object] = {
+    "training.unroll_steps": 20,
+    "training.n_negative_samples_batch": 8192,
+    "training.dropout": 0.0,
     "training.optimizer": "adagrad",
     "training.learning_rate": 0.2,
     "training.all_clip_norm_val": 10.0,
     "training.warmup": 0.0,
     "training.decay": 0.0,
 }
-SETTINGS = {
-    "training.batch_size": 128,
-    "training.unroll_steps": 20,
-    "training.n_negative_samples_batch": 8192,
-    "training.dropout": 0.0,
-}
+"""What both train with, whatever the recipe says: the published optimizer, without dropout."""
 
 
 def make_corpus(folder: Path, vocabulary_size: int) -> Corpus:
@@ -60,9 +58,11 @@ def make_corpus(folder: Path, vocabulary_size: int) -> Corpus:
     return prepare([str(folder / "text.txt")], folder / "corpus", min_count=1, max_vocabulary=vocabulary_size)
 
 
-def measure(size: str, precision: str, corpus: Corpus, folder: Path, num_steps: int, num_plain: int) -> dict[str, Any]:
+def measure(
+    size: str, precision: str, batch_size: int, corpus: Corpus, folder: Path, num_steps: int, num_plain: int
+) -> dict[str, Any]:
     """Train both for `num_plain` steps, ours on to `num_steps`; medians over the steps after the first two."""
-    recipe = load_recipe(size, PUBLISHED | SETTINGS | {"training.precision": precision})
+    recipe = load_recipe(size, SETTINGS | {"training.batch_size": batch_size, "training.precision": precision})
     run = Run(corpus, folder / size / precision, recipe, device="cpu")
     plain = PlainTrainer(run.objective.state_dict(), run.recipe)
     ours: list[float] = []
@@ -82,7 +82,7 @@ def measure(size: str, precision: str, corpus: Corpus, folder: Path, num_steps: 
         run.train_on(run.batches.read(num_steps + 1))
     seconds, plain_seconds, floor = statistics.median(ours[2:]), statistics.median(theirs[2:]), products.seconds()
     return {
-        "name": f"pretrain/{size}/cpu/{precision}",
+        "name": f"pretrain/{size}/{batch_size}x{run.recipe.training.unroll_steps}/{precision}",
         "tokens_per_second": round(run.predictions_per_step / seconds),
         "plain_tokens_per_second": round(run.predictions_per_step / plain_seconds),
         "ratio_to_plain": round(plain_seconds / seconds, 2),
@@ -100,6 +100,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=["mini", "small"])
     parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"])
+    parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--steps", type=int, default=12, help="steps of ours")
     parser.add_argument("--plain-steps", type=int, default=7, help="steps of the plain implementation, and compared")
     parser.add_argument("--quick", action="store_true", help="mini alone, few steps")
@@ -113,7 +114,7 @@ def main() -> None:
         folder = Path(temporary)
         corpus = make_corpus(folder, 100_000)
         results = [
-            measure(size, precision, corpus, folder, arguments.steps, arguments.plain_steps)
+            measure(size, precision, arguments.batch_size, corpus, folder, arguments.steps, arguments.plain_steps)
             for size in arguments.sizes
             for precision in arguments.precisions
         ]

@@ -30,20 +30,43 @@ def test_perplexity_falls(corpus: Corpus, recipe: Callable[..., Recipe], tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("stops", "loss"),
-    [([1], {}), ([4, 5, 12], {}), ([29], {}), ([12], {"loss": "adaptive", "adaptive_cutoffs": [12]})],
+    ("stops", "changes"),
+    [
+        ([1], {}),
+        ([4, 5, 12], {}),
+        ([29], {}),
+        ([12], {"loss": "adaptive", "adaptive_cutoffs": [12]}),
+        ([7], {"optimizer": "adamw", "learning_rate": 0.01, "warmup": 0.2, "decay": 0.5, "weight_decay": 0.1}),
+        ([7], {"optimizer": "adamw", "learning_rate": 0.01, "loss": "full"}),
+        ([7], {"precision": "bf16"}),
+    ],
     ids=str,
 )
 def test_resumed_run_is_bit_equal(
-    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, stops: list[int], loss: dict[str, object]
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, stops: list[int], changes: dict[str, object]
 ) -> None:
     """Stops fall on, before and after a row of metrics; dropout and negatives are drawn anew each time."""
-    settings = recipe(dropout=0.2, **loss)
+    settings = recipe(dropout=0.2, **changes)
     train(corpus, tmp_path / "whole", settings)
     for stop in stops:
         assert not train(corpus, tmp_path / "parts", settings, stop_after=stop).is_done
     assert train(corpus, tmp_path / "parts", settings).is_done
     assert_same_end(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_the_learning_rate_follows_the_schedule(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    """By steps, or by minutes where they end the run; a step's share is taken in its middle."""
+    settings = recipe(optimizer="adamw", learning_rate=0.01, warmup=0.1, decay=0.5, max_steps=30)
+    run = Run(corpus, tmp_path / "run", settings, device="cpu")
+    rates: list[float] = []
+    for _ in range(30):
+        run._step()
+        rates.append(run.optimizer._parts[0].param_groups[0]["lr"])
+    expected = [0.01 * min(1, (step - 0.5) / 3, (30.5 - step) / 15) for step in range(1, 31)]
+    assert rates == pytest.approx(expected)
+    timed = Run(corpus, tmp_path / "timed", recipe(max_minutes=1.0, max_steps=1000), device="cpu")
+    timed.progress.step, timed.progress.seconds = 10, 45.0
+    assert timed._done == 0.75
 
 
 def test_run_folder_is_a_model_folder(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
