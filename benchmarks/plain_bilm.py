@@ -31,8 +31,9 @@ class PlainTrainer:
             self.parameters.values(), lr=training.learning_rate, initial_accumulator_value=1.0
         )
         lstm, B = recipe.lstm, training.batch_size
+        bias = self.parameters["softmax.bias"]
         self.state: State = [
-            [(torch.zeros(B, lstm.projection_dim), torch.zeros(B, lstm.dim)) for _ in range(lstm.n_layers)]
+            [(bias.new_zeros(B, lstm.projection_dim), bias.new_zeros(B, lstm.dim)) for _ in range(lstm.n_layers)]
             for _ in range(2 if recipe.bidirectional else 1)
         ]
 

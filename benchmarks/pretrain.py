@@ -2,7 +2,7 @@
 
 Both train from the same initial values, without dropout, in turn; the relative difference of their losses is reported
 with the speed. The vocabulary has 100,000 words, the batch is 128 x 20, with 8192 negatives. The floor of a step is the
-time of its own matrix products, measured alone.
+time of its own matrix products, one after the other, measured alone.
 
     python benchmarks/pretrain.py --json
     python benchmarks/pretrain.py --json --sizes mini --batch-size 32 --steps 500 --plain-steps 500
@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from machine import machine
 from plain_bilm import PlainTrainer
 from products import Products
@@ -58,18 +59,18 @@ def make_corpus(folder: Path, vocabulary_size: int) -> Corpus:
     return prepare([str(folder / "text.txt")], folder / "corpus", min_count=1, max_vocabulary=vocabulary_size)
 
 
-def measure(
-    size: str, precision: str, batch_size: int, corpus: Corpus, folder: Path, num_steps: int, num_plain: int
-) -> dict[str, Any]:
-    """Train both for `num_plain` steps, ours on to `num_steps`; medians over the steps after the first two."""
+def measure(size: str, precision: str, corpus: Corpus, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Train both for the plain steps, ours on to the end; medians over the steps after the first two."""
+    num_steps, num_plain, batch_size = arguments.steps, arguments.plain_steps, arguments.batch_size
     recipe = load_recipe(size, SETTINGS | {"training.batch_size": batch_size, "training.precision": precision})
-    run = Run(corpus, folder / size / precision, recipe, device="cpu")
+    run = Run(corpus, folder / size / precision, recipe, device=arguments.device)
+    device = run.processes.device
     plain = PlainTrainer(run.objective.state_dict(), run.recipe)
     ours: list[float] = []
     theirs: list[float] = []
     differences: list[float] = []
     for step in range(1, num_steps + 1):
-        batch = run.batches.read(step)
+        batch = run.batches.read(step).to(device)
         start = time.perf_counter()
         found = run.train_on(batch)
         ours.append(time.perf_counter() - start)
@@ -78,21 +79,32 @@ def measure(
             expected = plain.step(batch)
             theirs.append(time.perf_counter() - start)
             differences.append(abs(sum(found) / len(found) - expected) / expected)
-    with Products() as products:
-        run.train_on(run.batches.read(num_steps + 1))
-    seconds, plain_seconds, floor = statistics.median(ours[2:]), statistics.median(theirs[2:]), products.seconds()
+    seconds, plain_seconds = statistics.median(ours[2:]), statistics.median(theirs[2:])
+    on_cpu = device.type == "cpu"
+    products = count(run if on_cpu else Run(corpus, folder / size / "counted", recipe, device="cpu"))
     return {
-        "name": f"pretrain/{size}/{batch_size}x{run.recipe.training.unroll_steps}/{precision}",
+        "name": f"pretrain/{size}/{batch_size}x{recipe.training.unroll_steps}/{device.type}/{precision}",
         "tokens_per_second": round(run.predictions_per_step / seconds),
         "plain_tokens_per_second": round(run.predictions_per_step / plain_seconds),
         "ratio_to_plain": round(plain_seconds / seconds, 2),
-        "ratio_to_own_products": round(seconds / floor, 2),
+        **({"ratio_to_own_products": round(seconds / products.seconds(), 2)} if on_cpu else {}),
         "gflops_per_second": round(products.num_operations / seconds / 1e9),
         "loss_difference": differences[-1],
         "largest_loss_difference": max(differences),
         "steps_compared": num_plain,
         "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        **({} if on_cpu else {"peak_device_mb": torch.cuda.max_memory_allocated() >> 20}),
     }
+
+
+def count(run: Run) -> Products:
+    """The products of one step, made in this thread alone: what other threads do can't be seen."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with Products() as products:
+        run.train_on(run.batches.read(run.progress.step + 1))
+    torch.set_num_threads(num_threads)
+    return products
 
 
 def main() -> None:
@@ -100,6 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=["mini", "small"])
     parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"])
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--steps", type=int, default=12, help="steps of ours")
     parser.add_argument("--plain-steps", type=int, default=7, help="steps of the plain implementation, and compared")
@@ -114,7 +127,7 @@ def main() -> None:
         folder = Path(temporary)
         corpus = make_corpus(folder, 100_000)
         results = [
-            measure(size, precision, arguments.batch_size, corpus, folder, arguments.steps, arguments.plain_steps)
+            measure(size, precision, corpus, folder, arguments)
             for size in arguments.sizes
             for precision in arguments.precisions
         ]

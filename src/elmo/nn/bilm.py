@@ -63,7 +63,7 @@ class BiLM(nn.Module):
         halves: list[Tensor] = []
         new_state: list[LSTMState] = []
         for number, (order, before) in enumerate(zip(packing.orders, state, strict=False)):
-            outputs, after = self.run_direction(number, vectors, tokens, packing, before)
+            outputs, after = self._run_direction(number, vectors, tokens, packing, before)
             packed = torch.stack(outputs)
             halves.append(packed.new_zeros(len(packed), B * T, packed.shape[2]).index_copy(1, order, packed))
             new_state.append(after)
@@ -86,31 +86,25 @@ class BiLM(nn.Module):
         tops: list[Tensor] = []
         new_state: list[LSTMState] = []
         for number, (ids, before) in enumerate(zip(tokens, state, strict=False)):
-            outputs, after = self.run_direction(number, vectors, ids, packing, before)
+            outputs, after = self._run_direction(number, vectors, ids, packing, before)
             tops.append(outputs[-1])
             new_state.append(after)
         return tops, list(packing.orders[: len(tops)]), tuple(new_state)
 
-    def run_direction(
-        self,
-        number: int,
-        vectors: Tensor,
-        tokens: Tensor,
-        packing: Packing,
-        before: LSTMState,
-        masks: Sequence[Tensor] = (),
+    def _run_direction(
+        self, number: int, vectors: Tensor, tokens: Tensor, packing: Packing, before: LSTMState
     ) -> tuple[list[Tensor], LSTMState]:
         """Run direction `number` alone over the `tokens` (B, T), indices into the token `vectors` (N, P).
 
-        `before` is the state in the order of the batch's rows; `masks`, packed (N, P), multiply each layer's input.
-        Returns the packed token vectors and each layer's outputs, L+1 of (N, P), and the state after each row.
+        `before` is the state in the order of the batch's rows. Returns the packed token vectors and each layer's
+        outputs, L+1 of (N, P), and the state after each row.
         """
         inputs = F.embedding(tokens.flatten()[packing.orders[number]], vectors)
         stack = self.directions[number]
         if not packing.batch_sizes:
             return [inputs] * (1 + stack.config.n_layers), before
         sorted_state = LSTMState(*(part[:, packing.rows] for part in before))
-        outputs, after = stack(inputs, packing.batch_sizes, sorted_state, masks)
+        outputs, after = stack(inputs, packing.batch_sizes, sorted_state)
         parts = zip(before, after, strict=True)
         return [inputs, *outputs], LSTMState(*(old.index_copy(1, packing.rows, new) for old, new in parts))
 

@@ -13,9 +13,9 @@ from torch.autograd.function import once_differentiable
 
 from elmo.config import PADDING, CharCNNConfig
 
-TYPES_AT_ONCE = 128
-"""Types that are convolved together, sorted by length so that short words don't wait for long ones; few enough that
-all their windows stay in a core's cache."""
+TYPES_AT_ONCE, TYPES_AT_ONCE_ON_GPU = 128, 1024
+"""Types that are convolved together, sorted by length so that short words don't wait for long ones. On a processor
+few enough that all their windows stay in a core's cache; on a GPU enough to fill it."""
 
 _ACTIVATIONS = {"relu": F.relu, "tanh": torch.tanh}
 
@@ -155,7 +155,7 @@ class CharEncoder(nn.Module):
         the widest filter keep one such window for each word that had one, and all that overlap the word; the
         columns beyond change no maximum and are left out.
         """
-        blocks = lengths.split(TYPES_AT_ONCE)
+        blocks = lengths.split(TYPES_AT_ONCE if lengths.is_cpu else TYPES_AT_ONCE_ON_GPU)
         longest = torch.stack([block[-1] for block in blocks]).tolist()
         sizes = [(len(block), length + self.max_width) for block, length in zip(blocks, longest, strict=True)]
         alphabet = self.embedding(torch.arange(self.embedding.num_embeddings, device=characters.device))

@@ -216,16 +216,17 @@ class LSTMStack(nn.Module):
         for number, layer in enumerate(self.layers):
             inputs = inputs * masks[number] if masks else inputs
             h, c = layer(inputs, batch_sizes, state.hidden[number], state.cell[number])
-            hidden.append(h[last])
-            cell.append(c[last])
+            hidden.append(h.index_select(0, last))
+            cell.append(c.index_select(0, last))
             inputs = h + inputs if number > 0 and self.config.use_skip_connections else h
             outputs.append(inputs)
         return outputs, LSTMState(torch.stack(hidden), torch.stack(cell))
 
 
 def _last_tokens(batch_sizes: Sequence[int], device: torch.device) -> Tensor:
-    """The packed index of each row's last token: (batch_sizes[0],)."""
-    last = torch.empty(batch_sizes[0], dtype=torch.long)
-    for start, rows in zip(_starts(batch_sizes), batch_sizes, strict=True):
-        last[:rows] = torch.arange(start, start + rows)
-    return last.to(device)
+    """The packed index of each row's last token: (batch_sizes[0],). Made on `device`: a copy would wait for it."""
+    ended = [*batch_sizes[1:], 0]
+    steps = list(zip(_starts(batch_sizes), batch_sizes, ended, strict=True))
+    return torch.cat(
+        [torch.arange(start + after, start + rows, device=device) for start, rows, after in reversed(steps)]
+    )

@@ -17,8 +17,8 @@ BLOCK_NUMBERS = 1 << 25
 """Logits held at once by the full softmax, in numbers (128 MB of float32)."""
 
 
-CACHED_NUMBERS = 1 << 21
-"""Scores held at once in training, in numbers (8 MB of float32, which fits the cache that cores share)."""
+CACHED_NUMBERS, CACHED_NUMBERS_ON_GPU = 1 << 21, 1 << 26
+"""Scores held at once in training, in numbers: 8 MB of float32, which fits the cache that cores share, or 256 MB."""
 
 
 class Negatives(NamedTuple):
@@ -114,7 +114,7 @@ class _CrossEntropy(torch.autograd.Function):
         d_weight, d_bias = torch.zeros_like(weight), torch.zeros_like(bias)
         ordered, columns = words.sort()
         rounded = weight.to(product_dtype(hidden))
-        size = max(1, CACHED_NUMBERS // len(words))
+        size = max(1, (CACHED_NUMBERS if hidden.is_cpu else CACHED_NUMBERS_ON_GPU) // len(words))
         for start in range(0, len(hidden), size):
             rows = slice(start, start + size)
             h, target = hidden[rows], target_scores[rows]

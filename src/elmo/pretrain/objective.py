@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.config import TrainingConfig
@@ -16,6 +17,7 @@ from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.packing import Packing
 from elmo.nn.softmax import Negatives, Softmax, draw_negatives
+from elmo.pretrain.recurrence import Recurrence, make_recurrence
 from elmo.pretrain.together import run_together
 from elmo.text.corpus import Corpus
 from elmo.text.streams import Streams
@@ -110,16 +112,20 @@ class Objective(nn.Module):
         self.dropout = dropout
         self.dtype = dtype
         """Of the operands of matrix products."""
+        self._recurrences: list[Recurrence] = []
 
     def backward(self, batch: Batch, state: BiLMState, scale: float = 1.0) -> tuple[list[Tensor], BiLMState]:
         """Add the gradient of the directions' mean loss times `scale` to that of the parameters.
 
         Returns each direction's loss, a scalar in nats per prediction, and the state to carry on.
         """
-        num = len(state)
-        packing = Packing.of(torch.full((len(batch.tokens[0]),), T := batch.tokens[0].shape[1]), T, batch.device)
-        masks = [self._masks(batch.tokens[0].numel(), batch.device) for _ in range(num)]
+        num, (B, T) = len(state), batch.tokens[0].shape
+        packing = Packing.of(torch.full((B,), T), T, batch.device)
+        masks = [self._masks(B * T, batch.device) for _ in range(num)]
         with self._precision(batch.device):
+            self._recurrences = self._recurrences or [
+                make_recurrence(stack, B, T, len(masks[0][:-1]), batch.device) for stack in self.bilm.directions
+            ]
             vectors = self.bilm.char_encoder(batch.characters)
         ends = [vectors.detach().requires_grad_(vectors.requires_grad) for _ in range(num)]
 
@@ -138,15 +144,16 @@ class Objective(nn.Module):
         self, number: int, vectors: Tensor, batch: Batch, packing: Packing, before: LSTMState, masks: Sequence[Tensor]
     ) -> tuple[Tensor, LSTMState]:
         """The loss of one direction, and its state after."""
-        before = LSTMState(*(part * batch.carried[number] for part in before))
-        outputs, after = self.bilm.run_direction(number, vectors, batch.tokens[number], packing, before, masks[:-1])
-        hidden = outputs[-1] * masks[-1] if masks else outputs[-1]
-        targets = batch.targets[number].flatten()[packing.orders[number]]
-        negatives = batch.negatives[number]
+        order, negatives = packing.orders[number], batch.negatives[number]
+        inputs = F.embedding(batch.tokens[number].flatten()[order], vectors)
+        targets = batch.targets[number].flatten()[order]
+        started = (part * batch.carried[number] for part in before)
+        top, *after = self._recurrences[number](inputs, *started, *masks[:-1])
+        top = top * masks[-1] if masks else top
         if negatives is None:
-            return self.softmax.loss(hidden, targets), after
+            return self.softmax.loss(top, targets), LSTMState(*after)
         assert isinstance(self.softmax, Softmax)
-        return self.softmax.sampled_loss(hidden, targets, negatives), after
+        return self.softmax.sampled_loss(top, targets, negatives), LSTMState(*after)
 
     def _masks(self, num_tokens: int, device: torch.device) -> Sequence[Tensor]:
         """Dropout of each layer's input and of the last output of one direction, each (N, P); none without dropout."""
@@ -157,7 +164,8 @@ class Objective(nn.Module):
         return masks.bernoulli_(1 - self.dropout).div_(1 - self.dropout).unbind()
 
     def _precision(self, device: torch.device) -> torch.autocast:
-        return torch.autocast(device.type, self.dtype, enabled=self.dtype != torch.float32)
+        # Without a cache: each weight is rounded once anyhow, and the cache can't be part of a graph.
+        return torch.autocast(device.type, self.dtype, enabled=self.dtype != torch.float32, cache_enabled=False)
 
 
 def make_softmax(training: TrainingConfig, num_words: int, dim: int, start: AnySoftmax | None = None) -> AnySoftmax:

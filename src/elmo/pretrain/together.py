@@ -13,17 +13,37 @@ T = TypeVar("T")
 
 
 def run_together(work: Callable[[int], T], num: int, device: torch.device) -> list[T]:
-    """The results of `work(0)`, … `work(num - 1)`, done at once, each by its share of torch's threads.
+    """The results of `work(0)`, … `work(num - 1)`, done at once: each by its share of torch's threads.
 
-    On a GPU, or with fewer threads than that, one after the other.
+    With fewer threads than that, one after the other; on a GPU each on a stream of its own.
     """
+    if device.type == "cuda":
+        return _on_streams(work, num)
     num_threads = torch.get_num_threads()
-    if device.type != "cpu" or num == 1 or num_threads < num:
+    if num == 1 or num_threads < num:
         return [work(number) for number in range(num)]
     try:
         return list(_workers(num, num_threads // num).map(work, range(num)))
     finally:
         torch.set_num_threads(num_threads)  # a worker's first act tells threads still to come how many they get
+
+
+def _on_streams(work: Callable[[int], T], num: int) -> list[T]:
+    here, streams = torch.cuda.current_stream(), [_stream(number) for number in range(num)]
+    results: list[T] = []
+    for number, stream in enumerate(streams):
+        stream.wait_stream(here)
+        with torch.cuda.stream(stream):
+            results.append(work(number))
+    for stream in streams:
+        here.wait_stream(stream)
+    return results
+
+
+@cache
+def _stream(number: int) -> torch.cuda.Stream:
+    """The same for each number, since memory belongs to the stream that first used it."""
+    return torch.cuda.Stream()
 
 
 @cache
