@@ -18,7 +18,7 @@ BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259
 
 _CHOICES = {
     "loss": ("sampled", "full", "adaptive"),
-    "optimizer": ("adagrad", "adamw"),
+    "optimizer": ("adagrad", "adamw", "muon"),
     "precision": ("float32", "bf16"),
 }
 """What keys of `training` may be."""
@@ -136,10 +136,10 @@ class TrainingConfig:
     `loss` is what is minimized: the cross-entropy of the softmax `sampled` among `n_negative_samples_batch` negatives
     (of the full one where the vocabulary has no more words than that); of the `full` softmax; or of an `adaptive` one,
     whose `adaptive_cutoffs` are a tenth and half of the vocabulary where None names no others.
-    `optimizer` is the published `adagrad`, whose accumulators start at `initial_accumulator_value`, or `adamw` with
-    `weight_decay`. The learning rate rises over the share `warmup` of the run and falls to zero over the last share
-    `decay`. `precision` is that of products of matrices: with `bf16` their operands are rounded to bfloat16, and all
-    else stays float32.
+    `optimizer` is the published `adagrad`, whose accumulators start at `initial_accumulator_value`, or `adamw` or
+    `muon`, both with `weight_decay`. The learning rate rises over the share `warmup` of the run and falls to zero
+    over the last share `decay`. `precision` is that of products of matrices: with `bf16` their operands are rounded
+    to bfloat16, and all else stays float32.
     Training ends after `n_epochs`, or earlier after `max_steps` or `max_minutes`, whichever comes first.
     With `fresh_starts`, a stream that begins a step with a new sentence begins it from zeros instead of the state
     carried on: about one sentence in `unroll_steps`. Published training never did that after the first step; but

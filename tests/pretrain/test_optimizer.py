@@ -80,17 +80,39 @@ def test_adamw_leaves_rows_without_gradient_alone() -> None:
     assert (weight != before).any(dim=1).tolist() == [False, False, True, False, False, False]
 
 
-@pytest.mark.parametrize("name", ["adagrad", "adamw"])
+@pytest.mark.parametrize("name", ["adagrad", "adamw", "muon"])
 def test_all_state_is_there_before_the_first_step(name: str) -> None:
-    """A checkpoint is copied into it."""
-    parameters = nn.ParameterList([nn.Parameter(torch.randn(4, 3)) for _ in range(2)])
-    optimizer = make_optimizer(parameters, TrainingConfig(optimizer=name), [parameters[1]])
+    """A checkpoint is copied into it. Every parameter has its optimizer."""
+    parameters = nn.ParameterDict({name: torch.randn(4, 3) for name in ("lstm_weight", "highway", "softmax")})
+    parameters["bias"] = nn.Parameter(torch.randn(4))
+    optimizer = make_optimizer(parameters, TrainingConfig(optimizer=name), [parameters["softmax"]])
     before = {parameter: set(state) for parameter, state in optimizer.state.items()}
-    F.embedding(torch.tensor([2]), parameters[1], sparse=True).sum().backward()
-    parameters[0].grad = torch.ones(4, 3)
+    assert before.keys() == set(parameters.values())
+    F.embedding(torch.tensor([2]), parameters["softmax"], sparse=True).sum().backward()
+    for key in ("lstm_weight", "highway", "bias"):
+        parameters[key].grad = torch.randn_like(parameters[key])
+    values = {key: parameter.detach().clone() for key, parameter in parameters.items()}
     optimizer.step()
     assert {parameter: set(state) for parameter, state in optimizer.state.items()} == before
-    assert before.keys() == set(parameters)
+    assert not any(torch.equal(values[key], parameter) for key, parameter in parameters.items())
+
+
+def test_muon_moves_the_lstms_matrices_along_an_orthogonal_one() -> None:
+    """The update's singular values are about equal, whatever those of the gradient; its size is Adam's: about 0.2 of
+    the rate in the mean square, where the matrix is square. Five rounds of Newton and Schulz leave 0.68 to 1.13.
+    """
+    torch.manual_seed(0)
+    parameters = nn.ParameterDict({"lstm_weight": torch.zeros(8, 8), "highway": torch.zeros(8, 8)})
+    optimizer = make_optimizer(parameters, TrainingConfig(optimizer="muon", learning_rate=0.01))
+    left, right = (torch.linalg.qr(torch.randn(8, 8)).Q for _ in range(2))
+    gradient = left @ torch.diag(torch.linspace(1, 20, 8)) @ right
+    for parameter in parameters.values():
+        parameter.grad = gradient.clone()
+    optimizer.step()
+    moved = torch.linalg.svdvals(parameters["lstm_weight"].detach()) / (0.01 * 0.2 * 8**0.5)
+    assert moved.min() > 0.6
+    assert moved.max() < 1.2
+    torch.testing.assert_close(parameters["highway"].detach(), -0.01 * gradient.sign(), msg="Adam's first step")
 
 
 def test_schedule() -> None:

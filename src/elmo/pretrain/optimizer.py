@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,9 @@ from elmo.config import TrainingConfig
 BETAS = (0.9, 0.99)
 """Decay of Adam's two averages. A row that is touched for the first time late in the run then moves by the rate, as one
 that is touched at the first step does: (1 - 0.9) / sqrt(1 - 0.99) = 1."""
+
+MOMENTUM = 0.95
+"""Decay of Muon's average, the usual one."""
 
 
 class Optimizer:
@@ -56,39 +59,62 @@ def schedule(done: float, warmup: float, decay: float) -> float:
     return max(0.0, min(rise, fall))
 
 
-def make_optimizer(module: nn.Module, training: TrainingConfig, row_sparse: Sequence[nn.Parameter] = ()) -> Optimizer:
-    """The optimizer of what is to be trained in `module`.
+def make_optimizer(module: nn.Module, training: TrainingConfig, row_sparse: Collection[nn.Parameter] = ()) -> Optimizer:
+    """The optimizer of what is to be trained in `module`, of the kind that `training.optimizer` names.
 
     `adagrad` is the published one, whose accumulators don't start at zero. Of a row-sparse gradient it reads and
     writes only the rows. torch adds 1e-10 to the root of an accumulator, which TensorFlow doesn't: nothing beside
     roots of 1 and more. `adamw` is Adam with decoupled weight decay (Loshchilov and Hutter 2019) of matrices; the
-    parameters `row_sparse`, whose gradients are so, get the form that leaves untouched rows as they are.
+    parameters `row_sparse`, whose gradients are so, get the form that leaves untouched rows as they are. With `muon`,
+    the matrices of the LSTMs and of the projection before them move by the orthogonal part of their averaged gradient
+    (Jordan et al. 2024) instead, scaled to an Adam step's usual size, so that one rate serves all.
     """
-    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    rate = training.learning_rate
+    trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    rate, decay = training.learning_rate, training.weight_decay
     if training.optimizer == "adagrad":
         start = training.initial_accumulator_value
-        parts = [torch.optim.Adagrad(trained, lr=rate, initial_accumulator_value=start)]
-    else:
-        rows = {id(parameter) for parameter in row_sparse}
-        dense = [p for p in trained if id(p) not in rows]
-        groups: list[dict[str, Any]] = [
-            {"params": [p for p in dense if p.dim() > 1], "weight_decay": training.weight_decay},
-            {"params": [p for p in dense if p.dim() <= 1], "weight_decay": 0.0},
+        parts: list[torch.optim.Optimizer] = [
+            torch.optim.Adagrad(trained.values(), lr=rate, initial_accumulator_value=start)
         ]
-        parts = [torch.optim.AdamW(groups, lr=rate, betas=BETAS)] if dense else []
-        parts += [torch.optim.SparseAdam([p], lr=rate, betas=BETAS) for p in trained if id(p) in rows]
-        for part in parts:
-            _start_adam(part)
+    else:
+        groups: dict[str, list[nn.Parameter]] = {"rows": [], "orthogonal": [], "matrices": [], "vectors": []}
+        rows = set(row_sparse)
+        for name, p in trained.items():
+            is_inner = training.optimizer == "muon" and p.dim() == 2 and ("lstm" in name or "projection" in name)
+            kind = "rows" if p in rows else "orthogonal" if is_inner else "matrices" if p.dim() > 1 else "vectors"
+            groups[kind].append(p)
+        parts = [
+            *_adam(torch.optim.SparseAdam, groups["rows"], lr=rate),
+            *_adam(torch.optim.AdamW, groups["matrices"], lr=rate, weight_decay=decay),
+            *_adam(torch.optim.AdamW, groups["vectors"], lr=rate, weight_decay=0.0),
+            *_muon(groups["orthogonal"], lr=rate, weight_decay=decay),
+        ]
     return Optimizer(parts, training.warmup, training.decay)
 
 
-def _start_adam(part: torch.optim.Optimizer) -> None:
-    """Put Adam's state in its place, which torch would make at the first step: too late to resume into."""
-    for group in part.param_groups:
-        for parameter in group["params"]:
-            averages = {key: torch.zeros_like(parameter) for key in ("exp_avg", "exp_avg_sq")}
-            part.state[parameter] = {"step": torch.zeros(()), **averages}
+def _adam(
+    kind: Callable[..., torch.optim.Optimizer], parameters: list[nn.Parameter], **settings: Any
+) -> list[torch.optim.Optimizer]:
+    """An optimizer of this kind, where there are parameters, with its state, which torch would make at the first step.
+
+    That would be too late to resume into.
+    """
+    if not parameters:
+        return []
+    part = kind(parameters, betas=BETAS, **settings)
+    for p in parameters:
+        part.state[p] = {"step": torch.zeros(()), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
+    return [part]
+
+
+def _muon(parameters: list[nn.Parameter], **settings: Any) -> list[torch.optim.Optimizer]:
+    """The same for Muon."""
+    if not parameters:
+        return []
+    part = torch.optim.Muon(parameters, momentum=MOMENTUM, adjust_lr_fn="match_rms_adamw", **settings)
+    for p in parameters:
+        part.state[p] = {"momentum_buffer": torch.zeros_like(p)}
+    return [part]
 
 
 @torch.no_grad()
