@@ -83,36 +83,42 @@ def test_adamw_leaves_rows_without_gradient_alone() -> None:
 @pytest.mark.parametrize("name", ["adagrad", "adamw", "muon"])
 def test_all_state_is_there_before_the_first_step(name: str) -> None:
     """A checkpoint is copied into it. Every parameter has its optimizer."""
-    parameters = nn.ParameterDict({name: torch.randn(4, 3) for name in ("lstm_weight", "highway", "softmax")})
-    parameters["bias"] = nn.Parameter(torch.randn(4))
-    optimizer = make_optimizer(parameters, TrainingConfig(optimizer=name), [parameters["softmax"]])
+    module = make_module()
+    optimizer = make_optimizer(module, TrainingConfig(optimizer=name), [module["softmax"]["weight"]])
     before = {parameter: set(state) for parameter, state in optimizer.state.items()}
-    assert before.keys() == set(parameters.values())
-    F.embedding(torch.tensor([2]), parameters["softmax"], sparse=True).sum().backward()
-    for key in ("lstm_weight", "highway", "bias"):
-        parameters[key].grad = torch.randn_like(parameters[key])
-    values = {key: parameter.detach().clone() for key, parameter in parameters.items()}
+    assert before.keys() == set(module.parameters())
+    F.embedding(torch.tensor([2]), module["softmax"]["weight"], sparse=True).sum().backward()
+    values = {key: parameter.detach().clone() for key, parameter in module.named_parameters()}
+    for parameter in module.parameters():
+        parameter.grad = torch.randn_like(parameter) if parameter.grad is None else parameter.grad
     optimizer.step()
     assert {parameter: set(state) for parameter, state in optimizer.state.items()} == before
-    assert not any(torch.equal(values[key], parameter) for key, parameter in parameters.items())
+    assert [key for key, parameter in module.named_parameters() if torch.equal(values[key], parameter)] == []
 
 
-def test_muon_moves_the_lstms_matrices_along_an_orthogonal_one() -> None:
+def make_module() -> nn.ModuleDict:
+    """Parameters under the names that decide on their optimizer."""
+    bilm = {"embedding": torch.zeros(8, 8), "lstm": torch.zeros(8, 8), "bias": torch.zeros(8)}
+    return nn.ModuleDict({"bilm": nn.ParameterDict(bilm), "softmax": nn.ParameterDict({"weight": torch.zeros(8, 8)})})
+
+
+def test_muon_moves_inner_matrices_along_an_orthogonal_one() -> None:
     """The update's singular values are about equal, whatever those of the gradient; its size is Adam's: about 0.2 of
     the rate in the mean square, where the matrix is square. Five rounds of Newton and Schulz leave 0.68 to 1.13.
     """
     torch.manual_seed(0)
-    parameters = nn.ParameterDict({"lstm_weight": torch.zeros(8, 8), "highway": torch.zeros(8, 8)})
-    optimizer = make_optimizer(parameters, TrainingConfig(optimizer="muon", learning_rate=0.01))
+    module = make_module()
+    optimizer = make_optimizer(module, TrainingConfig(optimizer="muon", learning_rate=0.01))
     left, right = (torch.linalg.qr(torch.randn(8, 8)).Q for _ in range(2))
     gradient = left @ torch.diag(torch.linspace(1, 20, 8)) @ right
-    for parameter in parameters.values():
-        parameter.grad = gradient.clone()
+    for parameter in module.parameters():
+        parameter.grad = gradient.clone() if parameter.dim() == 2 else torch.ones(8)
     optimizer.step()
-    moved = torch.linalg.svdvals(parameters["lstm_weight"].detach()) / (0.01 * 0.2 * 8**0.5)
+    moved = torch.linalg.svdvals(module["bilm"]["lstm"].detach()) / (0.01 * 0.2 * 8**0.5)
     assert moved.min() > 0.6
     assert moved.max() < 1.2
-    torch.testing.assert_close(parameters["highway"].detach(), -0.01 * gradient.sign(), msg="Adam's first step")
+    for parameter in (module["bilm"]["embedding"], module["softmax"]["weight"]):
+        torch.testing.assert_close(parameter.detach(), -0.01 * gradient.sign(), msg="Adam's first step")
 
 
 def test_schedule() -> None:

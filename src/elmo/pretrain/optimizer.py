@@ -66,8 +66,8 @@ def make_optimizer(module: nn.Module, training: TrainingConfig, row_sparse: Coll
     writes only the rows. torch adds 1e-10 to the root of an accumulator, which TensorFlow doesn't: nothing beside
     roots of 1 and more. `adamw` is Adam with decoupled weight decay (Loshchilov and Hutter 2019) of matrices; the
     parameters `row_sparse`, whose gradients are so, get the form that leaves untouched rows as they are. With `muon`,
-    the matrices of the LSTMs and of the projection before them move by the orthogonal part of their averaged gradient
-    (Jordan et al. 2024) instead, scaled to an Adam step's usual size, so that one rate serves all.
+    the matrices that map vectors to vectors, in LSTMs, highways and the projection, move by the orthogonal part of
+    their averaged gradient instead (Jordan et al. 2024), scaled to an Adam step's usual size: one rate serves all.
     """
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
     rate, decay = training.learning_rate, training.weight_decay
@@ -80,8 +80,9 @@ def make_optimizer(module: nn.Module, training: TrainingConfig, row_sparse: Coll
         groups: dict[str, list[nn.Parameter]] = {"rows": [], "orthogonal": [], "matrices": [], "vectors": []}
         rows = set(row_sparse)
         for name, p in trained.items():
-            is_inner = training.optimizer == "muon" and p.dim() == 2 and ("lstm" in name or "projection" in name)
-            kind = "rows" if p in rows else "orthogonal" if is_inner else "matrices" if p.dim() > 1 else "vectors"
+            is_inner = p.dim() == 2 and name.startswith("bilm.") and "embedding" not in name
+            orthogonal = is_inner and training.optimizer == "muon"
+            kind = "rows" if p in rows else "orthogonal" if orthogonal else "matrices" if p.dim() > 1 else "vectors"
             groups[kind].append(p)
         parts = [
             *_adam(torch.optim.SparseAdam, groups["rows"], lr=rate),
