@@ -61,7 +61,7 @@ def test_the_learning_rate_follows_the_schedule(corpus: Corpus, recipe: Callable
     rates: list[float] = []
     for _ in range(30):
         run._step()
-        rates.append(run.optimizer._parts[0].param_groups[0]["lr"])
+        rates.append(run.optimizer.learning_rate)
     expected = [0.01 * min(1, (step - 0.5) / 3, (30.5 - step) / 15) for step in range(1, 31)]
     assert rates == pytest.approx(expected)
     timed = Run(corpus, tmp_path / "timed", recipe(max_minutes=1.0, max_steps=1000), device="cpu")

@@ -215,6 +215,7 @@ class Run:
             "predictions": progress.step * self.predictions_per_step,
             "seconds": progress.seconds,
             "tokens_per_second": predictions / (progress.seconds - progress.summed_seconds),
+            "learning_rate": self.optimizer.learning_rate,
             "loss": sum(losses) / len(losses),
         }
         for direction, loss in zip(("forward", "backward"), losses, strict=False):

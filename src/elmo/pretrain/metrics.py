@@ -16,6 +16,7 @@ FIELDS: tuple[str, ...] = (
     "predictions",
     "seconds",
     "tokens_per_second",
+    "learning_rate",
     "loss",
     "forward_perplexity",
     "backward_perplexity",
@@ -100,7 +101,8 @@ def read_metrics(path: Path) -> list[Row]:
 def describe(row: Row) -> str:
     """A row for the progress line."""
     parts = [f"{row['tokens_per_second']:,.0f} tok/s", f"loss {row['loss']:.3f}"]
-    parts.append("perplexity " + "/".join(f"{row[k]:,.1f}" for k in FIELDS[5:7] if k in row))
+    perplexities = [row[k] for k in ("forward_perplexity", "backward_perplexity") if k in row]
+    parts.append("perplexity " + "/".join(f"{value:,.1f}" for value in perplexities))
     return ", ".join(parts)
 
 

@@ -34,6 +34,11 @@ class Optimizer:
         """What is kept of each parameter from step to step; all of it is there before the first one."""
         return {parameter: state for part in self._parts for parameter, state in part.state.items()}
 
+    @property
+    def learning_rate(self) -> float:
+        """That of the step before."""
+        return self._parts[0].param_groups[0]["lr"]
+
     def zero_grad(self) -> None:
         """Forget all gradients."""
         for part in self._parts:
