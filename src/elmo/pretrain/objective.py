@@ -17,8 +17,8 @@ from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.packing import Packing
 from elmo.nn.softmax import Negatives, Softmax, draw_negatives
+from elmo.nn.together import run_together
 from elmo.pretrain.recurrence import Recurrence, make_recurrence
-from elmo.pretrain.together import run_together
 from elmo.text.corpus import Corpus
 from elmo.text.streams import Streams
 

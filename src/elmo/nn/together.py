@@ -49,4 +49,9 @@ def _stream(number: int) -> torch.cuda.Stream:
 @cache
 def _workers(num: int, num_threads: int) -> ThreadPoolExecutor:
     """Threads that have `num_threads` of torch's own each. The number is each thread's own, and stays."""
-    return ThreadPoolExecutor(num, initializer=torch.set_num_threads, initargs=(num_threads,))
+    return ThreadPoolExecutor(num, initializer=_take_threads, initargs=(num_threads,))
+
+
+def _take_threads(num_threads: int) -> None:
+    torch.get_num_threads()  # else torch's first act in this thread would be to take the number set last in any
+    torch.set_num_threads(num_threads)

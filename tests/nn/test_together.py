@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from elmo.pretrain.together import run_together
+from elmo.nn.together import run_together
 
 CPU = torch.device("cpu")
 
