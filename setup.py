@@ -1,0 +1,34 @@
+"""Builds the native kernels of `elmo._native`, where they can be; all else is in pyproject.toml."""
+
+import platform
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+ROOM = Path("src/elmo/_native")
+
+
+def extensions() -> list[Extension]:
+    """The kernels are for x86-64 and GCC or clang; elsewhere, and where compiling fails, `elmo` goes without."""
+    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # has no stable ABI
+    if platform.machine() != "x86_64" or sys.platform == "win32" or free_threaded:
+        return []
+    kernels = Extension(
+        "elmo._native._kernel",
+        sources=[path.as_posix() for path in sorted(ROOM.glob("*.cpp"))],
+        depends=[path.as_posix() for path in sorted(ROOM.glob("*.h"))],
+        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+        extra_compile_args=[
+            *("-std=c++17", "-O3", "-g0", "-ffp-contract=fast", "-fvisibility=hidden"),
+            *("-Wall", "-Wextra", "-Wno-psabi", "-Wno-maybe-uninitialized", "-pthread"),
+        ],
+        extra_link_args=["-pthread"],
+        py_limited_api=True,
+        optional=True,
+    )
+    return [kernels]
+
+
+setup(ext_modules=extensions(), options={"bdist_wheel": {"py_limited_api": "cp311"}})

@@ -1,0 +1,168 @@
+"""Products and LSTM recurrences in C++ with weights packed once: inference on x86-64 CPUs at their limit.
+
+The module is there when the package was built with a compiler (see setup.py); the kernels for the best instruction
+set of the CPU are chosen at run time. `available()` says what can be used here; setting the environment variable
+`ELMO_NATIVE=0` makes that nothing. Everything takes NumPy arrays of float32 that are contiguous in C order, and
+computes in one of three precisions:
+
+- "float32": differs from other float32 code by rounding only;
+- "bf16": the operands of products are rounded to bfloat16, all else is float32;
+- "int8": weights are rounded to 8 bits with one scale per output, the other operand with one scale per row and step.
+
+All objects may be used by several threads at once: weights are only read, and the GIL is released. That is also the
+better way to use two processors, one for each direction of a biLM: the threads that `num_threads` asks for wait for
+each other twice a step where fewer than six rows are left for each, which costs dearly on a busy machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from math import inf, prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    from elmo._native import _kernel
+except ImportError:  # not built
+    _kernel = None
+
+Array = NDArray[np.float32]
+
+_PRECISIONS = ("float32", "bf16", "int8")
+"""In the order of the C++ enumeration."""
+
+_levels = _kernel.levels() if _kernel is not None else []
+"""The instruction sets that the module has kernels for and this CPU knows, the best first: the first is used."""
+
+
+def available() -> frozenset[str]:
+    """The precisions ("float32", "bf16", "int8") that this machine computes natively; empty without the module."""
+    return frozenset(_PRECISIONS if _levels and os.environ.get("ELMO_NATIVE") != "0" else ())
+
+
+def empty(*shape: int) -> Array:
+    """An array of `shape`, not filled, that begins at a cache line: recurrences over such are up to 1.5x faster.
+
+    NumPy's own arrays mostly begin 16 bytes past one; those of torch are as good as these.
+    """
+    size = prod(shape)
+    room = np.empty(size + 16, np.float32)
+    start = -room.__array_interface__["data"][0] % 64 // 4
+    return room[start : start + size].reshape(shape)
+
+
+class Linear:
+    """A product with a weight that is packed once: out = x Wᵀ + b."""
+
+    def __init__(self, weight: Array, bias: Array | None, precision: str) -> None:
+        """`weight` is (M, K), `bias` (M,); both are copied."""
+        code = _code(precision)
+        self.out_dim, self.in_dim = _weight_shape("weight", weight)
+        if bias is not None:
+            _check("bias", bias, (self.out_dim,))
+        assert _kernel is not None
+        self._handle = _kernel.pack_linear(weight, bias, self.out_dim, self.in_dim, code, _levels[0])
+
+    def run(self, x: Array, out: Array, num_threads: int = 1) -> None:
+        """Write the products of `x` (N, K) to `out` (N, M), which must not overlap. Threads share the outputs."""
+        _check("x", x, (len(x), self.in_dim))
+        _check("out", out, (len(x), self.out_dim), written=True)
+        assert _kernel is not None
+        _kernel.run_linear(self._handle, x, out, len(x), _threads(num_threads))
+
+
+class Recurrence:
+    """The recurrent half of one projected LSTM layer in one direction (Sak et al. 2014), its weights packed once.
+
+    As `elmo.nn.lstm` has it, for gates i, j (candidate), f, o: c = clip(σ(f) c + σ(i) tanh(j)) and
+    h = clip(W_hr (σ(o) tanh(c))); without W_hr h is σ(o) tanh(c), and P = H.
+    """
+
+    def __init__(
+        self,
+        weight_hh: Array,
+        weight_hr: Array | None,
+        cell_clip: float | None,
+        proj_clip: float | None,
+        precision: str,
+    ) -> None:
+        """`weight_hh` is (4H, P), `weight_hr` (P, H); both are copied. Clips are positive; None for no clip."""
+        code = _code(precision)
+        rows, self.out_dim = _weight_shape("weight_hh", weight_hh)
+        self.dim = rows // 4
+        if rows % 4 or (weight_hr is None and self.dim != self.out_dim):
+            wanted = "(4H, P)" if weight_hr is not None else "(4H, H), as there is no projection"
+            raise ValueError(f"weight_hh is {weight_hh.shape}, but must be {wanted}")
+        if weight_hr is not None:
+            _check("weight_hr", weight_hr, (self.out_dim, self.dim))
+        elif proj_clip is not None:
+            raise ValueError(f"proj_clip is {proj_clip}, but there is no projection: pass None")
+        clips = _clip("cell_clip", cell_clip), _clip("proj_clip", proj_clip)
+        assert _kernel is not None
+        self._handle = _kernel.pack_recurrence(weight_hh, weight_hr, self.dim, self.out_dim, *clips, code, _levels[0])
+
+    def run(
+        self,
+        gates: Array,
+        batch_sizes: Sequence[int],
+        hidden: Array,
+        cell: Array,
+        outputs: Array,
+        num_threads: int = 1,
+    ) -> None:
+        """Run over a packed batch: N tokens, step by step, `batch_sizes[t]` rows at step t, never more than before.
+
+        `gates` (N, 4H) is the input's half, W_ih x + b with the forget bias added; it may be overwritten.
+        `hidden` (B, P) and `cell` (B, H), for the B = batch_sizes[0] rows, are replaced by the state after each row's
+        last token; `outputs` (N, P) is written. Arrays must not overlap.
+        """
+        sizes = np.array(batch_sizes, dtype=np.int64)
+        if sizes.ndim != 1 or (sizes < 1).any() or (sizes[1:] > sizes[:-1]).any():
+            raise ValueError(f"batch_sizes must be positive and never grow, not {list(batch_sizes)}")
+        num_tokens, num_rows = int(sizes.sum()), int(sizes[0]) if len(sizes) else 0
+        _check("gates", gates, (num_tokens, 4 * self.dim), written=True)
+        _check("hidden", hidden, (num_rows, self.out_dim), written=True)
+        _check("cell", cell, (num_rows, self.dim), written=True)
+        _check("outputs", outputs, (num_tokens, self.out_dim), written=True)
+        assert _kernel is not None
+        threads = _threads(num_threads)
+        _kernel.run_recurrence(self._handle, gates, sizes, hidden, cell, outputs, len(sizes), threads)
+
+
+def _code(precision: str) -> int:
+    if precision not in available():
+        usable = ", ".join(sorted(available())) or "none: the module is not built, or ELMO_NATIVE=0 is set"
+        raise ValueError(f"precision {precision!r} is not among those of this machine's native kernels ({usable})")
+    return _PRECISIONS.index(precision)
+
+
+def _weight_shape(name: str, weight: Array) -> tuple[int, int]:
+    if weight.ndim != 2 or 0 in weight.shape:
+        raise ValueError(f"{name} is {weight.shape}, but must have two dimensions, none of them empty")
+    _check(name, weight, weight.shape)
+    return weight.shape[0], weight.shape[1]
+
+
+def _check(name: str, array: Array, shape: tuple[int, ...], written: bool = False) -> None:
+    if array.dtype != np.float32:
+        raise ValueError(f"{name} is {array.dtype}, but must be float32")
+    if array.shape != shape:
+        raise ValueError(f"{name} is {array.shape}, but must be {shape}")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{name} must be contiguous in C order")
+    if written and not array.flags.writeable:
+        raise ValueError(f"{name} is written to, but read-only")
+
+
+def _clip(name: str, value: float | None) -> float:
+    if value is not None and not value > 0:
+        raise ValueError(f"{name} is {value}, but must be positive, or None for no clip")
+    return inf if value is None else value
+
+
+def _threads(number: int) -> int:
+    if number < 1:
+        raise ValueError(f"num_threads is {number}, but must be at least 1")
+    return number

@@ -1,0 +1,73 @@
+// What the module and the kernels of each instruction set share: packed weights, and the calls on them.
+//
+// A product multiplies rows of `depth` numbers with the packed rows of a weight, called columns here. Operands of all
+// precisions are *words* of 32 bits that hold one float32, two bf16 or four int8 numbers which follow each other along
+// the depth. A block of a weight is four vectors of columns; packed, it lies as [group of depth][vector][lane].
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace elmo {
+
+enum class Precision : int { float32 = 0, bf16 = 1, int8 = 2 };
+
+constexpr size_t VECTORS = 4;           // of a block: the four gates of a recurrence, or columns side by side
+constexpr size_t CHUNK = 96;            // rows that a product encodes at once
+constexpr size_t ROWS_PER_THREAD = 6;   // from this many on, a thread takes rows instead of columns
+
+inline size_t per_word(Precision precision) { return size_t{1} << static_cast<int>(precision); }
+inline size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+
+struct Packed {
+    Precision precision;
+    size_t columns, depth;  // as the weight has them: (columns, depth)
+    bool gates;             // a block holds the same columns of four gates, columns / 4 apart
+    size_t lanes, blocks, groups;
+    int32_t* words = nullptr;    // [block][group][vector][lane]
+    float* scales = nullptr;     // int8 only, [block][vector][lane]: what a column's integers are multiplied with
+    int32_t* offsets = nullptr;  // int8 only: a column's part of the products that the +128 of operands makes
+
+    Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, size_t lanes);
+    ~Packed();
+    Packed(const Packed&) = delete;
+    Packed& operator=(const Packed&) = delete;
+};
+
+struct Range { size_t begin, end; };
+
+// Share `index` of `count` of `total` blocks.
+inline Range share(size_t total, size_t index, size_t count) {
+    return {total * index / count, total * (index + 1) / count};
+}
+
+// One thread's memory for encoded rows.
+struct Scratch { int32_t* words; float* scales; };
+
+struct Barrier { virtual void wait() = 0; };
+
+struct LinearCall { const Packed* weight; const float *bias, *x; float* out; size_t rows; };
+
+struct RecurrenceCall {
+    const Packed *weight_hh, *weight_hr;  // weight_hr is null without a projection
+    float cell_clip, proj_clip;           // infinite for none
+    const float* gates;
+    const int64_t* batch_sizes;
+    size_t steps;
+    const float* hidden;  // before the first step
+    float *cell, *outputs;
+    float* mixed;  // room for what the projection reads, (B, H)
+};
+
+// The kernels of one instruction set.
+struct Kernels {
+    const char* name;
+    size_t lanes;
+    void (*linear)(const LinearCall&, Range blocks, Scratch);
+    void (*recurrence)(const RecurrenceCall&, size_t thread, size_t threads, Scratch, Barrier&);
+};
+
+extern const Kernels avx2, avx512, avx512_vnni, avx512_bf16;
+
+}  // namespace elmo

@@ -1,0 +1,18 @@
+// The kernels for AVX-512 (F, BW, VL).
+
+#include <immintrin.h>
+
+#include "kernel.h"
+
+#define LEVEL avx512
+#define LANES 16
+#define MAX_ROWS 6
+
+#ifdef __clang__
+#pragma clang attribute push(__attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl"))), apply_to = function)
+#include "kernel_body.h"
+#pragma clang attribute pop
+#else
+#pragma GCC target("avx2,fma,avx512f,avx512bw,avx512vl")
+#include "kernel_body.h"
+#endif

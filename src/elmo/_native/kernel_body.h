@@ -1,0 +1,291 @@
+// The kernels themselves, compiled once for each instruction set: a kernel_*.cpp names the set and includes this.
+//
+// LANES is the number of float32 in a register, MAX_ROWS how many rows times four sums fit the registers.
+// HAS_BF16 and HAS_VNNI say that there are instructions for products of bf16 and of int8.
+
+#include "vectors.h"
+
+#define QUOTED(word) #word
+#define NAME(word) QUOTED(word)
+
+namespace elmo {
+namespace {
+
+// The step of one vector of cells: updates `cell`, returns sigmoid(o) * tanh(cell). Fractions share their division:
+// sigmoid(x) = 1 / (1 + e^-x) and tanh(x) = (e^2x - 1) / (e^2x - 1 + 2).
+inline F step(F i, F j, F f, F o, F& cell, float cell_clip) {
+    F candidate = exp_minus_one(j + j);
+    cell = cell / one_plus_exp(-f) + candidate / (one_plus_exp(-i) * (candidate + 2.0f));
+    cell = clamp(cell, cell_clip);
+    F squashed = exp_minus_one(cell + cell);
+    return squashed / (one_plus_exp(-o) * (squashed + 2.0f));
+}
+
+// --- the three precisions: how rows are encoded, multiplied and read back
+
+struct Operand { const int32_t* words; size_t stride; const float* scales; };
+
+struct Float32 {
+    typedef F Sum;
+    static Operand encode(const float* rows, size_t stride, size_t, const Packed&, Scratch) {
+        return {reinterpret_cast<const int32_t*>(rows), stride, nullptr};
+    }
+    static inline Sum add(Sum sum, I weight, I word) { return (F)weight * (F)word + sum; }
+    static inline F value(I sum, const Packed&, size_t, const Operand&, size_t) { return (F)sum; }
+};
+
+struct BF16 {
+    typedef F Sum;
+    static Operand encode(const float* rows, size_t stride, size_t count, const Packed& weight, Scratch scratch) {
+        const size_t depth = weight.depth;
+        for (size_t r = 0; r < count; ++r) {
+            const float* row = rows + r * stride;
+            uint16_t* __restrict to = reinterpret_cast<uint16_t*>(scratch.words + r * weight.groups);
+            for (size_t k = 0; k < depth; ++k) {
+                uint32_t bits;
+                __builtin_memcpy(&bits, row + k, 4);
+                to[k] = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);  // half to even
+            }
+            if (depth % 2) to[depth] = 0;
+        }
+        return {scratch.words, weight.groups, nullptr};
+    }
+#ifdef HAS_BF16
+    static inline Sum add(Sum sum, I weight, I word) {
+        return (F)_mm512_dpbf16_ps((__m512)sum, (__m512bh)weight, (__m512bh)word);
+    }
+#else
+    static inline Sum add(Sum sum, I weight, I word) {
+        sum = (F)(weight << 16) * (F)(word << 16) + sum;
+        return (F)(weight & -65536) * (F)(word & -65536) + sum;
+    }
+#endif
+    static inline F value(I sum, const Packed&, size_t, const Operand&, size_t) { return (F)sum; }
+};
+
+struct Int8 {
+    typedef I Sum;
+    static Operand encode(const float* rows, size_t stride, size_t count, const Packed& weight, Scratch scratch) {
+        const size_t depth = weight.depth;
+        for (size_t r = 0; r < count; ++r) {
+            const float* row = rows + r * stride;
+            uint8_t* __restrict to = reinterpret_cast<uint8_t*>(scratch.words + r * weight.groups);
+            int32_t largest = 0;  // of the absolute values, whose bits are in the same order as they
+            for (size_t k = 0; k < depth; ++k) {
+                int32_t bits;
+                __builtin_memcpy(&bits, row + k, 4);
+                bits &= 0x7fffffff;
+                largest = bits > largest ? bits : largest;
+            }
+            float limit;
+            __builtin_memcpy(&limit, &largest, 4);
+            const float factor = limit > 1e-30f ? 127.0f / limit : 0.0f;
+            for (size_t k = 0; k < depth; ++k) {
+                float rounded = row[k] * factor + 12583040.0f;  // 1.5 * 2^23 + 128: the low byte is 128 + the integer
+                uint32_t bits;
+                __builtin_memcpy(&bits, &rounded, 4);
+                to[k] = static_cast<uint8_t>(bits);
+            }
+            for (size_t k = depth; k < 4 * weight.groups; ++k) to[k] = 0;
+            scratch.scales[r] = limit / 127.0f;
+        }
+        return {scratch.words, weight.groups, scratch.scales};
+    }
+#if defined(HAS_VNNI)
+    static inline Sum add(Sum sum, I weight, I word) {
+        return (I)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)word, (__m512i)weight);
+    }
+#elif LANES == 16
+    static inline Sum add(Sum sum, I weight, I word) {
+        const __m512i w = (__m512i)weight, x = (__m512i)word, low = _mm512_set1_epi16(255);
+        const __m512i even = _mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8), odd = _mm512_srai_epi16(w, 8);
+        return sum + (I)_mm512_madd_epi16(even, _mm512_and_si512(x, low)) +
+               (I)_mm512_madd_epi16(odd, _mm512_srli_epi16(x, 8));
+    }
+#else
+    static inline Sum add(Sum sum, I weight, I word) {
+        const __m256i w = (__m256i)weight, x = (__m256i)word, low = _mm256_set1_epi16(255);
+        const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8), odd = _mm256_srai_epi16(w, 8);
+        return sum + (I)_mm256_madd_epi16(even, _mm256_and_si256(x, low)) +
+               (I)_mm256_madd_epi16(odd, _mm256_srli_epi16(x, 8));
+    }
+#endif
+    static inline F value(I sum, const Packed& weight, size_t vector, const Operand& x, size_t row) {
+        I offsets;
+        __builtin_memcpy(&offsets, weight.offsets + vector * LANES, sizeof offsets);
+        return __builtin_convertvector(sum - offsets, F) * (load(weight.scales + vector * LANES) * x.scales[row]);
+    }
+};
+
+// --- products
+
+// ROWS rows times one block: `sums` is [row][vector].
+template <class Kind, size_t ROWS>
+void multiply(const int32_t* x, size_t stride, const I* weight, size_t groups, I* sums) {
+    typename Kind::Sum sum[ROWS][VECTORS];
+#pragma GCC unroll 8
+    for (size_t row = 0; row < ROWS; ++row)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < VECTORS; ++v) sum[row][v] = typename Kind::Sum{};
+    for (size_t group = 0; group < groups; ++group, weight += VECTORS) {
+#pragma GCC unroll 8
+        for (size_t row = 0; row < ROWS; ++row) {
+            const I word = I{} + x[row * stride + group];
+#pragma GCC unroll 4
+            for (size_t v = 0; v < VECTORS; ++v) sum[row][v] = Kind::add(sum[row][v], weight[v], word);
+        }
+    }
+#pragma GCC unroll 8
+    for (size_t row = 0; row < ROWS; ++row)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < VECTORS; ++v) sums[row * VECTORS + v] = (I)sum[row][v];
+}
+
+typedef void (*Tile)(const int32_t*, size_t, const I*, size_t, I*);
+
+template <class Kind>
+Tile tile(size_t rows) {
+    switch (rows) {
+        case 1: return multiply<Kind, 1>;
+        case 2: return multiply<Kind, 2>;
+#if MAX_ROWS > 3
+        case 3: return multiply<Kind, 3>;
+        case 4: return multiply<Kind, 4>;
+        case 5: return multiply<Kind, 5>;
+#endif
+        default: return multiply<Kind, MAX_ROWS>;
+    }
+}
+
+// Multiply `count` encoded rows with the `blocks` of a weight; `finish` takes the sums of each tile.
+template <class Kind, class Finish>
+void product(const Packed& weight, const Operand& x, size_t count, Range blocks, const Finish& finish) {
+    I sums[MAX_ROWS * VECTORS];
+    for (size_t block = blocks.begin; block < blocks.end; ++block) {
+        const I* words = reinterpret_cast<const I*>(weight.words) + block * weight.groups * VECTORS;
+        size_t tiles = ceil_div(count, MAX_ROWS);
+        for (size_t row = 0; row < count; --tiles) {
+            const size_t rows = ceil_div(count - row, tiles);
+            finish.prefetch(block, row, rows);
+            tile<Kind>(rows)(x.words + row * x.stride, x.stride, words, weight.groups, sums);
+            for (size_t r = 0; r < rows; ++r) {
+                F values[VECTORS];
+                for (size_t v = 0; v < VECTORS; ++v)
+                    values[v] = Kind::value(sums[r * VECTORS + v], weight, block * VECTORS + v, x, row + r);
+                finish.row(block, row + r, values);
+            }
+            row += rows;
+        }
+    }
+}
+
+// out = clip(values + bias), columns side by side.
+struct Write {
+    float* out;
+    size_t stride, columns;
+    const float* bias;
+    float clip;
+
+    inline void prefetch(size_t block, size_t row, size_t rows) const {
+        for (size_t r = row; r < row + rows; ++r)
+            for (size_t v = 0; v < VECTORS; ++v)
+                __builtin_prefetch(out + r * stride + (block * VECTORS + v) * LANES, 1);
+    }
+    inline void row(size_t block, size_t row, const F* values) const {
+        for (size_t v = 0, column = block * VECTORS * LANES; v < VECTORS && column < columns; ++v, column += LANES) {
+            const size_t valid = columns - column;
+            const F value = bias ? values[v] + load(bias + column, valid) : values[v];
+            store(out + row * stride + column, clamp(value, clip), valid);
+        }
+    }
+};
+
+// The gates' non-linearities: writes the cells and what the projection reads.
+struct Step {
+    const float* gates;
+    float *cell, *mixed;
+    size_t size, row_step;  // H, and how many rows of the batch lie between two of ours
+    float cell_clip;
+
+    void prefetch(size_t, size_t, size_t) const {}
+    inline void row(size_t block, size_t row, const F* values) const {
+        const size_t column = block * LANES, valid = size - column;
+        const float* gate = gates + row * row_step * 4 * size + column;
+        float* at = cell + row * row_step * size + column;
+        F c = load(at, valid);
+        F sums[VECTORS];
+        for (size_t v = 0; v < VECTORS; ++v) sums[v] = values[v] + load(gate + v * size, valid);
+        const F m = step(sums[0], sums[1], sums[2], sums[3], c, cell_clip);
+        store(at, c, valid);
+        store(mixed + row * row_step * size + column, m, valid);
+    }
+};
+
+// --- the two calls
+
+template <class Kind>
+void linear_of(const LinearCall& call, Range blocks, Scratch scratch) {
+    const Packed& weight = *call.weight;
+    for (size_t row = 0; row < call.rows; row += CHUNK) {
+        const size_t count = call.rows - row < CHUNK ? call.rows - row : CHUNK;
+        const Operand x = Kind::encode(call.x + row * weight.depth, weight.depth, count, weight, scratch);
+        const Write write{call.out + row * weight.columns, weight.columns, weight.columns, call.bias, __builtin_inff()};
+        product<Kind>(weight, x, count, blocks, write);
+    }
+}
+
+template <class Kind>
+void recurrence_of(const RecurrenceCall& call, size_t thread, size_t threads, Scratch scratch, Barrier& barrier) {
+    const Packed &weight_hh = *call.weight_hh, *weight_hr = call.weight_hr;
+    const size_t size = weight_hh.columns / 4, out_size = weight_hh.depth;
+    const float *gates = call.gates, *hidden = call.hidden;
+    float* out = call.outputs;
+    bool by_rows = false;
+    for (size_t t = 0; t < call.steps; ++t) {
+        const size_t batch = static_cast<size_t>(call.batch_sizes[t]);
+        // Many rows: each thread has its own from step to step, and waits for nobody. Few: it has its own columns.
+        const bool were_rows = by_rows;
+        by_rows = threads > 1 && batch >= ROWS_PER_THREAD * threads;
+        if (were_rows && !by_rows) barrier.wait();
+        const size_t first = by_rows ? thread : 0, every = by_rows ? threads : 1;
+        const size_t index = by_rows ? 0 : thread, count = by_rows ? 1 : threads;
+        const size_t rows = ceil_div(batch - first, every);
+
+        Operand x = Kind::encode(hidden + first * out_size, every * out_size, rows, weight_hh, scratch);
+        float* mixed = (weight_hr ? call.mixed : out) + first * size;
+        const Step step{gates + first * 4 * size, call.cell + first * size, mixed, size, every, call.cell_clip};
+        product<Kind>(weight_hh, x, rows, share(weight_hh.blocks, index, count), step);
+        if (count > 1) barrier.wait();
+        if (weight_hr) {
+            x = Kind::encode(mixed, every * size, rows, *weight_hr, scratch);
+            const Write write{out + first * out_size, every * out_size, out_size, nullptr, call.proj_clip};
+            product<Kind>(*weight_hr, x, rows, share(weight_hr->blocks, index, count), write);
+            if (count > 1) barrier.wait();
+        }
+        hidden = out;
+        gates += batch * 4 * size;
+        out += batch * out_size;
+    }
+}
+
+void linear(const LinearCall& call, Range blocks, Scratch scratch) {
+    switch (call.weight->precision) {
+        case Precision::float32: return linear_of<Float32>(call, blocks, scratch);
+        case Precision::bf16: return linear_of<BF16>(call, blocks, scratch);
+        case Precision::int8: return linear_of<Int8>(call, blocks, scratch);
+    }
+}
+
+void recurrence(const RecurrenceCall& call, size_t thread, size_t threads, Scratch scratch, Barrier& barrier) {
+    switch (call.weight_hh->precision) {
+        case Precision::float32: return recurrence_of<Float32>(call, thread, threads, scratch, barrier);
+        case Precision::bf16: return recurrence_of<BF16>(call, thread, threads, scratch, barrier);
+        case Precision::int8: return recurrence_of<Int8>(call, thread, threads, scratch, barrier);
+    }
+}
+
+}  // namespace
+
+extern const Kernels LEVEL = {NAME(LEVEL), LANES, linear, recurrence};
+
+}  // namespace elmo

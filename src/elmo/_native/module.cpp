@@ -1,0 +1,218 @@
+// The Python side: buffers in, the GIL released, threads put to work. elmo/_native/__init__.py checks all arguments.
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kernel.h"
+#include "pool.h"
+
+namespace elmo {
+namespace {
+
+constexpr char HANDLE[] = "elmo._native._kernel.handle";
+
+// What a handle holds: one packed weight, or a recurrence's two.
+struct Weights {
+    const Kernels* kernels;
+    std::unique_ptr<Packed> first, second;
+    std::vector<float> bias;
+    float cell_clip = INFINITY, proj_clip = INFINITY;
+};
+
+std::vector<const Kernels*> supported() {
+    std::vector<const Kernels*> found;  // the best first
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return found;
+    const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl");
+    const bool vnni = wide && __builtin_cpu_supports("avx512vnni");
+    if (vnni && __builtin_cpu_supports("avx512bf16")) found.push_back(&avx512_bf16);
+    if (vnni) found.push_back(&avx512_vnni);
+    if (wide) found.push_back(&avx512);
+    found.push_back(&avx2);
+    return found;
+}
+
+const Kernels* find(const char* level) {
+    for (const Kernels* kernels : supported())
+        if (std::strcmp(kernels->name, level) == 0) return kernels;
+    PyErr_Format(PyExc_ValueError, "this machine has no kernels named %s", level);
+    return nullptr;
+}
+
+// A Python buffer for the time of a call.
+struct Buffer {
+    Py_buffer view{};
+    ~Buffer() {
+        if (view.obj) PyBuffer_Release(&view);
+    }
+    float* floats() const { return static_cast<float*>(view.buf); }
+};
+
+struct Released {  // the GIL, for the time of a scope
+    PyThreadState* state = PyEval_SaveThread();
+    ~Released() { PyEval_RestoreThread(state); }
+};
+
+// Memory for rows encoded by each of `threads` threads, for products with either weight.
+class Scratches {
+  public:
+    Scratches(const Packed& first, const Packed* second, size_t rows, size_t threads)
+        : words_(rows * std::max(first.groups, second ? second->groups : 0)), rows_(rows), scales_(threads * rows) {
+        if (first.precision != Precision::float32) memory_.resize(threads * words_);  // else rows are read as they are
+    }
+
+    Scratch of(size_t thread) {
+        return {memory_.empty() ? nullptr : &memory_[thread * words_], scales_.data() + thread * rows_};
+    }
+
+  private:
+    size_t words_, rows_;
+    std::vector<int32_t> memory_;
+    std::vector<float> scales_;
+};
+
+void destroy(PyObject* handle) { delete static_cast<Weights*>(PyCapsule_GetPointer(handle, HANDLE)); }
+
+PyObject* handle_of(std::unique_ptr<Weights> weights) {
+    PyObject* handle = PyCapsule_New(weights.get(), HANDLE, destroy);
+    if (handle) weights.release();
+    return handle;
+}
+
+PyObject* levels(PyObject*, PyObject*) {
+    PyObject* names = PyList_New(0);
+    for (const Kernels* kernels : supported()) {
+        PyObject* name = names ? PyUnicode_FromString(kernels->name) : nullptr;
+        if (!name || PyList_Append(names, name) < 0) Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    return names;
+}
+
+PyObject* pack_linear(PyObject*, PyObject* args) {
+    Buffer weight, bias;
+    Py_ssize_t columns, depth;
+    int precision;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "y*z*nnis", &weight.view, &bias.view, &columns, &depth, &precision, &level))
+        return nullptr;
+    std::unique_ptr<Weights> packed(new Weights);
+    packed->kernels = find(level);
+    if (!packed->kernels) return nullptr;
+    if (bias.view.buf) packed->bias.assign(bias.floats(), bias.floats() + columns);
+    {
+        Released gil;
+        const size_t lanes = packed->kernels->lanes;
+        packed->first.reset(new Packed(weight.floats(), columns, depth, false, Precision(precision), lanes));
+    }
+    return handle_of(std::move(packed));
+}
+
+PyObject* pack_recurrence(PyObject*, PyObject* args) {
+    Buffer weight_hh, weight_hr;
+    Py_ssize_t size, out_size;
+    float cell_clip, proj_clip;
+    int precision;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "y*z*nnffis", &weight_hh.view, &weight_hr.view, &size, &out_size, &cell_clip,
+                          &proj_clip, &precision, &level))
+        return nullptr;
+    std::unique_ptr<Weights> packed(new Weights);
+    packed->kernels = find(level);
+    if (!packed->kernels) return nullptr;
+    packed->cell_clip = cell_clip;
+    packed->proj_clip = proj_clip;
+    {
+        Released gil;
+        const size_t lanes = packed->kernels->lanes;
+        packed->first.reset(new Packed(weight_hh.floats(), 4 * size, out_size, true, Precision(precision), lanes));
+        if (weight_hr.view.buf)
+            packed->second.reset(new Packed(weight_hr.floats(), out_size, size, false, Precision(precision), lanes));
+    }
+    return handle_of(std::move(packed));
+}
+
+PyObject* run_linear(PyObject*, PyObject* args) {
+    PyObject* handle;
+    Buffer x, out;
+    Py_ssize_t rows, threads;
+    if (!PyArg_ParseTuple(args, "Oy*w*nn", &handle, &x.view, &out.view, &rows, &threads)) return nullptr;
+    const Weights* weights = static_cast<Weights*>(PyCapsule_GetPointer(handle, HANDLE));
+    if (!weights) return nullptr;
+    {
+        Released gil;
+        const Packed& weight = *weights->first;
+        const float* bias = weights->bias.empty() ? nullptr : weights->bias.data();
+        const LinearCall call{&weight, bias, x.floats(), out.floats(), static_cast<size_t>(rows)};
+        const size_t wanted = std::min<size_t>(threads, weight.blocks);
+        Scratches scratches(weight, nullptr, std::min<size_t>(rows, CHUNK), wanted);
+        Pool::instance().run(wanted, [&](size_t thread, size_t count, Barrier&) {
+            weights->kernels->linear(call, share(weight.blocks, thread, count), scratches.of(thread));
+        });
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject* run_recurrence(PyObject*, PyObject* args) {
+    PyObject* handle;
+    Buffer gates, batch_sizes, hidden, cell, outputs;
+    Py_ssize_t steps, threads;
+    if (!PyArg_ParseTuple(args, "Oy*y*w*w*w*nn", &handle, &gates.view, &batch_sizes.view, &hidden.view, &cell.view,
+                          &outputs.view, &steps, &threads))
+        return nullptr;
+    const Weights* weights = static_cast<Weights*>(PyCapsule_GetPointer(handle, HANDLE));
+    if (!weights) return nullptr;
+    if (steps > 0) {
+        Released gil;
+        const Packed &weight_hh = *weights->first, *weight_hr = weights->second.get();
+        const int64_t* sizes = static_cast<const int64_t*>(batch_sizes.view.buf);
+        std::vector<float> room(weight_hr ? sizes[0] * weight_hr->depth + 16 : 0);
+        float* mixed = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(room.data()) + 63) & ~uintptr_t{63});
+        const RecurrenceCall call{&weight_hh, weight_hr, weights->cell_clip, weights->proj_clip, gates.floats(), sizes,
+                                  static_cast<size_t>(steps), hidden.floats(), cell.floats(), outputs.floats(), mixed};
+        const size_t wanted = std::min<size_t>(threads, weight_hh.blocks);
+        Scratches scratches(weight_hh, weight_hr, sizes[0], wanted);
+        Pool::instance().run(wanted, [&](size_t thread, size_t count, Barrier& barrier) {
+            weights->kernels->recurrence(call, thread, count, scratches.of(thread), barrier);
+        });
+        const float* out = outputs.floats();
+        const size_t width = weight_hh.depth;
+        for (Py_ssize_t t = 0; t < steps; out += sizes[t++] * width)  // what stays is each row's last
+            std::memcpy(hidden.floats(), out, sizes[t] * width * sizeof(float));
+    }
+    Py_RETURN_NONE;
+}
+
+// Bodies may run out of memory; Python hears of it as usual.
+template <PyObject* (*BODY)(PyObject*, PyObject*)>
+PyObject* guarded(PyObject* self, PyObject* args) {
+    try {
+        return BODY(self, args);
+    } catch (const std::bad_alloc&) {
+        return PyErr_NoMemory();
+    }
+}
+
+PyMethodDef METHODS[] = {
+    {"levels", levels, METH_NOARGS, "The instruction sets that this machine has kernels for, the best first."},
+    {"pack_linear", guarded<pack_linear>, METH_VARARGS, "A handle on the packed weight of a product."},
+    {"pack_recurrence", guarded<pack_recurrence>, METH_VARARGS, "A handle on the packed weights of a recurrence."},
+    {"run_linear", guarded<run_linear>, METH_VARARGS, "Multiply rows with a packed weight."},
+    {"run_recurrence", guarded<run_recurrence>, METH_VARARGS, "Run a recurrence over a packed batch."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_kernel", "Packed products and recurrences of LSTMs.", -1, METHODS,
+                      nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+}  // namespace elmo
+
+PyMODINIT_FUNC PyInit__kernel() { return PyModule_Create(&elmo::MODULE); }

@@ -1,0 +1,91 @@
+// Packing: the weights of a product in the order that the kernels read them, made once.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+#include "kernel.h"
+
+namespace elmo {
+namespace {
+
+constexpr size_t HUGE_PAGE = size_t{1} << 21;
+
+// Zeroed, and on huge pages where it fills some: the kernels run through megabytes at every step.
+template <class T>
+T* allocate(size_t count) {
+    const size_t bytes = std::max<size_t>(count * sizeof(T), 1);
+    const size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
+    const size_t whole = ceil_div(bytes, alignment) * alignment;
+    void* memory = nullptr;
+    if (posix_memalign(&memory, alignment, whole) != 0) throw std::bad_alloc();
+#ifdef __linux__
+    if (alignment == HUGE_PAGE) madvise(memory, whole, MADV_HUGEPAGE);
+#endif
+    std::memset(memory, 0, whole);
+    return static_cast<T*>(memory);
+}
+
+uint16_t to_bf16(float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);  // half to even
+}
+
+}  // namespace
+
+Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, size_t lanes)
+    : precision(precision), columns(columns), depth(depth), gates(gates), lanes(lanes) {
+    const size_t width = VECTORS * lanes;
+    blocks = gates ? ceil_div(columns / 4, lanes) : ceil_div(columns, width);
+    groups = ceil_div(depth, per_word(precision));
+    words = allocate<int32_t>(blocks * groups * width);
+    if (precision == Precision::int8) {
+        scales = allocate<float>(blocks * width);
+        offsets = allocate<int32_t>(blocks * width);
+    }
+    for (size_t block = 0; block < blocks; ++block) {
+        for (size_t slot = 0; slot < width; ++slot) {  // vector and lane
+            const size_t inside = gates ? block * lanes + slot % lanes : block * width + slot;
+            if (inside >= (gates ? columns / 4 : columns)) continue;
+            const float* from = weight + (gates ? slot / lanes * (columns / 4) + inside : inside) * depth;
+            int32_t* to = words + block * groups * width + slot;
+            float factor = 0;
+            if (precision == Precision::int8) {
+                float largest = 0;
+                for (size_t k = 0; k < depth; ++k) largest = std::max(largest, std::fabs(from[k]));
+                factor = largest > 1e-30f ? 127.0f / largest : 0.0f;
+                scales[block * width + slot] = largest / 127.0f;
+            }
+            int32_t sum = 0;
+            for (size_t k = 0; k < depth; ++k) {
+                int32_t* word = to + k / per_word(precision) * width;
+                if (precision == Precision::float32) {
+                    std::memcpy(word, from + k, 4);
+                } else if (precision == Precision::bf16) {
+                    reinterpret_cast<uint16_t*>(word)[k % 2] = to_bf16(from[k]);
+                } else {
+                    const int8_t rounded = static_cast<int8_t>(std::lrintf(from[k] * factor));
+                    reinterpret_cast<int8_t*>(word)[k % 4] = rounded;
+                    sum += rounded;
+                }
+            }
+            if (precision == Precision::int8) offsets[block * width + slot] = 128 * sum;
+        }
+    }
+}
+
+Packed::~Packed() {
+    std::free(words);
+    std::free(scales);
+    std::free(offsets);
+}
+
+}  // namespace elmo

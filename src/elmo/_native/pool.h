@@ -1,0 +1,134 @@
+// Threads that are started once and sleep between calls.
+
+#pragma once
+
+#include <immintrin.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "kernel.h"
+
+namespace elmo {
+
+// Waits a little with the processor (others are about to be done), then lets other threads run.
+template <class Done>
+void spin_until(Done done) {
+    for (int i = 0; !done(); ++i) {
+        if (i < 4000) _mm_pause();
+        else std::this_thread::yield();
+    }
+}
+
+class SpinBarrier final : public Barrier {
+  public:
+    explicit SpinBarrier(size_t count) : count_(count) {}
+
+    void wait() override {
+        const size_t round = round_.load(std::memory_order_acquire);
+        if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
+            arrived_.store(0, std::memory_order_relaxed);
+            round_.store(round + 1, std::memory_order_release);
+        } else {
+            spin_until([&] { return round_.load(std::memory_order_acquire) != round; });
+        }
+    }
+
+  private:
+    const size_t count_;
+    std::atomic<size_t> arrived_{0}, round_{0};
+};
+
+// One sleeping thread. It runs what `start` is given; `done` says that it has.
+class Worker {
+  public:
+    Worker() : thread_([this] { live(); }) { thread_.detach(); }
+
+    void start(std::function<void()> job) {
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            job_ = std::move(job);
+            busy_.store(true, std::memory_order_release);
+        }
+        wake_.notify_one();
+    }
+    bool done() const { return !busy_.load(std::memory_order_acquire); }
+
+  private:
+    void live() {
+        for (;;) {
+            for (int i = 0; i < 2000 && done(); ++i) _mm_pause();  // calls often follow each other at once
+            {
+                std::unique_lock<std::mutex> lock(mutex_);
+                wake_.wait(lock, [this] { return !done(); });
+            }
+            job_();
+            busy_.store(false, std::memory_order_release);
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::function<void()> job_;
+    std::atomic<bool> busy_{false};
+    std::thread thread_;
+};
+
+// The workers that no call uses now. Never destroyed: its threads sleep until the process ends.
+class Pool {
+  public:
+    static Pool& instance() {
+        static const bool watched = [] {
+            current() = new Pool;
+            // threads don't follow a fork: the child starts its own
+            return pthread_atfork(nullptr, nullptr, [] { current() = new Pool; }) == 0;
+        }();
+        (void)watched;
+        return *current();
+    }
+
+    // job(index, count, barrier), for all indices below `count`: `wanted`, unless no more threads can be had.
+    typedef std::function<void(size_t, size_t, Barrier&)> Job;
+
+    void run(size_t wanted, const Job& job) {
+        std::vector<Worker*> team = take(wanted - 1);
+        const size_t count = team.size() + 1;
+        SpinBarrier barrier(count);
+        for (size_t i = 1; i < count; ++i) team[i - 1]->start([&, i] { job(i, count, barrier); });
+        job(0, count, barrier);
+        for (Worker* worker : team) spin_until([worker] { return worker->done(); });
+        std::lock_guard<std::mutex> lock(mutex_);
+        idle_.insert(idle_.end(), team.begin(), team.end());
+    }
+
+  private:
+    static Pool*& current() {
+        static Pool* pool = nullptr;
+        return pool;
+    }
+
+    std::vector<Worker*> take(size_t wanted) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        std::vector<Worker*> team;
+        while (team.size() < wanted && !idle_.empty()) {
+            team.push_back(idle_.back());
+            idle_.pop_back();
+        }
+        try {
+            while (team.size() < wanted) team.push_back(new Worker);
+        } catch (const std::system_error&) {  // no more threads: fewer do
+        }
+        return team;
+    }
+
+    std::mutex mutex_;
+    std::vector<Worker*> idle_;
+};
+
+}  // namespace elmo

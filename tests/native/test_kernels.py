@@ -1,0 +1,330 @@
+"""The native kernels against the same sums in plain NumPy, for every instruction set that this machine has.
+
+The reference rounds operands as the kernels are told to ("bf16", "int8") and computes all else in float64: what is
+left between the two is float32 rounding, and now and then an operand that it tips over to its neighbour.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from elmo import _native
+
+pytestmark = pytest.mark.skipif(
+    not _native.available(), reason="the native module is not built, not for this CPU, or turned off by ELMO_NATIVE=0"
+)
+
+PRECISIONS = ["float32", "bf16", "int8"]
+Array = np.ndarray
+
+
+@pytest.fixture(params=_native._levels or ["none"])
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Lets kernels be packed for one instruction set; by default it is the best."""
+    monkeypatch.setattr(_native, "_levels", [request.param])
+    return request.param
+
+
+# --- the reference
+
+
+def to_bf16(x: Array) -> Array:
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
+def quantised(x: Array) -> tuple[Array, Array]:
+    """Integers and scale of each row."""
+    largest = np.abs(x).max(axis=1, keepdims=True).astype(np.float32)
+    factor = np.where(largest > 0, np.float32(127) / np.where(largest > 0, largest, 1), 0).astype(np.float32)
+    return np.rint(x.astype(np.float64) * factor), largest / np.float32(127)
+
+
+def multiply(x: Array, weight: Array, precision: str) -> Array:
+    """X W^T in float64, of operands rounded to `precision`."""
+    if precision == "int8":
+        (x, x_scale), (weight, weight_scale) = quantised(x.astype(np.float32)), quantised(weight)
+        return (x @ weight.T) * x_scale * weight_scale.T
+    if precision == "bf16":
+        x, weight = to_bf16(x), to_bf16(weight)
+    return x.astype(np.float64) @ weight.astype(np.float64).T
+
+
+def sigmoid(x: Array) -> Array:
+    return 0.5 + 0.5 * np.tanh(0.5 * x)
+
+
+def clip(x: Array, limit: float | None) -> Array:
+    return x if limit is None else np.clip(x, -limit, limit)
+
+
+class Layer(NamedTuple):
+    weight_hh: Array
+    weight_hr: Array | None
+    cell_clip: float | None
+    proj_clip: float | None
+
+    def reference(self, batch: Batch, precision: str) -> tuple[Array, Array, Array]:
+        """Outputs and last states, step by step (Sak et al. 2014)."""
+        hidden, cell = batch.hidden.astype(np.float64), batch.cell.astype(np.float64)
+        outputs, start = [], 0
+        for rows in batch.sizes:
+            gates = batch.gates[start : start + rows] + multiply(hidden[:rows], self.weight_hh, precision)
+            i, j, f, o = np.split(gates, 4, axis=1)
+            cell[:rows] = clip(sigmoid(f) * cell[:rows] + sigmoid(i) * np.tanh(j), self.cell_clip)
+            out = sigmoid(o) * np.tanh(cell[:rows])
+            if self.weight_hr is not None:
+                out = clip(multiply(out, self.weight_hr, precision), self.proj_clip)
+            hidden[:rows] = out
+            outputs.append(out)
+            start += rows
+        return np.concatenate(outputs), hidden, cell
+
+    def native(self, batch: Batch, precision: str, num_threads: int = 1) -> tuple[Array, Array, Array]:
+        kernel = _native.Recurrence(*self, precision)
+        return run(kernel, batch, self.weight_hh.shape[1], num_threads)
+
+
+class Batch(NamedTuple):
+    gates: Array
+    sizes: Sequence[int]
+    hidden: Array
+    cell: Array
+
+
+def run(kernel: Any, batch: Batch, out_dim: int, num_threads: int = 1) -> tuple[Array, Array, Array]:
+    hidden, cell = batch.hidden.copy(), batch.cell.copy()
+    outputs = np.full((len(batch.gates), out_dim), np.nan, np.float32)
+    kernel.run(batch.gates.copy(), batch.sizes, hidden, cell, outputs, num_threads)
+    return outputs, hidden, cell
+
+
+def normal(seed: int, *shape: int, scale: float = 1.0) -> Array:
+    return (scale * np.random.default_rng(seed).standard_normal(shape)).astype(np.float32)
+
+
+def make_layer(size: int, out_size: int | None, cell_clip: float | None = 3.0, proj_clip: float | None = 3.0) -> Layer:
+    """A layer whose steps forget what rounding did in those before: weights as large as trained ones are."""
+    weight_hh = normal(1, 4 * size, out_size or size, scale=(out_size or size) ** -0.5)
+    weight_hr = normal(2, out_size, size, scale=size**-0.5) if out_size else None
+    return Layer(weight_hh, weight_hr, cell_clip, proj_clip if out_size else None)
+
+
+def make_batch(layer: Layer, sizes: Sequence[int]) -> Batch:
+    columns, out_size = layer.weight_hh.shape
+    hidden, cell = normal(4, sizes[0], out_size), normal(5, sizes[0], columns // 4)
+    return Batch(normal(3, sum(sizes), columns), sizes, hidden, cell)
+
+
+SHAPES = [(64, 16), (48, None), (100, 33), (7, 5), (1, 1), (31, None), (130, 70)]
+"""H and P; few of them are multiples of a register's 8 or 16 numbers or of a block's 32 or 64."""
+
+BATCHES = [[1] * 7, [3, 1], [6, 6, 5, 5], [13, 12, 11, 7, 2, 1], [40, 38, 21, 14, 9, 4, 1, 1]]
+
+TOLERANCES = {"float32": 1e-6, "bf16": 2e-3, "int8": 1e-2}
+"""On values up to 3: float32 rounding over eight steps; then, for an operand that rounding tips over, a unit of bf16
+(1/256 of it) or of int8 (1/127 of the largest of its row) times a weight. Wrong sums are off by far more."""
+
+
+# --- agreement
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_recurrence_is_that_of_the_equations(level: str, shape: tuple[int, int | None], precision: str) -> None:
+    layer = make_layer(*shape)
+    for sizes in BATCHES:
+        batch = make_batch(layer, sizes)
+        for got, wanted in zip(layer.native(batch, precision), layer.reference(batch, precision), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=0, atol=TOLERANCES[precision], err_msg=str(sizes))
+
+
+@pytest.mark.parametrize("clips", [(None, None), (0.3, None), (None, 0.1), (0.3, 0.1)], ids=str)
+def test_clips_are_optional_and_independent(clips: tuple[float | None, float | None]) -> None:
+    layer = make_layer(40, 24, *clips)
+    batch = make_batch(layer, [5, 4, 2])
+    got, wanted = layer.native(batch, "float32"), layer.reference(batch, "float32")
+    for ours, theirs in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=TOLERANCES["float32"])
+    assert clips[0] is None or np.abs(got[2]).max() == np.float32(clips[0])
+    assert clips[1] is None or np.abs(got[0]).max() == np.float32(clips[1])
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 3, 2), (8, 16, 64), (100, 37, 83), (300, 64, 130)], ids=str)
+def test_linear_is_the_product(level: str, shape: tuple[int, int, int], precision: str) -> None:
+    """Integers are multiplied exactly and bf16 products are exact in float32: only sums are rounded."""
+    rows, depth, columns = shape
+    x, weight, bias = normal(1, rows, depth), normal(2, columns, depth), normal(3, columns)
+    x[0] = 0
+    wanted = multiply(x, weight, precision)
+    for b in (None, bias):
+        for num_threads in (1, 2, 3):
+            out = np.full((rows, columns), np.nan, np.float32)
+            _native.Linear(weight, b, precision).run(x, out, num_threads)
+            np.testing.assert_allclose(out, wanted if b is None else wanted + b, rtol=0, atol=2e-5)
+
+
+def test_nonlinearities_are_exact_to_float32(level: str) -> None:
+    """Without recurrent weights the gates are all there is; 3e-7 is two roundings at 1."""
+    values = np.concatenate([np.linspace(-12, 12, 1001), [-1e30, -200, -1e-5, 1e-5, 200, 1e30]]).astype(np.float32)
+    layer = Layer(np.zeros((4 * len(values), len(values)), np.float32), None, None, None)
+    for gate in range(4):
+        gates = normal(gate, 1, 4 * len(values))
+        gates[0, gate * len(values) : (gate + 1) * len(values)] = values
+        batch = Batch(gates, [1], np.zeros((1, len(values)), np.float32), normal(9, 1, len(values)))
+        for got, wanted in zip(layer.native(batch, "float32"), layer.reference(batch, "float32"), strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=3e-7, atol=3e-7)
+
+
+@pytest.mark.parametrize(("precision", "cosine"), [("bf16", 0.9999), ("int8", 0.999)])
+def test_precision_costs_no_more_than_rounding_operands_does(precision: str, cosine: float) -> None:
+    """Against the exact product: bf16 has 8 bits for each number, int8 has 7 for the largest of a row."""
+    layer = make_layer(256, 64)
+    batch = make_batch(layer, [8] * 10)
+    got, wanted = layer.native(batch, precision)[0].ravel(), layer.reference(batch, "float32")[0].ravel()
+    assert got @ wanted / np.sqrt(got @ got * (wanted @ wanted)) > cosine
+
+
+# --- what must not change a bit
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_rows_do_not_depend_on_their_batch_nor_on_threads(level: str, precision: str) -> None:
+    """Each number is summed in the same order whatever tile it lands in, so not a bit may differ."""
+    layer = make_layer(72, 40)
+    batch = make_batch(layer, [27, 25, 19, 12, 11, 6, 3, 1])
+    whole = layer.native(batch, precision)
+    for num_threads in (2, 3):
+        for ours, theirs in zip(layer.native(batch, precision, num_threads), whole, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    starts = np.cumsum([0, *batch.sizes[:-1]])
+    for row in (0, 5, 11, 26):
+        tokens = [int(start) + row for start, rows in zip(starts, batch.sizes, strict=True) if row < rows]
+        own = slice(row, row + 1)
+        alone = Batch(batch.gates[tokens], [1] * len(tokens), batch.hidden[own], batch.cell[own])
+        outputs, hidden, cell = layer.native(alone, precision)
+        np.testing.assert_array_equal(outputs, whole[0][tokens])
+        np.testing.assert_array_equal(hidden, whole[1][own])
+        np.testing.assert_array_equal(cell, whole[2][own])
+
+
+def test_calls_of_several_threads_do_not_disturb_each_other() -> None:
+    """One object, six callers, each with two threads of its own."""
+    layer = make_layer(96, 32)
+    kernel = _native.Recurrence(*layer, "bf16")
+    batches = [make_batch(layer, [rows] * 20) for rows in (1, 3, 14, 2, 17, 1)]
+    wanted = [run(kernel, batch, 32) for batch in batches]
+    with ThreadPoolExecutor(len(batches)) as pool:
+        for _ in range(3):
+            for got, own in zip(pool.map(lambda batch: run(kernel, batch, 32, 2), batches), wanted, strict=True):
+                for ours, theirs in zip(got, own, strict=True):
+                    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_nan_stays_in_its_row() -> None:
+    layer = make_layer(20, 12)
+    batch = make_batch(layer, [4, 4])
+    batch.gates[1, 3] = np.nan
+    for precision in PRECISIONS:
+        outputs, hidden, cell = layer.native(batch, precision)
+        assert np.isnan(cell[1, 3])
+        assert np.isnan(hidden[1]).all()
+        assert np.isfinite(np.delete(outputs, [1, 5], axis=0)).all()
+
+
+def test_a_forked_process_starts_threads_of_its_own() -> None:
+    """Threads do not follow a fork: a child that waited for its parent's would hang."""
+    code = """
+import os
+import numpy as np
+from elmo import _native
+kernel = _native.Linear(np.eye(256, dtype=np.float32), None, "float32")
+x, out = np.ones((3, 256), np.float32), np.zeros((3, 256), np.float32)
+kernel.run(x, out, 2)
+child = os.fork()
+if child == 0:
+    out[:] = 0
+    kernel.run(x, out, 2)
+    os._exit(0 if (out == 1).all() else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# --- arguments and switches
+
+
+def test_no_tokens_are_no_work() -> None:
+    layer = make_layer(8, 4)
+    outputs, hidden, cell = (np.empty((0, n), np.float32) for n in (4, 4, 8))
+    _native.Recurrence(*layer, "float32").run(np.empty((0, 32), np.float32), [], hidden, cell, outputs)
+    _native.Linear(layer.weight_hh, None, "float32").run(hidden, np.empty((0, 32), np.float32))
+
+
+def test_empty_arrays_begin_at_a_cache_line() -> None:
+    for shape in [(3, 5), (1,), (7, 2, 9)]:
+        array = _native.empty(*shape)
+        assert array.shape == shape
+        assert array.dtype == np.float32
+        assert array.flags.c_contiguous
+        assert array.__array_interface__["data"][0] % 64 == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"sizes": [2, 3]}, r"batch_sizes must be positive and never grow, not \[2, 3\]"),
+        ({"sizes": [3, 0]}, "batch_sizes must be positive"),
+        ({"sizes": [3, 1]}, r"gates is \(5, 32\), but must be \(4, 32\)"),
+        ({"gates": np.zeros((5, 32))}, "gates is float64, but must be float32"),
+        ({"hidden": np.zeros((4, 4), np.float32)}, r"hidden is \(4, 4\), but must be \(3, 4\)"),
+        ({"cell": np.zeros((8, 3), np.float32).T}, "cell must be contiguous in C order"),
+        ({"outputs": np.broadcast_to(np.float32(0), (5, 4))}, "outputs must be contiguous"),
+        ({"outputs": np.frombuffer(bytes(80), np.float32).reshape(5, 4)}, "outputs is written to, but read-only"),
+        ({"num_threads": 0}, "num_threads is 0, but must be at least 1"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_bad_arguments_are_told(changed: dict[str, Any], message: str) -> None:
+    shapes = {"gates": (5, 32), "hidden": (3, 4), "cell": (3, 8), "outputs": (5, 4)}
+    arguments: dict[str, Any] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    arguments = {**arguments, "sizes": [3, 2], **changed}
+    kernel = _native.Recurrence(*make_layer(8, 4), "float32")
+    with pytest.raises(ValueError, match=message):
+        kernel.run(batch_sizes=arguments.pop("sizes"), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.zeros((10, 4), np.float32), None, None, None), "weight_hh is .*, as there is no projection"),
+        ((np.zeros((8, 4), np.float32), None, None, None), "weight_hh is .*, as there is no projection"),
+        ((np.zeros((8, 4), np.float32), np.zeros((2, 4), np.float32), None, None), "weight_hr is"),
+        ((np.zeros((8, 2), np.float32), None, None, 3.0), "proj_clip is 3.0, but there is no projection"),
+        ((np.zeros((8, 2), np.float32), None, -1.0, None), "cell_clip is -1.0, but must be positive"),
+        ((np.zeros((0, 2), np.float32), None, None, None), "none of them empty"),
+    ],
+)
+def test_bad_weights_are_told(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _native.Recurrence(*arguments, "float32")
+
+
+def test_unknown_precision_is_told() -> None:
+    with pytest.raises(ValueError, match=r"'float16' is not among .* \(bf16, float32, int8\)"):
+        _native.Linear(np.zeros((2, 2), np.float32), None, "float16")
+
+
+def test_environment_turns_the_kernels_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELMO_NATIVE", "0")
+    assert _native.available() == frozenset()
+    with pytest.raises(ValueError, match="ELMO_NATIVE=0 is set"):
+        _native.Linear(np.zeros((2, 2), np.float32), None, "float32")
