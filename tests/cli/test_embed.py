@@ -15,6 +15,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+import torch
 
 from elmo import formats
 from elmo.cli.main import main
@@ -94,6 +95,18 @@ def test_options_reach_the_embedder(elmo: Run, folder: Path) -> None:
     embedder = Embedder(formats.load(folder / "model"))
     expected = embedder.embed(sentences, layers=weights, pool="mean", state="carry", batch_size=1)
     np.testing.assert_array_equal(np.load(folder / "out.npz")["sentence_vectors"], np.float16(expected))
+
+
+def test_precision_and_threads_reach_the_engine(elmo: Run, folder: Path) -> None:
+    assert elmo("model", "text.txt", "out.npz", "--precision", "bf16", "--threads", "1", "--layers", "top")[0] == 0
+    assert torch.get_num_threads() == 1
+    expected = Embedder(formats.load(folder / "model"), precision="bf16").embed(SENTENCES, layers="top")
+    with np.load(folder / "out.npz") as file:
+        for number, array in enumerate(expected):
+            np.testing.assert_array_equal(file[str(number)], array)
+    code, out, err = elmo("model", "text.txt", "other.npz", "--precision", "float16")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "float16 is for GPUs" in err
 
 
 def test_globs_are_read_one_after_the_other(elmo: Run, folder: Path) -> None:

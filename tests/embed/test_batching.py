@@ -1,10 +1,10 @@
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.embed.batching import encode_batch, plan_batches, windows
-from elmo.text.characters import encode_words
+from elmo.embed.batching import Batch, number_types, plan_batches, windows
 
 lengths_lists = st.lists(st.integers(0, 30), max_size=40)
 
@@ -14,8 +14,9 @@ def test_batches_hold_each_sentence_once_within_the_limit(lengths, max_tokens, m
     batches = plan_batches(lengths, max_tokens, max_sentences)
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
-        padded = len(batch) * (max(lengths[index] for index in batch) + 2)
-        assert len(batch) <= max_sentences if max_sentences else padded <= max_tokens or len(batch) == 1
+        num_tokens = sum(lengths[index] + 2 for index in batch)
+        assert len(batch) <= max_sentences if max_sentences else num_tokens <= max_tokens or len(batch) == 1
+        assert sorted(batch, key=lambda index: -lengths[index]) == batch
 
 
 @given(lengths=lengths_lists, max_tokens=st.integers(1, 60), max_sentences=st.none() | st.integers(1, 7))
@@ -34,8 +35,26 @@ def test_blank_sentences_count_towards_a_window() -> None:
     assert max(map(len, windows([[]] * 100, max_tokens=20, max_sentences=None))) == 10
 
 
-def test_a_batch_names_each_type_once() -> None:
-    batch = encode_batch([["b", "a", "b"], []], max_characters=50)
-    assert batch.tokens.tolist() == [[0, 2, 3, 2, 1], [0, 1, 0, 0, 0]]
-    assert batch.lengths.tolist() == [5, 2]
-    assert (batch.characters.numpy() == encode_words(["<S>", "</S>", "b", "a"])).all()
+def test_each_type_has_one_number() -> None:
+    assert number_types([["b", "a", "b"], []]) == (["<S>", "</S>", "b", "a"], [[0, 2, 3, 2, 1], [0, 1]])
+
+
+def test_a_boundary_in_the_text_is_the_type_it_names() -> None:
+    assert number_types([["</S>", "a"]]) == (["<S>", "</S>", "a"], [[0, 1, 2, 1]])
+
+
+@given(lengths=st.lists(st.integers(2, 20), min_size=1, max_size=9))
+def test_packed_tokens_are_those_of_each_step(lengths) -> None:
+    """Step t of the forward direction holds token t of every sentence that has one, the backward one's from the end."""
+    lengths.sort(reverse=True)
+    sentences = [[100 * row + step for step in range(length)] for row, length in enumerate(lengths)]
+    batch = Batch.of(sentences)
+    steps = range(lengths[0])
+    assert batch.batch_sizes == [sum(length > step for length in lengths) for step in steps]
+    forward = [sentence[step] for step in steps for sentence in sentences if step < len(sentence)]
+    backward = [sentence[::-1][step] for step in steps for sentence in sentences if step < len(sentence)]
+    assert [batch.packed(0).tolist(), batch.packed(1).tolist()] == [forward, backward]
+    for direction in (0, 1):
+        assert (batch.packed(direction)[batch.rows[direction]] == batch.tokens).all()
+    inner = np.array(batch.tokens[batch.inner], dtype=np.float32)[None, :, None]
+    assert [part[0, :, 0].tolist() for part in batch.split(inner)] == [sentence[1:-1] for sentence in sentences]

@@ -4,10 +4,12 @@ from pathlib import Path
 from typing import cast
 
 import click
+import torch
 
 from elmo.cli.progress import count_sentences
 from elmo.cli.shared import examples, json_option, print_result, reading_options
 from elmo.embed.embedder import State, load
+from elmo.embed.engine import PRECISIONS, Precision
 from elmo.embed.layers import NAMES, Layers
 from elmo.embed.pooling import POOLS, Pool
 from elmo.embed.writers import DTYPES, DType, Written, check_target
@@ -31,7 +33,7 @@ def parse_layers(ctx: click.Context, param: click.Parameter, value: str) -> Laye
 @click.command(
     epilog=examples(
         "elmo embed model corpus.txt vectors.h5",
-        "elmo embed model corpus.txt vectors.h5 --layers mean --dtype float16",
+        "elmo embed model corpus.txt vectors.h5 --layers mean --dtype float16 --precision auto",
         "elmo embed model reviews.txt reviews.npz --tokenizer ptb --pool mean",
         "cat *.txt | elmo embed model - vectors.parquet --layers 0.2,0.3,0.5",
     )
@@ -52,7 +54,15 @@ def parse_layers(ctx: click.Context, param: click.Parameter, value: str) -> Laye
     type=click.Choice(POOLS),
     help="One vector a sentence. first-last: the last token's forward half beside the first one's backward half.",
 )
-@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True)
+@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True, help="Of the file.")
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    default="float32",
+    show_default=True,
+    help="Of the computation: bf16 and int8 are faster and less exact. auto: bf16 where the machine has it.",
+)
+@click.option("--threads", type=click.IntRange(min=1), help="Cores to compute on, instead of all.")
 @click.option(
     "--state",
     type=click.Choice(["zero", "carry"]),
@@ -71,6 +81,8 @@ def command(
     layers: Layers,
     pool: Pool | None,
     dtype: DType,
+    precision: Precision,
+    threads: int | None,
     state: State,
     batch_size: int | None,
     overwrite: bool,
@@ -89,7 +101,9 @@ def command(
     paths = expand(texts)
     if any(output.exists() and path != "-" and output.samefile(path) for path in paths):
         raise ElmoError(f"{output}: is the text itself; name another file for the vectors")
-    written = load(model).write(
+    if threads is not None:
+        torch.set_num_threads(threads)
+    written = load(model, precision=precision).write(
         output,
         read_sentences(paths, tokenizer=tokenizer, text=text, encoding=encoding, lowercase=lowercase),
         layers=layers,

@@ -1,23 +1,63 @@
 """Batches for inference: any stream of sentences in constant memory, whatever their lengths."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
-from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.characters import BOS, EOS
 
 Sentence = Sequence[str]
 
 
-class Batch(NamedTuple):
-    """What `BiLM` takes: `characters` (N, C) of N types, `tokens` (B, T) into them, `lengths` (B,)."""
+@dataclass(frozen=True)
+class Batch:
+    """Sentences that run together, in packed order (see `elmo.nn.lstm`) without any padding.
 
-    characters: Tensor
-    tokens: Tensor
-    lengths: Tensor
+    `tokens` (N,) are indices into some types, sentence after sentence, boundaries included. `rows[d]` (N,) says in
+    which packed row direction d reads each of them: forward from the first token on, backward from the last one.
+    `inner` (N,) is true at tokens that are no boundary, `ends` (B,) counts these up to each sentence's end.
+    """
+
+    batch_sizes: list[int]
+    tokens: NDArray[np.int64]
+    rows: tuple[NDArray[np.int64], NDArray[np.int64]]
+    inner: NDArray[np.bool_]
+    ends: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sequence[int]]) -> Batch:
+        """The batch of one or more sentences of falling length, as type indices with their boundaries."""
+        lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
+        running = len(lengths) - np.searchsorted(lengths[::-1], np.arange(lengths[0]), side="right")
+        starts = np.cumsum(running) - running
+        row = np.repeat(np.arange(len(lengths)), lengths)
+        tokens = np.fromiter(chain.from_iterable(sentences), np.int64, len(row))
+        step = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        steps_left = lengths[row] - 1 - step
+        return cls(
+            running.tolist(),
+            tokens,
+            (starts[step] + row, starts[steps_left] + row),
+            (step > 0) & (steps_left > 0),
+            np.cumsum(lengths - 2),
+        )
+
+    def packed(self, direction: int) -> NDArray[np.int64]:
+        """The `tokens` in the order in which a direction reads them."""
+        packed = np.empty_like(self.tokens)
+        packed[self.rows[direction]] = self.tokens
+        return packed
+
+    def split(self, vectors: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        """Cut vectors (…, tokens without boundaries, D) into those of each sentence: views (…, T, D)."""
+        return [vectors[..., start:end, :] for start, end in zip([0, *self.ends[:-1]], self.ends, strict=True)]
 
 
 def windows(sentences: Iterable[Sentence], max_tokens: int, max_sentences: int | None) -> Iterator[list[Sentence]]:
@@ -42,32 +82,32 @@ def windows(sentences: Iterable[Sentence], max_tokens: int, max_sentences: int |
 
 
 def plan_batches(lengths: Sequence[int], max_tokens: int, max_sentences: int | None) -> list[list[int]]:
-    """Which sentences run together: lists of indices into `lengths`, similar lengths beside each other.
+    """Which sentences run together: lists of indices into `lengths`, of falling length.
 
-    A batch has at most `max_sentences` sentences, or `max_tokens` tokens with boundaries and padding; a longer
-    sentence is a batch of its own.
+    A batch has at most `max_sentences` sentences, or `max_tokens` tokens with boundaries; a longer sentence is a
+    batch of its own.
     """
     batches: list[list[int]] = []
-    room = 0
+    num_tokens = 0
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
-        if room == 0:
-            # falling length: the first sentence of a batch is its longest, and all are padded to it
-            room = max_sentences or max(1, max_tokens // (lengths[index] + 2))
+        num_tokens += lengths[index] + 2
+        batch = batches[-1] if batches else []
+        full = num_tokens > max_tokens if max_sentences is None else len(batch) == max_sentences
+        if not batch or full:
             batches.append([])
+            num_tokens = lengths[index] + 2
         batches[-1].append(index)
-        room -= 1
     return batches
 
 
-def encode_batch(sentences: Sequence[Sentence], max_characters: int) -> Batch:
-    """Put `<S>` and `</S>` around each sentence and number the batch's types; padding is type 0."""
+def number_types(sentences: Sequence[Sentence]) -> tuple[list[str], list[list[int]]]:
+    """The distinct words of `sentences`, boundaries first, and each sentence as indices into them.
+
+    `<S>` and `</S>` are put around each sentence.
+    """
     types: dict[str, int] = {BOS: 0, EOS: 1}
-    tokens = torch.zeros(len(sentences), max(map(len, sentences), default=0) + 2, dtype=torch.int64)
-    for row, sentence in enumerate(sentences):
-        ids = [0, *(types.setdefault(word, len(types)) for word in sentence), 1]
-        tokens[row, : len(ids)] = torch.tensor(ids)
-    lengths = torch.tensor([len(sentence) + 2 for sentence in sentences])
-    return Batch(torch.from_numpy(encode_words(list(types), max_characters)), tokens, lengths)
+    numbered = [[0, *(types.setdefault(word, len(types)) for word in sentence), 1] for sentence in sentences]
+    return list(types), numbered
 
 
 def _check_sentence(sentence: object, number: int) -> None:

@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from elmo import formats
-from elmo.embed.batching import Sentence, encode_batch, plan_batches, windows
+from elmo.embed.batching import Batch, Sentence, number_types, plan_batches, windows
+from elmo.embed.engine import Precision, make_engine
 from elmo.embed.layers import Entry, Layers, Layout, layer_weights
 from elmo.embed.pooling import Pool, check_pool, pool_tokens
 from elmo.embed.writers import DType, Written, write_embeddings
@@ -26,10 +26,10 @@ CARRY_BATCH_SIZE = 64
 """Sentences in a batch where the state is carried and no other number is given; AllenNLP's default."""
 
 BATCH_TOKENS = {"cpu": 2048, "cuda": 32768}
-"""Tokens of a batch, padding counted. Enough to keep the device busy, few enough for any memory."""
+"""Tokens of a batch. Enough to keep the device busy, few enough for any memory."""
 
 WINDOW_BATCHES = 4
-"""Batches that are sorted by length together."""
+"""Batches that are sorted by length together, and whose types are encoded together."""
 
 
 class _Job(NamedTuple):
@@ -49,25 +49,32 @@ class Embedder:
     vectors = model.embed([["A", "new", "play"], ["Children", "play"]])  # (3, D) and (2, D)
     ```
     A sentence's vectors depend on the sentence alone (`state="zero"`): neither its neighbours nor the batch size
-    change them, apart from float32 rounding (about 1e-6). `<S>` and `</S>` are added, and their vectors removed.
+    change them, apart from float32 rounding (about 1e-6; none at all where the native module computes). `<S>` and
+    `</S>` are added, and their vectors removed.
+
+    `precision` trades digits for speed (see `Precision`). On a processor it uses as many threads as torch does
+    (`torch.set_num_threads`), and packs the weights once: it doesn't follow a model that is trained on, and doesn't
+    hold it in memory.
     """
 
-    def __init__(self, model: Model, *, device: str | torch.device = "cpu") -> None:
-        self.model = model
+    def __init__(self, model: Model, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> None:
+        self.config = model.config
         self.device = torch.device(device)
-        self._bilm = model.bilm.to(self.device).eval()
+        bilm = model.bilm.to(self.device).eval()
+        self._engine = make_engine(model, precision, self.device)
+        self._no_state = bilm.initial_state(0)
         self._state: BiLMState | None = None
         self._batch_tokens = BATCH_TOKENS.get(self.device.type, BATCH_TOKENS["cpu"])
 
     @property
     def num_layers(self) -> int:
         """Number of layers, layer 0 counted (L+1)."""
-        return self._bilm.config.num_layers
+        return self.config.num_layers
 
     @property
     def width(self) -> int:
         """Width of a vector (D)."""
-        return self._bilm.config.width
+        return self.config.width
 
     def embed(
         self,
@@ -157,49 +164,42 @@ class Embedder:
         for window in windows(sentences, WINDOW_BATCHES * self._batch_tokens, size):
             yield [Entry(*pair) for pair in zip(window, self._embed_window(window, job), strict=True)]
 
-    @torch.inference_mode()
     def _embed_window(self, window: Sequence[Sentence], job: _Job) -> list[NDArray[np.float32]]:
         """One array per sentence. With carried state the window is the batch, however it is cut to fit memory."""
-        vectors: dict[int, NDArray[np.float32]] = {}
-        state = first_rows(self._state or self._bilm.initial_state(0), len(window)) if job.carry else None
+        arrays: dict[int, NDArray[np.float32]] = {}
+        state = first_rows(self._state or self._no_state, len(window)) if job.carry else None
         size = None if job.carry else job.batch_size
+        types, numbered = number_types(window)
+        vectors = self._engine.token_vectors(types)
         for indices in plan_batches([len(sentence) for sentence in window], self._batch_tokens, size):
-            before = state and _take_rows(state, indices)
-            batch = [window[index] for index in indices]
-            arrays, after = self._embed_batch(batch, job, before)
-            vectors.update(zip(indices, arrays, strict=True))
+            batch = Batch.of([numbered[index] for index in indices])
+            mixed, after = self._run(vectors, batch, job, state and _take_rows(state, indices))
+            arrays.update(zip(indices, self._finish(batch.split(mixed), job), strict=True))
             state = state and after and _put_rows(state, indices, after)
         if state is not None:
             self._state = replace_rows(self._state, state)
-        return [vectors[index] for index in range(len(window))]
+        return [arrays[index] for index in range(len(window))]
 
-    def _embed_batch(
-        self, sentences: Sequence[Sentence], job: _Job, before: BiLMState | None
-    ) -> tuple[list[NDArray[np.float32]], BiLMState | None]:
-        """Run the biLM once. Arrays are copies, so that one kept sentence doesn't keep its whole batch."""
-        batch = encode_batch(sentences, self._bilm.config.char_cnn.max_characters_per_token)
-        characters, tokens = batch.characters.to(self.device), batch.tokens.to(self.device)
-        if job.weights is not None and not any(job.weights[1:]):
-            mixed, after = job.weights[0] * self._token_layer(characters, tokens), before
-        else:
-            layers, after = self._bilm(characters, tokens, batch.lengths, before)
-            mixed = layers if job.weights is None else torch.tensordot(layers.new_tensor(job.weights), layers, 1)
-        numbers = mixed.float().cpu().numpy()
-        arrays = [numbers[..., row, 1 : len(sentence) + 1, :].copy() for row, sentence in enumerate(sentences)]
-        if job.pool is not None:
-            bidirectional = self._bilm.config.bidirectional
-            arrays = [pool_tokens(array, job.pool, bidirectional=bidirectional) for array in arrays]
-        return arrays, after
+    def _run(
+        self, vectors: NDArray[np.float32], batch: Batch, job: _Job, before: BiLMState | None
+    ) -> tuple[NDArray[np.float32], BiLMState | None]:
+        """The layers asked for, (tokens, D) or (L+1, tokens, D). Layer 0 alone needs no LSTM, and has no state."""
+        if job.weights is None or any(job.weights[1:]):
+            return self._engine.run(vectors, batch, job.weights, before)
+        layer = vectors[batch.tokens[batch.inner]] * np.float32(job.weights[0])
+        return np.concatenate([layer] * (2 if self.config.bidirectional else 1), axis=1), before
 
-    def _token_layer(self, characters: Tensor, tokens: Tensor) -> Tensor:
-        """Layer 0 alone, without running the LSTMs: (B, T, D). Padding holds some token's vector."""
-        vectors = self._bilm.char_encoder(characters)[tokens]
-        return torch.cat([vectors] * len(self._bilm.directions), dim=-1)
+    def _finish(self, arrays: list[NDArray[np.float32]], job: _Job) -> list[NDArray[np.float32]]:
+        """Pool, or copy, so that one kept sentence doesn't keep its whole batch."""
+        if job.pool is None:
+            return [array.copy() for array in arrays]
+        bidirectional = self.config.bidirectional
+        return [pool_tokens(array, job.pool, bidirectional=bidirectional) for array in arrays]
 
 
-def load(source: str | Path, *, device: str | torch.device = "cpu") -> Embedder:
-    """Load a model of any known format (see `elmo.formats.load`), ready to embed."""
-    return Embedder(formats.load(source), device=device)
+def load(source: str | Path, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> Embedder:
+    """Load a model of any known format (see `elmo.formats.load`), ready to embed (see `Embedder`)."""
+    return Embedder(formats.load(source), device=device, precision=precision)
 
 
 def _take_rows(state: BiLMState, rows: Sequence[int]) -> BiLMState:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -105,7 +105,6 @@ class CharEncoder(nn.Module):
         super().__init__()
         dim, features = config.embedding.dim, config.num_filters
         self.activation = _ACTIVATIONS[config.activation]
-        self.max_width = max(width for width, _ in config.filters)
         self.embedding = nn.Embedding(config.n_characters, dim, padding_idx=0)
         self.convolutions = nn.ModuleList(nn.Conv1d(dim, count, width) for width, count in config.filters)
         self.highways = nn.ModuleList(Highway(features) for _ in range(config.n_highway))
@@ -140,30 +139,55 @@ class CharEncoder(nn.Module):
         `characters` is (N, C) of any integer type, ids as in `elmo.text.characters`, 0 for a masked token's
         (which gets a vector like any other: callers leave it out). Returns (N, P).
         """
-        lengths = ((characters != PADDING + 1) & (characters != 0)).sum(dim=1)
+        lengths = word_lengths(characters)
         order = lengths.argsort(stable=True)
-        x = self._convolve(characters[order].long(), lengths[order])
+        x = self.filters().convolve(characters[order].long(), lengths[order])
         for highway in self.highways:
             x = highway(x)
         x = x if self.projection is None else self.projection(x).type_as(x)
         return F.embedding(order.argsort(), x)
 
-    def _convolve(self, characters: Tensor, lengths: Tensor) -> Tensor:
-        """The features of types (N, C) of rising length: (N, F).
+    def filters(self) -> Filters:
+        """The convolutions as tables."""
+        alphabet = self.embedding(torch.arange(self.embedding.num_embeddings, device=self.embedding.weight.device))
+        tables: list[Tensor] = []
+        biases: list[Tensor] = []
+        with torch.autocast(alphabet.device.type, enabled=False):
+            for convolution in self.convolutions:
+                assert isinstance(convolution, nn.Conv1d)
+                assert convolution.bias is not None
+                tables.append(torch.einsum("ad,fdi->iaf", alphabet, convolution.weight).contiguous())
+                biases.append(convolution.bias)
+        return Filters(tables, biases, self.activation)
+
+
+class Filters(NamedTuple):
+    """Convolutions as look-ups: what each filter makes of each character at each place of its window.
+
+    `tables` holds one (width, A, F) for each width, `biases` its (F,).
+    """
+
+    tables: list[Tensor]
+    biases: list[Tensor]
+    activation: Callable[[Tensor], Tensor]
+
+    def convolve(self, characters: Tensor, lengths: Tensor) -> Tensor:
+        """The features of types (N, C) of rising `lengths` (N,): (N, F), all widths beside each other.
 
         A window wholly inside the padding has one value per filter, wherever it lies. As many padding columns as
         the widest filter keep one such window for each word that had one, and all that overlap the word; the
         columns beyond change no maximum and are left out.
         """
+        widest = max(map(len, self.tables))
         blocks = lengths.split(TYPES_AT_ONCE if lengths.is_cpu else TYPES_AT_ONCE_ON_GPU)
         longest = torch.stack([block[-1] for block in blocks]).tolist()
-        sizes = [(len(block), length + self.max_width) for block, length in zip(blocks, longest, strict=True)]
-        alphabet = self.embedding(torch.arange(self.embedding.num_embeddings, device=characters.device))
+        sizes = [(len(block), length + widest) for block, length in zip(blocks, longest, strict=True)]
         maxima: list[Tensor] = []
-        for convolution in self.convolutions:
-            assert isinstance(convolution, nn.Conv1d)
-            assert convolution.bias is not None
-            with torch.autocast(characters.device.type, enabled=False):
-                table = torch.einsum("ad,fdi->iaf", alphabet, convolution.weight).contiguous()
-            maxima.append(_WindowMaximum.apply(table, characters, sizes) + convolution.bias)  # pyright: ignore[reportOperatorIssue]
+        for table, bias in zip(self.tables, self.biases, strict=True):
+            maxima.append(_WindowMaximum.apply(table, characters, sizes) + bias)  # pyright: ignore[reportOperatorIssue]
         return self.activation(torch.cat(maxima, dim=1))
+
+
+def word_lengths(characters: Tensor) -> Tensor:
+    """How many of the ids (N, C) of each word are no padding: (N,)."""
+    return ((characters != PADDING + 1) & (characters != 0)).sum(dim=1)

@@ -1,0 +1,205 @@
+"""Speed and memory of embedding against the plain implementation beside this file, in one run on the same sentences.
+
+Weights are random, of the sizes `original` and `small` of the published models. Settings: `1`, a sentence a call;
+`32`, a call of 32 sentences; `bulk`, a text whose types the cache mostly knows; `bulk-cold`, its first pass. The ratio
+is to the plain implementation at the same setting, in bulk to its best of 1, 8 and 32 sentences a batch.
+`roofline_share` is the share of the speed that products of large matrices reach in the same run, the fastest at hand
+in that precision, which the products of the LSTMs alone take. Each size and precision has a process of its own; its
+memory is read before the plain implementation starts.
+
+    python benchmarks/embed.py --json
+    python benchmarks/embed.py --json --sizes small --precisions float32 --text sentences.txt
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from english import first_sentences, make_text, read_text
+from machine import machine
+from plain_elmo import PlainElmo
+
+from elmo import _native
+from elmo.config import BiLMConfig, Recipe
+from elmo.embed import Embedder
+from elmo.embed.engine import PRECISIONS
+from elmo.embed.kernels import TorchLinear, kernels_for
+from elmo.embed.module_engine import DTYPES
+from elmo.formats.model import Model
+from elmo.nn.bilm import BiLM
+from elmo.pretrain.recipe import load_recipe
+
+RECIPES = {"original": "paper", "small": "small"}
+TOKENS = {"original": (4_000, 150), "small": (16_000, 1_500)}
+"""Tokens in bulk, and one sentence a call."""
+GPU_TOKENS = (500_000, 1_500)
+QUICK = (2_000, 200)
+
+PLAIN_TOKENS = 120
+"""Tokens that the plain implementation embeds one sentence a call."""
+
+Text = Sequence[Sequence[str]]
+
+
+def measure(size: str, precision: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """All settings of one size and precision; medians of the repeats."""
+    device = torch.device(arguments.device)
+    in_bulk, in_ones = QUICK if arguments.quick else TOKENS[size] if device.type == "cpu" else GPU_TOKENS
+    text = read_text(arguments.text, in_bulk) if arguments.text else make_text(in_bulk)
+    texts = {"1": first_sentences(text, in_ones), "32": text[:32], "bulk": text}
+    config = _config(load_recipe(RECIPES[size]))
+    embedder = Embedder(Model(_make(config)), device=device, precision=precision)
+    runs: dict[str, Callable[[], object]] = {
+        "1": lambda: [embedder.embed([sentence]) for sentence in texts["1"]],
+        "32": lambda: embedder.embed(texts["32"], batch_size=32),
+        "bulk": lambda: embedder.embed(text),
+    }
+    embedder.embed([["packs", "the", "weights"]])
+    cold = _seconds(runs["bulk"])
+    for run in runs.values():
+        run()
+    peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    bilm = _make(config).to(device)
+    plain = PlainElmo(bilm.state_dict(), config)
+    plain_texts = {"1": first_sentences(text, PLAIN_TOKENS), "8": text[:8], "32": texts["32"]}
+    plain_runs: dict[str, Callable[[], object]] = {
+        "1": lambda: [plain.embed([sentence]) for sentence in plain_texts["1"]],
+        "8": lambda: plain.embed(plain_texts["8"]),
+        "32": lambda: plain.embed(plain_texts["32"]),
+    }
+    difference = _difference(embedder, plain, plain_texts["1"])
+    rates: dict[str, list[float]] = {
+        name: [] for name in [*runs, *(f"plain {name}" for name in plain_runs), "products"]
+    }
+    for _ in range(arguments.repeats):
+        for name, run in plain_runs.items():
+            rates[f"plain {name}"].append(_num_tokens(plain_texts[name]) / _seconds(run))
+        for name, run in runs.items():
+            rates[name].append(_num_tokens(texts[name]) / _seconds(run))
+        rates["products"].append(_products_per_second(precision, device))
+    median = {name: statistics.median(values) for name, values in rates.items()}
+    best = max(median[f"plain {name}"] for name in plain_runs)
+    median |= {"bulk-cold": _num_tokens(text) / cold, "plain bulk": best}
+    shared = {
+        "peak_rss_mb": peak_rss_mb,
+        "weights_mb": sum(parameter.numel() for parameter in bilm.parameters()) * 4 >> 20,
+        "gflops_per_second": round(median["products"] / 1e9),
+        "native": device.type == "cpu" and precision in _native.available(),
+        "threads": torch.get_num_threads(),
+        "largest_difference": float(f"{difference:.2g}"),
+    }
+    results: list[dict[str, Any]] = []
+    for setting in ("1", "32", "bulk", "bulk-cold"):
+        chosen = texts[setting.removesuffix("-cold")]
+        per_token = _operations(config) * (1 + 2 * len(chosen) / _num_tokens(chosen))
+        rate, plain_rate = median[setting], median[f"plain {setting.removesuffix('-cold')}"]
+        results.append(
+            {
+                "name": f"embed/{size}/{setting}{'' if device.type == 'cpu' else '-on-gpu'}/{precision}",
+                "tokens_per_second": round(rate),
+                "plain_tokens_per_second": round(plain_rate),
+                "ratio_to_plain": round(rate / plain_rate, 2),
+                "roofline_share": round(rate * per_token / median["products"], 3),
+                **shared,
+            }
+        )
+    return results
+
+
+def _config(recipe: Recipe) -> BiLMConfig:
+    return BiLMConfig(recipe.char_cnn, recipe.lstm, recipe.bidirectional)
+
+
+def _make(config: BiLMConfig) -> BiLM:
+    """The same random weights each time."""
+    torch.manual_seed(0)
+    return BiLM(config)
+
+
+def _num_tokens(text: Text) -> int:
+    return sum(map(len, text))
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _operations(config: BiLMConfig) -> int:
+    """Multiplications and additions of the LSTMs for a token."""
+    lstm = config.lstm
+    per_layer = 8 * lstm.dim * lstm.projection_dim + lstm.dim * lstm.projection_dim * lstm.has_projection
+    return 2 * per_layer * lstm.n_layers * (2 if config.bidirectional else 1)
+
+
+def _products_per_second(precision: str, device: torch.device) -> float:
+    """Operations a second of a product of large matrices, by the native module and by torch: the faster."""
+    if device.type != "cpu":
+        x = torch.randn(8192, 8192, device=device, dtype=DTYPES[precision])
+        return 2 * 8192**3 / _median_seconds(lambda: (x @ x)[0, 0].item())
+    rows, size = 512, 2048
+    random = np.random.default_rng(0)
+    x, weight = (random.standard_normal(shape, np.float32) for shape in ((rows, size), (size, size)))
+    out = np.empty((rows, size), np.float32)
+    linears = [make(weight, None, precision) for make in {kernels_for(precision).linear, TorchLinear}]
+    runs = [lambda linear=linear: linear.run(x, out, torch.get_num_threads()) for linear in linears]
+    return 2 * rows * size * size / min(map(_median_seconds, runs))
+
+
+def _median_seconds(run: Callable[[], object]) -> float:
+    return statistics.median([_seconds(run) for _ in range(7)][2:])
+
+
+def _difference(embedder: Embedder, plain: PlainElmo, text: Text) -> float:
+    """The largest difference of any number of any layer."""
+    pairs = zip(embedder.embed(text, layers="all"), text, strict=True)
+    return max(float(np.abs(found - plain.embed([sentence])[0].numpy()).max()) for found, sentence in pairs)
+
+
+def _in_process_of_its_own(size: str, precision: str) -> list[dict[str, Any]]:
+    command = [sys.executable, *sys.argv, "--alone", "--sizes", size, "--precisions", precision]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)["results"]
+
+
+def main() -> None:
+    """Measure the sizes and precisions asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", default=list(RECIPES), choices=list(RECIPES))
+    parser.add_argument("--precisions", nargs="+", choices=["float32", "bf16", "float16", "int8"])
+    parser.add_argument("--text", type=Path, help="sentences, one a line with spaces between tokens, instead of ours")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--threads", type=int, help="instead of as many as torch takes")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="small alone, few tokens, once")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.sizes, arguments.repeats = ["small"], 1
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    known = {"float32", "bf16", *(_native.available() if arguments.device == "cpu" else ["float16"])}
+    precisions = arguments.precisions or [name for name in PRECISIONS if name in known]
+    run = (lambda size, precision: measure(size, precision, arguments)) if arguments.alone else _in_process_of_its_own
+    results = [result for size in arguments.sizes for precision in precisions for result in run(size, precision)]
+    if arguments.json or arguments.alone:
+        print(json.dumps({"machine": machine(), "results": results}))
+    else:
+        print("\n".join(map(str, results)))
+
+
+if __name__ == "__main__":
+    main()

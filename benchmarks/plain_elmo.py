@@ -1,0 +1,81 @@
+"""ELMo's inference written the plain way: what `elmo embed` is measured against, and must agree with.
+
+As the published PyTorch module works: sentences are padded to the longest of their batch; the char encoder runs on all
+50 character positions of every slot, filled or not; the LSTMs step through time, each step multiplying its own inputs.
+What that module does well it does too: no gradients, and rows whose sentence has ended no longer run. It shares no
+code with the package but reading characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from elmo.config import BiLMConfig
+from elmo.text.characters import encode_words
+
+
+class PlainElmo:
+    """Runs a biLM by its parameters, names as in `BiLM.state_dict()`."""
+
+    def __init__(self, parameters: Mapping[str, Tensor], config: BiLMConfig) -> None:
+        self.parameters, self.config = parameters, config
+
+    @torch.no_grad()
+    def embed(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
+        """All layers of each sentence of one batch: (L+1, T, D)."""
+        ordered = sorted(range(len(sentences)), key=lambda index: -len(sentences[index]))
+        lengths = [len(sentences[index]) + 2 for index in ordered]
+        characters = torch.zeros(len(sentences), lengths[0], self.config.char_cnn.max_characters_per_token).long()
+        for row, index in enumerate(ordered):
+            words = ["<S>", *sentences[index], "</S>"]
+            characters[row, : len(words)] = torch.from_numpy(
+                encode_words(words, self.config.char_cnn.max_characters_per_token)
+            ).long()
+        characters = characters.to(self.parameters["char_encoder.embedding.weight"].device)
+        vectors = self._encode(characters.flatten(0, 1)).unflatten(0, characters.shape[:2])
+        halves = [self._run(vectors, lengths, direction) for direction in range(2)]
+        layers = torch.stack([torch.cat(pair, dim=2) for pair in zip(*halves, strict=True)])
+        found = {index: layers[:, row, 1 : lengths[row] - 1] for row, index in enumerate(ordered)}
+        return [found[index] for index in range(len(sentences))]
+
+    def _encode(self, characters: Tensor) -> Tensor:
+        p, cnn = self.parameters, self.config.char_cnn
+        x = F.embedding(characters, p["char_encoder.embedding.weight"]).transpose(1, 2)
+        names = [f"char_encoder.convolutions.{i}." for i in range(len(cnn.filters))]
+        x = torch.cat([F.relu(F.conv1d(x, p[n + "weight"], p[n + "bias"]).amax(2)) for n in names], dim=1)
+        for k in range(cnn.n_highway):
+            n = f"char_encoder.highways.{k}."
+            gate = torch.sigmoid(F.linear(x, p[n + "gate.weight"], p[n + "gate.bias"]))
+            x = gate * F.relu(F.linear(x, p[n + "transform.weight"], p[n + "transform.bias"])) + (1 - gate) * x
+        return F.linear(x, p["char_encoder.projection.weight"], p["char_encoder.projection.bias"])
+
+    def _run(self, vectors: Tensor, lengths: Sequence[int], direction: int) -> list[Tensor]:
+        """One direction's token vectors and layers, (B, T, P) each, zeros at padding; lengths fall."""
+        layers = [vectors]
+        for layer in range(self.config.lstm.n_layers):
+            outputs = self._run_layer(layers[-1], lengths, direction, layer)
+            layers.append(outputs + layers[-1] if layer > 0 and self.config.lstm.use_skip_connections else outputs)
+        return layers
+
+    def _run_layer(self, inputs: Tensor, lengths: Sequence[int], direction: int, layer: int) -> Tensor:
+        p, lstm = self.parameters, self.config.lstm
+        n = f"{('forward', 'backward')[direction]}_lstm.layers.{layer}."
+        B, T, P = inputs.shape
+        outputs = inputs.new_zeros(B, T, P)
+        h, c = inputs.new_zeros(B, P), inputs.new_zeros(B, lstm.dim)
+        for t in range(T) if direction == 0 else reversed(range(T)):
+            rows = sum(length > t for length in lengths)
+            gates = F.linear(inputs[:rows, t], p[n + "weight_ih"])
+            gates = gates + F.linear(h[:rows], p[n + "weight_hh"], p[n + "bias"])
+            i, j, f, o = gates.chunk(4, dim=1)
+            memory = torch.sigmoid(f + 1.0) * c[:rows] + torch.sigmoid(i) * torch.tanh(j)
+            memory = memory.clamp(-lstm.cell_clip, lstm.cell_clip)
+            out = F.linear(torch.sigmoid(o) * torch.tanh(memory), p[n + "weight_hr"])
+            out = out.clamp(-lstm.proj_clip, lstm.proj_clip)
+            h, c = h.clone(), c.clone()
+            h[:rows], c[:rows], outputs[:rows, t] = out, memory, out
+        return outputs

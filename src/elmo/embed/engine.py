@@ -1,0 +1,75 @@
+"""What runs a biLM for inference, chosen by device and precision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from elmo import _native
+from elmo.embed.batching import Batch
+from elmo.embed.module_engine import ModuleEngine
+from elmo.embed.packed_engine import PackedEngine
+from elmo.embed.type_encoder import ToIds
+from elmo.errors import ElmoError
+from elmo.formats.model import Model
+from elmo.nn.bilm import BiLMState
+from elmo.text.characters import encode_words
+
+Array = NDArray[np.float32]
+
+Precision = Literal["float32", "bf16", "float16", "int8", "auto"]
+"""The precision of products of matrices; sums, states and activations are float32 in all of them.
+
+`"float32"` is exact but for rounding. `"bf16"` rounds the operands of products to bfloat16. `"float16"` rounds them
+to float16, on a GPU. `"int8"`, on a processor with the native module, rounds weights to 8 bits by output and the
+recurrent and layer inputs to 8 bits by row; the char encoder, which each type passes but once, is in bf16.
+`"auto"` is bf16 where the native module or the GPU computes in it, and float32 elsewhere: faster, and less exact.
+"""
+
+PRECISIONS = ("float32", "bf16", "float16", "int8", "auto")
+
+
+class Engine(Protocol):
+    """A biLM, ready to run (see `PackedEngine`)."""
+
+    def token_vectors(self, words: Sequence[str]) -> Array:
+        """Layer 0 of distinct `words` in one direction: (N, P)."""
+        ...
+
+    def run(
+        self, vectors: Array, batch: Batch, weights: Sequence[float] | None, before: BiLMState | None
+    ) -> tuple[Array, BiLMState | None]:
+        """Run a batch of indices into `vectors`; the layers' weighted sum or all of them, and the state after."""
+        ...
+
+
+def make_engine(model: Model, precision: str, device: torch.device) -> Engine:
+    """The engine for a model that is on `device`."""
+    if precision not in PRECISIONS:
+        raise ElmoError(f"precision: {precision!r} is none of {', '.join(PRECISIONS)}")
+    if precision == "auto":
+        precision = "bf16" if _computes_bf16(device) else "float32"
+    longest = model.config.char_cnn.max_characters_per_token
+    to_ids: ToIds = model.lexicon.encode if model.lexicon else partial(encode_words, max_characters=longest)
+    if device.type != "cpu":
+        if precision == "int8":
+            raise ElmoError(f"precision: int8 is for processors; use bf16 on {device}")
+        return ModuleEngine(model.bilm, to_ids, precision, device)
+    if precision == "float16":
+        raise ElmoError("precision: float16 is for GPUs; use bf16 on a processor")
+    if precision == "int8" and "int8" not in _native.available():
+        raise ElmoError(
+            "precision: int8 needs the native module, which isn't built here or not for this processor; use bf16"
+        )
+    return PackedEngine(model.bilm, to_ids, precision)
+
+
+def _computes_bf16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    return device.type == "cpu" and "bf16" in _native.available()

@@ -1,0 +1,162 @@
+"""Products and LSTM recurrences with weights that are packed once.
+
+The native module (`elmo._native`) has them where it is built and the processor can; those here, made of torch's
+operations, have the same interface and the same results, and take their place elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmo import _native
+
+Array = NDArray[np.float32]
+
+_onednn: Any = torch.ops.mkldnn
+"""Has oneDNN's product with a weight whose layout was changed once; not in every build of torch."""
+
+
+class Linear(Protocol):
+    """A weight (M, K) and perhaps a bias (M,), packed."""
+
+    def run(self, x: Array, out: Array, num_threads: int = 1) -> None:
+        """Write `x W^T + b`, of `x` (N, K), to `out` (N, M)."""
+        ...
+
+
+class Recurrence(Protocol):
+    """The recurrent weights of one LSTM layer, packed."""
+
+    def run(
+        self,
+        gates: Array,
+        batch_sizes: Sequence[int],
+        hidden: Array,
+        cell: Array,
+        outputs: Array,
+        num_threads: int = 1,
+    ) -> None:
+        """Run one layer over a packed batch (see `elmo.nn.lstm`).
+
+        `gates` (N, 4H) is the input's part of the gates, both biases added, and may be overwritten. `hidden` (B, P)
+        and `cell` (B, H) are replaced by the state after each row's last token; `outputs` (N, P) are written.
+        """
+        ...
+
+
+class Kernels(NamedTuple):
+    """What packs weights.
+
+    `linear` takes a weight (M, K), a bias (M,) or None, and the precision; `recurrence` takes `weight_hh` (4H, P),
+    `weight_hr` (P, H) or None without a projection, the clips of cell and projection (None clips nothing), and the
+    precision. All arrays are float32 and contiguous.
+    """
+
+    linear: Callable[[Array, Array | None, str], Linear]
+    recurrence: Callable[[Array, Array | None, float | None, float | None, str], Recurrence]
+
+
+class TorchLinear:
+    """`Linear` by torch, with as many threads as torch has; for bf16, operands and product are rounded."""
+
+    def __init__(self, weight: Array, bias: Array | None, precision: str) -> None:
+        self._weight = _PackedWeight(weight, precision)
+        self._bias = None if bias is None else torch.from_numpy(bias)
+
+    def run(self, x: Array, out: Array, num_threads: int = 1) -> None:
+        """As `Linear.run`; the number of threads is torch's."""
+        result, product = torch.from_numpy(out), self._weight.multiply(torch.from_numpy(x))
+        if self._bias is None:
+            result.copy_(product)
+        else:
+            torch.add(product, self._bias, out=result)
+
+
+class TorchRecurrence:
+    """`Recurrence` by torch, with as many threads as torch has; for bf16, operands and products are rounded."""
+
+    def __init__(
+        self,
+        weight_hh: Array,
+        weight_hr: Array | None,
+        cell_clip: float | None,
+        proj_clip: float | None,
+        precision: str,
+    ) -> None:
+        self._weight_hh = _PackedWeight(weight_hh, precision)
+        self._weight_hr = None if weight_hr is None else _PackedWeight(weight_hr, precision)
+        self._cell_clip, self._proj_clip = cell_clip, proj_clip
+
+    @torch.inference_mode()
+    def run(
+        self,
+        gates: Array,
+        batch_sizes: Sequence[int],
+        hidden: Array,
+        cell: Array,
+        outputs: Array,
+        num_threads: int = 1,
+    ) -> None:
+        """As `Recurrence.run`; the number of threads is torch's."""
+        h, c, out = (torch.from_numpy(array) for array in (hidden, cell, outputs))
+        steps = torch.from_numpy(gates).split(list(batch_sizes))
+        for gate, step_out in zip(steps, out.split(list(batch_sizes)), strict=True):
+            rows = len(gate)
+            step_out.copy_(self._step(gate, h[:rows], c[:rows]))
+            h[:rows] = step_out
+
+    def _step(self, gate: Tensor, h: Tensor, c: Tensor) -> Tensor:
+        """The output of one step (rows, P); `c` is replaced by the new cell."""
+        gate += self._weight_hh.multiply(h)
+        i, j, f, o = gate.chunk(4, dim=1)
+        gate[:, 2 * c.shape[1] :].sigmoid_()
+        c.mul_(f).addcmul_(i.sigmoid_(), j.tanh_())
+        if self._cell_clip is not None:
+            c.clamp_(-self._cell_clip, self._cell_clip)
+        m = c.tanh().mul_(o)
+        if self._weight_hr is None:
+            return m
+        out = self._weight_hr.multiply(m)
+        return out if self._proj_clip is None else out.clamp_(-self._proj_clip, self._proj_clip)
+
+
+class _PackedWeight:
+    """A weight (M, K) in the layout in which oneDNN multiplies it, where there is oneDNN."""
+
+    def __init__(self, weight: Array, precision: str) -> None:
+        self._weight = torch.from_numpy(weight).to(torch.bfloat16 if precision == "bf16" else torch.float32)
+        self._dtype = self._weight.dtype
+        self._packed = _packs(self._dtype)
+        if self._packed:
+            self._weight = _onednn._reorder_linear_weight(self._weight)
+
+    @torch.inference_mode()
+    def multiply(self, x: Tensor) -> Tensor:
+        """`x W^T` of `x` (N, K), a new tensor (N, M)."""
+        x = x.to(self._dtype)
+        if self._packed:
+            product: Tensor = _onednn._linear_pointwise(x, self._weight, None, "none", [], "")
+        else:
+            product = F.linear(x, self._weight)
+        return product.float()
+
+
+def _packs(dtype: torch.dtype) -> bool:
+    """Whether oneDNN is there, and multiplies numbers of this type on this processor."""
+    if not torch.backends.mkldnn.is_available() or not hasattr(_onednn, "_linear_pointwise"):
+        return False
+    return dtype == torch.float32 or bool(_onednn._is_mkldnn_bf16_supported())
+
+
+def kernels_for(precision: str) -> Kernels:
+    """What packs weights for `precision`: native where there is such, else torch's, which has no int8."""
+    if precision in _native.available():
+        return Kernels(_native.Linear, _native.Recurrence)
+    return Kernels(TorchLinear, TorchRecurrence)

@@ -1,0 +1,62 @@
+"""The biLM's own modules under autocast, for inference on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmo.embed.batching import Batch
+from elmo.embed.type_cache import TypeCache
+from elmo.embed.type_encoder import ToIds, run_module
+from elmo.nn.bilm import BiLM, BiLMState
+from elmo.nn.lstm import LSTMState
+from elmo.nn.together import run_together
+
+Array = NDArray[np.float32]
+
+DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "float16": torch.float16}
+"""What operands of products are rounded to."""
+
+
+class ModuleEngine:
+    """Runs a biLM on its device, its directions on a stream each; the interface is that of `PackedEngine`."""
+
+    def __init__(self, bilm: BiLM, to_ids: ToIds, precision: str, device: torch.device) -> None:
+        self._bilm, self._to_ids, self._device, self._dtype = bilm, to_ids, device, DTYPES[precision]
+        self._cache = TypeCache(self._encode, bilm.config.lstm.projection_dim)
+
+    def token_vectors(self, words: Sequence[str]) -> Array:
+        """Layer 0 of distinct `words` in one direction: (N, P)."""
+        return self._cache.vectors(words)
+
+    @torch.inference_mode()
+    def run(
+        self, vectors: Array, batch: Batch, weights: Sequence[float] | None, before: BiLMState | None
+    ) -> tuple[Array, BiLMState | None]:
+        """As `PackedEngine.run`; the state is on the device."""
+        on_device = torch.from_numpy(vectors).to(self._device)
+        state = self._bilm.initial_state(batch.batch_sizes[0]) if before is None else before
+
+        @torch.inference_mode()  # it holds for one thread
+        def work(number: int) -> tuple[Tensor, LSTMState]:
+            inputs = on_device[torch.from_numpy(batch.packed(number)).to(self._device)]
+            with self._autocast():
+                outputs, after = self._bilm.directions[number](inputs, batch.batch_sizes, state[number])
+            layers = torch.stack([inputs, *outputs])
+            mixed = torch.tensordot(layers.new_tensor(weights), layers, 1) if weights else layers
+            rows = torch.from_numpy(batch.rows[number][batch.inner]).to(self._device)
+            return mixed.index_select(-2, rows), after
+
+        halves, after = zip(*run_together(work, len(self._bilm.directions), self._device), strict=True)
+        return torch.cat(halves, dim=-1).float().cpu().numpy(), before and tuple(after)
+
+    def _encode(self, words: Sequence[str]) -> Array:
+        with self._autocast():
+            return run_module(self._bilm.char_encoder, self._to_ids(words))
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self._device.type, self._dtype, enabled=self._dtype != torch.float32)

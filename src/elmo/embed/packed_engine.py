@@ -1,0 +1,145 @@
+"""The biLM with its weights packed once, for inference on a processor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from elmo.embed.batching import Batch
+from elmo.embed.kernels import Kernels, kernels_for
+from elmo.embed.type_cache import TypeCache
+from elmo.embed.type_encoder import ToIds, make_encode, numbers
+from elmo.nn.bilm import BiLM, BiLMState
+from elmo.nn.lstm import FORGET_BIAS, LSTMLayer, LSTMStack, LSTMState
+from elmo.nn.together import run_together
+
+Array = NDArray[np.float32]
+
+GATE_ROWS = 128
+"""Tokens whose gates are computed at a time: enough for the product of their inputs to run at full speed, few enough
+for the gates still to be in the cache when the recurrence reads them."""
+
+CPU = torch.device("cpu")
+
+
+class PackedEngine:
+    """Runs a biLM as it was when the engine was made, its directions at once where torch has two threads or more.
+
+    It holds the packed weights alone: the biLM's own need not stay in memory.
+    """
+
+    def __init__(self, bilm: BiLM, to_ids: ToIds, precision: str) -> None:
+        self.precision = precision
+        self._config = bilm.config
+        # int8 would cost each type digits, and as each is encoded but once, save hardly any time
+        of_types = "bf16" if precision == "int8" else precision
+        encode = make_encode(bilm.char_encoder, to_ids, of_types)
+        self._cache = TypeCache(encode, bilm.config.lstm.projection_dim)
+        self._directions = [_Direction(stack, kernels_for(precision), precision) for stack in bilm.directions]
+
+    def token_vectors(self, words: Sequence[str]) -> Array:
+        """Layer 0 of distinct `words` in one direction: (N, P)."""
+        return self._cache.vectors(words)
+
+    def run(
+        self, vectors: Array, batch: Batch, weights: Sequence[float] | None, before: BiLMState | None
+    ) -> tuple[Array, BiLMState | None]:
+        """Run a batch, whose tokens are indices into the token `vectors` (N, P).
+
+        Returns the layers' sum by `weights`, (tokens, D), or without them all layers, (L+1, tokens, D), in the order
+        of the batch's tokens without boundaries. `before` is the state before each sentence's first token, of which
+        that after its last token is returned; None stands for zeros, and is returned as it is.
+        """
+        config = self._config
+        P = config.lstm.projection_dim
+        result = np.empty((1 if weights else config.num_layers, int(batch.ends[-1]), config.width), np.float32)
+
+        def work(number: int) -> tuple[Array, Array]:
+            hidden, cell = self._own_state(batch.batch_sizes[0], None if before is None else before[number])
+            layers = self._directions[number].run(vectors[batch.packed(number)], batch.batch_sizes, hidden, cell)
+            rows = batch.rows[number][batch.inner]
+            for out, layer in zip(result, [_weighted_sum(layers, weights)] if weights else layers, strict=True):
+                out[:, number * P : (number + 1) * P] = layer[rows]
+            return hidden, cell
+
+        states = run_together(work, len(self._directions), CPU)
+        after = before and tuple(LSTMState(*map(torch.from_numpy, state)) for state in states)
+        return result[0] if weights else result, after
+
+    def _own_state(self, num_sentences: int, before: LSTMState | None) -> tuple[Array, Array]:
+        """A direction's hidden (L, B, P) and cell (L, B, H), to be replaced in place by those after the batch."""
+        if before is not None:
+            return before.hidden.contiguous().numpy().copy(), before.cell.contiguous().numpy().copy()
+        lstm = self._config.lstm
+        shape = lstm.n_layers, num_sentences
+        return np.zeros((*shape, lstm.projection_dim), np.float32), np.zeros((*shape, lstm.dim), np.float32)
+
+
+class _Direction:
+    """An `LSTMStack`, packed."""
+
+    def __init__(self, stack: LSTMStack, kernels: Kernels, precision: str) -> None:
+        config = stack.config
+        self._config = config
+        self._layers = [
+            (
+                kernels.linear(numbers(layer.weight_ih), _bias(layer), precision),
+                kernels.recurrence(
+                    numbers(layer.weight_hh),
+                    None if layer.weight_hr is None else numbers(layer.weight_hr),
+                    config.cell_clip,
+                    config.proj_clip if config.has_projection else None,
+                    precision,
+                ),
+            )
+            for layer in stack.layers
+            if isinstance(layer, LSTMLayer)
+        ]
+
+    def run(self, inputs: Array, batch_sizes: Sequence[int], hidden: Array, cell: Array) -> list[Array]:
+        """Packed `inputs` (N, P) to L+1 layers (N, P), they themselves the first; the state is replaced in place."""
+        num_threads = torch.get_num_threads()
+        chunks = list(_chunks(batch_sizes))
+        gates = np.empty((max(rows.stop - rows.start for rows, _ in chunks), 4 * self._config.dim), np.float32)
+        layers = [inputs]
+        for number, (linear, recurrence) in enumerate(self._layers):
+            outputs = np.empty_like(inputs)
+            for rows, sizes in chunks:
+                h, c, part = hidden[number, : sizes[0]], cell[number, : sizes[0]], gates[: rows.stop - rows.start]
+                linear.run(inputs[rows], part, num_threads)
+                recurrence.run(part, sizes, h, c, outputs[rows], num_threads)
+            if number > 0 and self._config.use_skip_connections:
+                outputs += inputs
+            layers.append(outputs)
+            inputs = outputs
+        return layers
+
+
+def _bias(layer: LSTMLayer) -> Array:
+    """The bias of the gates, the forget gate's constant added."""
+    bias, size = numbers(layer.bias).copy(), layer.config.dim
+    bias[2 * size : 3 * size] += FORGET_BIAS
+    return bias
+
+
+def _chunks(batch_sizes: Sequence[int]) -> Iterator[tuple[slice, Sequence[int]]]:
+    """Consecutive steps of at most `GATE_ROWS` tokens, but one step at least: their packed rows and batch sizes."""
+    first = start = stop = 0
+    for step, size in enumerate(batch_sizes):
+        if step > first and stop + size - start > GATE_ROWS:
+            yield slice(start, stop), batch_sizes[first:step]
+            first, start = step, stop
+        stop += size
+    yield slice(start, stop), batch_sizes[first:]
+
+
+def _weighted_sum(layers: Sequence[Array], weights: Sequence[float]) -> Array:
+    """The sum of `layers` (N, P) by `weights`, of which one at least isn't zero."""
+    used = [(layer, np.float32(weight)) for layer, weight in zip(layers, weights, strict=True) if weight != 0]
+    total = used[0][0] * used[0][1]
+    for layer, weight in used[1:]:
+        total += layer * weight
+    return total

@@ -1,0 +1,89 @@
+"""The vectors of types met before, in bounded memory: text repeats most of its words."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+
+CACHE_BYTES = 1 << 26
+"""Memory for cached types: 28,000 types of a vector of 512 numbers."""
+
+LONGEST = 50
+"""Longer words, in letters, are not kept, so that memory is bounded."""
+
+_ENTRY_BYTES = 250
+"""What a word and its place in a dictionary take beside the vector, at most."""
+
+
+class TypeCache:
+    """Vectors (P,) of words, encoded when they are first asked for, and kept while they are in use.
+
+    Two generations share the memory. New types, and those of the old generation that are used again, go into the
+    young one; when that is full it becomes the old one, and what was old is forgotten. So a type that occurs at
+    least once in each generation stays, and a hit costs one look-up.
+    """
+
+    def __init__(self, encode: Callable[[Sequence[str]], Array], width: int, num_bytes: int = CACHE_BYTES) -> None:
+        self._encode = encode
+        self._width = width
+        self._room = max(1, num_bytes // (4 * width + _ENTRY_BYTES) // 2)
+        self._young, self._old = _Generation(self._room, width), _Generation(0, width)
+        self._lock = threading.Lock()
+
+    def vectors(self, words: Sequence[str]) -> Array:
+        """The vectors (N, P) of `words`, no word twice."""
+        with self._lock:
+            found, new = self._young.read(words)
+            if new:
+                new_words = [words[index] for index in new]
+                found[new] = vectors = self._old_or_encoded(new_words)
+                self._keep(new_words, vectors)
+        return found
+
+    def _old_or_encoded(self, words: Sequence[str]) -> Array:
+        found, unknown = self._old.read(words)
+        if unknown:
+            found[unknown] = self._encode([words[index] for index in unknown])
+        return found
+
+    def _keep(self, words: Sequence[str], vectors: Array) -> None:
+        kept = [index for index, word in enumerate(words) if len(word) <= LONGEST]
+        for start in range(0, len(kept), self._room):
+            chosen = kept[start : start + self._room]
+            if self._young.room < len(chosen):
+                self._young, self._old = _Generation(self._room, self._width), self._young
+            self._young.add([words[index] for index in chosen], vectors[chosen])
+
+
+class _Generation:
+    """Types and their vectors, as many as `size`."""
+
+    def __init__(self, size: int, width: int) -> None:
+        self._rows: dict[str, int] = {}
+        self._vectors = np.empty((size, width), np.float32)  # takes no memory before it is written
+
+    @property
+    def room(self) -> int:
+        """How many more types it takes."""
+        return len(self._vectors) - len(self._rows)
+
+    def read(self, words: Sequence[str]) -> tuple[Array, list[int]]:
+        """Vectors (N, P) of `words`, and the indices of those it doesn't have, whose rows hold anything."""
+        found = np.empty((len(words), self._vectors.shape[1]), np.float32)
+        get = self._rows.get
+        rows = np.fromiter((get(word, -1) for word in words), np.int64, len(words))
+        known = rows >= 0
+        found[known] = self._vectors[rows[known]]
+        unknown: list[int] = np.flatnonzero(~known).tolist()
+        return found, unknown
+
+    def add(self, words: Sequence[str], vectors: Array) -> None:
+        """Add types it doesn't have, for which it has room."""
+        start = len(self._rows)
+        self._vectors[start : start + len(words)] = vectors
+        self._rows.update(zip(words, range(start, start + len(words)), strict=True))

@@ -1,0 +1,94 @@
+"""From words to token vectors, for inference: char encoders, on a processor with their weights packed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from elmo.embed.kernels import Kernels, Linear, kernels_for
+from elmo.nn.char_encoder import CharEncoder, Highway, word_lengths
+
+Array = NDArray[np.float32]
+Encode = Callable[[Sequence[str]], Array]
+"""Words to their vectors (N, P)."""
+ToIds = Callable[[Sequence[str]], NDArray[Any]]
+"""Words to the ids (N, C) that a char encoder takes."""
+
+TYPES_AT_ONCE = 512
+"""Types that are encoded together: enough for products at full speed, few enough for any memory."""
+
+TYPES_AT_ONCE_BY_MODULE = 4096
+"""The same for a module as it is, which makes its tables anew each time, and may be on a GPU."""
+
+
+def make_encode(encoder: CharEncoder, to_ids: ToIds, precision: str) -> Encode:
+    """Encodes words on a processor. An encoder that is more than a `CharEncoder` runs as it is, in float32."""
+    run = partial(run_module, encoder) if type(encoder) is not CharEncoder else TypeEncoder(encoder, precision).encode
+    return lambda words: run(to_ids(words))
+
+
+@torch.inference_mode()
+def run_module(encoder: CharEncoder, ids: NDArray[Any]) -> Array:
+    """The vectors (N, P) of ids (N, C), by the module on the device where it is."""
+    device = encoder.embedding.weight.device
+    blocks = [encoder(block.to(device)) for block in torch.from_numpy(ids).split(TYPES_AT_ONCE_BY_MODULE)]
+    return torch.cat(blocks).float().cpu().numpy()
+
+
+class TypeEncoder:
+    """Encodes as `CharEncoder` does, by tables and weights made once.
+
+    What a filter makes of a character at a place of its window is looked up; the two products of a highway are one.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, encoder: CharEncoder, precision: str) -> None:
+        kernels = kernels_for(precision)
+        self._filters = encoder.filters()
+        self._highways = [_pack_highway(highway, kernels, precision) for highway in encoder.highways]
+        self._projection: Linear | None = None
+        if encoder.projection is not None:
+            weight, bias = numbers(encoder.projection.weight), numbers(encoder.projection.bias)
+            self._projection = kernels.linear(weight, bias, precision)
+            self._width = len(bias)
+
+    @torch.inference_mode()
+    def encode(self, ids: NDArray[Any]) -> Array:
+        """The vectors (N, P) of ids (N, C)."""
+        return np.concatenate([self._encode(block) for block in torch.from_numpy(ids).split(TYPES_AT_ONCE)])
+
+    def _encode(self, characters: Tensor) -> Array:
+        lengths = word_lengths(characters)
+        order = lengths.argsort(stable=True)
+        x = self._filters.convolve(characters[order].long(), lengths[order]).float()
+        num_threads = torch.get_num_threads()
+        for highway in self._highways:
+            both = np.empty((len(x), 2 * x.shape[1]), np.float32)
+            highway.run(x.numpy(), both, num_threads)
+            transformed, gate = torch.from_numpy(both).chunk(2, dim=1)
+            x = torch.lerp(x, transformed.relu_(), gate.sigmoid_())
+        encoded = x.numpy()
+        if self._projection is not None:
+            encoded = np.empty((len(x), self._width), np.float32)
+            self._projection.run(x.numpy(), encoded, num_threads)
+        vectors = np.empty_like(encoded)
+        vectors[order.numpy()] = encoded
+        return vectors
+
+
+def _pack_highway(highway: torch.nn.Module, kernels: Kernels, precision: str) -> Linear:
+    assert isinstance(highway, Highway)
+    parts = (highway.transform, highway.gate)
+    weight, bias = (torch.cat([getattr(part, name) for part in parts]) for name in ("weight", "bias"))
+    return kernels.linear(numbers(weight), numbers(bias), precision)
+
+
+def numbers(x: Tensor) -> Array:
+    """A tensor as contiguous float32 numbers."""
+    return x.detach().float().contiguous().numpy()

@@ -1,0 +1,320 @@
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bridge import make_model
+from elmo import _native, formats
+from elmo.embed import Embedder, packed_engine
+from elmo.embed.batching import number_types
+from elmo.embed.module_engine import ModuleEngine
+from elmo.embed.packed_engine import PackedEngine
+from elmo.embed.type_cache import TypeCache
+from elmo.embed.type_encoder import TypeEncoder
+from elmo.errors import ElmoError
+from elmo.text.characters import encode_words
+from make_bilm_hdf5 import make
+from make_many_langs import make as make_many_langs
+from oracle import Oracle, encode_sentence
+
+ENGINES = [
+    *(("native", precision) for precision in ("float32", "bf16", "int8")),
+    *(("torch", precision) for precision in ("float32", "bf16")),
+    *(("module", precision) for precision in ("float32", "bf16")),
+]
+"""`module` is what runs on a GPU; here its device is the processor."""
+
+BOUNDS = {"float32": 2e-6, "bf16": 0.03, "int8": 0.03}
+"""Largest error of numbers up to 5: float32 rounds at 2^-24; bfloat16 at 2^-9 and int8 at 2^-8, several times over."""
+
+COSINES = {"float32": 0.999999, "bf16": 0.9995, "int8": 0.999}
+"""Of each token's vector in each layer with the exact one; the lowest seen are 0.99986 and 0.99988."""
+
+VARIANTS = ["base", "one_direction", "three_layers", "short_words", "no_projection", "no_clips", "no_skip_connections"]
+
+SENTENCES = [
+    ["They", "saw", "a", "new", "play", "on", "Broadway", "."],
+    [],
+    ["play"],
+    ["Kinder", "spielen", "Fußball", "🎭", "x" * 300, ""],
+    [f"w{number % 11}" for number in range(60)],
+]
+
+
+@pytest.fixture(params=ENGINES, ids="-".join)
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """Each engine in each of its precisions."""
+    name, precision = request.param
+    choose(name, precision, monkeypatch)
+    return name, precision
+
+
+def choose(name: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "native" and precision not in _native.available():
+        pytest.skip(f"the native module has no {precision} here")
+    if name == "torch":
+        monkeypatch.setenv("ELMO_NATIVE", "0")
+
+
+def make_embedder(model: formats.Model, kind: tuple[str, str]) -> Embedder:
+    """An embedder whose engine is of a `kind`."""
+    name, precision = kind
+    embedder = Embedder(model, precision=precision)
+    if name == "module":
+        embedder._engine = module_engine(model, precision)
+    return embedder
+
+
+def module_engine(model: formats.Model, precision: str) -> ModuleEngine:
+    longest = model.config.char_cnn.max_characters_per_token
+    to_ids = model.lexicon.encode if model.lexicon else partial(encode_words, max_characters=longest)
+    return ModuleEngine(model.bilm, to_ids, precision, torch.device("cpu"))
+
+
+def cosines(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(found, axis=-1) * np.linalg.norm(expected, axis=-1)
+    return (found * expected).sum(axis=-1) / norms
+
+
+# --- numbers
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_layers_are_those_of_the_equations(kind: tuple[str, str], variant: str, tmp_path: Path) -> None:
+    folder, options, weights = make(tmp_path, variant)
+    oracle, longest = Oracle(weights, options), options["char_cnn"]["max_characters_per_token"]
+    found = make_embedder(formats.load(folder), kind).embed(SENTENCES, layers="all")
+    errors: list[float] = []
+    for sentence, layers in zip(SENTENCES, found, strict=True):
+        expected = oracle.row(encode_sentence(sentence, longest))[0][:, 1:-1]
+        assert layers.shape == expected.shape
+        if sentence:
+            errors.append(np.abs(layers - expected).max())
+            assert cosines(layers, expected).min() > COSINES[kind[1]]
+    assert max(errors) < BOUNDS[kind[1]]
+    assert kind[1] == "float32" or max(errors) > 1e-3, "the precision asked for isn't the one used"
+
+
+def test_carried_state_is_that_of_the_equations(kind: tuple[str, str], tmp_path: Path) -> None:
+    folder, options, weights = make(tmp_path)
+    batches = [[["a", "b"], ["c"], ["d", "e", "f"]], [["g"], [], ["h", "i"]], [["a", "b"], ["c"], ["c"]]]
+    expected = [row for batch in Oracle(weights, options).carried(batches) for row in batch]
+    sentences = [sentence for batch in batches for sentence in batch]
+    embedder = make_embedder(formats.load(folder), kind)
+    found = embedder.embed(sentences, layers="all", state="carry", batch_size=3)
+    assert max(np.abs(a - b).max(initial=0) for a, b in zip(found, expected, strict=True)) < BOUNDS[kind[1]]
+
+
+@pytest.mark.parametrize("variant", ["base", "no_char_projection", "no_highway", "tanh", "short_words"])
+def test_types_are_encoded_as_the_module_does(variant: str) -> None:
+    """1e-6 is float32 rounding of numbers near 1."""
+    encoder, longest = make_model(variant).bilm.char_encoder, 12 if variant == "short_words" else 50
+    words = sorted({word for sentence in SENTENCES for word in sentence})
+    module = module_engine(make_model(variant), "float32")
+    packed = TypeEncoder(encoder, "float32")
+    expected = module.token_vectors(words)
+    np.testing.assert_allclose(packed.encode(encode_words(words, longest)), expected, rtol=0, atol=1e-6)
+
+
+def test_types_are_encoded_in_bounded_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmo.embed.type_encoder.TYPES_AT_ONCE", 7)
+    model, words = make_model(), [f"w{number}" for number in range(30)]
+    packed = TypeEncoder(model.bilm.char_encoder, "float32")
+    expected = module_engine(model, "float32").token_vectors(words)
+    np.testing.assert_allclose(packed.encode(encode_words(words)), expected, rtol=0, atol=1e-6)
+
+
+def test_a_model_with_a_lexicon_reads_words_by_it(kind: tuple[str, str], tmp_path: Path) -> None:
+    """ELMoForManyLangs has a char encoder of its own, which no engine may take for a plain one."""
+    make_many_langs(tmp_path)
+    model, sentence = formats.load(tmp_path), ["play", "of", "naïve", "日本", "unknown"]
+    assert model.lexicon is not None
+    ids = torch.from_numpy(model.lexicon.encode(["<S>", *sentence, "</S>"]))
+    with torch.inference_mode():
+        expected = model.bilm(ids, torch.arange(7)[None], torch.tensor([7]))[0][:, 0, 1:-1].numpy()
+    found = make_embedder(model, kind).embed([sentence], layers="all")[0]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=BOUNDS[kind[1]])
+
+
+# --- a sentence's vectors are its own
+
+words = st.text(st.characters(codec="utf-8"), max_size=6)
+texts = st.lists(st.lists(words, max_size=12), min_size=1, max_size=9)
+each_example_alone = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@pytest.fixture
+def pair(kind: tuple[str, str]) -> tuple[Embedder, Embedder, str]:
+    """Two embedders of one model, the second with a cache of 6 types; and the precision."""
+    model = make_model()
+    first, second = make_embedder(model, kind), make_embedder(model, kind)
+    engine = second._engine
+    assert isinstance(engine, PackedEngine | ModuleEngine)
+    engine._cache = TypeCache(engine._cache._encode, model.config.lstm.projection_dim, 6 * (4 * 6 + 250))
+    return first, second, kind[1]
+
+
+@each_example_alone
+@given(sentences=texts, order=st.randoms(use_true_random=False), batch_size=st.none() | st.integers(1, 5))
+def test_batch_order_and_cache_change_nothing(pair, sentences, order, batch_size: int | None) -> None:
+    """Products of other shapes add in another order: rounding. In bfloat16 a rounding may then flip: 2^-8 of 1."""
+    embedder, forgetful, precision = pair
+    alone = [embedder.embed([sentence], layers="all")[0] for sentence in sentences]
+    places = list(range(len(sentences)))
+    order.shuffle(places)
+    together = forgetful.embed([sentences[place] for place in places], layers="all", batch_size=batch_size)
+    for place, found in zip(places, together, strict=True):
+        np.testing.assert_allclose(found, alone[place], rtol=0, atol=2e-6 if precision == "float32" else 0.02)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16", "int8"])
+@each_example_alone
+@given(sentences=texts, batch_size=st.none() | st.integers(1, 5), gate_rows=st.integers(1, 40), threads=st.booleans())
+def test_natively_not_a_bit_changes(precision: str, monkeypatch, sentences, batch_size, gate_rows, threads) -> None:
+    """The native products add in one order, whatever the batch, its cut into chunks, and the threads."""
+    choose("native", precision, monkeypatch)
+    embedder = Embedder(make_model(), precision=precision)
+    alone = [embedder.embed([sentence], layers="all")[0] for sentence in sentences]
+    monkeypatch.setattr(packed_engine, "GATE_ROWS", gate_rows)
+    torch.set_num_threads(2 if threads else 1)
+    try:
+        together = Embedder(make_model(), precision=precision).embed(sentences, layers="all", batch_size=batch_size)
+    finally:
+        torch.set_num_threads(1)
+    for found, expected in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@given(sentences=texts)
+def test_torch_does_what_the_native_module_does(precision: str, sentences) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        choose("native", precision, monkeypatch)
+        native = Embedder(make_model(), precision=precision).embed(sentences, layers="all")
+        choose("torch", precision, monkeypatch)
+        found = Embedder(make_model(), precision=precision).embed(sentences, layers="all")
+    for one, other in zip(found, native, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=BOUNDS[precision])
+
+
+def test_two_threads_may_embed_at_once(kind: tuple[str, str]) -> None:
+    embedder = make_embedder(make_model(), kind)
+    expected = embedder.embed(SENTENCES, layers="all")
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda _: embedder.embed(SENTENCES, layers="all"), range(6)))
+    for one in found:
+        for a, b in zip(one, expected, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=2e-6)
+
+
+# --- what is computed, and when
+
+
+def encoded_by(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A list to which the words that the embedder encodes from now on will be added."""
+    seen: list[str] = []
+    cache = embedder._engine._cache
+    encode = cache._encode
+
+    def note(words: Sequence[str]) -> np.ndarray:
+        seen.extend(words)
+        return encode(words)
+
+    monkeypatch.setattr(cache, "_encode", note)
+    return seen
+
+
+def test_each_type_is_encoded_once(kind: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = make_embedder(make_model(), kind)
+    seen = encoded_by(embedder, monkeypatch)
+    embedder.embed([["a", "b", "a"], ["b", "c", "b"]], batch_size=1)
+    embedder.embed([["c", "d"]])
+    assert sorted(seen) == ["</S>", "<S>", "a", "b", "c", "d"]
+
+
+def test_weights_are_packed_and_then_let_go() -> None:
+    """A loaded model would hold as much memory again, and its softmax."""
+    model = make_model()
+    weights = [weakref.ref(parameter) for parameter in model.bilm.parameters() if parameter.dim() == 2]
+    embedder = Embedder(model)
+    expected = embedder.embed(SENTENCES)
+    del model
+    gc.collect()
+    assert [reference() for reference in weights] == [None] * len(weights)
+    for found, wanted in zip(Embedder(make_model()).embed(SENTENCES), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_layer_0_runs_no_lstm(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = Embedder(make_model())
+    monkeypatch.setattr(embedder._engine, "run", None)
+    assert embedder.embed([["a"]], layers="token")[0].shape == (1, embedder.width)
+    with pytest.raises(TypeError):
+        embedder.embed([["a"]], layers="top")
+
+
+def test_tokens_without_a_sentence_make_no_batch() -> None:
+    assert number_types([]) == (["<S>", "</S>"], [])
+    assert Embedder(make_model()).embed([[], []], layers="all")[0].shape == (3, 0, 12)
+
+
+# --- choosing
+
+
+def test_auto_is_bf16_where_the_machine_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model()
+    for available, precision in ({"float32", "bf16"}, "bf16"), ({"float32"}, "float32"), (set[str](), "float32"):
+        monkeypatch.setattr(_native, "available", lambda available=available: frozenset(available))
+        engine = Embedder(model, precision="auto")._engine
+        assert isinstance(engine, PackedEngine)
+        assert engine.precision == precision
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_torch_needs_no_onednn(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose("torch", precision, monkeypatch)
+    expected = Embedder(make_model(), precision=precision).embed(SENTENCES, layers="all")
+    monkeypatch.setattr("elmo.embed.kernels._packs", lambda dtype: False)
+    found = Embedder(make_model(), precision=precision).embed(SENTENCES, layers="all")
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=BOUNDS[precision])
+
+
+def test_default_is_float32() -> None:
+    engine = Embedder(make_model())._engine
+    assert isinstance(engine, PackedEngine)
+    assert engine.precision == "float32"
+
+
+@pytest.mark.parametrize(
+    ("precision", "says"),
+    [
+        ("float64", "precision: 'float64' is none of float32, bf16, float16, int8, auto"),
+        ("float16", "float16 is for GPUs; use bf16"),
+        ("int8", "int8 needs the native module"),
+    ],
+)
+def test_what_the_machine_lacks_is_explained(precision, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELMO_NATIVE", "0")
+    with pytest.raises(ElmoError, match=says):
+        Embedder(make_model(), precision=precision)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("precision", "bound"), [("float32", 2e-3), ("bf16", 0.03), ("float16", 0.01)])
+def test_a_gpu_gives_the_same_vectors(precision, bound: float) -> None:
+    """Products of float32 may be in TF32 there (2^-11)."""
+    expected = Embedder(make_model()).embed(SENTENCES, layers="all")
+    found = Embedder(make_model(), device="cuda", precision=precision).embed(SENTENCES, layers="all")
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=bound)
