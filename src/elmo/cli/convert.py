@@ -11,6 +11,7 @@ from elmo.errors import ElmoError
 @click.command(
     epilog=examples(
         "elmo convert elmo_2x4096_512_weights.hdf5 my-model/",
+        "elmo convert 193.zip norwegian/",
         "elmo convert my-model/ for-allennlp/ --to bilm",
     )
 )
@@ -26,7 +27,7 @@ from elmo.errors import ElmoError
 )
 @json_option
 def command(source: str, target: Path, kind: str, as_json: bool) -> None:
-    """Read the model SOURCE, in any format we know, and write it to the new folder TARGET."""
+    """Read the model SOURCE, in any format we know (docs/formats.md), and write it to the new folder TARGET."""
     from elmo.formats import load, save_bilm, save_native
 
     if target.exists() and (not target.is_dir() or any(target.iterdir())):

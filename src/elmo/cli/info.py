@@ -5,11 +5,16 @@ import click
 from elmo.cli.shared import examples, json_option, print_result
 
 
-@click.command(epilog=examples("elmo info run/", "elmo info lm_weights.hdf5", "elmo info run/ --json"))
+@click.command(
+    epilog=examples("elmo info run/", "elmo info lm_weights.hdf5", "elmo info 193.zip", "elmo info owner/name --json")
+)
 @click.argument("model")
 @json_option
 def command(model: str, as_json: bool) -> None:
-    """Say what MODEL is, by which signs that was recognised, and its sizes."""
+    """Say what MODEL is, by which signs that was recognised, and its sizes.
+
+    MODEL is a folder, file or archive in any format we know (docs/formats.md), or a repository on the Hugging Face Hub.
+    """
     from elmo.config import to_mapping
     from elmo.formats import load
     from elmo.formats.card import describe
@@ -28,6 +33,8 @@ def command(model: str, as_json: bool) -> None:
             "num_parameters": sum(parameter.numel() for parameter in loaded.bilm.parameters()),
             "has_softmax": loaded.softmax is not None,
             "vocabulary_size": words,
+            "num_mixes": len(loaded.mixes),
+            "num_token_vectors": None if loaded.token_vectors is None else len(loaded.token_vectors.words),
             "config": to_mapping(loaded.config),
         },
         as_json,

@@ -9,6 +9,7 @@ from typing import Any
 from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.recognise import load
 from elmo.nn.elmo import ElmoModule
+from elmo.nn.scalar_mix import ScalarMix
 
 
 class Elmo(ElmoModule):
@@ -49,7 +50,17 @@ class Elmo(ElmoModule):
 
     @classmethod
     def from_pretrained(cls, source: str | Path, num_output_representations: int = 1, **options: Any) -> Elmo:
-        """The layer from anything `elmo.load` reads; `options` are those of `ElmoModule`."""
+        """The layer from anything `elmo.load` reads; `options` are those of `ElmoModule`.
+
+        Where the source holds scalar mixes that a task learned, the first ones start from those, layer norm
+        included, unless `options` say otherwise.
+        """
+        model = load(source)
         elmo = cls.__new__(cls)  # past our own __init__, which takes the two published files
-        ElmoModule.__init__(elmo, load(source).bilm, num_output_representations, **options)
+        ElmoModule.__init__(elmo, model.bilm, num_output_representations, **options)
+        if options.get("scalar_mix_parameters") is None:
+            for mix, stored in zip(elmo.mixes, model.mixes, strict=False):
+                mix.load_state_dict(stored.state_dict())
+                if "do_layer_norm" not in options and isinstance(mix, ScalarMix):
+                    mix.layer_norm = stored.layer_norm
         return elmo

@@ -15,6 +15,9 @@ from elmo.errors import ElmoError
 _CHECKSUM = "crc32"
 """The key of the checksum among the metadata."""
 
+_LARGEST_JSON = 1 << 24
+"""Far more than any options file, in bytes."""
+
 _TYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -31,13 +34,23 @@ _TYPES = {
 def read_json(path: Path) -> object:
     """The JSON value in `path`, or one sentence that says why there is none."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        if path.stat().st_size > _LARGEST_JSON:
+            raise ElmoError(f"{path}: too large for a settings file ({path.stat().st_size:,} bytes)")
+        return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except ElmoError:
+        raise
     except FileNotFoundError:
         raise ElmoError(f"{path}: no such file") from None
     except json.JSONDecodeError as error:
         raise ElmoError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from None
     except UnicodeDecodeError:
         raise ElmoError(f"{path}: not valid JSON (not UTF-8 text)") from None
+    except (ValueError, RecursionError) as error:  # NaN, a number of thousands of digits, lists in lists in lists
+        raise ElmoError(f"{path}: not valid JSON ({error})") from None
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no number")
 
 
 def write_json(path: Path, value: object) -> None:

@@ -13,17 +13,19 @@ from elmo.config import BiLMConfig, from_mapping, to_mapping
 from elmo.errors import ElmoError
 from elmo.formats.card import model_card
 from elmo.formats.files import read_json, read_tensors, write_all, write_json, write_tensors
-from elmo.formats.model import Model, read_vocabulary
+from elmo.formats.model import Model, read_vocabulary, require_bytes
 from elmo.formats.renames import require_shape
-from elmo.formats.skeleton import skeleton
+from elmo.formats.skeleton import bilm_skeleton, skeleton
+from elmo.formats.tensors import require_weights
 from elmo.nn.adaptive import AdaptiveSoftmax, AnySoftmax, choose_cutoffs
-from elmo.nn.bilm import BiLM
+from elmo.nn.scalar_mix import ScalarMix
 from elmo.nn.softmax import Softmax
 
-CONFIG, WEIGHTS, SOFTMAX, VOCABULARY, CARD = (
+CONFIG, WEIGHTS, SOFTMAX, MIXES, VOCABULARY, CARD = (
     "config.json",
     "model.safetensors",
     "softmax.safetensors",
+    "mixes.safetensors",
     "vocabulary.txt",
     "README.md",
 )
@@ -32,13 +34,14 @@ CONFIG, WEIGHTS, SOFTMAX, VOCABULARY, CARD = (
 def load_native(folder: Path) -> Model:
     """Read a model folder."""
     config = from_mapping(BiLMConfig, read_json(folder / CONFIG), str(folder / CONFIG))
-    bilm = skeleton(lambda: BiLM(config))
+    bilm = bilm_skeleton(config, folder / CONFIG)
     _fill(bilm, read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
     softmax = vocabulary = None
     if (folder / SOFTMAX).exists():
         softmax = _load_softmax(folder / SOFTMAX, config)
         vocabulary = read_vocabulary(folder / VOCABULARY, softmax.num_words)
-    return Model(bilm, softmax, vocabulary, f"native: {folder.name} holds {CONFIG} and {WEIGHTS}")
+    mixes = _load_mixes(folder / MIXES, config) if (folder / MIXES).exists() else []
+    return Model(bilm, softmax, vocabulary, f"native: {folder.name} holds {CONFIG} and {WEIGHTS}", mixes)
 
 
 def _load_softmax(path: Path, config: BiLMConfig) -> AnySoftmax:
@@ -64,22 +67,53 @@ def _load_softmax(path: Path, config: BiLMConfig) -> AnySoftmax:
     return softmax
 
 
+def _load_mixes(path: Path, config: BiLMConfig) -> list[ScalarMix]:
+    """Scalar mixes that a task learned: scores (M, L), gamma (M,) and whether there is layer norm, (M,) bool."""
+    tensors, _ = read_tensors(path)
+    num_mixes = len(tensors["gamma"]) if "gamma" in tensors and tensors["gamma"].dim() else 0
+    for name, shape in (
+        ("gamma", (num_mixes,)),
+        ("layer_norm", (num_mixes,)),
+        ("scores", (num_mixes, config.num_layers)),
+    ):
+        if name not in tensors:
+            raise ElmoError(f"{path}: tensor '{name}' is missing")
+        require_shape(f"{path}: tensor '{name}'", tuple(tensors[name].shape), shape)
+        require_weights(f"{path}: tensor '{name}'", tensors[name].float())
+    mixes: list[ScalarMix] = []
+    for scores, gamma, layer_norm in zip(tensors["scores"], tensors["gamma"], tensors["layer_norm"], strict=True):
+        mixes.append(ScalarMix(config.num_layers, layer_norm=bool(layer_norm), initial_scores=scores.tolist()))
+        mixes[-1].gamma.data.fill_(float(gamma))
+    return mixes
+
+
+def _mix_tensors(mixes: list[ScalarMix]) -> dict[str, Tensor]:
+    return {
+        "scores": torch.stack([mix.scores for mix in mixes]),
+        "gamma": torch.stack([mix.gamma for mix in mixes]),
+        "layer_norm": torch.tensor([mix.layer_norm for mix in mixes]),
+    }
+
+
 def save_native(model: Model, folder: Path, figures: dict[str, str] | None = None) -> None:
     """Write a model folder; `figures` are measured facts for its card (name to value).
 
     Files appear under their names only when all are complete.
     """
+    require_bytes(model, folder)
     folder.mkdir(parents=True, exist_ok=True)
     writers: dict[Path, Callable[[Path], object]] = {
         folder / WEIGHTS: lambda path: write_tensors(path, model.bilm.state_dict())
     }
     if (softmax := model.softmax) is not None:
         writers[folder / SOFTMAX] = lambda path: write_tensors(path, softmax.state_dict())
+    if model.mixes:
+        writers[folder / MIXES] = lambda path: write_tensors(path, _mix_tensors(model.mixes))
     if (vocabulary := model.vocabulary) is not None:
         writers[folder / VOCABULARY] = vocabulary.write
     writers[folder / CARD] = lambda path: path.write_text(model_card(model, figures or {}), encoding="utf-8")
     writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config))
-    write_all(writers, optional=(folder / SOFTMAX, folder / VOCABULARY))
+    write_all(writers, optional=(folder / SOFTMAX, folder / MIXES, folder / VOCABULARY))
 
 
 def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
@@ -89,6 +123,7 @@ def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> No
         if name not in tensors:
             raise ElmoError(f"{path}: tensor '{name}' is missing")
         require_shape(f"{path}: tensor '{name}'", tuple(tensors[name].shape), tuple(tensor.shape))
+        require_weights(f"{path}: tensor '{name}'", tensors[name])
     extra = sorted(tensors.keys() - wanted.keys())
     if extra:
         raise ElmoError(f"{path}: tensor '{extra[0]}' is more than {CONFIG} says; are they of another model?")

@@ -1,57 +1,131 @@
 """`load`: recognise a model by what its file or folder holds, and read it."""
 
+from __future__ import annotations
+
 from pathlib import Path
+from typing import Any, cast
 
 from elmo.errors import ElmoError
-from elmo.formats import bilm_hdf5, native
+from elmo.formats import allennlp, hub, many_langs, native
+from elmo.formats.allennlp import load_allennlp
+from elmo.formats.archive import is_archive, unpacked
 from elmo.formats.bilm_hdf5 import load_bilm
+from elmo.formats.bilm_layout import OPTIONS
+from elmo.formats.files import read_json
+from elmo.formats.hdf5 import SUFFIXES, top_names
+from elmo.formats.many_langs import load_many_langs
 from elmo.formats.model import Model
 from elmo.formats.native import load_native
+from elmo.formats.tensorflow import find_checkpoint, load_tensorflow, prefix_of
+from elmo.formats.token_vectors import DATA_SET
 
 READS = (
-    "a model folder (config.json, model.safetensors) or published bilm weights (an .hdf5 file beside its options.json)"
+    "a model folder (config.json, model.safetensors), published bilm weights (an .hdf5 file beside its options.json), "
+    "a checkpoint of bilm-tf (its .index file), an AllenNLP task model (weights.th), a folder of "
+    "ELMoForManyLangs (encoder.pkl, token_embedder.pkl), or an archive of one of these"
 )
+META = "meta.json"
+"""What the NLPL repository puts beside a model of any family, to describe it."""
 
 
 def load(source: str | Path) -> Model:
-    """Read a model from a folder or file.
+    """Read a model from a folder, file, archive or repository `owner/name` on the Hub (see `docs/formats.md`).
 
-    `source` is a model folder, a folder with bilm HDF5 weights and `options.json`, or one of those two files.
     Raises `ElmoError`, one sentence, for anything else and for files that are damaged or don't fit together.
     """
     path = Path(source)
+    if not path.is_dir() and (prefix := prefix_of(path)):
+        return load_tensorflow(prefix)
+    if isinstance(source, str) and not path.exists() and hub.is_name(source):
+        return _load_hub(source)
     if not path.exists():
         raise ElmoError(f"{path}: no such file or folder")
-    if path.is_dir():
-        return _load_folder(path)
-    if path.name in (native.CONFIG, native.WEIGHTS):
-        return load_native(path.parent)
-    if path.suffix == ".json":
-        return load_bilm(_weights_beside(path), path)
-    if path.suffix in (".hdf5", ".h5"):
-        return load_bilm(path, _options_beside(path))
-    raise ElmoError(f"{path}: not a model; expected {READS}")
+    return _load_folder(path) if path.is_dir() else _load_file(path)
+
+
+def _load_hub(name: str) -> Model:
+    """The model of a repository: its folder, or the only archive in it."""
+    folder = hub.fetch(name)
+    archives = [*folder.glob("*.zip"), *folder.glob("*.tar.gz")]
+    try:
+        model = _load_file(archives[0]) if len(archives) == 1 else _load_folder(folder)
+    except ElmoError as error:
+        raise ElmoError(str(error).replace(str(folder), name)) from None
+    model.origin = f"Hugging Face Hub: {name} holds {model.origin}"
+    return model
 
 
 def _load_folder(folder: Path) -> Model:
+    _require_elmo(folder)
+    if (folder / allennlp.WEIGHTS).exists():
+        return load_allennlp(folder)
+    if (folder / many_langs.TOKENS).exists() or (folder / many_langs.ENCODER).exists():
+        return load_many_langs(folder)
     if (folder / native.CONFIG).exists():
         return load_native(folder)
+    has_weights = any(folder.glob("*.hdf5"))
+    if not has_weights and (checkpoint := find_checkpoint(folder)):
+        return load_tensorflow(checkpoint)
     if any(folder.glob("*options*.json")):
-        return load_bilm(weights := _only_weights(folder), _options_beside(weights))
-    if list(folder.glob("*.hdf5")):
-        raise ElmoError(f"{folder}: has weights but no {bilm_hdf5.OPTIONS}, which says their sizes")
+        weights = _only_weights(folder)
+        return load_bilm(weights, _options_beside(weights), _softmax_beside(weights))
+    if has_weights:
+        raise ElmoError(f"{folder}: has weights but no {OPTIONS}, which says their sizes")
     raise ElmoError(f"{folder}: holds no model; expected {READS}")
 
 
+def _load_file(path: Path) -> Model:
+    if path.name in (native.CONFIG, native.WEIGHTS, allennlp.WEIGHTS, many_langs.TOKENS, many_langs.ENCODER):
+        return _load_folder(path.parent)
+    if path.suffix == ".json":
+        weights = _weights_beside(path)
+        return load_bilm(weights, path, _softmax_beside(weights))
+    if path.suffix in SUFFIXES:
+        return _load_hdf5(path)
+    if is_archive(path):
+        with unpacked(path) as folder:
+            model = _load_folder(folder)
+        model.origin = f"archive: {path.name} holds {model.origin}"
+        return model
+    raise ElmoError(f"{path}: not a model, or not a complete one; expected {READS}")
+
+
+def _load_hdf5(path: Path) -> Model:
+    """By its data sets: weights, or the softmax or cached token vectors of the weights beside it."""
+    names = top_names(path)
+    if "char_embed" not in names and DATA_SET in names:
+        weights = _weights_of(path, DATA_SET)
+        return load_bilm(weights, _options_beside(weights), token_vectors=path)
+    if "char_embed" not in names and "softmax" in names:
+        weights = _weights_of(path, "softmax")
+        return load_bilm(weights, _options_beside(weights), path)
+    return load_bilm(path, _options_beside(path), _softmax_beside(path))
+
+
+def _require_elmo(folder: Path) -> None:
+    """Refuse a model of another family, by the name that the repository's description gives it."""
+    values = read_json(folder / META) if (folder / META).exists() else None
+    if not isinstance(values, dict):
+        return
+    algorithm: object = cast("dict[str, Any]", values).get("algorithm")
+    facts = cast("dict[str, Any]", algorithm) if isinstance(algorithm, dict) else {"name": algorithm}
+    text = " ".join(value for value in (facts.get("name"), facts.get("tool")) if isinstance(value, str))
+    if text and "elmo" not in text.lower() and "bilm" not in text.lower():
+        raise ElmoError(f"{folder / META}: describes a model of another family, {text}; only ELMo can be read")
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("*.hdf5")) if "char_embed" in top_names(path)]
+
+
 def _only_weights(folder: Path) -> Path:
-    """The folder's weight file: the only HDF5 file, or the only one named as weights."""
+    """The folder's weight file: the only HDF5 file, the only one that holds weights, or the only one named so."""
     found = sorted(folder.glob("*.hdf5"))
-    named = [path for path in found if "weights" in path.name]
-    chosen = found if len(found) == 1 else named
-    if len(chosen) != 1:
-        names = ", ".join(path.name for path in found) or "none"
-        raise ElmoError(f"{folder}: expected one .hdf5 weight file, found {names}; name the file itself")
-    return chosen[0]
+    for chosen in (found, _weight_files(folder), [path for path in found if "weights" in path.name]):
+        if len(chosen) == 1:
+            return chosen[0]
+    names = ", ".join(path.name for path in found) or "none"
+    raise ElmoError(f"{folder}: expected one .hdf5 weight file, found {names}; name the file itself")
 
 
 def _weights_beside(options: Path) -> Path:
@@ -60,10 +134,30 @@ def _weights_beside(options: Path) -> Path:
     return pair if pair.exists() else _only_weights(options.parent)
 
 
+def _weights_of(part: Path, kind: str) -> Path:
+    """The weights beside a file that holds only another part, `kind`, of a model."""
+    pair = part.with_name(part.name.replace(kind, "weights"))
+    found = [pair] if pair != part and pair.exists() else _weight_files(part.parent)
+    if len(found) != 1:
+        names = ", ".join(path.name for path in found) or "none"
+        raise ElmoError(f"{part}: holds '{kind}' alone; needs the weights of its model beside it, found {names}")
+    return found[0]
+
+
+def _softmax_beside(weights: Path) -> Path | None:
+    """A file with the softmax of these weights: of a pair of names, or the only one beside the only weights."""
+    others = [path for path in weights.parent.glob("*.hdf5") if path != weights]
+    found = [path for path in others if (names := top_names(path)) and "softmax" in names and "char_embed" not in names]
+    pair = weights.with_name(weights.name.replace("weights", "softmax"))
+    if pair in found:
+        return pair
+    return found[0] if len(found) == 1 and len(_weight_files(weights.parent)) == 1 else None
+
+
 def _options_beside(weights: Path) -> Path:
     """The options of a weight file: `options.json`, or published pairs like `x_weights.hdf5` and `x_options.json`."""
     pair = weights.with_name(weights.stem.replace("weights", "options") + ".json")
-    for options in (pair, weights.with_name(bilm_hdf5.OPTIONS)):
+    for options in (pair, weights.with_name(OPTIONS)):
         if options.exists():
             return options
-    raise ElmoError(f"{weights}: no {bilm_hdf5.OPTIONS} beside it, which says the sizes")
+    raise ElmoError(f"{weights}: no {OPTIONS} beside it, which says the sizes")

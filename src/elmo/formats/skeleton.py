@@ -1,13 +1,21 @@
 """Modules without memory, to be filled from a file."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from elmo.config import BiLMConfig
+from elmo.errors import ElmoError
+from elmo.nn.bilm import BiLM
+
 M = TypeVar("M", bound=nn.Module)
+
+MOST_LAYERS, WIDEST, MOST_WORDS = 256, 1 << 20, 1 << 28
+"""Far beyond any real model. Options that ask for more would cost time and memory before any tensor is looked at."""
 
 
 class _NoRandomNumbers(TorchFunctionMode):
@@ -24,3 +32,19 @@ def skeleton(make: Callable[[], M]) -> M:
     """What `make` makes, its tensors on the meta device: shapes without values."""
     with torch.device("meta"), _NoRandomNumbers():
         return make()
+
+
+def bilm_skeleton(config: BiLMConfig, where: Path) -> BiLM:
+    """A biLM without memory, of sizes that `where` gives; absurd ones are refused."""
+    cnn, lstm = config.char_cnn, config.lstm
+    for most, sizes in (
+        (MOST_LAYERS, {"lstm.n_layers": lstm.n_layers, "char_cnn.n_highway": cnn.n_highway}),
+        (MOST_LAYERS, {"number of char_cnn.filters": len(cnn.filters)}),
+        (WIDEST, {"lstm.dim": lstm.dim, "char_cnn.embedding.dim": cnn.embedding.dim}),
+        (WIDEST, {"char_cnn.n_characters": cnn.n_characters, "sum of char_cnn.filters": cnn.num_filters}),
+        (WIDEST // 64, {"char_cnn.max_characters_per_token": cnn.max_characters_per_token}),
+    ):
+        for name, size in sizes.items():
+            if size > most:
+                raise ElmoError(f"{where}: {name}: {size} is beyond any real model (at most {most})")
+    return skeleton(lambda: BiLM(config))

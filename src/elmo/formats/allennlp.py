@@ -1,0 +1,134 @@
+"""Archives of AllenNLP's task models (`model.tar.gz`): the `Elmo` inside, with the scalar mixes the task learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import count, takewhile
+from pathlib import Path
+from typing import Any, cast
+
+from elmo.config import BiLMConfig, from_mapping
+from elmo.errors import ElmoError
+from elmo.formats.allennlp_layout import highway, lstm
+from elmo.formats.files import read_json
+from elmo.formats.model import Model
+from elmo.formats.renames import Rename
+from elmo.formats.skeleton import bilm_skeleton
+from elmo.formats.tensors import Stored, fill, require_weights
+from elmo.formats.torch_file import read_state_dict
+from elmo.nn.scalar_mix import ScalarMix
+
+WEIGHTS, CONFIG = "weights.th", "config.json"
+
+_ENCODER, _STACK = "_elmo_lstm._token_embedder.", "_elmo_lstm._elmo_lstm."
+_CHARACTERS = _ENCODER + "_char_embedding_weights"
+_NOUN = "tensor"
+
+BILM = [
+    Rename(_CHARACTERS, "char_encoder.embedding.weight"),
+    Rename(_ENCODER + "char_conv_{i}.weight", "char_encoder.convolutions.{i}.weight"),
+    Rename(_ENCODER + "char_conv_{i}.bias", "char_encoder.convolutions.{i}.bias"),
+    *highway(_ENCODER + "_highways._layers.{k}", "char_encoder.highways.{k}"),
+    Rename(_ENCODER + "_projection.weight", "char_encoder.projection.weight"),
+    Rename(_ENCODER + "_projection.bias", "char_encoder.projection.bias"),
+    *lstm(_STACK),
+]
+
+PUBLISHED = {"cell_clip": 3.0, "proj_clip": 3.0, "use_skip_connections": True}
+"""What tensors don't tell, as in every biLM that AllenNLP published."""
+
+
+def load_allennlp(folder: Path) -> Model:
+    """Read the `Elmo` of an unpacked archive.
+
+    Sizes come from its options where the archive holds a copy (`fta/…options_file`), else from the tensors, with the
+    clips of the published models.
+    """
+    path = folder / WEIGHTS
+    everything = read_state_dict(path)
+    prefix = _find(path, everything)
+    stored = {name.removeprefix(prefix): item for name, item in everything.items() if name.startswith(prefix)}
+    options = next(iter(sorted(folder.glob("fta/*options_file"))), None)
+    values = _infer(path, stored) if options is None else read_json(options)
+    if not isinstance(values, dict) or not isinstance(values.get("char_cnn"), dict):
+        raise ElmoError(f"{options}: key 'char_cnn' is missing; these are not the options of a character-based biLM")
+    found = cast("dict[str, Any]", values)
+    found["char_cnn"] = {**found["char_cnn"], "n_characters": _shape(path, stored, _CHARACTERS, 2)[0]}
+    config = from_mapping(BiLMConfig, found, str(options or path), ignore_unknown=True)
+    bilm = bilm_skeleton(config, options or path)
+    fill(bilm, BILM, stored, path, _NOUN, path.stat().st_size)
+    layer_norm = _has_layer_norm(read_json(folder / CONFIG)) if (folder / CONFIG).exists() else False
+    mixes = list(_mixes(path, stored, config.num_layers, layer_norm))
+    sizes = "from the tensors, with published clips" if options is None else f"from {options.name}"
+    origin = f"AllenNLP: {WEIGHTS} holds an Elmo under '{prefix or '.'}', {len(mixes)} scalar mixes, sizes {sizes}"
+    return Model(bilm, origin=origin, mixes=mixes)
+
+
+def _find(path: Path, stored: Mapping[str, Stored]) -> str:
+    """What stands before the names of the only ELMo in a task model."""
+    found = [name.removesuffix(_CHARACTERS) for name in stored if name.endswith(_CHARACTERS)]
+    if len(found) != 1:
+        names = ", ".join(found) or "none"
+        raise ElmoError(f"{path}: expected one ELMo in this task model ('…{_CHARACTERS}'), found {names}")
+    return found[0]
+
+
+def _infer(path: Path, stored: Mapping[str, Stored]) -> dict[str, Any]:
+    """The options, as the shapes tell them."""
+
+    def number(template: str) -> int:
+        return sum(1 for _ in takewhile(lambda i: template.format(i) in stored, count()))
+
+    def shape(name: str, dimensions: int) -> tuple[int, ...]:
+        return _shape(path, stored, name, dimensions)
+
+    kernels = [shape(f"{_ENCODER}char_conv_{i}.weight", 3) for i in range(number(_ENCODER + "char_conv_{}.weight"))]
+    projection = shape(_STACK + "forward_layer_0.state_projection.weight", 2)
+    return {
+        "char_cnn": {
+            "embedding": {"dim": shape(_CHARACTERS, 2)[1]},
+            "filters": [[width, num_filters] for num_filters, _, width in kernels],
+            "n_highway": number(_ENCODER + "_highways._layers.{}.weight"),
+        },
+        "lstm": {
+            "dim": projection[1],
+            "projection_dim": projection[0],
+            "n_layers": number(_STACK + "forward_layer_{}.state_projection.weight"),
+            **PUBLISHED,
+        },
+    }
+
+
+def _shape(path: Path, stored: Mapping[str, Stored], name: str, dimensions: int) -> tuple[int, ...]:
+    if name not in stored:
+        raise ElmoError(f"{path}: {_NOUN} '{name}' is missing")
+    shape = stored[name].shape
+    if len(shape) != dimensions:
+        raise ElmoError(f"{path}: {_NOUN} '{name}' has shape {shape}, not {dimensions} dimensions")
+    return shape
+
+
+def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm: bool) -> Iterator[ScalarMix]:
+    for number in takewhile(lambda number: f"scalar_mix_{number}.gamma" in stored, count()):
+        names = [f"scalar_mix_{number}.scalar_parameters.{layer}" for layer in range(num_layers)]
+        values: list[float] = []
+        for name in (*names, f"scalar_mix_{number}.gamma"):
+            if name not in stored or stored[name].shape not in ((), (1,)):
+                raise ElmoError(f"{path}: {_NOUN} '{name}' is missing or no single number")
+            tensor = stored[name].read()
+            require_weights(f"{path}: {_NOUN} '{name}'", tensor)
+            values.append(float(tensor))
+        mix = ScalarMix(num_layers, layer_norm=layer_norm, initial_scores=values[:-1])
+        mix.gamma.data.fill_(values[-1])
+        yield mix
+
+
+def _has_layer_norm(config: object) -> bool:
+    """Whether the settings of the embedder, wherever in the task's config, ask for layer norm."""
+    if isinstance(config, list):
+        return any(map(_has_layer_norm, cast("list[object]", config)))
+    if not isinstance(config, dict):
+        return False
+    values = cast("dict[str, object]", config)
+    here = "options_file" in values and values.get("do_layer_norm") is True
+    return here or any(map(_has_layer_norm, values.values()))

@@ -1,0 +1,65 @@
+"""How AllenNLP's modules lay out what bilm-tf trained, and ELMoForManyLangs after them: as renames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from elmo.formats.renames import Layout, Rename
+
+FORGET_BIAS = 1.0
+"""Added to the forget gate at run time here, in the stored bias there."""
+
+
+def _swap_gates(tensor: Tensor) -> Tensor:
+    """Gates i, f, j, o to i, j, f, o, or back."""
+    first, second, third, last = tensor.chunk(4)
+    return torch.cat([first, third, second, last])
+
+
+def _split_bias(tensor: Tensor, _: Sequence[torch.Size]) -> list[Tensor]:
+    i, j, f, o = _swap_gates(tensor).chunk(4)
+    return [torch.cat([i, j, f - FORGET_BIAS, o])]
+
+
+def _join_bias(parts: Sequence[Tensor]) -> Tensor:
+    i, j, f, o = parts[0].chunk(4)
+    return _swap_gates(torch.cat([i, j, f + FORGET_BIAS, o]))
+
+
+GATES = Layout(
+    split=lambda tensor, _: [_swap_gates(tensor)],
+    join=lambda parts: _swap_gates(parts[0]),
+    shape=lambda shapes: tuple(shapes[0]),
+)
+BIAS = Layout(split=_split_bias, join=_join_bias, shape=lambda shapes: tuple(shapes[0]))
+TRANSFORM_AND_GATE = Layout(
+    split=lambda tensor, shapes: [tensor[: shapes[0][0]], -tensor[shapes[0][0] :]],
+    join=lambda parts: torch.cat([parts[0], -parts[1]]),
+    shape=lambda shapes: (shapes[0][0] + shapes[1][0], *shapes[0][1:]),
+)
+"""One matrix holds a highway's transform and, below it, its gate, which there lets the input through: -W here."""
+
+
+def highway(theirs: str, ours: str) -> list[Rename]:
+    """The layers of highways; `{k}` counts them."""
+    return [
+        Rename(f"{theirs}.{part}", (f"{ours}.transform.{part}", f"{ours}.gate.{part}"), TRANSFORM_AND_GATE)
+        for part in ("weight", "bias")
+    ]
+
+
+def lstm(prefix: str) -> list[Rename]:
+    """The layers of both directions; `prefix` stands before `forward_layer_0`."""
+    renames: list[Rename] = []
+    for direction in ("forward", "backward"):
+        theirs, ours = f"{prefix}{direction}_layer_{{l}}", f"{direction}_lstm.layers.{{l}}"
+        renames += [
+            Rename(f"{theirs}.input_linearity.weight", f"{ours}.weight_ih", GATES),
+            Rename(f"{theirs}.state_linearity.weight", f"{ours}.weight_hh", GATES),
+            Rename(f"{theirs}.state_linearity.bias", f"{ours}.bias", BIAS),
+            Rename(f"{theirs}.state_projection.weight", f"{ours}.weight_hr"),
+        ]
+    return renames

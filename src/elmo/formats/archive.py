@@ -1,0 +1,131 @@
+"""Archives, unpacked for a while: zip, and tar packed with gzip. Bounded, and nothing outside a temporary folder."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import shutil
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, NamedTuple
+
+from elmo.errors import ElmoError
+from elmo.formats.tensors import room
+
+MOST_ENTRIES = 1_000
+
+_GZIP = b"\x1f\x8b"
+_DAMAGE = (OSError, EOFError, RuntimeError, ValueError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
+"""What damaged archives raise; NotImplementedError, for ways of packing that Python doesn't know, is among them."""
+
+
+class _Entry(NamedTuple):
+    """A plain file in an archive, and the stream to read it from at once."""
+
+    name: str
+    size: int
+    stream: IO[bytes]
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is a zip archive, or packed with gzip."""
+    with path.open("rb") as file:
+        return file.read(2) == _GZIP or zipfile.is_zipfile(path)
+
+
+@contextmanager
+def unpacked(path: Path) -> Generator[Path]:
+    """The folder of an archive's files, while the context lasts.
+
+    That is the archive's only folder where all is in one. Errors that name a file in it name the archive instead.
+    Refused are entries that are no plain files or would leave the folder, and more bytes than such an archive can
+    hold, whatever it says of itself.
+    """
+    with tempfile.TemporaryDirectory(prefix="elmo-") as name:
+        root = Path(name)
+        _unpack(path, root)
+        while len(inside := list(root.iterdir())) == 1 and inside[0].is_dir():
+            root = inside[0]
+        try:
+            yield root
+        except ElmoError as error:
+            raise ElmoError(str(error).replace(str(root), str(path))) from None
+
+
+def _unpack(path: Path, root: Path) -> None:
+    limit = room(path.stat().st_size)
+    try:
+        seen: set[PurePosixPath] = set()
+        for entry in _zip_entries(path) if zipfile.is_zipfile(path) else _tar_entries(path, limit):
+            name = _safe_name(path, entry.name)
+            if name in seen:
+                raise ElmoError(f"{path}: '{entry.name}' stands twice in it")
+            seen.add(name)
+            limit -= entry.size
+            if limit < 0 or len(seen) > MOST_ENTRIES:
+                raise ElmoError(f"{path}: unfolds to more than such an archive of a model can hold")
+            target = root.joinpath(*name.parts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("xb") as file:
+                shutil.copyfileobj(entry.stream, file, 1 << 20)
+            if target.stat().st_size != entry.size:
+                raise ElmoError(f"{path}: '{entry.name}' is cut off")
+    except ElmoError:
+        raise
+    except _DAMAGE as error:
+        raise ElmoError(f"{path}: a damaged or truncated archive ({error}); get the file again") from None
+
+
+def _safe_name(path: Path, name: str) -> PurePosixPath:
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts or any(mark in name for mark in "\\:\0"):
+        raise ElmoError(f"{path}: refused, its entry {name!r} would be written outside the model's folder")
+    return PurePosixPath(*parts)
+
+
+def _zip_entries(path: Path) -> Iterator[_Entry]:
+    with zipfile.ZipFile(path) as archive:
+        entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+        for entry in archive.infolist():  # all names before anything is written
+            _safe_name(path, entry.filename)
+            if stat.S_ISLNK(entry.external_attr >> 16):
+                raise ElmoError(f"{path}: refused, its entry {entry.filename!r} is a link")
+        if len(entries) > MOST_ENTRIES or sum(entry.file_size for entry in entries) > room(path.stat().st_size):
+            raise ElmoError(f"{path}: unfolds to more than such an archive of a model can hold")
+        for entry in entries:
+            with archive.open(entry) as stream:
+                yield _Entry(entry.filename, entry.file_size, stream)
+
+
+def _tar_entries(path: Path, limit: int) -> Iterator[_Entry]:
+    with gzip.open(path) as unfolded, tarfile.open(fileobj=_Bounded(unfolded, path, limit), mode="r|") as archive:
+        for member in archive:
+            if member.isdir():
+                _safe_name(path, member.name)
+                continue
+            stream = archive.extractfile(member) if member.isreg() and not member.issparse() else None
+            if stream is None:
+                raise ElmoError(f"{path}: refused, its entry {member.name!r} is a link or no plain file")
+            yield _Entry(member.name, member.size, stream)
+
+
+class _Bounded(io.BufferedIOBase):
+    """A stream for `tarfile` that ends in an error before it has given more than `limit` bytes."""
+
+    def __init__(self, stream: IO[bytes] | gzip.GzipFile, path: Path, limit: int) -> None:
+        super().__init__()
+        self._stream, self._path, self._left = stream, path, limit
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next `size` bytes."""
+        if size is None or not 0 <= size <= self._left:
+            raise ElmoError(f"{self._path}: unfolds to more than such an archive of a model can hold")
+        data = self._stream.read(size)
+        self._left -= len(data)
+        return data

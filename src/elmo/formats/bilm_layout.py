@@ -1,0 +1,101 @@
+"""The tensors of bilm-tf under their published names, whichever kind of file holds them, and `options.json`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elmo.config import BiLMConfig, from_mapping
+from elmo.errors import ElmoError
+from elmo.formats.files import read_json
+from elmo.formats.renames import CONVOLUTION, SAME, TRANSPOSED, TRANSPOSED_ROWS, ZERO_ROW_FIRST, Rename
+from elmo.formats.skeleton import MOST_WORDS, bilm_skeleton, skeleton
+from elmo.formats.tensors import Stored, fill
+from elmo.nn.bilm import BiLM
+from elmo.nn.softmax import Softmax
+
+OPTIONS = "options.json"
+
+_STORED_CHARACTERS = 261
+
+
+def _direction(group: str, stack: str) -> list[Rename]:
+    cell = group + "/RNN/MultiRNNCell/Cell{l}/LSTMCell/"
+    layer = stack + ".layers.{l}."
+    return [
+        Rename(cell + "W_0", (layer + "weight_ih", layer + "weight_hh"), TRANSPOSED_ROWS),
+        Rename(cell + "B", layer + "bias", SAME),
+        Rename(cell + "W_P_0", layer + "weight_hr", TRANSPOSED),
+    ]
+
+
+BILM = [
+    Rename("char_embed", "char_encoder.embedding.weight", ZERO_ROW_FIRST),
+    Rename("CNN/W_cnn_{i}", "char_encoder.convolutions.{i}.weight", CONVOLUTION),
+    Rename("CNN/b_cnn_{i}", "char_encoder.convolutions.{i}.bias"),
+    Rename("CNN_high_{k}/W_carry", "char_encoder.highways.{k}.gate.weight", TRANSPOSED),
+    Rename("CNN_high_{k}/b_carry", "char_encoder.highways.{k}.gate.bias"),
+    Rename("CNN_high_{k}/W_transform", "char_encoder.highways.{k}.transform.weight", TRANSPOSED),
+    Rename("CNN_high_{k}/b_transform", "char_encoder.highways.{k}.transform.bias"),
+    Rename("CNN_proj/W_proj", "char_encoder.projection.weight", TRANSPOSED),
+    Rename("CNN_proj/b_proj", "char_encoder.projection.bias"),
+    *_direction("RNN_0", "forward_lstm"),
+    *_direction("RNN_1", "backward_lstm"),
+]
+SOFTMAX = [Rename("softmax/W", "weight"), Rename("softmax/b", "bias")]
+
+
+class Source(NamedTuple):
+    """Stored tensors by their published names, and how errors call them: `noun` is that of the file's kind."""
+
+    stored: Mapping[str, Stored]
+    path: Path
+    num_bytes: int
+    noun: str = "data set"
+
+
+def read_bilm(source: Source, options: Path) -> BiLM:
+    """The biLM, whose sizes `options` tells."""
+    config = _config(source, options)
+    bilm = bilm_skeleton(config, options)
+    fill(bilm, BILM, _named_as_stacked(source.stored), source.path, source.noun, source.num_bytes)
+    return bilm
+
+
+def read_softmax(source: Source, dim: int) -> Softmax | None:
+    """The softmax over outputs of width `dim`, None where none is stored."""
+    if not any(name.startswith("softmax/") for name in source.stored):
+        return None
+    shape = source.stored["softmax/b"].shape if "softmax/b" in source.stored else ()
+    if len(shape) != 1 or not 0 < shape[0] <= MOST_WORDS:
+        raise ElmoError(f"{source.path}: {source.noun} 'softmax/b' is missing or no list of numbers")
+    softmax = skeleton(lambda: Softmax(shape[0], dim))
+    fill(softmax, SOFTMAX, source.stored, source.path, source.noun, source.num_bytes)
+    return softmax
+
+
+def _config(source: Source, options: Path) -> BiLMConfig:
+    """The options, completed by what only the file tells: rows of characters, and whether there are two directions."""
+    stored, path, _, noun = source
+    values = read_json(options)
+    if not isinstance(values, dict) or not isinstance(values.get("char_cnn"), dict):
+        raise ElmoError(f"{options}: key 'char_cnn' is missing; these are not the options of a character-based biLM")
+    if "char_embed" not in stored:
+        raise ElmoError(f"{path}: {noun} 'char_embed' is missing; is this a bilm weight file?")
+    shape = stored["char_embed"].shape
+    if len(shape) != 2 or shape[0] < _STORED_CHARACTERS:
+        raise ElmoError(f"{path}: {noun} 'char_embed' has shape {shape}; expected {_STORED_CHARACTERS} rows")
+    has_backward = any(name.startswith("RNN_1/") for name in stored)
+    found: dict[str, Any] = {"bidirectional": has_backward, **values}
+    found["char_cnn"] = {**found["char_cnn"], "n_characters": shape[0] + 1}
+    return from_mapping(BiLMConfig, found, str(options), ignore_unknown=True)
+
+
+def _named_as_stacked(stored: Mapping[str, Stored]) -> dict[str, Stored]:
+    """A single LSTM layer is not wrapped in a stack of cells by bilm-tf: here it has the name it has in one."""
+    return {
+        re.sub(r"^(RNN_[01]/RNN)/LSTMCell/", r"\1/MultiRNNCell/Cell0/LSTMCell/", name): item
+        for name, item in stored.items()
+    }

@@ -1,0 +1,81 @@
+"""HDF5 files of others: their data sets by name, nothing followed out of the file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmo.errors import ElmoError
+from elmo.formats.tensors import Stored, room
+
+SUFFIXES = (".hdf5", ".h5")
+
+_DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError, SystemError)
+"""What h5py raises, as it happens, for a file whose inside is broken."""
+
+
+@contextmanager
+def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
+    """The data sets of an HDF5 file by name, to be read while it is open."""
+    try:
+        file = h5py.File(path, "r")
+    except FileNotFoundError:
+        raise ElmoError(f"{path}: no such file") from None
+    except OSError as error:
+        kind = "a truncated HDF5 file" if h5py.is_hdf5(path) else "not an HDF5 file"
+        raise ElmoError(f"{path}: {kind} ({error})") from None
+    with file:
+        try:
+            link = file.visititems_links(_describe_link)
+            found: dict[str, Stored] = {}
+            file.visititems(partial(_collect, found, path))
+        except _DAMAGE as error:
+            raise ElmoError(f"{path}: a damaged HDF5 file ({error})") from None
+        if link is not None:
+            raise ElmoError(f"{path}: {link}, which we don't follow; copy the data in")
+        yield found
+
+
+def top_names(path: Path) -> set[str]:
+    """The names at the top of an HDF5 file; none where the file isn't one."""
+    try:
+        with h5py.File(path, "r") as file:
+            return set(file)
+    except _DAMAGE:
+        return set()
+
+
+def _describe_link(name: str, link: object) -> str | None:
+    """What is wrong with a link that leads elsewhere; None goes on to the next."""
+    if isinstance(link, h5py.SoftLink | h5py.ExternalLink):
+        return f"'{name}' is a link to '{link.path}'"
+    return None
+
+
+def _collect(found: dict[str, Stored], path: Path, name: str, item: object) -> None:
+    if isinstance(item, h5py.Dataset):
+        found[name] = Stored(tuple(item.shape or ()), partial(_read, item, path, name))
+
+
+def _read(dataset: h5py.Dataset, path: Path, name: str) -> Tensor:
+    where = f"{path}: data set '{name}'"
+    try:
+        if dataset.external or dataset.is_virtual:
+            raise ElmoError(f"{where}: its numbers lie in another file, which we don't open; copy the data in")
+        if dataset.dtype.kind not in "fiu":
+            raise ElmoError(f"{where}: holds {dataset.dtype}, not numbers")
+        if math.prod(dataset.chunks or ()) * dataset.dtype.itemsize > room(path.stat().st_size):
+            raise ElmoError(f"{where}: its pieces, of shape {dataset.chunks}, are larger than such a file can hold")
+        return torch.from_numpy(np.asarray(dataset, dtype=np.float32))
+    except ElmoError:
+        raise
+    except _DAMAGE as error:
+        raise ElmoError(f"{where}: can't be read ({error}); is the file complete?") from None

@@ -1,0 +1,161 @@
+"""Folders of ELMoForManyLangs: `config.json`, `char.dic`, `word.dic`, `encoder.pkl`, `token_embedder.pkl`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count, takewhile
+from pathlib import Path, PureWindowsPath
+from typing import Any, cast
+
+import torch
+
+from elmo.config import PADDING, BiLMConfig, from_mapping
+from elmo.errors import ElmoError
+from elmo.formats.allennlp_layout import highway, lstm
+from elmo.formats.files import read_json
+from elmo.formats.model import Model
+from elmo.formats.renames import Layout, Rename
+from elmo.formats.skeleton import MOST_WORDS, bilm_skeleton, skeleton
+from elmo.formats.tensors import Stored, fill
+from elmo.formats.torch_file import read_state_dict
+from elmo.nn.many_langs import ManyLangsBiLM
+from elmo.text.lexicon import Lexicon
+from elmo.text.reading import read_lines
+
+CONFIG, ENCODER, TOKENS = "config.json", "encoder.pkl", "token_embedder.pkl"
+CHARACTERS, WORDS = "char.dic", "word.dic"
+
+_CHARACTER_ROWS, _WORD_ROWS = "char_emb_layer.embedding.weight", "word_emb_layer.embedding.weight"
+_NOUN = "tensor"
+_ALONE = "\u3000"
+"""The ideographic space: its line in a list is stripped to the id."""
+
+DEFAULT = {"cell_clip": 3.0, "proj_clip": 3.0, "activation": "relu", "max_characters_per_token": 50}
+"""What tensors don't tell, as in every published model; for folders whose config lies on someone else's machine."""
+
+
+def load_many_langs(folder: Path) -> Model:
+    """Read a folder. Its lists become the model's `lexicon`, by which words are told apart in place of bytes."""
+    tokens_path, encoder_path = folder / TOKENS, folder / ENCODER
+    stored = {**read_state_dict(encoder_path), **read_state_dict(tokens_path)}
+    settings_path, settings = _settings(folder)
+    config = _config(tokens_path, stored, settings, settings_path)
+    num_words, word_dim = _shape(tokens_path, stored, _WORD_ROWS) if _WORD_ROWS in stored else (0, 0)
+    if num_words > MOST_WORDS:
+        raise ElmoError(f"{tokens_path}: {num_words} words are beyond any real model")
+    num_characters = _shape(tokens_path, stored, _CHARACTER_ROWS)[0]
+    characters = _read_list(folder / CHARACTERS, num_characters)
+    words = _read_list(folder / WORDS, num_words) if num_words else {}
+    try:
+        lexicon = Lexicon(words, characters, config.char_cnn.max_characters_per_token)
+    except ElmoError as error:
+        raise ElmoError(f"{folder / CHARACTERS} and {WORDS}: {error}") from None
+    bilm_skeleton(config, settings_path or tokens_path)  # refuses absurd sizes
+    bilm = skeleton(lambda: ManyLangsBiLM(config, num_words, word_dim))
+    size = tokens_path.stat().st_size + encoder_path.stat().st_size
+    fill(bilm, [*_tokens(lexicon, num_characters, config), *lstm("")], stored, folder, _NOUN, size)
+    source = "from the tensors, with published clips" if settings_path is None else f"from {settings_path.name}"
+    origin = f"ELMoForManyLangs: {ENCODER} and {TOKENS} of {len(characters)} characters and {len(words)} words"
+    return Model(bilm, origin=f"{origin}, sizes {source}", lexicon=lexicon)
+
+
+def _tokens(lexicon: Lexicon, num_stored: int, config: BiLMConfig) -> list[Rename]:
+    """The token encoder. The `num_stored` rows of characters are moved to where `Lexicon.row` has them."""
+    num_rows = config.char_cnn.n_characters
+    rows = torch.tensor([lexicon.row(number) for number in range(num_stored)])
+    moved = Layout(
+        split=lambda tensor, _: [tensor.new_zeros(num_rows, tensor.shape[1]).index_copy(0, rows, tensor)],
+        join=lambda parts: parts[0][rows],
+        shape=lambda shapes: (num_stored, shapes[0][1]),
+    )
+    return [
+        Rename(_CHARACTER_ROWS, "char_encoder.embedding.weight", moved),
+        Rename(_WORD_ROWS, "char_encoder.words.weight"),
+        Rename("convolutions.{i}.weight", "char_encoder.convolutions.{i}.weight"),
+        Rename("convolutions.{i}.bias", "char_encoder.convolutions.{i}.bias"),
+        *highway("highways._layers.{k}", "char_encoder.highways.{k}"),
+        Rename("projection.weight", "char_encoder.joint_projection.weight"),
+        Rename("projection.bias", "char_encoder.joint_projection.bias"),
+    ]
+
+
+def _settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
+    """The model's own settings, which its `config.json` names: looked for in the folder alone, by base name."""
+    outer = read_json(folder / CONFIG)
+    named = cast("dict[str, Any]", outer).get("config_path") if isinstance(outer, dict) else None
+    if not isinstance(named, str):
+        raise ElmoError(f"{folder / CONFIG}: key 'config_path' is missing; is this a model of ELMoForManyLangs?")
+    path = folder / (PureWindowsPath(named).name or CONFIG)  # takes both kinds of slashes
+    if path.name == CONFIG or not path.is_file():
+        return None, {}
+    settings = read_json(path)
+    if not isinstance(settings, dict):
+        raise ElmoError(f"{path}: expected a mapping of keys")
+    return path, cast("dict[str, Any]", settings)
+
+
+def _config(path: Path, stored: Mapping[str, Stored], settings: dict[str, Any], where: Path | None) -> BiLMConfig:
+    """Sizes from the tensors; what these don't tell from the settings, or as published."""
+    tokens, encoder = _section(settings, "token_embedder", where), _section(settings, "encoder", where)
+    for section, key, known in ((tokens, "token_embedder", "cnn"), (encoder, "encoder", "elmo")):
+        name = section.get("name", known)
+        if not isinstance(name, str) or name.lower() != known:
+            raise ElmoError(f"{where}: {key} is {name!r}; only {known!r} can be read (docs/formats.md says why)")
+    if "char_lstm.weight_ih_l0" in stored:
+        raise ElmoError(f"{path}: its token embedder is 'lstm'; only 'cnn' can be read (docs/formats.md says why)")
+    kernels = [
+        _shape(path, stored, name, 3)
+        for name in takewhile(stored.__contains__, (f"convolutions.{i}.weight" for i in count()))
+    ]
+    projection = _shape(path, stored, "forward_layer_0.state_projection.weight")
+    num_characters, dim = _shape(path, stored, _CHARACTER_ROWS)
+    facts = DEFAULT | {key: value for key, value in {**tokens, **encoder}.items() if key in DEFAULT}
+    values = {
+        "char_cnn": {
+            "embedding": {"dim": dim},
+            "filters": [[width, num_filters] for num_filters, _, width in kernels],
+            "n_highway": sum(1 for _ in takewhile(lambda k: f"highways._layers.{k}.weight" in stored, count())),
+            "activation": facts["activation"],
+            "max_characters_per_token": facts["max_characters_per_token"],
+            "n_characters": max(num_characters, PADDING + 1) + 1,
+        },
+        "lstm": {
+            "dim": projection[1],
+            "projection_dim": projection[0],
+            "n_layers": sum(
+                1 for _ in takewhile(lambda i: f"forward_layer_{i}.state_projection.weight" in stored, count())
+            ),
+            "cell_clip": facts["cell_clip"] or None,  # 0 clips nothing there
+            "proj_clip": facts["proj_clip"] or None,
+            "use_skip_connections": True,
+        },
+    }
+    return from_mapping(BiLMConfig, values, str(where or path))
+
+
+def _section(settings: dict[str, Any], key: str, where: Path | None) -> dict[str, Any]:
+    section = settings.get(key, {})
+    if not isinstance(section, dict):
+        raise ElmoError(f"{where}: {key}: expected a mapping of keys, found {section!r}")
+    return cast("dict[str, Any]", section)
+
+
+def _shape(path: Path, stored: Mapping[str, Stored], name: str, dimensions: int = 2) -> tuple[int, ...]:
+    if name not in stored:
+        raise ElmoError(f"{path}: {_NOUN} '{name}' is missing")
+    if len(shape := stored[name].shape) != dimensions:
+        raise ElmoError(f"{path}: {_NOUN} '{name}' has shape {shape}, not {dimensions} dimensions")
+    return shape
+
+
+def _read_list(path: Path, num_rows: int) -> dict[str, int]:
+    """A list of tokens and ids, `token<TAB>id` a line; an id alone is that of the ideographic space."""
+    ids: dict[str, int] = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        *before, last = line.strip().split("\t")
+        if len(before) > 1 or not (last.isascii() and last.isdigit()) or len(last) > 9 or int(last) >= num_rows:
+            raise ElmoError(
+                f"{path}, line {number}: expected a token, a tab and an id below {num_rows}, found {line!r}"
+            )
+        ids[before[0] if before else _ALONE] = int(last)
+    return ids

@@ -1,0 +1,214 @@
+"""TensorFlow's checkpoint files (`x.index` beside `x.data-00000-of-00001`), read without TensorFlow.
+
+The index is a sorted table as LevelDB writes it: blocks of entries whose keys share their beginnings, each block with
+a CRC-32C, found through a block of blocks, found through the file's last 48 bytes. A key is a variable's name, a value
+a protobuf message (`BundleEntryProto`) that says type, shape, and where in which data file the numbers lie.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmo.errors import ElmoError
+from elmo.formats.tensors import Stored
+
+INDEX = ".index"
+
+_LARGEST_INDEX, _LONGEST_NAME = 1 << 20, 256
+"""Far more than the hundred variables of a biLM need. Names share their beginnings, so that a few bytes can grow."""
+
+_FOOTER, _MAGIC, _TRAILER = 48, (0xDB4775248B80FB57).to_bytes(8, "little"), 5
+_TYPES = {1: "<f4", 2: "<f8", 19: "<f2"}
+"""Numbers of the float types (`DataType`)."""
+
+
+class _Entry(NamedTuple):
+    """A variable's `BundleEntryProto`; `slices` counts the pieces of one that was saved in several."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    slices: int
+
+
+def read_bundle(prefix: Path) -> tuple[dict[str, Stored], int]:
+    """The floating-point variables of a checkpoint by name, and the bytes of all its data files."""
+    path = prefix.with_name(prefix.name + INDEX)
+    try:
+        data = path.read_bytes() if path.stat().st_size <= _LARGEST_INDEX else b""
+    except FileNotFoundError:
+        raise ElmoError(f"{path}: no such file") from None
+    if len(data) < _FOOTER or not data.endswith(_MAGIC):
+        raise ElmoError(f"{path}: not the index of a TensorFlow checkpoint, or a truncated one")
+    try:
+        table = dict(_table(data))
+        num_shards = _require_header(path, table.pop(b"", b""))
+        entries = {key.decode(): _entry(value) for key, value in table.items()}
+    except ElmoError:
+        raise
+    except (IndexError, ValueError) as error:
+        raise ElmoError(f"{path}: a damaged index of a TensorFlow checkpoint ({error})") from None
+    shards = [prefix.with_name(f"{prefix.name}.data-{i:05d}-of-{num_shards:05d}") for i in range(num_shards)]
+    for shard in shards:
+        if not shard.exists():
+            raise ElmoError(f"{shard}: no such file, but {path.name} asks for it")
+    found = {
+        name: Stored(entry.shape, partial(_read, shards, name, entry))
+        for name, entry in entries.items()
+        if entry.dtype in _TYPES
+    }
+    return found, sum(shard.stat().st_size for shard in shards)
+
+
+def _read(shards: list[Path], name: str, entry: _Entry) -> Tensor:
+    """The numbers of a variable, as float32. What the index claims must agree with itself and with the file."""
+    dtype = np.dtype(_TYPES[entry.dtype])
+    if entry.shard >= len(shards) or entry.slices:
+        raise ElmoError(f"{shards[0]}: variable '{name}' was saved in pieces, which can't be read")
+    path = shards[entry.shard]
+    if entry.size != math.prod(entry.shape) * dtype.itemsize:
+        raise ElmoError(f"{path}: variable '{name}' of shape {entry.shape} can't lie in {entry.size} bytes")
+    if entry.offset + entry.size > path.stat().st_size:
+        raise ElmoError(f"{path}: ends before variable '{name}'; is the file complete?")
+    numbers = np.fromfile(path, dtype, math.prod(entry.shape), offset=entry.offset)
+    return torch.from_numpy(numbers.astype(np.float32, copy=False).reshape(entry.shape))
+
+
+def _require_header(path: Path, header: bytes) -> int:
+    """The number of data files; their numbers must be little-endian, as on every machine TensorFlow runs on."""
+    values = dict(_fields(header))
+    num_shards, endianness = values.get(1, 0), values.get(2, 0)
+    if not isinstance(num_shards, int) or not 0 < num_shards < 1000:
+        raise ValueError("no number of data files")
+    if endianness != 0:
+        raise ElmoError(f"{path}: written in big-endian byte order, which is not read; save it anew on another machine")
+    return num_shards
+
+
+# --- the table
+
+
+def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of all blocks."""
+    _, position = _handle(data, len(data) - _FOOTER)  # of statistics that nobody writes
+    (index, size), _ = _handle(data, position)
+    end = 0
+    for _, value in _block(data, index, size):
+        (offset, length), _ = _handle(value, 0)
+        if offset < end:
+            raise ValueError("blocks overlap")
+        end = offset + length
+        yield from _block(data, offset, length)
+
+
+def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of one block."""
+    if offset + size + _TRAILER > len(data):
+        raise ValueError("a block lies beyond its end")
+    kind, checksum = data[offset + size], int.from_bytes(data[offset + size + 1 : offset + size + _TRAILER], "little")
+    if kind != 0:
+        raise ValueError("it is compressed, as TensorFlow never writes it")
+    if checksum != _masked_crc32c(data[offset : offset + size + 1]):
+        raise ValueError("a checksum differs")
+    block = data[offset : offset + size]
+    end = len(block) - 4 - 4 * int.from_bytes(block[-4:], "little")
+    key, position = b"", 0
+    while position < end:
+        shared, position = _varint(block, position)
+        rest, position = _varint(block, position)
+        length, position = _varint(block, position)
+        key = key[:shared] + block[position : position + rest]
+        if position + rest + length > end or len(key) > _LONGEST_NAME:
+            raise ValueError("an entry lies beyond its end, or its name doesn't end")
+        yield key, block[position + rest : position + rest + length]
+        position += rest + length
+
+
+def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
+    """Offset and size of a block, and where they end."""
+    offset, position = _varint(data, position)
+    size, position = _varint(data, position)
+    return (offset, size), position
+
+
+@cache
+def _crc_table() -> list[int]:
+    table = list(range(256))
+    for _ in range(8):
+        table = [(value >> 1) ^ (0x82F63B78 if value & 1 else 0) for value in table]
+    return table
+
+
+def _masked_crc32c(data: bytes) -> int:
+    """The checksum as stored: turned, and moved by a constant."""
+    table, value = _crc_table(), 0xFFFFFFFF
+    for byte in data:
+        value = table[(value ^ byte) & 255] ^ (value >> 8)
+    value ^= 0xFFFFFFFF
+    return (((value >> 15) | (value << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+# --- protobuf
+
+
+def _entry(data: bytes) -> _Entry:
+    numbers = {1: 0, 3: 0, 4: 0, 5: 0}
+    shape: tuple[int, ...] = ()
+    slices = 0
+    for field, value in _fields(data):
+        if field == 2 and isinstance(value, bytes):
+            shape = tuple(_dimension(dim) for key, dim in _fields(value) if key == 2 and isinstance(dim, bytes))
+        elif field == 7:
+            slices += 1
+        elif field in numbers and isinstance(value, int):
+            numbers[field] = value
+    return _Entry(numbers[1], shape, numbers[3], numbers[4], numbers[5], slices)
+
+
+def _dimension(data: bytes) -> int:
+    size = dict(_fields(data)).get(1, 0)
+    return size if isinstance(size, int) else 0
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Number and value of a message's fields."""
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        width = {1: 8, 5: 4}.get(tag & 7, 0)
+        if tag & 7 == 0:
+            value, position = _varint(data, position)
+            yield tag >> 3, value
+            continue
+        if tag & 7 == 2:
+            width, position = _varint(data, position)
+        elif not width:
+            raise ValueError("an unknown kind of field")
+        if position + width > len(data):
+            raise ValueError("a field lies beyond its end")
+        piece = data[position : position + width]
+        yield tag >> 3, piece if tag & 7 == 2 else int.from_bytes(piece, "little")
+        position += width
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A number in pieces of seven bits, the lowest first, and where it ends."""
+    value = shift = 0
+    while shift < 64:
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+        shift += 7
+    raise ValueError("a number of too many bytes")

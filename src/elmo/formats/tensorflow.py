@@ -1,0 +1,97 @@
+"""Checkpoints of bilm-tf's training: the biLM, its softmax, and what Adagrad had gathered."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from torch import Tensor
+
+from elmo.errors import ElmoError
+from elmo.formats.bilm_layout import OPTIONS, Source, read_bilm, read_softmax
+from elmo.formats.model import Model, read_vocabulary
+from elmo.formats.tensor_bundle import INDEX, read_bundle
+
+LIST = "checkpoint"
+"""The file that tells the newest checkpoint of a folder."""
+
+_ADAGRAD = "/Adagrad"
+_NAMES = [
+    (r"^lm/", ""),
+    (r"^rnn/", "RNN_0/rnn/"),  # a biLM of one direction has no scope of its own for it
+    (r"/rnn/(multi_rnn_cell/cell_(\d+)/)?lstm_cell/", lambda found: f"/RNN/MultiRNNCell/Cell{found[2] or 0}/LSTMCell/"),
+    (r"/projection/kernel$", "/W_P_0"),
+    (r"/LSTMCell/kernel$", "/LSTMCell/W_0"),
+    (r"/LSTMCell/bias$", "/LSTMCell/B"),
+]
+"""From the names of variables to those of the published HDF5 files, one after the other."""
+
+
+def load_tensorflow(prefix: Path) -> Model:
+    """Read the checkpoint of `prefix`.index and `prefix`.data-…, beside its `options.json` and `vocab.txt`."""
+    options = _options(prefix)
+    source = _source(prefix, "")
+    bilm = read_bilm(source, options)
+    softmax = read_softmax(source, bilm.config.lstm.projection_dim)
+    return Model(
+        bilm,
+        softmax,
+        None if softmax is None else read_vocabulary(prefix.parent / "vocab.txt", softmax.num_words),
+        f"TensorFlow checkpoint: {source.path.name} lists 'lm/char_embed', sizes from {options.name}",
+    )
+
+
+def load_accumulators(prefix: Path) -> dict[str, Tensor]:
+    """Adagrad's sums of squared gradients in a checkpoint, by the names of parameters: `bilm.…`, `softmax.…`.
+
+    They are cut and turned as the parameters themselves are. Empty where the checkpoint has none.
+    """
+    source = _source(prefix, _ADAGRAD)
+    if not source.stored:
+        return {}
+    bilm = read_bilm(source, _options(prefix))
+    softmax = read_softmax(source, bilm.config.lstm.projection_dim)
+    parts = {"bilm": bilm} | ({} if softmax is None else {"softmax": softmax})
+    return {f"{part}.{name}": tensor for part, module in parts.items() for name, tensor in module.state_dict().items()}
+
+
+def find_checkpoint(folder: Path) -> Path | None:
+    """The prefix of a folder's newest checkpoint, as its list says, or of the only one."""
+    found = sorted(path.with_name(path.name.removesuffix(INDEX)) for path in folder.glob(f"*{INDEX}"))
+    if (folder / LIST).is_file():
+        text = (folder / LIST).read_text(encoding="utf-8", errors="replace")
+        newest = re.search(r'^model_checkpoint_path: "(?:[^"\n]*/)?([^"/\n]+)"', text, re.MULTILINE)
+        if newest and folder / newest[1] in found:  # the list holds the path on the machine it was trained on
+            return folder / newest[1]
+    if len(found) > 1:
+        raise ElmoError(f"{folder}: expected one checkpoint, found {', '.join(path.name for path in found)}; name one")
+    return found[0] if found else None
+
+
+def prefix_of(path: Path) -> Path | None:
+    """The prefix that a checkpoint's file, or the path without an ending, stands for; None for anything else."""
+    if path.name == LIST:
+        return find_checkpoint(path.parent)
+    prefix = path.with_name(re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path.name))
+    return prefix if prefix.with_name(prefix.name + INDEX).is_file() else None
+
+
+def _options(prefix: Path) -> Path:
+    options = prefix.with_name(OPTIONS)
+    if not options.exists():
+        raise ElmoError(f"{prefix}{INDEX}: no {OPTIONS} beside it, which says the sizes")
+    return options
+
+
+def _source(prefix: Path, ending: str) -> Source:
+    """The variables, or what the optimizer keeps of each under the `ending`, by their published names."""
+    stored, num_bytes = read_bundle(prefix)
+    chosen = {name.removesuffix(ending): item for name, item in stored.items() if name.endswith(ending)}
+    named = {_published(name): item for name, item in chosen.items() if not name.endswith(_ADAGRAD)}
+    return Source(named, prefix.with_name(prefix.name + INDEX), num_bytes, "variable")
+
+
+def _published(name: str) -> str:
+    for pattern, replacement in _NAMES:
+        name = re.sub(pattern, replacement, name)
+    return name

@@ -1,0 +1,48 @@
+"""Word lists beside models, plain or `.gz`, in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+from elmo.errors import ElmoError
+from elmo.formats.tensors import room
+from elmo.text.reading import read_lines
+
+_BLOCK = 1 << 20
+
+
+def find_words(folder: Path, num_words: int) -> list[str] | None:
+    """The words of the only list in `folder` (`vocab*.txt`, plain or `.gz`) that has as many; None without one.
+
+    A last, empty line counts where the number says so.
+    """
+    for path in sorted([*folder.glob("vocab*.txt"), *folder.glob("vocab*.txt.gz")]):
+        words = read_words(path)
+        if len(words) == num_words - 1:
+            words.append("")
+        if len(words) == num_words:
+            return words
+    return None
+
+
+def read_words(path: Path) -> list[str]:
+    """The lines of a word list."""
+    require_room(path)
+    return list(read_lines(path))
+
+
+def require_room(path: Path) -> None:
+    """Refuse a compressed list that unfolds to more than such a file holds."""
+    if path.suffix != ".gz":
+        return
+    left = room(path.stat().st_size)
+    try:
+        with gzip.open(path) as file:
+            while data := file.read(_BLOCK):
+                left -= len(data)
+                if left < 0:
+                    raise ElmoError(f"{path}: unfolds to more than {room(path.stat().st_size):,} bytes, no word list")
+    except (OSError, EOFError, zlib.error) as error:
+        raise ElmoError(f"{path}: damaged or cut off ({error}); get the file again") from None

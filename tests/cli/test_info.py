@@ -1,0 +1,100 @@
+"""`elmo info` and `elmo convert` on every format we read, and on files that are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+import make_allennlp
+import make_bilm_hdf5
+import make_many_langs
+import make_nlpl
+import make_tensorflow
+from bridge import make_model
+from elmo import formats
+from elmo.cli.main import cli
+from elmo.errors import ElmoError
+
+
+def make_native(folder: Path) -> Path:
+    formats.save_native(make_model(), folder)
+    return folder
+
+
+def make_zip(folder: Path) -> Path:
+    return make_nlpl.make_zip(folder.with_suffix(".zip"), make_nlpl.make_folder(folder)[0])
+
+
+def make_checkpoint(folder: Path) -> Path:
+    make_tensorflow.make(folder)
+    return folder / make_tensorflow.PREFIX
+
+
+def make_archive(folder: Path) -> Path:
+    state = make_allennlp.make_state_dict(make_bilm_hdf5.make_weights(make_bilm_hdf5.BASE))
+    return make_allennlp.make_archive(folder.with_suffix(".tar.gz"), state, make_allennlp.make_config())
+
+
+def make_unicode(folder: Path) -> Path:
+    make_many_langs.make(folder)
+    return folder
+
+
+FORMATS: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "native": (make_native, "native: model holds config.json"),
+    "bilm": (lambda folder: make_bilm_hdf5.make(folder)[0], "bilm HDF5: lm_weights.hdf5 holds 'char_embed'"),
+    "nlpl": (make_zip, "archive: model.zip holds bilm HDF5: model.hdf5 holds 'char_embed'"),
+    "tensorflow": (make_checkpoint, "TensorFlow checkpoint: model.ckpt_batch-7.index lists 'lm/char_embed'"),
+    "allennlp": (make_archive, "archive: model.tar.gz holds AllenNLP: weights.th holds an Elmo"),
+    "many_langs": (make_unicode, "ELMoForManyLangs: encoder.pkl and token_embedder.pkl"),
+}
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_info_says_what_was_recognised_and_why(kind: str, tmp_path: Path) -> None:
+    make, sign = FORMATS[kind]
+    source = make(tmp_path / "model")
+    result = CliRunner().invoke(cli, ["info", str(source)])
+    assert result.exit_code == 0, result.output
+    assert f"{source}: {sign}" in result.output
+    facts = json.loads(CliRunner().invoke(cli, ["info", str(source), "--json"]).output)
+    assert facts["has_softmax"] == (kind == "tensorflow")
+    assert facts["num_mixes"] == (2 if kind == "allennlp" else 0)
+    assert (facts["num_layers"], facts["width"]) == (3, 12)
+
+
+@pytest.mark.parametrize("target", ["native", "bilm"])
+@pytest.mark.parametrize("kind", [kind for kind in FORMATS if kind != "many_langs"])
+def test_convert_keeps_every_number(kind: str, target: str, tmp_path: Path) -> None:
+    """All formats of the same architecture, into both that we write."""
+    source = FORMATS[kind][0](tmp_path / "model")
+    if kind == "allennlp" and target == "bilm":  # tests/formats/test_allennlp_archive.py has the warning
+        return
+    result = CliRunner().invoke(cli, ["convert", str(source), str(tmp_path / "copy"), "--to", target])
+    assert result.exit_code == 0, result.output
+    found, wanted = formats.load(tmp_path / "copy"), formats.load(source)
+    for name, tensor in wanted.bilm.state_dict().items():
+        assert torch.equal(found.bilm.state_dict()[name], tensor), name
+    assert (found.softmax is None) == (wanted.softmax is None)
+
+
+def test_what_can_not_be_converted_leaves_nothing(tmp_path: Path) -> None:
+    source = make_unicode(tmp_path / "model")
+    result = CliRunner().invoke(cli, ["convert", str(source), str(tmp_path / "copy")])
+    assert isinstance(result.exception, ElmoError)
+    assert not (tmp_path / "copy").exists()
+
+
+def test_a_hostile_file_is_one_sentence(tmp_path: Path) -> None:
+    folder = make_bilm_hdf5.make_options(), make_bilm_hdf5.make_weights(make_bilm_hdf5.make_options())
+    folder[1]["char_embed"][0, 0] = np.nan
+    make_bilm_hdf5.write(tmp_path / "model", *folder)
+    result = CliRunner().invoke(cli, ["info", str(tmp_path / "model")])
+    assert isinstance(result.exception, ElmoError)
+    assert "holds nan, no weight" in str(result.exception)

@@ -1,0 +1,202 @@
+"""AllenNLP's task archives: the `Elmo` inside gives the oracle's numbers, and mixes as the task learned them."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import elmo
+from elmo import formats
+from elmo.errors import ElmoError
+from elmo.formats import Model
+from make_allennlp import MIXES, PREFIX, make_archive, make_config, make_state_dict
+from make_bilm_hdf5 import BASE, CHANGES, make_options, make_weights
+from oracle import Oracle, encode_sentence, scalar_mix
+
+SENTENCE = ["A", "play", "on", "naïve", "日本語", "."]
+VARIANTS = [name for name in CHANGES if name not in ("no_projection", "one_direction", "softmax", "no_char_projection")]
+"""AllenNLP knows no others: both directions and both projections are always there."""
+
+
+def layers_of(model: Model, max_characters: int = 50) -> np.ndarray:
+    ids = encode_sentence(SENTENCE, max_characters)
+    with torch.inference_mode():
+        layers, _ = model.bilm(torch.from_numpy(ids), torch.arange(len(ids))[None], torch.tensor([len(ids)]))
+    return layers[:, 0].numpy()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_with_its_options_equals_the_oracle(variant: str, tmp_path: Path) -> None:
+    options = make_options(variant)
+    weights = make_weights(options)
+    config = make_config()
+    path = make_archive(tmp_path / "model.tar.gz", make_state_dict(weights), config, options)
+    mixes = [([0.0] * (options["lstm"]["n_layers"] + 1), 1.0)]
+    if options["lstm"]["n_layers"] != 2:  # the mixes of the generator are of three layers
+        state = {name: tensor for name, tensor in make_state_dict(weights).items() if "scalar_mix" not in name}
+        path = make_archive(tmp_path / "other.tar.gz", state, config, options)
+        mixes = []
+    model = formats.load(path)
+    wanted = Oracle(weights, options).row(encode_sentence(SENTENCE, options["char_cnn"]["max_characters_per_token"]))[0]
+    found = layers_of(model, options["char_cnn"]["max_characters_per_token"])
+    np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=0)
+    assert len(model.mixes) == (2 if mixes else 0)
+    assert all(parameter.requires_grad for parameter in model.bilm.parameters())
+
+
+def test_without_options_sizes_come_from_the_tensors(tmp_path: Path) -> None:
+    """Clips, the activation and the residual connection are those of every model AllenNLP published."""
+    options = make_options()
+    options["lstm"].update(cell_clip=3, proj_clip=3)
+    weights = make_weights(options)
+    model = formats.load(make_archive(tmp_path / "model.tar.gz", make_state_dict(weights), make_config()))
+    np.testing.assert_allclose(
+        layers_of(model), Oracle(weights, options).row(encode_sentence(SENTENCE))[0], atol=1e-5, rtol=0
+    )
+    assert model.config.char_cnn.filters == ((1, 3), (2, 4), (3, 5))
+    assert model.origin == (
+        f"archive: model.tar.gz holds AllenNLP: weights.th holds an Elmo under '{PREFIX}', 2 scalar mixes, "
+        "sizes from the tensors, with published clips"
+    )
+
+
+@pytest.mark.parametrize("prefix", ["", "elmo.", "_text_field_embedder.token_embedder_elmo._elmo."])
+def test_an_elmo_anywhere_in_the_task_model(prefix: str, tmp_path: Path) -> None:
+    state = make_state_dict(make_weights(make_options()), prefix)
+    assert f"under '{prefix or '.'}'" in formats.load(make_archive(tmp_path / "m.tar.gz", state, {}, BASE)).origin
+
+
+def test_the_unpacked_folder_and_its_files(tmp_path: Path) -> None:
+    path = make_archive(tmp_path / "m.tar.gz", make_state_dict(make_weights(make_options())), make_config(), BASE)
+    folder = path.parent / f"{path.name}-files"
+    for source in (folder, folder / "weights.th", folder / "config.json"):
+        assert formats.load(source).origin.startswith("AllenNLP: weights.th holds an Elmo")
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("by_native", [False, True])
+def test_the_mixes_that_the_task_learned(layer_norm: bool, by_native: bool, tmp_path: Path) -> None:
+    """`from_pretrained` starts from them; our own folders keep them."""
+    weights = make_weights(make_options())
+    source = make_archive(tmp_path / "m.tar.gz", make_state_dict(weights), make_config(layer_norm), BASE)
+    if by_native:
+        formats.save_native(formats.load(source), tmp_path / "native")
+        source = tmp_path / "native"
+    layer = elmo.Elmo.from_pretrained(source, 2, dropout=0.0)
+    found = layer(elmo.batch_to_ids([SENTENCE]))["elmo_representations"]
+    layers = Oracle(weights, BASE).row(encode_sentence(SENTENCE))[0][:, None]
+    mask = np.ones(layers.shape[1:3], bool) if layer_norm else None
+    for representation, (scores, gamma) in zip(found, MIXES, strict=True):
+        wanted = scalar_mix(layers, np.array(scores), gamma, mask)[:, 1:-1]
+        np.testing.assert_allclose(representation.detach().numpy(), wanted, atol=2e-5, rtol=0)
+    fresh = elmo.Elmo.from_pretrained(source, 1, dropout=0.0, scalar_mix_parameters=[0.0, 0.0, 0.0])
+    assert fresh.mixes[0].gamma.item() == 1
+
+
+def test_bilm_hdf5_leaves_the_mixes_out_and_says_so(tmp_path: Path) -> None:
+    state = make_state_dict(make_weights(make_options()))
+    model = formats.load(make_archive(tmp_path / "m.tar.gz", state, make_config(), BASE))
+    with pytest.warns(UserWarning, match="no place for scalar mixes"):
+        formats.save_bilm(model, tmp_path / "bilm")
+    np.testing.assert_array_equal(layers_of(formats.load(tmp_path / "bilm")), layers_of(model))
+
+
+# --- what is refused
+
+
+def refusal(tmp_path: Path, state: Any, options: object = BASE) -> str:
+    with pytest.raises(ElmoError) as caught:
+        formats.load(make_archive(tmp_path / "m.tar.gz", state, {}, options))
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_task_model_without_or_with_two_elmos(tmp_path: Path) -> None:
+    weights = make_weights(make_options())
+    (tmp_path / "two").mkdir()
+    assert "expected one ELMo" in refusal(tmp_path, {"x": torch.zeros(3)})
+    both = {**make_state_dict(weights, "a."), **make_state_dict(weights, "b.")}
+    assert "found a., b." in refusal(tmp_path / "two", both)
+
+
+@pytest.mark.parametrize("options", [BASE, None])
+@pytest.mark.parametrize("name", sorted(make_state_dict(make_weights(make_options()), "")))
+def test_a_missing_tensor(name: str, options: object, tmp_path: Path) -> None:
+    state = make_state_dict(make_weights(make_options()))
+    del state[PREFIX + name]
+    if name.endswith("gamma"):  # without it the mix counts as none
+        assert len(formats.load(make_archive(tmp_path / "m.tar.gz", state, {}, options)).mixes) < 2
+    else:
+        assert "weights.th" in refusal(tmp_path, state, options)
+
+
+def test_a_tensor_of_wrong_shape_or_without_sense(tmp_path: Path) -> None:
+    for number, tensor in enumerate([torch.zeros(48, 7), torch.zeros(3), torch.full((48, 6), torch.nan)]):
+        (tmp_path / str(number)).mkdir()
+        state = make_state_dict(make_weights(make_options()))
+        state[PREFIX + "_elmo_lstm._elmo_lstm.forward_layer_0.input_linearity.weight"] = tensor
+        assert "forward_layer_0.input_linearity.weight'" in refusal(tmp_path / str(number), state)
+
+
+class Evil:
+    """What a pickle can do to those who load it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.path,))
+
+
+@pytest.mark.parametrize("how", ["in the dictionary", "plain pickle", "old format"])
+def test_pickles_with_code_are_never_run(how: str, tmp_path: Path) -> None:
+    evil = Evil(tmp_path / "evil")
+    (tmp_path / "m").mkdir()
+    path = tmp_path / "m" / "weights.th"
+    if how == "plain pickle":
+        path.write_bytes(pickle.dumps({"x": evil}))
+    else:
+        state = {**make_state_dict(make_weights(make_options())), "x": evil}
+        torch.save(state, path, _use_new_zipfile_serialization=how != "old format")
+    with pytest.raises(ElmoError, match=r"weights\.th: refused, not tensors alone"):
+        formats.load(tmp_path / "m")
+    assert not (tmp_path / "evil").exists()
+    if how == "plain pickle":
+        pickle.loads(path.read_bytes())  # the guard of the guard: it would have
+        assert (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.95])
+def test_truncated_weights(old: bool, share: float, tmp_path: Path) -> None:
+    path = tmp_path / "weights.th"
+    torch.save(make_state_dict(make_weights(make_options())), path, _use_new_zipfile_serialization=not old)
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    with pytest.raises(ElmoError, match=r"weights\.th"):
+        formats.load(tmp_path)
+
+
+def test_files_of_older_versions_of_torch(tmp_path: Path) -> None:
+    """Most archives were written before torch packed its files as zip."""
+    weights = make_weights(make_options())
+    torch.save(make_state_dict(weights), tmp_path / "weights.th", _use_new_zipfile_serialization=False)
+    assert formats.load(tmp_path).config.lstm.dim == 12
+
+
+def test_a_tensor_that_repeats_one_number_without_end(tmp_path: Path) -> None:
+    """A view of four bytes can claim any shape."""
+    state = make_state_dict(make_weights(make_options()))
+    state[PREFIX + "_elmo_lstm._token_embedder._char_embedding_weights"] = torch.zeros(1, 1).expand(1 << 20, 1 << 20)
+    message = refusal(tmp_path, state, None)
+    assert "can't hold" in message or "shape" in message
+
+
+def test_weights_of_another_kind(tmp_path: Path) -> None:
+    torch.save([torch.zeros(3)], tmp_path / "weights.th")
+    with pytest.raises(ElmoError, match="holds a list, no state dict"):
+        formats.load(tmp_path)

@@ -1,0 +1,92 @@
+"""Repositories on the Hugging Face Hub, from a cache as the Hub's own library keeps it; the Hub is never asked."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+import make_nlpl
+from bridge import make_model
+from elmo import formats
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import WEIGHTS_FILE, make
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache; no network."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+def snapshot(cache: Path, name: str = "someone/elmo-nb", revision: str = "main") -> Path:
+    """The folder of a cached repository, links to blobs as the library makes them come from `store`."""
+    repository = cache / f"models--{name.replace('/', '--')}"
+    (repository / "refs").mkdir(parents=True, exist_ok=True)
+    (repository / "refs" / revision).write_text(COMMIT, encoding="utf-8")
+    return repository / "snapshots" / COMMIT
+
+
+def store(folder: Path) -> None:
+    """Move a folder's files to where blobs are kept, and leave links."""
+    blobs = folder.parents[1] / "blobs"
+    blobs.mkdir()
+    for number, path in enumerate(sorted(folder.iterdir())):
+        shutil.move(path, blobs / str(number))
+        path.symlink_to(Path("..", "..", "blobs", str(number)))
+
+
+def test_published_weights(cache: Path) -> None:
+    make(snapshot(cache))
+    store(snapshot(cache))
+    model = formats.load("someone/elmo-nb")
+    assert model.origin.startswith(f"Hugging Face Hub: someone/elmo-nb holds bilm HDF5: {WEIGHTS_FILE} holds")
+
+
+def test_our_own_folder(cache: Path) -> None:
+    formats.save_native(make_model(), snapshot(cache))
+    store(snapshot(cache))
+    assert "elmo-nb holds native" in formats.load("someone/elmo-nb").origin
+
+
+def test_an_archive(cache: Path, tmp_path: Path) -> None:
+    snapshot(cache).mkdir(parents=True)
+    make_nlpl.make_zip(snapshot(cache) / "193.zip", make_nlpl.make_folder(tmp_path / "193")[0])
+    store(snapshot(cache))
+    assert "elmo-nb holds archive: 193.zip holds bilm HDF5" in formats.load("someone/elmo-nb").origin
+
+
+def test_a_revision(cache: Path) -> None:
+    make(snapshot(cache, revision="v2"))
+    assert "elmo-nb@v2 holds" in formats.load("someone/elmo-nb@v2").origin
+    with pytest.raises(ElmoError, match="someone/elmo-nb: no such file or folder, not in the cache"):
+        formats.load("someone/elmo-nb")
+
+
+def test_what_is_not_there_is_one_sentence(cache: Path) -> None:
+    with pytest.raises(ElmoError, match=r"^someone/nothing: no such file or folder, not in the cache, [^\n]*reached$"):
+        formats.load("someone/nothing")
+    snapshot(cache).mkdir(parents=True)
+    with pytest.raises(ElmoError, match=r"^someone/elmo-nb: holds no model"):
+        formats.load("someone/elmo-nb")
+
+
+@pytest.mark.parametrize("name", ["here/nothing", "./a/b", "a/b/c", "nothing", "../a"])
+def test_what_looks_like_a_file_is_not_asked_for(name: str, cache: Path, tmp_path: Path) -> None:
+    """A mistyped name in a folder that exists is a mistake, no repository."""
+    (tmp_path / "here").mkdir()
+    with pytest.raises(ElmoError, match=r"no such file or folder$"):
+        formats.load(name)
+
+
+def test_a_path_is_never_a_name(cache: Path) -> None:
+    make(snapshot(cache))
+    with pytest.raises(ElmoError, match=r"no such file or folder$"):
+        formats.load(Path("someone/elmo-nb"))

@@ -1,0 +1,200 @@
+"""bilm-tf's checkpoints give the oracle's numbers, the softmax and Adagrad's sums; damaged ones give one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import bridge
+from bridge import WORDS, assert_equal
+from elmo import formats
+from elmo.errors import ElmoError
+from elmo.formats.tensor_bundle import read_bundle
+from elmo.formats.tensorflow import load_accumulators
+from elmo.nn.bilm import BiLM
+from make_bilm_hdf5 import CHANGES, write
+from make_tensorflow import PREFIX, block, make, message, table, varint, write_bundle
+
+
+@pytest.mark.parametrize("variant", CHANGES)
+def test_every_variant_equals_the_published_file_of_the_same_weights(variant: str, tmp_path: Path) -> None:
+    """Names differ with the number of layers and directions; numbers are the same bits."""
+    options, weights, _ = make(tmp_path / "run", variant)
+    wanted = formats.load(write(tmp_path / "published", options, weights))
+    found = formats.load(tmp_path / "run")
+    assert found.config == wanted.config
+    assert_equal(found.bilm, wanted.bilm)
+    assert_equal(found.softmax, wanted.softmax)
+    assert found.origin == (f"TensorFlow checkpoint: {PREFIX}.index lists 'lm/char_embed', sizes from options.json")
+
+
+@pytest.mark.parametrize("ending", ["", ".index", ".data-00000-of-00002", ".data-00001-of-00002", "checkpoint"])
+def test_each_of_its_files_names_the_checkpoint(ending: str, tmp_path: Path) -> None:
+    """And so does the name that TensorFlow gives it, which is no file's."""
+    make(tmp_path, num_shards=2)
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    model = formats.load(tmp_path / ("checkpoint" if ending == "checkpoint" else f"{PREFIX}{ending}"))
+    assert model.softmax is not None
+    assert model.vocabulary is not None
+    assert model.vocabulary.words == tuple(WORDS)
+
+
+def test_of_several_checkpoints_the_list_tells_the_newest(tmp_path: Path) -> None:
+    """It holds the path on the machine of the training."""
+    make(tmp_path)
+    write_bundle(tmp_path / "model.ckpt_batch-3", {"lm/x": np.zeros(3, np.float32)})
+    assert PREFIX in formats.load(tmp_path).origin
+    (tmp_path / "checkpoint").unlink()
+    with pytest.raises(ElmoError, match=r"expected one checkpoint, found model\.ckpt_batch-3, model\.ckpt_batch-7"):
+        formats.load(tmp_path)
+
+
+def test_weights_written_from_it_come_first(tmp_path: Path) -> None:
+    """The folder of a training often holds both: those without the softmax are what one embeds with."""
+    options, weights, _ = make(tmp_path)
+    write(tmp_path, options, {name: array for name, array in weights.items() if not name.startswith("softmax")})
+    assert formats.load(tmp_path).softmax is None
+    assert formats.load(tmp_path / PREFIX).softmax is not None
+
+
+@pytest.mark.parametrize("variant", ["base", "one_layer", "one_direction", "no_projection"])
+def test_adagrads_sums_are_cut_as_the_parameters_are(variant: str, tmp_path: Path) -> None:
+    """By the names that a checkpoint of our own training has: `optimizer/sum/` and this name."""
+    _, _, sums = make(tmp_path, variant)
+    found = load_accumulators(tmp_path / PREFIX)
+    wanted = BiLM(bridge.make_config(variant))
+    bridge.load(wanted, {name: array for name, array in sums.items() if not name.startswith("softmax")})
+    for name, tensor in wanted.state_dict().items():
+        assert torch.equal(found[f"bilm.{name}"], tensor), name
+    np.testing.assert_array_equal(found["softmax.weight"].detach().numpy(), sums["softmax/W"])
+    assert len(found) == len(wanted.state_dict()) + 2
+
+
+def test_a_checkpoint_without_an_optimizer(tmp_path: Path) -> None:
+    write_bundle(tmp_path / PREFIX, {"lm/x": np.zeros(3, np.float32)})
+    assert load_accumulators(tmp_path / PREFIX) == {}
+
+
+def test_types_and_shapes(tmp_path: Path) -> None:
+    arrays = {"d": np.array([1.5, -2]), "h": np.float16([[0.5], [1]]), "s": np.float32(3), "e": np.zeros((0, 4), "f4")}
+    write_bundle(tmp_path / "x", {**arrays, "step": np.array(7)})
+    stored, _ = read_bundle(tmp_path / "x")
+    assert stored.keys() == arrays.keys()  # numbers that aren't floating ones are no weights
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(stored[name].read().numpy(), array)
+        assert stored[name].read().dtype == torch.float32
+
+
+# --- what is refused
+
+
+def assert_refused(source: Path, *parts: str) -> None:
+    with pytest.raises(ElmoError) as caught:
+        formats.load(source)
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in parts:
+        assert part in message, f"{part!r} is not in: {message}"
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.99])
+def test_a_truncated_index(share: float, tmp_path: Path) -> None:
+    make(tmp_path)
+    path = tmp_path / f"{PREFIX}.index"
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    assert_refused(tmp_path, path.name)
+
+
+def test_a_flipped_bit_of_the_index_changes_no_number(tmp_path: Path) -> None:
+    """Each block has a checksum: a bit is noticed, or lies where nothing is kept (the padding before the end)."""
+    make(tmp_path, "one_layer")
+    path = tmp_path / f"{PREFIX}.index"
+    data, wanted, refused = path.read_bytes(), formats.load(tmp_path), 0
+    places = range(0, len(data), 7)
+    for place in places:
+        path.write_bytes(data[:place] + bytes([data[place] ^ 16]) + data[place + 1 :])
+        try:
+            assert_equal(formats.load(tmp_path).bilm, wanted.bilm)
+        except ElmoError:
+            refused += 1
+    assert refused > 0.95 * len(places)
+
+
+def test_truncated_data(tmp_path: Path) -> None:
+    make(tmp_path)
+    path = tmp_path / f"{PREFIX}.data-00000-of-00001"
+    path.write_bytes(path.read_bytes()[:-100])
+    assert_refused(tmp_path, path.name, "ends before variable")
+    path.unlink()
+    assert_refused(tmp_path, path.name, "no such file")
+
+
+def test_another_byte_order(tmp_path: Path) -> None:
+    make(tmp_path)
+    write_bundle(tmp_path / PREFIX, {"lm/char_embed": np.zeros((261, 4), np.float32)}, endianness=1)
+    assert_refused(tmp_path, f"{PREFIX}.index", "big-endian")
+
+
+def test_a_missing_variable_and_missing_options(tmp_path: Path) -> None:
+    make(tmp_path)
+    write_bundle(tmp_path / PREFIX, {"lm/x": np.zeros(3, np.float32)})
+    assert_refused(tmp_path, f"{PREFIX}.index", "variable 'char_embed' is missing")
+    (tmp_path / "options.json").unlink()
+    assert_refused(tmp_path, f"{PREFIX}.index", "options.json")
+
+
+def entry(*shape: int, size: int, **fields: int) -> bytes:
+    dims = message(*((2, message((1, length))) for length in shape))
+    return message((1, 1), (2, dims), (3, fields.get("shard", 0)), (4, fields.get("offset", 0)), (5, size))
+
+
+BAD = {
+    "shape": (entry(261, 1 << 40, size=4176), "can't lie in"),
+    "size": (entry(261, 4, size=1 << 50), "can't lie in"),
+    "both": (entry(261, 1 << 18, size=261 << 20), "ends before"),
+    "offset": (entry(261, 4, size=4176, offset=1 << 60), "ends before"),
+    "shard": (entry(261, 4, size=4176, shard=3), "saved in pieces"),
+    "slices": (entry(261, 4, size=4176) + message((7, b"")), "saved in pieces"),
+    "message": (b"\xff" * 20, "damaged"),
+    "field": (b"\x0a\xff\x01", "damaged"),
+}
+
+
+@pytest.mark.parametrize(("value", "part"), BAD.values(), ids=BAD)
+def test_entries_that_contradict_themselves_or_the_file(value: bytes, part: str, tmp_path: Path) -> None:
+    """Nothing is read before what is claimed of it can be true."""
+    options, _, _ = make(tmp_path)
+    options["char_cnn"]["embedding"]["dim"] = {"shape": 1 << 20, "both": 1 << 18}.get(part, 4)
+    stored = table({b"": message((1, 1)), b"lm/char_embed": value})
+    (tmp_path / f"{PREFIX}.index").write_bytes(stored)
+    with pytest.raises(ElmoError, match=part):
+        read_bundle(tmp_path / PREFIX)[0]["lm/char_embed"].read()
+
+
+def rewrite(handles: Callable[[bytes], list[tuple[bytes, bytes]]], first: bytes) -> bytes:
+    """A table of one block, `first`, with handles of one's own."""
+    statistics, index = block([]), block(handles(first))
+    out = first + statistics + index
+    places = varint(len(first)) + varint(len(statistics) - 5)
+    places += varint(len(first) + len(statistics)) + varint(len(index) - 5)
+    return out + places.ljust(40, b"\0") + (0xDB4775248B80FB57).to_bytes(8, "little")
+
+
+def test_a_table_that_leads_in_circles(tmp_path: Path) -> None:
+    """A block listed a thousand times would be read a thousand times."""
+    one = block([(b"", message((1, 1)))])
+    (tmp_path / "x.index").write_bytes(rewrite(lambda b: [(b"k", varint(0) + varint(len(b) - 5))] * 1000, one))
+    with pytest.raises(ElmoError, match="blocks overlap"):
+        read_bundle(tmp_path / "x")
+
+
+def test_names_that_grow_without_end(tmp_path: Path) -> None:
+    """Each key is the one before and a letter more: few bytes make gigabytes of names."""
+    one = block([(b"a" * length, b"") for length in range(1000)])
+    (tmp_path / "x.index").write_bytes(rewrite(lambda b: [(b"k", varint(0) + varint(len(b) - 5))], one))
+    with pytest.raises(ElmoError, match="its name doesn't end"):
+        read_bundle(tmp_path / "x")
