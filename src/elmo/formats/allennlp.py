@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from elmo.config import BiLMConfig, from_mapping
 from elmo.errors import ElmoError
-from elmo.formats.allennlp_layout import highway, lstm
+from elmo.formats.allennlp_layout import NOUN, highway, infer_sizes, lstm, require_dimensions
+from elmo.formats.bilm_layout import read_options
 from elmo.formats.files import read_json
 from elmo.formats.model import Model
 from elmo.formats.renames import Rename
@@ -22,7 +23,6 @@ WEIGHTS, CONFIG = "weights.th", "config.json"
 
 _ENCODER, _STACK = "_elmo_lstm._token_embedder.", "_elmo_lstm._elmo_lstm."
 _CHARACTERS = _ENCODER + "_char_embedding_weights"
-_NOUN = "tensor"
 
 BILM = [
     Rename(_CHARACTERS, "char_encoder.embedding.weight"),
@@ -49,14 +49,11 @@ def load_allennlp(folder: Path) -> Model:
     prefix = _find(path, everything)
     stored = {name.removeprefix(prefix): item for name, item in everything.items() if name.startswith(prefix)}
     options = next(iter(sorted(folder.glob("fta/*options_file"))), None)
-    values = _infer(path, stored) if options is None else read_json(options)
-    if not isinstance(values, dict) or not isinstance(values.get("char_cnn"), dict):
-        raise ElmoError(f"{options}: key 'char_cnn' is missing; these are not the options of a character-based biLM")
-    found = cast("dict[str, Any]", values)
-    found["char_cnn"] = {**found["char_cnn"], "n_characters": _shape(path, stored, _CHARACTERS, 2)[0]}
+    found = _infer(path, stored) if options is None else read_options(options)
+    found["char_cnn"]["n_characters"] = require_dimensions(path, stored, _CHARACTERS, 2)[0]
     config = from_mapping(BiLMConfig, found, str(options or path), ignore_unknown=True)
     bilm = bilm_skeleton(config, options or path)
-    fill(bilm, BILM, stored, path, _NOUN, path.stat().st_size)
+    fill(bilm, BILM, stored, path, NOUN, path.stat().st_size)
     layer_norm = _has_layer_norm(read_json(folder / CONFIG)) if (folder / CONFIG).exists() else False
     mixes = list(_mixes(path, stored, config.num_layers, layer_norm))
     sizes = "from the tensors, with published clips" if options is None else f"from {options.name}"
@@ -75,37 +72,10 @@ def _find(path: Path, stored: Mapping[str, Stored]) -> str:
 
 def _infer(path: Path, stored: Mapping[str, Stored]) -> dict[str, Any]:
     """The options, as the shapes tell them."""
-
-    def number(template: str) -> int:
-        return sum(1 for _ in takewhile(lambda i: template.format(i) in stored, count()))
-
-    def shape(name: str, dimensions: int) -> tuple[int, ...]:
-        return _shape(path, stored, name, dimensions)
-
-    kernels = [shape(f"{_ENCODER}char_conv_{i}.weight", 3) for i in range(number(_ENCODER + "char_conv_{}.weight"))]
-    projection = shape(_STACK + "forward_layer_0.state_projection.weight", 2)
-    return {
-        "char_cnn": {
-            "embedding": {"dim": shape(_CHARACTERS, 2)[1]},
-            "filters": [[width, num_filters] for num_filters, _, width in kernels],
-            "n_highway": number(_ENCODER + "_highways._layers.{}.weight"),
-        },
-        "lstm": {
-            "dim": projection[1],
-            "projection_dim": projection[0],
-            "n_layers": number(_STACK + "forward_layer_{}.state_projection.weight"),
-            **PUBLISHED,
-        },
-    }
-
-
-def _shape(path: Path, stored: Mapping[str, Stored], name: str, dimensions: int) -> tuple[int, ...]:
-    if name not in stored:
-        raise ElmoError(f"{path}: {_NOUN} '{name}' is missing")
-    shape = stored[name].shape
-    if len(shape) != dimensions:
-        raise ElmoError(f"{path}: {_NOUN} '{name}' has shape {shape}, not {dimensions} dimensions")
-    return shape
+    highway = _ENCODER + "_highways._layers.{}.weight"
+    char_cnn, lstm = infer_sizes(path, stored, _ENCODER + "char_conv_{}.weight", highway, _STACK)
+    dim = require_dimensions(path, stored, _CHARACTERS, 2)[1]
+    return {"char_cnn": {**char_cnn, "embedding": {"dim": dim}}, "lstm": {**lstm, **PUBLISHED}}
 
 
 def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm: bool) -> Iterator[ScalarMix]:
@@ -114,13 +84,12 @@ def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm
         values: list[float] = []
         for name in (*names, f"scalar_mix_{number}.gamma"):
             if name not in stored or stored[name].shape not in ((), (1,)):
-                raise ElmoError(f"{path}: {_NOUN} '{name}' is missing or no single number")
+                raise ElmoError(f"{path}: {NOUN} '{name}' is missing or no single number")
             tensor = stored[name].read()
-            require_weights(f"{path}: {_NOUN} '{name}'", tensor)
+            require_weights(f"{path}: {NOUN} '{name}'", tensor)
             values.append(float(tensor))
-        mix = ScalarMix(num_layers, layer_norm=layer_norm, initial_scores=values[:-1])
-        mix.gamma.data.fill_(values[-1])
-        yield mix
+        *scores, gamma = values
+        yield ScalarMix(num_layers, layer_norm=layer_norm, initial_scores=scores, initial_gamma=gamma)
 
 
 def _has_layer_norm(config: object) -> bool:

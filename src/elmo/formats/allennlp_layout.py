@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import count, takewhile
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from elmo.errors import ElmoError
 from elmo.formats.renames import Layout, Rename
+from elmo.formats.tensors import Stored
+from elmo.nn.lstm import FORGET_BIAS
 
-FORGET_BIAS = 1.0
-"""Added to the forget gate at run time here, in the stored bias there."""
+NOUN = "tensor"
+"""What errors call what is stored."""
 
 
 def _swap_gates(tensor: Tensor) -> Tensor:
@@ -20,6 +26,7 @@ def _swap_gates(tensor: Tensor) -> Tensor:
 
 
 def _split_bias(tensor: Tensor, _: Sequence[torch.Size]) -> list[Tensor]:
+    """The constant of the forget gate, added at run time here, is in the stored bias there."""
     i, j, f, o = _swap_gates(tensor).chunk(4)
     return [torch.cat([i, j, f - FORGET_BIAS, o])]
 
@@ -63,3 +70,36 @@ def lstm(prefix: str) -> list[Rename]:
             Rename(f"{theirs}.state_projection.weight", f"{ours}.weight_hr"),
         ]
     return renames
+
+
+def require_dimensions(path: Path, stored: Mapping[str, Stored], name: str, dimensions: int) -> tuple[int, ...]:
+    """The shape of a tensor of the file `path`, which must be there and have so many dimensions."""
+    if name not in stored:
+        raise ElmoError(f"{path}: {NOUN} '{name}' is missing")
+    shape = stored[name].shape
+    if len(shape) != dimensions:
+        raise ElmoError(f"{path}: {NOUN} '{name}' has shape {shape}, not {dimensions} dimensions")
+    return shape
+
+
+def infer_sizes(
+    path: Path, stored: Mapping[str, Stored], convolution: str, highway: str, stack: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the shapes tell of `char_cnn` and of `lstm`.
+
+    `convolution` and `highway` name weights, with `{}` for their numbers; `stack` stands before `forward_layer_0`.
+    """
+
+    def number(template: str) -> int:
+        return sum(1 for _ in takewhile(lambda i: template.format(i) in stored, count()))
+
+    kernels = [require_dimensions(path, stored, convolution.format(i), 3) for i in range(number(convolution))]
+    projection = require_dimensions(path, stored, f"{stack}forward_layer_0.state_projection.weight", 2)
+    return (
+        {"filters": [[width, num_filters] for num_filters, _, width in kernels], "n_highway": number(highway)},
+        {
+            "dim": projection[1],
+            "projection_dim": projection[0],
+            "n_layers": number(stack + "forward_layer_{}.state_projection.weight"),
+        },
+    )

@@ -32,12 +32,9 @@ def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_v
     """
     origin = [f"bilm HDF5: {weights.name} holds 'char_embed' and 'RNN_0', sizes from {options.name}"]
     with open_hdf5(weights) as stored:
-        bilm = read_bilm(Source(stored, weights, weights.stat().st_size), options)
-        scores = (
-            None
-            if softmax
-            else read_softmax(Source(stored, weights, weights.stat().st_size), bilm.config.lstm.projection_dim)
-        )
+        source = Source(stored, weights, weights.stat().st_size)
+        bilm = read_bilm(source, options)
+        scores = None if softmax else read_softmax(source, bilm.config.lstm.projection_dim)
     if softmax is not None:
         with open_hdf5(softmax) as stored:
             scores = read_softmax(Source(stored, softmax, softmax.stat().st_size), bilm.config.lstm.projection_dim)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from elmo.config import BiLMConfig, from_mapping
 from elmo.errors import ElmoError
@@ -79,18 +79,24 @@ def read_softmax(source: Source, dim: int) -> Softmax | None:
 def _config(source: Source, options: Path) -> BiLMConfig:
     """The options, completed by what only the file tells: rows of characters, and whether there are two directions."""
     stored, path, _, noun = source
-    values = read_json(options)
-    if not isinstance(values, dict) or not isinstance(values.get("char_cnn"), dict):
-        raise ElmoError(f"{options}: key 'char_cnn' is missing; these are not the options of a character-based biLM")
+    values = read_options(options)
     if "char_embed" not in stored:
         raise ElmoError(f"{path}: {noun} 'char_embed' is missing; is this a bilm weight file?")
     shape = stored["char_embed"].shape
     if len(shape) != 2 or shape[0] < _STORED_CHARACTERS:
         raise ElmoError(f"{path}: {noun} 'char_embed' has shape {shape}; expected {_STORED_CHARACTERS} rows")
     has_backward = any(name.startswith("RNN_1/") for name in stored)
-    found: dict[str, Any] = {"bidirectional": has_backward, **values}
-    found["char_cnn"] = {**found["char_cnn"], "n_characters": shape[0] + 1}
-    return from_mapping(BiLMConfig, found, str(options), ignore_unknown=True)
+    values.setdefault("bidirectional", has_backward)
+    values["char_cnn"]["n_characters"] = shape[0] + 1
+    return from_mapping(BiLMConfig, values, str(options), ignore_unknown=True)
+
+
+def read_options(path: Path) -> dict[str, Any]:
+    """The published options of a character-based biLM, unchecked but for the key that tells it from another."""
+    values = read_json(path)
+    if not isinstance(values, dict) or not isinstance(values.get("char_cnn"), dict):
+        raise ElmoError(f"{path}: key 'char_cnn' is missing; these are not the options of a character-based biLM")
+    return cast("dict[str, Any]", values)
 
 
 def _named_as_stacked(stored: Mapping[str, Stored]) -> dict[str, Stored]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import count, takewhile
 from pathlib import Path, PureWindowsPath
 from typing import Any, cast
 
@@ -11,7 +10,7 @@ import torch
 
 from elmo.config import PADDING, BiLMConfig, from_mapping
 from elmo.errors import ElmoError
-from elmo.formats.allennlp_layout import highway, lstm
+from elmo.formats.allennlp_layout import NOUN, highway, infer_sizes, lstm, require_dimensions
 from elmo.formats.files import read_json
 from elmo.formats.model import Model
 from elmo.formats.renames import Layout, Rename
@@ -26,7 +25,6 @@ CONFIG, ENCODER, TOKENS = "config.json", "encoder.pkl", "token_embedder.pkl"
 CHARACTERS, WORDS = "char.dic", "word.dic"
 
 _CHARACTER_ROWS, _WORD_ROWS = "char_emb_layer.embedding.weight", "word_emb_layer.embedding.weight"
-_NOUN = "tensor"
 _ALONE = "\u3000"
 """The ideographic space: its line in a list is stripped to the id."""
 
@@ -40,10 +38,10 @@ def load_many_langs(folder: Path) -> Model:
     stored = {**read_state_dict(encoder_path), **read_state_dict(tokens_path)}
     settings_path, settings = _settings(folder)
     config = _config(tokens_path, stored, settings, settings_path)
-    num_words, word_dim = _shape(tokens_path, stored, _WORD_ROWS) if _WORD_ROWS in stored else (0, 0)
+    num_words, word_dim = require_dimensions(tokens_path, stored, _WORD_ROWS, 2) if _WORD_ROWS in stored else (0, 0)
     if num_words > MOST_WORDS:
         raise ElmoError(f"{tokens_path}: {num_words} words are beyond any real model")
-    num_characters = _shape(tokens_path, stored, _CHARACTER_ROWS)[0]
+    num_characters = require_dimensions(tokens_path, stored, _CHARACTER_ROWS, 2)[0]
     characters = _read_list(folder / CHARACTERS, num_characters)
     words = _read_list(folder / WORDS, num_words) if num_words else {}
     try:
@@ -53,7 +51,7 @@ def load_many_langs(folder: Path) -> Model:
     bilm_skeleton(config, settings_path or tokens_path)  # refuses absurd sizes
     bilm = skeleton(lambda: ManyLangsBiLM(config, num_words, word_dim))
     size = tokens_path.stat().st_size + encoder_path.stat().st_size
-    fill(bilm, [*_tokens(lexicon, num_characters, config), *lstm("")], stored, folder, _NOUN, size)
+    fill(bilm, [*_tokens(lexicon, num_characters, config), *lstm("")], stored, folder, NOUN, size)
     source = "from the tensors, with published clips" if settings_path is None else f"from {settings_path.name}"
     origin = f"ELMoForManyLangs: {ENCODER} and {TOKENS} of {len(characters)} characters and {len(words)} words"
     return Model(bilm, origin=f"{origin}, sizes {source}", lexicon=lexicon)
@@ -103,28 +101,19 @@ def _config(path: Path, stored: Mapping[str, Stored], settings: dict[str, Any], 
             raise ElmoError(f"{where}: {key} is {name!r}; only {known!r} can be read (docs/formats.md says why)")
     if "char_lstm.weight_ih_l0" in stored:
         raise ElmoError(f"{path}: its token embedder is 'lstm'; only 'cnn' can be read (docs/formats.md says why)")
-    kernels = [
-        _shape(path, stored, name, 3)
-        for name in takewhile(stored.__contains__, (f"convolutions.{i}.weight" for i in count()))
-    ]
-    projection = _shape(path, stored, "forward_layer_0.state_projection.weight")
-    num_characters, dim = _shape(path, stored, _CHARACTER_ROWS)
+    char_cnn, lstm = infer_sizes(path, stored, "convolutions.{}.weight", "highways._layers.{}.weight", "")
+    num_characters, dim = require_dimensions(path, stored, _CHARACTER_ROWS, 2)
     facts = DEFAULT | {key: value for key, value in {**tokens, **encoder}.items() if key in DEFAULT}
     values = {
         "char_cnn": {
+            **char_cnn,
             "embedding": {"dim": dim},
-            "filters": [[width, num_filters] for num_filters, _, width in kernels],
-            "n_highway": sum(1 for _ in takewhile(lambda k: f"highways._layers.{k}.weight" in stored, count())),
             "activation": facts["activation"],
             "max_characters_per_token": facts["max_characters_per_token"],
             "n_characters": max(num_characters, PADDING + 1) + 1,
         },
         "lstm": {
-            "dim": projection[1],
-            "projection_dim": projection[0],
-            "n_layers": sum(
-                1 for _ in takewhile(lambda i: f"forward_layer_{i}.state_projection.weight" in stored, count())
-            ),
+            **lstm,
             "cell_clip": facts["cell_clip"] or None,  # 0 clips nothing there
             "proj_clip": facts["proj_clip"] or None,
             "use_skip_connections": True,
@@ -138,14 +127,6 @@ def _section(settings: dict[str, Any], key: str, where: Path | None) -> dict[str
     if not isinstance(section, dict):
         raise ElmoError(f"{where}: {key}: expected a mapping of keys, found {section!r}")
     return cast("dict[str, Any]", section)
-
-
-def _shape(path: Path, stored: Mapping[str, Stored], name: str, dimensions: int = 2) -> tuple[int, ...]:
-    if name not in stored:
-        raise ElmoError(f"{path}: {_NOUN} '{name}' is missing")
-    if len(shape := stored[name].shape) != dimensions:
-        raise ElmoError(f"{path}: {_NOUN} '{name}' has shape {shape}, not {dimensions} dimensions")
-    return shape
 
 
 def _read_list(path: Path, num_rows: int) -> dict[str, int]:

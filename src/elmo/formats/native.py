@@ -76,15 +76,12 @@ def _load_mixes(path: Path, config: BiLMConfig) -> list[ScalarMix]:
         ("layer_norm", (num_mixes,)),
         ("scores", (num_mixes, config.num_layers)),
     ):
-        if name not in tensors:
-            raise ElmoError(f"{path}: tensor '{name}' is missing")
-        require_shape(f"{path}: tensor '{name}'", tuple(tensors[name].shape), shape)
-        require_weights(f"{path}: tensor '{name}'", tensors[name].float())
-    mixes: list[ScalarMix] = []
-    for scores, gamma, layer_norm in zip(tensors["scores"], tensors["gamma"], tensors["layer_norm"], strict=True):
-        mixes.append(ScalarMix(config.num_layers, layer_norm=bool(layer_norm), initial_scores=scores.tolist()))
-        mixes[-1].gamma.data.fill_(float(gamma))
-    return mixes
+        _require(path, tensors, name, shape)
+    scores, gammas, norms = (tensors[name].tolist() for name in ("scores", "gamma", "layer_norm"))
+    return [
+        ScalarMix(config.num_layers, layer_norm=bool(norm), initial_scores=row, initial_gamma=gamma)
+        for row, gamma, norm in zip(scores, gammas, norms, strict=True)
+    ]
 
 
 def _mix_tensors(mixes: list[ScalarMix]) -> dict[str, Tensor]:
@@ -120,13 +117,18 @@ def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> No
     """Put a file's tensors into `module`, which was made without memory of its own."""
     wanted = module.state_dict()
     for name, tensor in wanted.items():
-        if name not in tensors:
-            raise ElmoError(f"{path}: tensor '{name}' is missing")
-        require_shape(f"{path}: tensor '{name}'", tuple(tensors[name].shape), tuple(tensor.shape))
-        require_weights(f"{path}: tensor '{name}'", tensors[name])
+        _require(path, tensors, name, tuple(tensor.shape))
     extra = sorted(tensors.keys() - wanted.keys())
     if extra:
         raise ElmoError(f"{path}: tensor '{extra[0]}' is more than {CONFIG} says; are they of another model?")
     # Copies: a tensor's rounding depends on how its memory is aligned, which in a file is by chance.
     module.load_state_dict({name: tensor.to(torch.float32, copy=True) for name, tensor in tensors.items()}, assign=True)
     module.requires_grad_(True)
+
+
+def _require(path: Path, tensors: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> None:
+    """A tensor of this name and shape must be there, and hold weights."""
+    if name not in tensors:
+        raise ElmoError(f"{path}: tensor '{name}' is missing")
+    require_shape(f"{path}: tensor '{name}'", tuple(tensors[name].shape), shape)
+    require_weights(f"{path}: tensor '{name}'", tensors[name].float())

@@ -45,6 +45,7 @@ class ScalarMix(nn.Module):
         top_only: bool = False,
         layer_norm: bool = False,
         initial_scores: Sequence[float] | None = None,
+        initial_gamma: float = 1.0,
         trainable: bool = True,
     ) -> None:
         super().__init__()
@@ -54,7 +55,7 @@ class ScalarMix(nn.Module):
         self.layer_norm = layer_norm
         scores = torch.zeros(num_layers) if initial_scores is None else torch.tensor(list(initial_scores))
         self.scores = nn.Parameter(scores.float(), requires_grad=trainable and not top_only)
-        self.gamma = nn.Parameter(torch.ones(()), requires_grad=trainable)
+        self.gamma = nn.Parameter(torch.tensor(float(initial_gamma)), requires_grad=trainable)
 
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
         """`layers` (L, B, T, D) and `mask` (B, T) bool to (B, T, D), zero where the mask is false."""
