@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ recurrent and layer inputs to 8 bits by row; the char encoder, which each type p
 `"auto"` is bf16 where the native module or the GPU computes in it, and float32 elsewhere: faster, and less exact.
 """
 
-PRECISIONS = ("float32", "bf16", "float16", "int8", "auto")
+PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 
 class Engine(Protocol):

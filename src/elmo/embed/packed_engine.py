@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from elmo._native import empty
 from elmo.embed.batching import Batch
 from elmo.embed.kernels import Kernels, kernels_for
 from elmo.embed.type_cache import TypeCache
@@ -71,11 +72,10 @@ class PackedEngine:
 
     def _own_state(self, num_sentences: int, before: LSTMState | None) -> tuple[Array, Array]:
         """A direction's hidden (L, B, P) and cell (L, B, H), to be replaced in place by those after the batch."""
-        if before is not None:
-            return before.hidden.contiguous().numpy().copy(), before.cell.contiguous().numpy().copy()
         lstm = self._config.lstm
-        shape = lstm.n_layers, num_sentences
-        return np.zeros((*shape, lstm.projection_dim), np.float32), np.zeros((*shape, lstm.dim), np.float32)
+        hidden, cell = (empty(lstm.n_layers, num_sentences, width) for width in (lstm.projection_dim, lstm.dim))
+        hidden[:], cell[:] = (0, 0) if before is None else (part.numpy() for part in before)
+        return hidden, cell
 
 
 class _Direction:
@@ -103,10 +103,10 @@ class _Direction:
         """Packed `inputs` (N, P) to L+1 layers (N, P), they themselves the first; the state is replaced in place."""
         num_threads = torch.get_num_threads()
         chunks = list(_chunks(batch_sizes))
-        gates = np.empty((max(rows.stop - rows.start for rows, _ in chunks), 4 * self._config.dim), np.float32)
+        gates = empty(max(rows.stop - rows.start for rows, _ in chunks), 4 * self._config.dim)
         layers = [inputs]
         for number, (linear, recurrence) in enumerate(self._layers):
-            outputs = np.empty_like(inputs)
+            outputs = empty(*inputs.shape)
             for rows, sizes in chunks:
                 h, c, part = hidden[number, : sizes[0]], cell[number, : sizes[0]], gates[: rows.stop - rows.start]
                 linear.run(inputs[rows], part, num_threads)
