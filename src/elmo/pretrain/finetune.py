@@ -42,9 +42,8 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
         raise ElmoError("fine-tuning runs on one process: start it without torchrun")
     if (model.softmax is None or model.vocabulary is None) and not new_softmax:
         raise ElmoError(
-            f"the model has no softmax to go on with, or no words to it ({model.origin}); published files leave both "
-            "out. "
-            "Pass --new-softmax to train a fresh one on this text first, with the biLM frozen"
+            f"the model has no softmax to go on with, or no words to it ({model.origin}); published files leave "
+            "both out. Pass --new-softmax to train a fresh one on this text first, with the biLM frozen"
         )
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "corpus"

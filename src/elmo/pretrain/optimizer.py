@@ -89,38 +89,42 @@ def make_optimizer(module: nn.Module, training: TrainingConfig, row_sparse: Coll
             orthogonal = is_inner and training.optimizer == "muon"
             kind = "rows" if p in rows else "orthogonal" if orthogonal else "matrices" if p.dim() > 1 else "vectors"
             groups[kind].append(p)
-        parts = [
-            *_adam(torch.optim.SparseAdam, groups["rows"], lr=rate),
-            *_adam(torch.optim.AdamW, groups["matrices"], lr=rate, weight_decay=decay),
-            *_adam(torch.optim.AdamW, groups["vectors"], lr=rate, weight_decay=0.0),
-            *_muon(groups["orthogonal"], lr=rate, weight_decay=decay),
+        adam: dict[str, Any] = {"lr": rate, "betas": BETAS}
+        muon: dict[str, Any] = {"lr": rate, "momentum": MOMENTUM, "adjust_lr_fn": "match_rms_adamw"}
+        made = [
+            _make(torch.optim.SparseAdam, groups["rows"], _adam_state, **adam),
+            _make(torch.optim.AdamW, groups["matrices"], _adam_state, weight_decay=decay, **adam),
+            _make(torch.optim.AdamW, groups["vectors"], _adam_state, weight_decay=0.0, **adam),
+            _make(torch.optim.Muon, groups["orthogonal"], _muon_state, weight_decay=decay, **muon),
         ]
+        parts = [part for part in made if part is not None]
     return Optimizer(parts, training.warmup, training.decay)
 
 
-def _adam(
-    kind: Callable[..., torch.optim.Optimizer], parameters: list[nn.Parameter], **settings: Any
-) -> list[torch.optim.Optimizer]:
+def _make(
+    kind: Callable[..., torch.optim.Optimizer],
+    parameters: list[nn.Parameter],
+    state: Callable[[Tensor], dict[str, Tensor]],
+    **settings: Any,
+) -> torch.optim.Optimizer | None:
     """An optimizer of this kind, where there are parameters, with its state, which torch would make at the first step.
 
     That would be too late to resume into.
     """
     if not parameters:
-        return []
-    part = kind(parameters, betas=BETAS, **settings)
-    for p in parameters:
-        part.state[p] = {"step": torch.zeros(()), "exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-    return [part]
+        return None
+    part = kind(parameters, **settings)
+    part.state.update({parameter: state(parameter) for parameter in parameters})
+    return part
 
 
-def _muon(parameters: list[nn.Parameter], **settings: Any) -> list[torch.optim.Optimizer]:
-    """The same for Muon."""
-    if not parameters:
-        return []
-    part = torch.optim.Muon(parameters, momentum=MOMENTUM, adjust_lr_fn="match_rms_adamw", **settings)
-    for p in parameters:
-        part.state[p] = {"momentum_buffer": torch.zeros_like(p)}
-    return [part]
+def _adam_state(parameter: Tensor) -> dict[str, Tensor]:
+    averages = {key: torch.zeros_like(parameter) for key in ("exp_avg", "exp_avg_sq")}
+    return {"step": torch.zeros(()), **averages}
+
+
+def _muon_state(parameter: Tensor) -> dict[str, Tensor]:
+    return {"momentum_buffer": torch.zeros_like(parameter)}
 
 
 @torch.no_grad()
