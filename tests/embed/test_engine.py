@@ -271,13 +271,14 @@ def test_tokens_without_a_sentence_make_no_batch() -> None:
 # --- choosing
 
 
-def test_auto_is_bf16_where_the_machine_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make_model()
-    for available, precision in ({"float32", "bf16"}, "bf16"), ({"float32"}, "float32"), (set[str](), "float32"):
-        monkeypatch.setattr(_native, "available", lambda available=available: frozenset(available))
-        engine = Embedder(model, precision="auto")._engine
-        assert isinstance(engine, PackedEngine)
-        assert engine.precision == precision
+@pytest.mark.parametrize(("instructions", "precision"), [(True, "bf16"), (False, "float32")])
+def test_auto_is_bf16_where_the_processor_has_it(
+    instructions: bool, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_native, "multiplies_bf16", lambda: instructions)
+    engine = Embedder(make_model(), precision="auto")._engine
+    assert isinstance(engine, PackedEngine)
+    assert engine.precision == precision
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])

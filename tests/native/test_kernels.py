@@ -318,6 +318,12 @@ def test_bad_weights_are_told(arguments: tuple[Any, ...], message: str) -> None:
         _native.Recurrence(*arguments, "float32")
 
 
+@pytest.mark.parametrize("level", ["avx512_bf16", "avx512_vnni", "avx2"])
+def test_bf16_is_multiplied_by_the_kernels_for_it_alone(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_native, "_levels", [level, "avx2"])
+    assert _native.multiplies_bf16() == (level == "avx512_bf16")
+
+
 def test_unknown_precision_is_told() -> None:
     with pytest.raises(ValueError, match=r"'float16' is not among .* \(bf16, float32, int8\)"):
         _native.Linear(np.zeros((2, 2), np.float32), None, "float16")
@@ -326,5 +332,6 @@ def test_unknown_precision_is_told() -> None:
 def test_environment_turns_the_kernels_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ELMO_NATIVE", "0")
     assert _native.available() == frozenset()
+    assert not _native.multiplies_bf16()
     with pytest.raises(ValueError, match="ELMO_NATIVE=0 is set"):
         _native.Linear(np.zeros((2, 2), np.float32), None, "float32")

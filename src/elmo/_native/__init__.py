@@ -42,6 +42,11 @@ def available() -> frozenset[str]:
     return frozenset(_PRECISIONS if _levels and os.environ.get("ELMO_NATIVE") != "0" else ())
 
 
+def multiplies_bf16() -> bool:
+    """Whether the CPU has instructions for bf16. Without them, unpacking costs more than the smaller weights save."""
+    return "bf16" in available() and _levels[0] == "avx512_bf16"
+
+
 def empty(*shape: int) -> Array:
     """An array of `shape`, not filled, that begins at a cache line: recurrences over such are up to 1.5x faster.
 

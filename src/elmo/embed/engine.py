@@ -28,14 +28,17 @@ Precision = Literal["float32", "bf16", "float16", "int8", "auto"]
 `"float32"` is exact but for rounding. `"bf16"` rounds the operands of products to bfloat16. `"float16"` rounds them
 to float16, on a GPU. `"int8"`, on a processor with the native module, rounds weights to 8 bits by output and the
 recurrent and layer inputs to 8 bits by row; the char encoder, which each type passes but once, is in bf16.
-`"auto"` is bf16 where the native module or the GPU computes in it, and float32 elsewhere: faster, and less exact.
+`"auto"` is bf16 where that is faster, and less exact: on GPUs that have it, and on processors that have instructions
+for it (AVX-512 BF16) which the native module uses. Elsewhere it is float32.
 """
 
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 
 class Engine(Protocol):
-    """A biLM, ready to run (see `PackedEngine`)."""
+    """A biLM, ready to run (see `PackedEngine`), in a precision that isn't "auto"."""
+
+    precision: str
 
     def token_vectors(self, words: Sequence[str]) -> Array:
         """Layer 0 of distinct `words` in one direction: (N, P)."""
@@ -72,4 +75,4 @@ def make_engine(model: Model, precision: str, device: torch.device) -> Engine:
 def _computes_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    return device.type == "cpu" and "bf16" in _native.available()
+    return device.type == "cpu" and _native.multiplies_bf16()
