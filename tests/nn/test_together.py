@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -41,3 +44,25 @@ def test_an_error_comes_through(num_threads: int) -> None:
     with pytest.raises(ZeroDivisionError):
         run_together(work, 2, CPU)
     assert torch.get_num_threads() == num_threads
+
+
+FORK = """
+import os
+import threading
+import torch
+from elmo.nn.together import run_together
+
+torch.set_num_threads(2)
+both = threading.Barrier(2)
+work = lambda: run_together(lambda number: both.wait(), 2, torch.device("cpu"))
+work()
+if (child := os.fork()) == 0:
+    os._exit(sorted(work()) != [0, 1])
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_starts_threads_of_its_own() -> None:
+    """Threads don't follow a fork; a child that waited for its parent's would wait forever."""
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=30)

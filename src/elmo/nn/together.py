@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -50,6 +51,10 @@ def _stream(number: int) -> torch.cuda.Stream:
 def _workers(num: int, num_threads: int) -> ThreadPoolExecutor:
     """Threads that have `num_threads` of torch's own each. The number is each thread's own, and stays."""
     return ThreadPoolExecutor(num, initializer=_take_threads, initargs=(num_threads,))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_workers.cache_clear)  # threads don't follow a fork: a child starts its own
 
 
 def _take_threads(num_threads: int) -> None:
