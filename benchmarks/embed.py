@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 import torch
 from english import first_sentences, make_text, read_text
-from machine import machine
+from machine import report
 from plain_elmo import PlainElmo
 
 from elmo import _native
-from elmo.config import BiLMConfig, Recipe
+from elmo.config import BiLMConfig
 from elmo.embed import Embedder
 from elmo.embed.engine import PRECISIONS
 from elmo.embed.kernels import TorchLinear, kernels_for
@@ -58,7 +58,7 @@ def measure(size: str, precision: str, arguments: argparse.Namespace) -> list[di
     in_bulk, in_ones = QUICK if arguments.quick else TOKENS[size] if device.type == "cpu" else GPU_TOKENS
     text = read_text(arguments.text, in_bulk) if arguments.text else make_text(in_bulk)
     texts = {"1": first_sentences(text, in_ones), "32": text[:32], "bulk": text}
-    config = _config(load_recipe(RECIPES[size]))
+    config = load_recipe(RECIPES[size]).bilm
     embedder = Embedder(Model(_make(config)), device=device, precision=precision)
     runs: dict[str, Callable[[], object]] = {
         "1": lambda: [embedder.embed([sentence]) for sentence in texts["1"]],
@@ -115,10 +115,6 @@ def measure(size: str, precision: str, arguments: argparse.Namespace) -> list[di
             }
         )
     return results
-
-
-def _config(recipe: Recipe) -> BiLMConfig:
-    return BiLMConfig(recipe.char_cnn, recipe.lstm, recipe.bidirectional)
 
 
 def _make(config: BiLMConfig) -> BiLM:
@@ -195,10 +191,7 @@ def main() -> None:
     precisions = arguments.precisions or [name for name in PRECISIONS if name in known]
     run = (lambda size, precision: measure(size, precision, arguments)) if arguments.alone else _in_process_of_its_own
     results = [result for size in arguments.sizes for precision in precisions for result in run(size, precision)]
-    if arguments.json or arguments.alone:
-        print(json.dumps({"machine": machine(), "results": results}))
-    else:
-        print("\n".join(map(str, results)))
+    report(results, arguments.json or arguments.alone)
 
 
 if __name__ == "__main__":

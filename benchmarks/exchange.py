@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from machine import machine
+from machine import report
 
 from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax, draw_negatives
@@ -133,10 +133,7 @@ def main() -> None:
         print(json.dumps(run_process(arguments.process, arguments.steps)))
         return
     results = [measure(words, 4 if arguments.quick else arguments.steps) for words in arguments.words]
-    if arguments.json:
-        print(json.dumps({"machine": machine(), "results": results}))
-    else:
-        print("\n".join(map(str, results)))
+    report(results, arguments.json)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from machine import machine
+from machine import report
 
 from elmo.formats import load
 from elmo.pretrain.loop import Run
@@ -104,10 +104,7 @@ def main() -> None:
         settings = {"--folder": folder, "--batch-size": arguments.batch_size, "--steps": arguments.steps}
         options = [str(part) for item in {**settings, "--sentences": arguments.sentences}.items() for part in item]
         results = [_in_process([*options, "--stage", stage, size]) for size in arguments.sizes for stage in STAGES]
-    if arguments.json:
-        print(json.dumps({"machine": machine(), "results": results}))
-    else:
-        print("\n".join(map(str, results)))
+    report(results, arguments.json)
 
 
 def _in_process(options: list[str]) -> dict[str, Any]:

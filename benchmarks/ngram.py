@@ -7,8 +7,6 @@ vocabulary become one word of the model, as they are for the biLM, and a sentenc
 from __future__ import annotations
 
 import argparse
-import json
-import platform
 import re
 import subprocess
 import tempfile
@@ -16,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+from machine import report
 
 from elmo.text.corpus import Corpus
 from elmo.text.reading import expand, read_sentences
@@ -80,10 +79,7 @@ def main() -> None:
         "num_predictions": num_scored + num_sentences,
         "perplexity": perplexity,
     }
-    if arguments.json:
-        print(json.dumps({"machine": {"processor": platform.processor()}, "results": [result]}))
-    else:
-        print(f"{arguments.order}-gram on {num_tokens:,} tokens: perplexity {perplexity:.2f}")
+    report([result], arguments.json)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
+from plain_char_encoder import encode
 from torch import Tensor
 
 from elmo.config import Recipe
@@ -61,15 +62,7 @@ class PlainTrainer:
         return self._sampled(inputs.flatten(0, 1), targets.flatten(), negatives.ids, negatives.num_tries)
 
     def _encode(self, characters: Tensor) -> Tensor:
-        p, cnn = self.parameters, self.recipe.char_cnn
-        x = F.embedding(characters, p["bilm.char_encoder.embedding.weight"]).transpose(1, 2)
-        names = [f"bilm.char_encoder.convolutions.{i}." for i in range(len(cnn.filters))]
-        x = torch.relu(torch.cat([F.conv1d(x, p[n + "weight"], p[n + "bias"]).amax(2) for n in names], dim=1))
-        for k in range(cnn.n_highway):
-            n = f"bilm.char_encoder.highways.{k}."
-            gate = torch.sigmoid(F.linear(x, p[n + "gate.weight"], p[n + "gate.bias"]))
-            x = gate * torch.relu(F.linear(x, p[n + "transform.weight"], p[n + "transform.bias"])) + (1 - gate) * x
-        return F.linear(x, p["bilm.char_encoder.projection.weight"], p["bilm.char_encoder.projection.bias"])
+        return encode(characters, self.parameters, "bilm.char_encoder.", self.recipe.char_cnn)
 
     def _run(self, inputs: Tensor, direction: int, layer: int, carried: Tensor) -> Tensor:
         p, lstm = self.parameters, self.recipe.lstm

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
+from plain_char_encoder import encode
 from torch import Tensor
 
 from elmo.config import BiLMConfig
@@ -43,15 +44,7 @@ class PlainElmo:
         return [found[index] for index in range(len(sentences))]
 
     def _encode(self, characters: Tensor) -> Tensor:
-        p, cnn = self.parameters, self.config.char_cnn
-        x = F.embedding(characters, p["char_encoder.embedding.weight"]).transpose(1, 2)
-        names = [f"char_encoder.convolutions.{i}." for i in range(len(cnn.filters))]
-        x = torch.cat([F.relu(F.conv1d(x, p[n + "weight"], p[n + "bias"]).amax(2)) for n in names], dim=1)
-        for k in range(cnn.n_highway):
-            n = f"char_encoder.highways.{k}."
-            gate = torch.sigmoid(F.linear(x, p[n + "gate.weight"], p[n + "gate.bias"]))
-            x = gate * F.relu(F.linear(x, p[n + "transform.weight"], p[n + "transform.bias"])) + (1 - gate) * x
-        return F.linear(x, p["char_encoder.projection.weight"], p["char_encoder.projection.bias"])
+        return encode(characters, self.parameters, "char_encoder.", self.config.char_cnn)
 
     def _run(self, vectors: Tensor, lengths: Sequence[int], direction: int) -> list[Tensor]:
         """One direction's token vectors and layers, (B, T, P) each, zeros at padding; lengths fall."""

@@ -9,8 +9,6 @@ processes that tokenize for it.
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -18,6 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from machine import report
 
 MEGABYTE = 1_000_000
 SIZES = (100, 400)
@@ -42,11 +41,7 @@ def main() -> None:
             pair = [measure(texts[size], size, tokenizer) for size in (small, large)]
             pair[1]["peak_rss_ratio_to_small"] = round(pair[1]["peak_rss_mb"] / pair[0]["peak_rss_mb"], 3)
             results += pair
-    machine = {"cpu": platform.machine(), "cores": os.cpu_count(), "python": platform.python_version()}
-    if arguments.json:
-        print(json.dumps({"machine": machine, "results": results}))
-    else:
-        print("\n".join(map(str, results)))
+    report(results, arguments.json)
 
 
 def write_text(path: Path, size: int) -> None:

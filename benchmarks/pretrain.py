@@ -11,7 +11,6 @@ time of its own matrix products, one after the other, measured alone.
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import statistics
 import tempfile
@@ -23,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from machine import machine
+from machine import report
 from plain_bilm import PlainTrainer
 from products import Products
 
@@ -140,10 +139,7 @@ def main() -> None:
             for size in arguments.sizes
             for precision in arguments.precisions
         ]
-    if arguments.json:
-        print(json.dumps({"machine": machine(), "results": results}))
-    else:
-        print("\n".join(map(str, results)))
+    report(results, arguments.json)
 
 
 if __name__ == "__main__":
