@@ -16,19 +16,9 @@ from safetensors.torch import load_file, save_file
 
 from bridge import WORDS, assert_equal, make_model
 from elmo import formats
-from elmo.errors import ElmoError
 from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import CHANGES, OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights, write
-
-
-def assert_refused(source: Path, *parts: str) -> None:
-    """Loading ends in an `ElmoError` of one line that holds `parts`."""
-    with pytest.raises(ElmoError) as caught:
-        formats.load(source)
-    message = str(caught.value)
-    assert "\n" not in message
-    for part in parts:
-        assert part in message, f"{part!r} is not in: {message}"
+from refusing import assert_refused
 
 
 @pytest.fixture

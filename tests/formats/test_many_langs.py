@@ -18,6 +18,7 @@ from elmo.formats import Model
 from make_bilm_hdf5 import Options, Weights
 from make_many_langs import LETTERS, SETTINGS_FILE, SPECIAL, WORDS, make, many_letters
 from oracle import Oracle
+from refusing import assert_refused
 
 SENTENCE = ["play", "naïve", "日本", "of", "\u3000", "filter", "zebra", "x" * 70, "p" * 48, "", "<bos>"]
 """Known and unknown words and letters, words of 48 and of 70 characters, none, and the sign of a boundary."""
@@ -152,15 +153,6 @@ def test_ids_of_bytes_are_refused(tmp_path: Path) -> None:
 
 
 # --- what is refused
-
-
-def assert_refused(folder: Path, *parts: str) -> None:
-    with pytest.raises(ElmoError) as caught:
-        formats.load(folder)
-    message = str(caught.value)
-    assert "\n" not in message
-    for part in parts:
-        assert part in message, f"{part!r} is not in: {message}"
 
 
 def edit(path: Path, **changes: object) -> None:

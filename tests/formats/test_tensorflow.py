@@ -18,6 +18,7 @@ from elmo.formats.tensorflow import load_accumulators
 from elmo.nn.bilm import BiLM
 from make_bilm_hdf5 import CHANGES, write
 from make_tensorflow import PREFIX, block, make, message, table, varint, write_bundle
+from refusing import assert_refused
 
 
 @pytest.mark.parametrize("variant", CHANGES)
@@ -90,15 +91,6 @@ def test_types_and_shapes(tmp_path: Path) -> None:
 
 
 # --- what is refused
-
-
-def assert_refused(source: Path, *parts: str) -> None:
-    with pytest.raises(ElmoError) as caught:
-        formats.load(source)
-    message = str(caught.value)
-    assert "\n" not in message
-    for part in parts:
-        assert part in message, f"{part!r} is not in: {message}"
 
 
 @pytest.mark.parametrize("share", [0, 0.01, 0.5, 0.99])

@@ -1,0 +1,21 @@
+"""What every refusal of a source comes to: one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from elmo import formats
+from elmo.errors import ElmoError
+
+
+def assert_refused(source: Path, *parts: str) -> None:
+    """Loading ends in an `ElmoError` of one line that names the source once at most and holds `parts`."""
+    with pytest.raises(ElmoError) as caught:
+        formats.load(source)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.count(str(source)) <= 1  # one sentence, not one that quotes another
+    for part in parts:
+        assert part in message, f"{part!r} is not in: {message}"
