@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -18,9 +19,15 @@ import pytest
 import torch
 
 from elmo import formats
+from elmo.cli.embed import LAYERS, command
 from elmo.cli.main import main
-from elmo.cli.progress import count_sentences
+from elmo.cli.progress import count_bytes, count_sentences
 from elmo.embed import Embedder
+from elmo.embed.embedder import STATES
+from elmo.embed.engine import PRECISIONS
+from elmo.embed.layers import NAMES
+from elmo.embed.pooling import POOLS
+from elmo.embed.writers import DTYPES
 from make_bilm_hdf5 import make
 
 TEXT = "A new play .\n\nFußball spielen\r\nA new play ."
@@ -124,6 +131,13 @@ def test_globs_are_read_one_after_the_other(elmo: Run, folder: Path) -> None:
         (["nothing", "text.txt", "out.h5"], "elmo: nothing: no such file or folder"),
         (["model", "text.txt", "out.h5", "--layers", "last"], "'last' is none of all, top, mean, token"),
         (["model", "text.txt", "out.h5", "--layers", "1,2"], "elmo: layers: 2 weights for 3 layers"),
+        (["model", "text.txt", "out.h5", "--device", "cuda:99"], "elmo: device: there is no cuda:99 here"),
+        (["model", "text.txt", "out.h5", "--device", "gpu"], "elmo: device: 'gpu' is none of auto, cpu, cuda"),
+        (["model", "text.txt", "out.h5", "--device", "cpu", "--devices", "cpu"], "elmo: --devices already says"),
+        (
+            ["model", "text.txt", "out.h5", "--top", "--layers", "all"],
+            "elmo: --all, --top and --average stand for --layers",
+        ),
         (["model", "text.txt", "old.h5"], "elmo: old.h5: exists already; remove it, or pass --overwrite"),
         (["model", "old.h5", "old.h5", "--overwrite"], "elmo: old.h5: is the text itself"),
         (["model", "latin.txt", "out.h5"], "latin.txt, line 1: not valid UTF-8"),
@@ -152,8 +166,8 @@ def test_a_terminal_sees_progress_with_remaining_time(folder: Path) -> None:
     os.close(child)
     shown = os.read(parent, 1 << 16).decode()
     os.close(parent)
-    assert "/4 [" in shown, "the number of lines is the total"
-    assert "tokens/s" in shown
+    assert "100%|" in shown, "of the text's bytes"
+    assert re.search(r"\d\d:\d\d<\d\d:\d\d, 4 sentences, [\d,]+ tokens/s", shown)
     assert done.stdout.startswith(b"out.h5: 4 sentences")
 
 
@@ -165,3 +179,63 @@ def test_lines_are_counted_as_they_are_read(tmp_path: Path, monkeypatch, text: s
     assert count_sentences([str(path), str(path)], "sentences") == 2 * num_lines
     assert count_sentences([str(path)], "paragraphs") is None
     assert count_sentences([str(path), "-"], "sentences") is None
+
+
+def test_bytes_are_known_beforehand_of_plain_files_alone(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt", "c.gz"):
+        (tmp_path / name).write_bytes(b"12345")
+    plain, packed = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")], str(tmp_path / "c.gz")
+    assert count_bytes(plain) == 10
+    assert count_bytes([*plain, packed]) is None
+    assert count_bytes([*plain, "-"]) is None
+
+
+@pytest.mark.parametrize(("flag", "layers"), [("--all", "all"), ("--top", "top"), ("--average", "mean")])
+def test_flags_of_allennlp(elmo: Run, folder: Path, flag: str, layers: str) -> None:
+    assert elmo("model", "text.txt", "out.h5", flag)[0] == 0
+    expected = Embedder(formats.load(folder / "model")).embed(SENTENCES, layers=layers)
+    with h5py.File(folder / "out.h5") as file:
+        assert json.loads(file["sentence_to_index"][0]) == {"A new play .": "3", "": "1", "Fußball spielen": "2"}
+        for number, array in enumerate(expected):
+            np.testing.assert_array_equal(file[str(number)], array)
+
+
+def test_two_devices_give_the_file_of_one(elmo: Run, folder: Path) -> None:
+    assert elmo("model", "text.txt", "one.h5", "--device", "cpu")[0] == 0
+    code, out, err = elmo("model", "text.txt", "two.h5", "--devices", "cpu,cpu")
+    assert (code, err) == (0, "")
+    assert out.startswith("two.h5: 4 sentences, 10 tokens in ")
+    assert (folder / "one.h5").read_bytes() == (folder / "two.h5").read_bytes()
+
+
+def test_unfinished_work_of_another_command_is_told(elmo: Run, folder: Path, monkeypatch) -> None:
+    """Overwriting begins anew, for which files are read once more; standard input can't be."""
+    monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
+    (folder / "bad.txt").write_bytes(b"first\n" * 60_000 + b"\xff")
+    for text, layers in (("bad.txt", "top"), ("-", "top")):
+        assert elmo("model", "bad.txt", "out.npz", "--layers", "top")[0] == 2, "not valid UTF-8 at its end"
+        code, _, err = elmo("model", "text.txt", "out.npz", "--layers", "mean")
+        assert code == 2
+        assert "out.npz: has unfinished work of another command (other layers)" in err
+        code, _, err = elmo("model", text if text == "-" else "text.txt", "out.npz", "--layers", layers, stdin="other")
+        assert code == 2
+        assert "out.npz: has unfinished work on a text that began otherwise" in err
+    assert elmo("model", "-", "out.npz", "--layers", "top", "--overwrite", stdin="other")[0] == 2
+    assert elmo("model", "text.txt", "out.npz", "--layers", "top", "--overwrite")[0] == 0
+    assert len(np.load(folder / "out.npz")) == len(SENTENCES)
+    assert names(folder) == {"model", "text.txt", "bad.txt", "out.npz"}
+
+
+def test_help_does_not_wait_for_torch_and_tells_all_choices() -> None:
+    code = (
+        "import sys; from elmo.cli.main import main\n"
+        "try: main()\nfinally: assert not {'torch', 'numpy'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "embed", "--help"], capture_output=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    choices = {option.name: getattr(option.type, "choices", ()) for option in command.params}
+    assert tuple(choices["pool"]) == POOLS
+    assert tuple(choices["dtype"]) == DTYPES
+    assert tuple(choices["precision"]) == PRECISIONS
+    assert tuple(choices["state"]) == STATES
+    assert LAYERS == NAMES

@@ -226,7 +226,7 @@ def test_matches_published_vectors(shared: Path, release: str) -> None:
         (lambda model: model.stream([["a"]], layers=3), "no layer 3; this model has layers 0 to 2"),
         (lambda model: model.stream([["a"]], layers=[1.0, 2.0]), "layers: 2 weights for 3 layers"),
         (lambda model: model.stream([["a"]], pool="sum"), "pool: 'sum' is none of mean, max, first-last"),
-        (lambda model: model.stream([["a"]], state="warm"), "state: 'warm' is neither 'zero' nor 'carry'"),
+        (lambda model: model.stream([["a"]], state="cold"), "state: 'cold' is none of zero, carry, warm"),
         (lambda model: model.stream([["a"]], batch_size=0), "batch_size: 0 is not positive"),
     ],
 )

@@ -13,7 +13,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge import make_model
+from bridge import make_model, state_of
 from elmo import _native, formats
 from elmo.embed import Embedder, packed_engine
 from elmo.embed.batching import number_types
@@ -112,6 +112,17 @@ def test_carried_state_is_that_of_the_equations(kind: tuple[str, str], tmp_path:
     sentences = [sentence for batch in batches for sentence in batch]
     embedder = make_embedder(formats.load(folder), kind)
     found = embedder.embed(sentences, layers="all", state="carry", batch_size=3)
+    assert max(np.abs(a - b).max(initial=0) for a, b in zip(found, expected, strict=True)) < BOUNDS[kind[1]]
+
+
+@pytest.mark.parametrize("variant", ["base", "one_direction", "three_layers", "no_projection"])
+def test_warm_state_is_where_the_equations_start(kind: tuple[str, str], variant: str, tmp_path: Path) -> None:
+    folder, options, weights = make(tmp_path, variant)
+    oracle, model, rows = Oracle(weights, options), formats.load(folder), ["a", "warm", "start"]
+    start = oracle.row(encode_sentence(rows))[1]
+    model.warm_state = state_of([start], torch.float32)
+    found = make_embedder(model, kind).embed(SENTENCES, layers="all", state="warm")
+    expected = [oracle.row(encode_sentence(sentence), start)[0][:, 1:-1] for sentence in SENTENCES]
     assert max(np.abs(a - b).max(initial=0) for a, b in zip(found, expected, strict=True)) < BOUNDS[kind[1]]
 
 

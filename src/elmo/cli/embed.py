@@ -1,30 +1,37 @@
 """`elmo embed`: the contextual vectors of a text, into a file."""
 
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
-import torch
+from click.core import ParameterSource
 
-from elmo.cli.progress import count_sentences
+from elmo.cli.progress import count_bytes
 from elmo.cli.shared import examples, json_option, print_result, reading_options
-from elmo.embed.embedder import State, load
-from elmo.embed.engine import PRECISIONS, Precision
-from elmo.embed.layers import NAMES, Layers
-from elmo.embed.pooling import POOLS, Pool
-from elmo.embed.writers import DTYPES, DType, Written, check_target
 from elmo.errors import ElmoError
-from elmo.text.reading import expand, read_sentences
+
+if TYPE_CHECKING:
+    from elmo.embed.embedder import Embedder
+    from elmo.embed.engine import Precision
+    from elmo.embed.layers import Layers
+    from elmo.embed.writers import Written
+
+LAYERS = ("all", "top", "mean", "token")
+"""As in `elmo.embed.layers`, which the help doesn't wait for."""
 
 
 def parse_layers(ctx: click.Context, param: click.Parameter, value: str) -> Layers:
     """A name, a layer's number or weights between commas; which of them a model allows is its own matter."""
-    if value in NAMES:
-        return cast(Layers, value)
+    if value in LAYERS:
+        return cast("Layers", value)
     try:
         return [float(weight) for weight in value.split(",")] if "," in value else int(value)
     except ValueError:
-        names = ", ".join(NAMES)
+        names = ", ".join(LAYERS)
         raise click.BadParameter(
             f"{value!r} is none of {names}, a layer's number, or weights such as 0.2,0.3,0.5.", ctx, param
         ) from None
@@ -33,7 +40,9 @@ def parse_layers(ctx: click.Context, param: click.Parameter, value: str) -> Laye
 @click.command(
     epilog=examples(
         "elmo embed model corpus.txt vectors.h5",
+        "elmo embed model corpus.txt vectors.h5              (interrupted? again: goes on where it was)",
         "elmo embed model corpus.txt vectors.h5 --layers mean --dtype float16 --precision auto",
+        "elmo embed model corpus.txt vectors.h5 --devices cuda:0,cuda:1",
         "elmo embed model reviews.txt reviews.npz --tokenizer ptb --pool mean",
         "cat *.txt | elmo embed model - vectors.parquet --layers 0.2,0.3,0.5",
     )
@@ -49,29 +58,39 @@ def parse_layers(ctx: click.Context, param: click.Parameter, value: str) -> Laye
     metavar="LAYERS",
     help="all (kept apart), top, mean, token (layer 0), a layer's number, or weights such as 0.2,0.3,0.5.",
 )
+@click.option("--all", "alias", flag_value="all", help="--layers all, as AllenNLP's command has it.")
+@click.option("--top", "alias", flag_value="top", help="--layers top, likewise.")
+@click.option("--average", "alias", flag_value="mean", help="--layers mean, likewise.")
 @click.option(
     "--pool",
-    type=click.Choice(POOLS),
+    type=click.Choice(["mean", "max", "first-last"]),
     help="One vector a sentence. first-last: the last token's forward half beside the first one's backward half.",
 )
-@click.option("--dtype", type=click.Choice(DTYPES), default="float32", show_default=True, help="Of the file.")
+@click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", show_default=True)
 @click.option(
     "--precision",
-    type=click.Choice(PRECISIONS),
+    type=click.Choice(["float32", "bf16", "float16", "int8", "auto"]),
     default="float32",
     show_default=True,
     help="Of the computation: bf16 and int8 are faster and less exact. auto: bf16 where the machine has it.",
 )
+@click.option(
+    "--device", default="auto", show_default=True, metavar="DEVICE", help="auto, cpu, cuda, or one GPU as cuda:1."
+)
+@click.option(
+    "--devices", metavar="LIST", help="Several at once, as cuda:0,cuda:1 or cpu,cpu; or all, that is, all GPUs."
+)
 @click.option("--threads", type=click.IntRange(min=1), help="Cores to compute on, instead of all.")
 @click.option(
     "--state",
-    type=click.Choice(["zero", "carry"]),
+    type=click.Choice(["zero", "carry", "warm"]),
     default="zero",
     show_default=True,
-    help="carry: a batch starts from the state that the one before left, as in the first ELMo toolkits.",
+    help="carry: a batch starts from the state that the one before left, as in the first ELMo toolkits. "
+    "warm: each sentence starts from the state that elmo warm stored.",
 )
 @click.option("--batch-size", type=click.IntRange(min=1), help="Sentences at a time, instead of as many as fit.")
-@click.option("--overwrite", is_flag=True, help="Replace OUTPUT if it exists.")
+@click.option("--overwrite", is_flag=True, help="Replace OUTPUT if it exists, and unfinished work of another command.")
 @reading_options
 @json_option
 def command(
@@ -79,42 +98,98 @@ def command(
     texts: tuple[str, ...],
     output: Path,
     layers: Layers,
-    pool: Pool | None,
-    dtype: DType,
+    alias: Layers | None,
     precision: Precision,
+    device: str,
+    devices: str | None,
     threads: int | None,
-    state: State,
-    batch_size: int | None,
     overwrite: bool,
     tokenizer: str,
     text: str,
     encoding: str,
     lowercase: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Write the vectors of all tokens of TEXT (files, globs, or - for standard input) to OUTPUT.
 
     OUTPUT's ending decides on its format: .h5 (data sets "0", "1", ..., as AllenNLP writes them), .npz or .parquet.
     Entry i is sentence i of the text, counted from 0; a blank line is an entry without tokens.
+
+    Interrupted, by whatever, the same command goes on where it was (standard input: if it is given again; with
+    --state carry: from the start).
     """
+    from elmo.embed.writers import check_target
+    from elmo.text.reading import expand
+
+    if alias and click.get_current_context().get_parameter_source("layers") is not ParameterSource.DEFAULT:
+        raise ElmoError("--all, --top and --average stand for --layers; pass one of them")
     check_target(output, overwrite)
     paths = expand(texts)
     if any(output.exists() and path != "-" and output.samefile(path) for path in paths):
         raise ElmoError(f"{output}: is the text itself; name another file for the vectors")
+    sentences = _Text(paths, {"tokenizer": tokenizer, "text": text, "encoding": encoding, "lowercase": lowercase})
+    with _saying_what_is_kept(output), _open(model, device, devices, precision, threads) as embedder:
+        written = embedder.write(
+            output,
+            sentences if sentences.can_be_read_again else iter(sentences),
+            layers=alias or layers,
+            overwrite=overwrite,
+            total_bytes=count_bytes(paths),
+            **options,
+        )
+    _report(written, as_json)
+
+
+class _Text:
+    """The sentences of files, as often as they are asked for."""
+
+    def __init__(self, paths: list[str], reading: dict[str, Any]) -> None:
+        self._paths, self._reading = paths, reading
+
+    def __iter__(self) -> Iterator[list[str]]:
+        from elmo.text.reading import read_sentences
+
+        return read_sentences(self._paths, **self._reading)
+
+    @property
+    def can_be_read_again(self) -> bool:
+        """Whether none of them is a pipe."""
+        return all(Path(path).is_file() for path in self._paths)
+
+
+@contextmanager
+def _open(
+    model: str, device: str, devices: str | None, precision: Precision, threads: int | None
+) -> Generator[Embedder]:
+    import torch
+
+    from elmo.embed.devices import parse_devices, use_device
+    from elmo.embed.embedder import load
+    from elmo.embed.parallel import ParallelEmbedder
+
+    if devices is not None and device != "auto":
+        raise ElmoError("--devices already says where to compute; leave out --device")
     if threads is not None:
         torch.set_num_threads(threads)
-    written = load(model, precision=precision).write(
-        output,
-        read_sentences(paths, tokenizer=tokenizer, text=text, encoding=encoding, lowercase=lowercase),
-        layers=layers,
-        pool=pool,
-        dtype=dtype,
-        state=state,
-        batch_size=batch_size,
-        overwrite=overwrite,
-        total=count_sentences(paths, text),
-    )
-    _report(written, as_json)
+    if devices is None:
+        yield load(model, device=use_device(device), precision=precision)
+    else:
+        with ParallelEmbedder(model, parse_devices(devices), precision=precision) as embedder:
+            yield embedder
+
+
+@contextmanager
+def _saying_what_is_kept(output: Path) -> Generator[None]:
+    """Tell the user who stops the command that nothing is lost."""
+    from elmo.embed.unfinished import folder_of
+
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        if folder_of(output).exists():
+            click.echo(f"elmo: {output}: what was written is kept; the same command goes on there", err=True)
+        raise
 
 
 def _report(written: Written, as_json: bool) -> None:

@@ -19,6 +19,13 @@ def count_sentences(paths: Sequence[str], text: str) -> int | None:
     return sum(_count_lines(Path(path)) for path in paths)
 
 
+def count_bytes(paths: Sequence[str]) -> int | None:
+    """Size of the text of `paths`, or None where it isn't known before it is read: compressed files and stdin."""
+    if not all(Path(path).is_file() and Path(path).suffix not in COMPRESSED for path in paths):
+        return None
+    return sum(Path(path).stat().st_size for path in paths)
+
+
 def _count_lines(path: Path) -> int:
     num_lines, last = 0, b"\n"
     with path.open("rb") as file:

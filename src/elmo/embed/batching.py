@@ -69,7 +69,7 @@ def windows(sentences: Iterable[Sentence], max_tokens: int, max_sentences: int |
     window: list[Sentence] = []
     num_tokens = 0
     for number, sentence in enumerate(sentences):
-        _check_sentence(sentence, number)
+        check_sentence(sentence, number)
         length = len(sentence) + 2
         full = num_tokens + length > max_tokens if max_sentences is None else len(window) == max_sentences
         if window and full:
@@ -110,8 +110,11 @@ def number_types(sentences: Sequence[Sentence]) -> tuple[list[str], list[list[in
     return list(types), numbered
 
 
-def _check_sentence(sentence: object, number: int) -> None:
-    """Strings are sequences of strings too: the commonest mistake gives a vector per letter unless it is refused."""
+def check_sentence(sentence: object, number: int) -> None:
+    """Refuse what is no list of tokens.
+
+    Strings are sequences of strings too: the commonest mistake gives a vector per letter unless it is refused.
+    """
     if isinstance(sentence, str | bytes):
         raise ElmoError(
             f"sentence {number}: expected a list of tokens, found a string; did you mean sentence.split() in a list?"

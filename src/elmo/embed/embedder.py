@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -12,15 +12,19 @@ from numpy.typing import NDArray
 from elmo import formats
 from elmo.embed.batching import Batch, Sentence, number_types, plan_batches, windows
 from elmo.embed.engine import Precision, make_engine
+from elmo.embed.fingerprint import fingerprint
 from elmo.embed.layers import Entry, Layers, Layout, layer_weights
 from elmo.embed.pooling import Pool, check_pool, pool_tokens
 from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.errors import ElmoError
-from elmo.formats.model import Model
-from elmo.nn.bilm import BiLMState, first_rows, replace_rows
+from elmo.formats.model import Model, require_warm_state
+from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.lstm import LSTMState
 
-State = Literal["zero", "carry"]
+State = Literal["zero", "carry", "warm"]
+"""What a sentence starts from: zeros, the state that the sentences before it left, or the model's warm state."""
+
+STATES: tuple[str, ...] = get_args(State)
 
 CARRY_BATCH_SIZE = 64
 """Sentences in a batch where the state is carried and no other number is given; AllenNLP's default."""
@@ -32,13 +36,22 @@ WINDOW_BATCHES = 4
 """Batches that are sorted by length together, and whose types are encoded together."""
 
 
-class _Job(NamedTuple):
+EmbeddedWindow = tuple[list[Sentence], list[NDArray[np.float32]]]
+"""Sentences, and the array of each."""
+
+
+class Job(NamedTuple):
     """What one call asks for, checked."""
 
     weights: list[float] | None
     pool: Pool | None
-    carry: bool
+    state: State
     batch_size: int | None
+
+    @property
+    def carry(self) -> bool:
+        """Whether what a sentence leaves is what a later one starts from."""
+        return self.state == "carry"
 
 
 class Embedder:
@@ -48,9 +61,9 @@ class Embedder:
     model = elmo.load("model")
     vectors = model.embed([["A", "new", "play"], ["Children", "play"]])  # (3, D) and (2, D)
     ```
-    A sentence's vectors depend on the sentence alone (`state="zero"`): neither its neighbours nor the batch size
-    change them, apart from float32 rounding (about 1e-6; none at all where the native module computes). `<S>` and
-    `</S>` are added, and their vectors removed.
+    A sentence's vectors depend on the sentence alone (but with `state="carry"`): neither its neighbours nor the batch
+    size change them, apart from float32 rounding (about 1e-6; none at all where the native module computes). `<S>`
+    and `</S>` are added, and their vectors removed.
 
     `precision` trades digits for speed (see `Precision`). On a processor it uses as many threads as torch does
     (`torch.set_num_threads`), and packs the weights once: it doesn't follow a model that is trained on, and doesn't
@@ -60,9 +73,12 @@ class Embedder:
     def __init__(self, model: Model, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> None:
         self.config = model.config
         self.device = torch.device(device)
+        self.fingerprint = fingerprint(model)
         bilm = model.bilm.to(self.device).eval()
         self._engine = make_engine(model, precision, self.device)
+        self.precision = self._engine.precision
         self._no_state = bilm.initial_state(0)
+        self._warm_state = model.warm_state and to_device(model.warm_state, self.device)
         self._state: BiLMState | None = None
         self._batch_tokens = BATCH_TOKENS.get(self.device.type, BATCH_TOKENS["cpu"])
 
@@ -95,7 +111,8 @@ class Embedder:
         `state="carry"`, batches of `batch_size` (64) sentences are taken in the given order, and sentence i of a
         batch starts from the LSTM state in which sentence i of the batch before ended, also across calls, until
         `reset_state()`: what published toolkits did, needed to match their numbers. Without a context there is
-        no state: `layers="token"` leaves it as it is.
+        no state: `layers="token"` leaves it as it is. With `state="warm"`, every sentence starts from the state that
+        `elmo warm` stored with the model: the mean of those in which the sentences of a text end.
         """
         return list(self.stream(sentences, layers=layers, pool=pool, state=state, batch_size=batch_size))
 
@@ -133,41 +150,64 @@ class Embedder:
         state: State = "zero",
         batch_size: int | None = None,
         overwrite: bool = False,
-        total: int | None = None,
+        total_bytes: int | None = None,
     ) -> Written:
         """Embed into a file, by its ending: `.h5`, `.npz` or `.parquet` (see `elmo.embed.writers`).
 
         Vectors are written in the background of the computation. The file appears under its name when it is
-        complete. `total` is the number of sentences, for the progress shown on a terminal.
+        complete. If the run is interrupted, what is written by then is kept beside it, and the same call goes on
+        there; give it the same sentences again. Another call for the same file (other layers, another text) is
+        refused, or with `overwrite` begins anew. With `state="carry"` every run begins anew.
+
+        `total_bytes` is the size of the text as UTF-8, for the remaining time shown on a terminal.
         """
         job = self._job(layers, pool, state, batch_size)
-        layout = Layout(self.width, self.num_layers if job.weights is None else None, pool is not None)
         return write_embeddings(
-            path, self._windows(sentences, job), layout, dtype=dtype, overwrite=overwrite, total=total
+            path,
+            sentences,
+            lambda rest: self._windows(rest, job),
+            Layout(self.width, self.num_layers if job.weights is None else None, pool is not None),
+            {
+                "model": self.fingerprint,
+                "layers": job.weights or "all",
+                "pool": pool,
+                "precision": self.precision,
+                "state": state,
+            },
+            dtype=dtype,
+            overwrite=overwrite,
+            resumable=state != "carry",
+            total_bytes=total_bytes,
         )
 
     def reset_state(self) -> None:
         """Forget the state that `state="carry"` left: the next batch starts from zeros."""
         self._state = None
 
-    def _job(self, layers: Layers, pool: Pool | None, state: str, batch_size: int | None) -> _Job:
+    def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> Job:
         check_pool(pool)
-        if state not in ("zero", "carry"):
-            raise ElmoError(f"state: {state!r} is neither 'zero' nor 'carry'")
+        if state not in STATES:
+            raise ElmoError(f"state: {state!r} is none of {', '.join(STATES)}")
+        if state == "warm":
+            require_warm_state(self._warm_state)
         if batch_size is not None and batch_size < 1:
             raise ElmoError(f"batch_size: {batch_size} is not positive")
-        return _Job(layer_weights(layers, self.num_layers), pool, state == "carry", batch_size)
+        return Job(layer_weights(layers, self.num_layers), pool, state, batch_size)
 
-    def _windows(self, sentences: Iterable[Sentence], job: _Job) -> Iterator[list[Entry]]:
+    def _windows(self, sentences: Iterable[Sentence], job: Job) -> Iterator[list[Entry]]:
         """Embed window by window; what is held in memory is one window."""
         size = (job.batch_size or CARRY_BATCH_SIZE) if job.carry else (job.batch_size or 0) * WINDOW_BATCHES or None
-        for window in windows(sentences, WINDOW_BATCHES * self._batch_tokens, size):
-            yield [Entry(*pair) for pair in zip(window, self._embed_window(window, job), strict=True)]
+        cut = windows(sentences, WINDOW_BATCHES * self._batch_tokens, size)
+        for window, arrays in self._embed_windows(cut, job):
+            yield [Entry(*pair) for pair in zip(window, arrays, strict=True)]
 
-    def _embed_window(self, window: Sequence[Sentence], job: _Job) -> list[NDArray[np.float32]]:
+    def _embed_windows(self, cut: Iterable[list[Sentence]], job: Job) -> Iterator[EmbeddedWindow]:
+        return ((window, self.embed_window(window, job)) for window in cut)
+
+    def embed_window(self, window: Sequence[Sentence], job: Job) -> list[NDArray[np.float32]]:
         """One array per sentence. With carried state the window is the batch, however it is cut to fit memory."""
         arrays: dict[int, NDArray[np.float32]] = {}
-        state = first_rows(self._state or self._no_state, len(window)) if job.carry else None
+        state = self._before(len(window), job)
         size = None if job.carry else job.batch_size
         types, numbered = number_types(window)
         vectors = self._engine.token_vectors(types)
@@ -175,13 +215,20 @@ class Embedder:
             batch = Batch.of([numbered[index] for index in indices])
             mixed, after = self._run(vectors, batch, job, state and _take_rows(state, indices))
             arrays.update(zip(indices, self._finish(batch.split(mixed), job), strict=True))
-            state = state and after and _put_rows(state, indices, after)
-        if state is not None:
+            if job.carry and state and after:
+                state = _put_rows(state, indices, after)
+        if job.carry and state:
             self._state = replace_rows(self._state, state)
         return [arrays[index] for index in range(len(window))]
 
+    def _before(self, num_sentences: int, job: Job) -> BiLMState | None:
+        """The state before the first token of each of the next sentences; None stands for zeros."""
+        if job.state == "warm":
+            return repeat_row(require_warm_state(self._warm_state), num_sentences)
+        return first_rows(self._state or self._no_state, num_sentences) if job.carry else None
+
     def _run(
-        self, vectors: NDArray[np.float32], batch: Batch, job: _Job, before: BiLMState | None
+        self, vectors: NDArray[np.float32], batch: Batch, job: Job, before: BiLMState | None
     ) -> tuple[NDArray[np.float32], BiLMState | None]:
         """The layers asked for, (tokens, D) or (L+1, tokens, D). Layer 0 alone needs no LSTM, and has no state."""
         if job.weights is None or any(job.weights[1:]):
@@ -189,7 +236,7 @@ class Embedder:
         layer = vectors[batch.tokens[batch.inner]] * np.float32(job.weights[0])
         return np.concatenate([layer] * (2 if self.config.bidirectional else 1), axis=1), before
 
-    def _finish(self, arrays: list[NDArray[np.float32]], job: _Job) -> list[NDArray[np.float32]]:
+    def _finish(self, arrays: list[NDArray[np.float32]], job: Job) -> list[NDArray[np.float32]]:
         """Pool, or copy, so that one kept sentence doesn't keep its whole batch."""
         if job.pool is None:
             return [array.copy() for array in arrays]

@@ -1,20 +1,19 @@
 """Embeddings as HDF5, in the layout of AllenNLP's `elmo` command."""
 
 import json
-import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
+from elmo.embed.append import DATA, close_all, make_safe, open_at
+from elmo.embed.hdf5_stream import BLOCK, DATA_START, describe
 from elmo.embed.layers import Entry, Layout
 
 INDEX_BYTES = 1 << 26
 """The longest `sentence_to_index`: HDF5 takes a string in one piece, so it has to fit into memory."""
-
-CHUNK_BYTES = 1 << 18
-"""Size of the chunks in which the array of pooled vectors grows."""
 
 
 class HDF5Writer:
@@ -25,45 +24,57 @@ class HDF5Writer:
     (N, L+1, D), instead of the numbered ones.
     """
 
-    def __init__(self, path: Path, layout: Layout, dtype: np.dtype[Any]) -> None:
-        self._file: Any = h5py.File(path, "w")
-        self._dtype = dtype
-        self._count = 0
-        self._index = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 - close() closes it
-        self._vectors: Any = None
-        if layout.pooled:
-            rows = max(1, CHUNK_BYTES // (dtype.itemsize * int(np.prod(layout.pooled_shape))))
-            self._vectors = self._file.create_dataset(
-                "sentence_vectors",
-                shape=(0, *layout.pooled_shape),
-                maxshape=(None, *layout.pooled_shape),
-                chunks=(rows, *layout.pooled_shape),
-                dtype=dtype,
-            )
+    def __init__(self, folder: Path, layout: Layout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
+        self._path, self._layout, self._dtype = folder / DATA, layout, dtype
+        self._count = sizes.get("sentences", 0)
+        self._data, self._lengths, self._index = self._files = [
+            open_at(folder / name, sizes.get(name, 0)) for name in (DATA, "lengths", "index")
+        ]
+        if self._data.tell() == 0:
+            self._data.write(bytes(DATA_START))
 
     def add(self, window: list[Entry]) -> None:
         """Append entries."""
-        if self._vectors is not None:
-            self._vectors.resize(self._count + len(window), axis=0)
-            self._vectors[self._count :] = np.stack([entry.vectors for entry in window])
         for number, (tokens, vectors) in enumerate(window, self._count):
-            if self._vectors is None:
-                self._file.create_dataset(str(number), data=vectors.astype(self._dtype, copy=False))
+            self._data.write(np.ascontiguousarray(vectors, self._dtype).data)
             item = f"{json.dumps(' '.join(tokens))}: {json.dumps(str(number))}"
             self._index.write(f"{', ' if number else '{'}{item}".encode())
+        self._lengths.write(np.array([len(tokens) for tokens, _ in window], np.int32).tobytes())
         self._count += len(window)
 
+    def commit(self) -> dict[str, int]:
+        """Make what was added safe; returns the sizes to go on from."""
+        data, lengths, index = map(make_safe, self._files)
+        return {"sentences": self._count, DATA: data, "lengths": lengths, "index": index}
+
     def finish(self) -> list[str]:
-        """Store `sentence_to_index`, unless it is too long for that."""
+        """Describe the data sets, and store `sentence_to_index`, unless it is too long for that."""
+        pooled = self._layout.pooled
+        self._data.truncate()
+        describe(
+            self._data,
+            iter([(self._count, *self._layout.pooled_shape)]) if pooled else self._shapes(),
+            1 if pooled else self._count,
+            self._dtype,
+            "sentence_vectors" if pooled else "",
+        )
+        self._data.close()
         self._index.write(b"}" if self._count else b"{}")
         size = self._index.tell()
         if size > INDEX_BYTES:
             return [f"sentence_to_index is left out: it would take {size >> 20} MB; entries are in the text's order"]
         self._index.seek(0)
-        self._file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())[0] = self._index.read()
+        with h5py.File(self._path, "r+") as file:
+            file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())[0] = self._index.read()
         return []
 
     def close(self) -> None:
-        """Close the file, finished or not."""
-        self._index.close()
-        self._file.close()
+        """Close the files, finished or not."""
+        close_all(*self._files)
+
+    def _shapes(self) -> Iterator[tuple[int, ...]]:
+        """The shape of each data set, read from the lengths."""
+        *apart, width = self._layout.pooled_shape
+        self._lengths.seek(0)
+        while block := self._lengths.read(4 * BLOCK):
+            yield from ((*apart, length, width) for length in np.frombuffer(block, np.int32).tolist())

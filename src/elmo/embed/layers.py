@@ -39,6 +39,11 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
     return [float(weight) for weight in layers]
 
 
+def layer_name(layers: Layers) -> str:
+    """What tables call a choice of layers: "layer 1", "mean"."""
+    return f"layer {layers}" if isinstance(layers, int) else str(layers)
+
+
 class Entry(NamedTuple):
     """A sentence and its array, whose shape a `Layout` tells."""
 

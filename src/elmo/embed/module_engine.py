@@ -26,6 +26,7 @@ class ModuleEngine:
     """Runs a biLM on its device, its directions on a stream each; the interface is that of `PackedEngine`."""
 
     def __init__(self, bilm: BiLM, to_ids: ToIds, precision: str, device: torch.device) -> None:
+        self.precision = precision
         self._bilm, self._to_ids, self._device, self._dtype = bilm, to_ids, device, DTYPES[precision]
         self._cache = TypeCache(self._encode, bilm.config.lstm.projection_dim)
 

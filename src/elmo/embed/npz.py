@@ -1,14 +1,16 @@
 """Embeddings as NumPy's `.npz`: a zip file of arrays that `np.load` reads one by one."""
 
 import shutil
-import tempfile
+import struct
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from zipfile import ZipFile, ZipInfo
 
 import numpy as np
 from numpy.lib import format as npy
 
+from elmo.embed.append import DATA, close_all, make_safe, open_at
 from elmo.embed.layers import Entry, Layout
 
 
@@ -19,13 +21,14 @@ class NpzWriter:
     unpooled sentences `.h5` or `.parquet` suits better.
     """
 
-    def __init__(self, path: Path, layout: Layout, dtype: np.dtype[Any]) -> None:
-        self._zip = ZipFile(path, "w")
-        self._dtype = dtype
-        self._layout = layout
-        self._count = 0
-        # An array's header says how long it is, so pooled vectors wait here until the last is known.
-        self._pooled = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 - close() closes it
+    def __init__(self, folder: Path, layout: Layout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
+        self._dtype, self._layout = dtype, layout
+        self._count = sizes.get("sentences", 0)
+        # An array's header says how long it is, so pooled vectors wait in a file of their own until the last is known.
+        self._data, self._pooled = (open_at(folder / name, sizes.get(name, 0)) for name in (DATA, "pooled"))
+        members = list(_members(self._data, self._data.tell()))
+        self._zip = ZipFile(self._data, "w")  # appends where the file stands
+        self._zip.infolist().extend(members)
 
     def add(self, window: list[Entry]) -> None:
         """Append entries."""
@@ -37,6 +40,10 @@ class NpzWriter:
                 with self._zip.open(ZipInfo(f"{number}.npy"), "w", force_zip64=True) as member:
                     npy.write_array(member, array, allow_pickle=False)
         self._count += len(window)
+
+    def commit(self) -> dict[str, int]:
+        """Make what was added safe; returns the sizes to go on from."""
+        return {"sentences": self._count, DATA: make_safe(self._data), "pooled": make_safe(self._pooled)}
 
     def finish(self) -> list[str]:
         """Write the pooled vectors, and the zip file's directory."""
@@ -50,9 +57,28 @@ class NpzWriter:
             with self._zip.open(ZipInfo("sentence_vectors.npy"), "w", force_zip64=True) as member:
                 npy.write_array_header_1_0(member, header)
                 shutil.copyfileobj(self._pooled, member)
+        self._zip.close()
         return []
 
     def close(self) -> None:
-        """Close the file, finished or not."""
-        self._pooled.close()
-        self._zip.close()
+        """Close the files, finished or not."""
+        close_all(self._zip, self._pooled, self._data)
+
+
+def _members(file: BinaryIO, end: int) -> Iterator[ZipInfo]:
+    """The members of a zip file that was written up to `end` and has no directory yet, by what stands before each.
+
+    Offsets are those of the local header and its zip64 field (PKWARE's APPNOTE 4.3.7 and 4.5.3). The file stands at
+    `end` afterwards.
+    """
+    file.seek(0)
+    while (start := file.tell()) < end:
+        crc, name_size, extra_size = struct.unpack("<14x I 8x HH", file.read(30))
+        info = ZipInfo(file.read(name_size).decode())
+        info.file_size, info.compress_size = struct.unpack_from("<4x QQ", file.read(extra_size))
+        info.CRC, info.header_offset = crc, start
+        info.create_version = info.extract_version = 45  # zip64; this and the next as `ZipFile.open` sets them
+        info.external_attr = 0o600 << 16
+        file.seek(info.compress_size, 1)
+        yield info
+    file.seek(end)

@@ -1,5 +1,6 @@
 """Embeddings as Parquet: one row per sentence, for data frames and query engines."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,9 @@ import pyarrow
 from numpy.typing import NDArray
 from pyarrow import parquet as pyarrow_parquet
 
+from elmo.embed.append import DATA, close_all, make_safe, open_at
 from elmo.embed.layers import Entry, Layout
+from elmo.embed.parquet_footer import join_footers
 
 ROW_GROUP_BYTES = 1 << 24
 """Rows are held until they have this size, then written as a row group."""
@@ -19,33 +22,25 @@ pq: Any = pyarrow_parquet
 
 
 class ParquetWriter:
-    """Columns `sentence` (its number), `tokens` (list of strings) and the vectors.
+    """Columns `sentence` (its number), `tokens` (list of strings) and the vectors (see `vector_columns`).
 
-    `vectors` is a list of D numbers for each token; with all layers, `layer_0`, `layer_1`, … instead. Pooled:
-    `vector`, or `layer_0`, …, with D numbers each.
+    Every commit ends a Parquet file of its own; they follow each other in one file, and the last footer tells of all.
     """
 
-    def __init__(self, path: Path, layout: Layout, dtype: np.dtype[Any]) -> None:
-        self._layout = layout
-        self._dtype = dtype
+    def __init__(self, folder: Path, layout: Layout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
+        self._layout, self._dtype = layout, dtype
         self._rows: list[Entry] = []
         self._num_bytes = 0
-        self._count = 0
-        vector = pa.list_(pa.from_numpy_dtype(dtype), layout.width)
-        if layout.num_layers is not None:
-            self._columns = [f"layer_{number}" for number in range(layout.num_layers)]
-        else:
-            self._columns = ["vector" if layout.pooled else "vectors"]
-        column = vector if layout.pooled else pa.list_(vector)
+        self._count = sizes.get("sentences", 0)
+        self._data, self._ends = (open_at(folder / name, sizes.get(name, 0)) for name in (DATA, "ends"))
         self._schema = pa.schema(
             [
                 ("sentence", pa.int64()),
                 ("tokens", pa.list_(pa.string())),
-                *((name, column) for name in self._columns),
+                *((name, column.type) for name, column in vector_columns([], layout, dtype).items()),
             ]
         )
-        # Floats of a network hardly repeat: dictionaries and compression would only cost time.
-        self._writer: Any = pq.ParquetWriter(path, self._schema, use_dictionary=False, compression="none")
+        self._writer: Any = None
 
     def add(self, window: list[Entry]) -> None:
         """Append entries."""
@@ -55,14 +50,42 @@ class ParquetWriter:
             if self._num_bytes >= ROW_GROUP_BYTES:
                 self._flush()
 
-    def finish(self) -> list[str]:
-        """Write the last row group."""
+    def commit(self) -> dict[str, int]:
+        """Make what was added safe; returns the sizes to go on from."""
         self._flush()
+        self._end()
+        return {"sentences": self._count, DATA: make_safe(self._data), "ends": make_safe(self._ends)}
+
+    def finish(self) -> list[str]:
+        """Write the last row group and the footer."""
+        self._flush()
+        if self._data.tell() == 0:
+            self._open()
+        self._end()
+        self._ends.seek(0)
+        ends: list[int] = np.frombuffer(self._ends.read(), np.int64).tolist()
+        if len(ends) > 1:
+            join_footers(self._data, ends)
+        self._data.truncate()
+        self._data.close()
         return []
 
     def close(self) -> None:
-        """Close the file, finished or not."""
-        self._writer.close()
+        """Close the files, finished or not."""
+        close_all(*([self._writer] if self._writer is not None else []), self._data, self._ends)
+
+    def _open(self) -> Any:
+        """The Parquet file in hand, which begins where the one before ended."""
+        if self._writer is None:
+            # Floats of a network hardly repeat: dictionaries and compression would only cost time.
+            self._writer = pq.ParquetWriter(self._data, self._schema, use_dictionary=False, compression="none")
+        return self._writer
+
+    def _end(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+            self._ends.write(np.int64(self._data.tell()).tobytes())
 
     def _flush(self) -> None:
         """Write the rows held as one row group."""
@@ -70,18 +93,28 @@ class ParquetWriter:
             return
         numbers = np.arange(self._count, self._count + len(self._rows))
         tokens = pa.array([list(entry.tokens) for entry in self._rows], type=pa.list_(pa.string()))
-        columns = [self._column(number) for number in range(len(self._columns))]
-        self._writer.write_table(pa.table([pa.array(numbers), tokens, *columns], schema=self._schema))
+        vectors = vector_columns([entry.vectors for entry in self._rows], self._layout, self._dtype)
+        self._open().write_table(pa.table([pa.array(numbers), tokens, *vectors.values()], schema=self._schema))
         self._count += len(self._rows)
         self._rows, self._num_bytes = [], 0
 
-    def _column(self, number: int) -> Any:
-        """The rows' vectors (of layer `number` where layers are apart), made from NumPy without a Python loop."""
-        apart = self._layout.num_layers is not None
-        arrays = [entry.vectors[number] if apart else entry.vectors for entry in self._rows]
-        flat: NDArray[Any] = np.concatenate([array.reshape(-1) for array in arrays])
-        vectors = pa.FixedSizeListArray.from_arrays(pa.array(flat), self._layout.width)
-        if self._layout.pooled:
-            return vectors
-        offsets = np.cumsum([0, *(len(array) for array in arrays)], dtype=np.int32)
-        return pa.ListArray.from_arrays(pa.array(offsets), vectors)
+
+def vector_columns(arrays: Sequence[NDArray[Any]], layout: Layout, dtype: np.dtype[Any]) -> dict[str, Any]:
+    """Sentences' arrays (of the shape that `layout` tells) as Arrow columns, without a Python loop over numbers.
+
+    `vectors` is a list of D numbers for each token; with all layers, `layer_0`, `layer_1`, … instead. Pooled:
+    `vector`, or `layer_0`, …, with D numbers each. The D numbers are of Arrow's fixed-size list type.
+    """
+    if layout.num_layers is None:
+        return {"vector" if layout.pooled else "vectors": _column(arrays, layout, dtype)}
+    layers = range(layout.num_layers)
+    return {f"layer_{layer}": _column([array[layer] for array in arrays], layout, dtype) for layer in layers}
+
+
+def _column(arrays: Sequence[NDArray[Any]], layout: Layout, dtype: np.dtype[Any]) -> Any:
+    flat: NDArray[Any] = np.concatenate([np.empty(0, dtype), *(array.reshape(-1) for array in arrays)], dtype=dtype)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(flat), layout.width)
+    if layout.pooled:
+        return vectors
+    offsets = np.cumsum([0, *(len(array) for array in arrays)], dtype=np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), vectors)

@@ -71,7 +71,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     except SafetensorError as error:
         raise ElmoError(f"{path}: not a complete safetensors file ({error})") from None
     wanted = metadata.pop(_CHECKSUM, None)
-    if wanted is not None and wanted != _checksum(tensors, metadata):
+    if wanted is not None and wanted != checksum(tensors, metadata):
         raise ElmoError(f"{path}: damaged since it was written (its checksum differs)")
     return tensors, metadata
 
@@ -85,7 +85,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     plain = dict(sorted(plain.items(), key=lambda item: (-item[1].element_size(), item[0])))  # keeps all aligned
     facts = {"format": "pt", **(metadata or {})}
-    header: dict[str, object] = {"__metadata__": facts | {_CHECKSUM: _checksum(plain, facts)}}
+    header: dict[str, object] = {"__metadata__": facts | {_CHECKSUM: checksum(plain, facts)}}
     end = 0
     for name, tensor in plain.items():
         start, end = end, end + tensor.nbytes
@@ -102,7 +102,7 @@ def _bytes(tensor: Tensor) -> memoryview:
     return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
-def _checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     """CRC-32 of all that a file says: metadata, names, types, shapes and numbers (2.6 GB a second on one core)."""
     value = zlib.crc32(json.dumps(metadata, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):

@@ -63,7 +63,7 @@ def tokenize_files(
 def _run_in_pool(task: _Task, blocks: Iterable[str], workers: int) -> Generator[list[list[str]]]:
     # not "fork": other threads may hold locks (those of torch and numpy do)
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker)
     on_the_way: deque[Future[str]] = deque()
     try:
         for block in blocks:
@@ -80,7 +80,7 @@ def _split(joined: str) -> list[list[str]]:
     return list(map(str.split, joined.split("\n")))
 
 
-def _start_worker() -> None:
+def start_worker() -> None:
     """Leave Ctrl-C to the main process, and don't outlive it when it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()

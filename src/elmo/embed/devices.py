@@ -1,0 +1,34 @@
+"""Where to compute: the devices that a user names, checked."""
+
+from __future__ import annotations
+
+import torch
+
+from elmo.errors import ElmoError
+
+
+def use_device(name: str) -> torch.device:
+    """The device `auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`; a GPU becomes torch's current one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    kind, _, number = name.partition(":")
+    if name != "cpu" and (kind != "cuda" or not (number.isdecimal() or name == "cuda")):
+        raise ElmoError(f"device: {name!r} is none of auto, cpu, cuda, cuda:0, cuda:1, …")
+    if name == "cpu":
+        return torch.device("cpu")
+    found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if int(number or 0) >= found:
+        raise ElmoError(f"device: there is no {name} here, torch finds {found} GPUs; use --device cpu")
+    device = torch.device("cuda", int(number or 0))
+    torch.cuda.set_device(device)
+    return device
+
+
+def parse_devices(names: str) -> list[str]:
+    """The devices of a list between commas; `all` are all GPUs."""
+    if names != "all":
+        return [name.strip() for name in names.split(",")]
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if count == 0:
+        raise ElmoError("devices: torch finds no GPU here; use --device cpu")
+    return [f"cuda:{number}" for number in range(count)]

@@ -1,0 +1,175 @@
+"""HDF5 written as a stream: the numbers as they come, all that describes them at the end.
+
+The library itself rewrites its directory all the time, so that a kill leaves a file that nothing can read. Here a
+file that was cut off anywhere can be gone on with. It is also about ten times as fast for many small data sets.
+Names are those of the HDF5 file format specification, version 3.0: superblock 0 (III.A), B-tree 1 (III.A.1), symbol
+table nodes (III.B), local heap (III.D), object headers 1 (IV.A).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+DATA_START = 96
+"""Where the numbers begin: after the superblock, which is written last."""
+
+UNDEFINED = 2**64 - 1
+LEAF_K, INTERNAL_K = 32, 64
+"""Half of the links of a symbol table node, and of the children of a B-tree node."""
+
+BLOCK = 1 << 15
+"""Data sets that are described at a time."""
+
+_ENTRY = np.dtype([("name", "<u8"), ("header", "<u8"), ("unused", "V24")])
+_SYMBOLS = np.dtype([("start", "V6"), ("count", "<u2"), ("entries", _ENTRY, (2 * LEAF_K,))])
+_TREE = np.dtype(
+    [
+        *(("start", "V6"), ("used", "<u2"), ("left", "<u8"), ("right", "<u8"), ("key", "<u8")),
+        ("children", [("address", "<u8"), ("key", "<u8")], (2 * INTERNAL_K,)),
+    ]
+)
+_FLOATS = {2: (15, 16, 10, 5, 0, 10, 15), 4: (31, 32, 23, 8, 0, 23, 127)}
+"""By size in bytes: place of the sign, bits; place and bits of exponent and mantissa; the exponent's bias."""
+
+
+def describe(file: BinaryIO, shapes: Iterator[Sequence[int]], num_sets: int, dtype: np.dtype[Any], name: str) -> None:
+    """Describe `num_sets` data sets, whose numbers lie one after the other from `DATA_START` on, and end the file.
+
+    All `shapes` have the same number of dimensions. Data sets are called "0", "1", …; or `name`, if it isn't empty
+    (then there is but one). What lies in the file behind the numbers is cut off first.
+    """
+    headers, size = _write_headers(file, shapes, dtype)
+    names, width = _write_names(file, num_sets, name)
+    tree = _write_tree(file, *_write_symbols(file, num_sets, headers, size, width))
+    root = _append(file, struct.pack("<BxHII4x HHB3x QQ", 1, 1, 1, 24, 0x11, 16, 0, tree, names))
+    start = b"\x89HDF\r\n\x1a\n" + struct.pack("<8B HHI", 0, 0, 0, 0, 0, 8, 8, 0, LEAF_K, INTERNAL_K, 0)
+    end = file.tell()
+    start += struct.pack("<QQQQ QQI4x QQ", 0, UNDEFINED, end, UNDEFINED, 0, root, 1, tree, names)
+    file.seek(0)
+    file.write(start)
+    file.seek(end)
+
+
+def _append(file: BinaryIO, data: bytes) -> int:
+    """Append at a multiple of eight; returns where."""
+    file.write(bytes(-file.tell() % 8))
+    place = file.tell()
+    file.write(data)
+    return place
+
+
+def _write_headers(file: BinaryIO, shapes: Iterator[Sequence[int]], dtype: np.dtype[Any]) -> tuple[int, int]:
+    """An object header for each data set, all of one size; returns where they start, and that size."""
+    start, data = _append(file, b""), DATA_START
+    size = 0
+    while block := list(islice(shapes, BLOCK)):
+        dims = np.array(block, dtype=np.int64)
+        lengths = dims.prod(axis=1) * dtype.itemsize
+        header = _header(dims.shape[1], dtype)
+        size = header.itemsize
+        rows = np.broadcast_to(header, len(block)).copy()
+        rows["dims"] = dims
+        rows["length"] = lengths
+        rows["address"] = np.where(lengths > 0, data + np.cumsum(lengths) - lengths, UNDEFINED).astype(np.uint64)
+        file.write(rows.data)
+        data += int(lengths.sum())
+    return start, size
+
+
+def _header(rank: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An object header, without dims, length and address: dataspace, datatype, fill value and layout."""
+    sign, bits, *places, bias = _FLOATS[dtype.itemsize]
+    datatype = struct.pack("<BBBBI HH4BI 4x", 0x11, 0x20, sign, 0, dtype.itemsize, 0, bits, *places, bias)
+    parts = [
+        struct.pack("<BxHII4x", 1, 4, 1, 8 + 8 + 8 * rank + 8 + 24 + 8 + 8 + 8 + 24),
+        struct.pack("<HHB3x BBB5x", 0x01, 8 + 8 * rank, 0, 1, rank, 0),
+        struct.pack("<HHB3x", 0x03, 24, 1) + datatype + struct.pack("<HHB3x BBBB4x", 0x05, 8, 1, 2, 2, 2, 0),
+        struct.pack("<HHB3x BB", 0x08, 24, 0, 3, 1),
+    ]
+    fields = [("start", f"V{len(parts[0] + parts[1])}"), ("dims", "<i8", (rank,)), ("types", f"V{len(parts[2])}")]
+    header = np.zeros((), np.dtype([*fields, ("layout", "V10"), ("address", "<u8"), ("length", "<u8"), ("end", "V6")]))
+    header["start"], header["types"], header["layout"] = parts[0] + parts[1], parts[2], parts[3]
+    return header
+
+
+def _write_names(file: BinaryIO, num_sets: int, name: str) -> tuple[int, int]:
+    """The local heap: names end with zero and have `width` bytes each; returns where it starts, and `width`."""
+    width = 8 * (len(name or str(num_sets)) // 8 + 1)
+    size = 8 + num_sets * width
+    heap = _append(file, struct.pack("<4sB3xQQQ", b"HEAP", 0, size, 1, 0))
+    data = _append(file, bytes(8))
+    for first in range(0, num_sets, BLOCK):
+        names = [name] if name else range(first, min(first + BLOCK, num_sets))
+        file.write(np.array(list(map(str, names)), dtype=f"S{width}").data)
+    end = file.tell()
+    file.seek(heap + 24)
+    file.write(struct.pack("<Q", data))
+    file.seek(end)
+    return heap, width
+
+
+def _write_symbols(
+    file: BinaryIO, num_sets: int, headers: int, size: int, width: int
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    """Symbol table nodes, names in order; returns where each starts, and where its last name is in the heap."""
+    order = _in_order_of_names(num_sets)
+    places: list[NDArray[np.uint64]] = []
+    lasts: list[NDArray[np.uint64]] = []
+    while len(numbers := np.fromiter(islice(order, BLOCK), np.uint64)):
+        count = -(-len(numbers) // (2 * LEAF_K))
+        nodes = np.zeros(count, _SYMBOLS)
+        nodes["start"] = np.void(b"SNOD\x01\x00")
+        nodes["count"] = np.minimum(2 * LEAF_K, len(numbers) - 2 * LEAF_K * np.arange(count))
+        entries = np.zeros(count * 2 * LEAF_K, _ENTRY)
+        entries["name"][: len(numbers)] = 8 + numbers * np.uint64(width)
+        entries["header"][: len(numbers)] = headers + numbers * np.uint64(size)
+        nodes["entries"] = entries.reshape(count, -1)
+        places.append(_append(file, nodes.tobytes()) + np.arange(count, dtype=np.uint64) * np.uint64(_SYMBOLS.itemsize))
+        lasts.append(nodes["entries"]["name"][np.arange(count), nodes["count"] - 1])
+    if not places:
+        return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+    return np.concatenate(places), np.concatenate(lasts)
+
+
+def _write_tree(file: BinaryIO, children: NDArray[np.uint64], lasts: NDArray[np.uint64]) -> int:
+    """The B-tree over symbol table nodes, level by level; returns where its root is."""
+    level = 0
+    while True:
+        fan = 2 * INTERNAL_K
+        count = max(1, -(-len(children) // fan))
+        nodes = np.zeros(count, _TREE)
+        nodes["start"] = np.void(struct.pack("<4sBB", b"TREE", 0, level))
+        nodes["used"] = np.minimum(fan, len(children) - fan * np.arange(count))
+        flat = np.zeros(count * fan, nodes["children"].dtype)
+        flat["address"][: len(children)], flat["key"][: len(children)] = children, lasts
+        nodes["children"] = flat.reshape(count, fan)
+        ends = lasts[np.minimum(fan * np.arange(1, count + 1), len(children)) - 1] if len(children) else lasts
+        nodes["key"][1:] = ends[:-1]
+        places = _append(file, b"") + np.arange(count, dtype=np.uint64) * np.uint64(_TREE.itemsize)
+        nodes["left"] = [UNDEFINED, *places[:-1].tolist()]
+        nodes["right"] = [*places[1:].tolist(), UNDEFINED]
+        file.write(nodes.data)
+        if count == 1:
+            return int(places[0])
+        children, lasts, level = places, ends, level + 1
+
+
+def _in_order_of_names(count: int) -> Iterator[int]:
+    """0 to `count` - 1 in the order of their decimal names: 0, 1, 10, 100, …, 11, …, 2, …."""
+    if count:
+        yield 0
+    number = 1
+    for _ in range(count - 1):
+        yield number
+        if number * 10 < count:
+            number *= 10
+        else:
+            while number % 10 == 9 or number + 1 >= count:
+                number //= 10
+            number += 1

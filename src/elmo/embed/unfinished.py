@@ -1,0 +1,165 @@
+"""What is kept of a run until its file is complete, so that the same command goes on where it was.
+
+Beside `vectors.h5` stands the folder `.vectors.h5.unfinished`. It holds what a writer has written so far, and
+`progress.json`: what is being made from which text, and how much of it is safe on the disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, cast
+
+from elmo.embed.append import DATA, sync
+from elmo.embed.batching import Sentence, check_sentence
+from elmo.errors import ElmoError
+from elmo.formats.files import read_json, write_all, write_json
+
+FORMAT = 1
+PROGRESS, LOCK = "progress.json", "lock"
+SKIPPED_TOGETHER = 1000
+"""Sentences that are compared at a time."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come. `num_bytes` are those of the sentences as UTF-8, `seconds` those of all starts.
+
+    `checksum` is that of the sentences, and `sizes` are those of the writer's files.
+    """
+
+    num_sentences: int = 0
+    num_tokens: int = 0
+    num_bytes: int = 0
+    seconds: float = 0.0
+    checksum: str = ""
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+class Counter:
+    """Counts sentences, and sums them up to a checksum, whatever the portions in which they come."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        self.progress = Progress()
+
+    def add(self, sentences: Sequence[Sentence]) -> Progress:
+        """Count sentences; returns what was counted until now."""
+        text = "".join("\x1f".join(tokens) + "\x1e" for tokens in sentences).encode("utf-8", "surrogatepass")
+        self._hash.update(text)
+        self.progress = Progress(
+            self.progress.num_sentences + len(sentences),
+            self.progress.num_tokens + sum(map(len, sentences)),
+            self.progress.num_bytes + len(text),
+            checksum=self._hash.hexdigest(),
+        )
+        return self.progress
+
+
+class Unfinished:
+    """The folder of one output's unfinished work; see `unfinished_work`."""
+
+    def __init__(self, path: Path, job: Mapping[str, object], overwrite: bool) -> None:
+        self.path, self.folder = path, folder_of(path)
+        self._job, self._overwrite = {"format": FORMAT, **job}, overwrite
+        self.progress = Progress()
+
+    def load(self) -> None:
+        """Find out how far the work had come; refuse that of another command."""
+        found: dict[str, Any] = {}
+        if (self.folder / PROGRESS).exists():
+            found = cast("dict[str, Any]", read_json(self.folder / PROGRESS))
+            other = [name for name, value in self._job.items() if found["job"].get(name) != value]
+            if other and not self._overwrite:
+                raise ElmoError(
+                    f"{self.path}: has unfinished work of another command (other {', '.join(other)}); repeat that one "
+                    "to go on, or pass --overwrite (overwrite=True) to begin anew"
+                )
+            # What has its name already was finished, and only not tidied up.
+            finished = DATA in found["progress"]["sizes"] and not (self.folder / DATA).exists()
+            found = {} if other or finished else found
+        if found:
+            self.progress = Progress(**found["progress"])
+        else:
+            self._clear()
+
+    def skip(self, sentences: Iterable[Sentence]) -> tuple[Iterator[Sentence], Counter]:
+        """The sentences still to be embedded, and the counter of those before; refuse a text that began otherwise."""
+        iterator, counter = iter(sentences), Counter()
+        while missing := self.progress.num_sentences - counter.progress.num_sentences:
+            portion = list(islice(iterator, min(missing, SKIPPED_TOGETHER)))
+            if not portion:
+                break
+            for number, sentence in enumerate(portion, counter.progress.num_sentences):
+                check_sentence(sentence, number)
+            counter.add(portion)
+        if replace(counter.progress, seconds=self.progress.seconds, sizes=self.progress.sizes) == self.progress:
+            return iterator, counter
+        if self._overwrite and iterator is not sentences:
+            self._clear()
+            return iter(sentences), Counter()
+        raise ElmoError(
+            f"{self.path}: has unfinished work on a text that began otherwise; give that text again to go on, or "
+            f"remove {self.folder} to begin anew"
+        )
+
+    def save(self, progress: Progress) -> None:
+        """Write down what is safe now."""
+        content = {"job": self._job, "progress": asdict(progress)}
+        write_all({self.folder / PROGRESS: lambda path: write_json(path, content)})
+        self.progress = progress
+
+    def complete(self) -> None:
+        """Give the finished file its name."""
+        sync(self.folder / DATA)
+        (self.folder / DATA).replace(self.path)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.progress = Progress()
+        (self.folder / PROGRESS).unlink(missing_ok=True)
+        for file in self.folder.iterdir():
+            if file.name != LOCK:
+                file.unlink()
+
+
+@contextmanager
+def unfinished_work(path: Path, job: Mapping[str, object], overwrite: bool) -> Generator[Unfinished]:
+    """The unfinished work on `path`, which no other process works on at the same time.
+
+    `job` says what decides on the vectors; another one is refused, or with `overwrite` begun anew. What is safe when
+    the block ends, by whatever error, is kept.
+    """
+    work = Unfinished(path, job, overwrite)
+    work.folder.mkdir(exist_ok=True)
+    with (work.folder / LOCK).open("w") as lock:
+        _claim(lock, path)
+        try:
+            work.load()
+            yield work
+        finally:
+            if not (work.folder / PROGRESS).exists():
+                shutil.rmtree(work.folder)
+
+
+def folder_of(path: Path) -> Path:
+    """Where the unfinished work on `path` is kept."""
+    return path.with_name(f".{path.name}.unfinished")
+
+
+def _claim(lock: IO[str], path: Path) -> None:
+    """Lock a file for as long as it is open; the system does so on a kill, too."""
+    if sys.platform == "win32":
+        return  # where no other process can replace what this one has open
+    import fcntl
+
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ElmoError(f"{path}: another process is writing it; wait for that one, or end it") from None

@@ -1,0 +1,167 @@
+"""Several devices give what one gives, in the same order; here processes on the processor stand for them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from elmo import formats
+from elmo.embed import Embedder
+from elmo.embed.devices import parse_devices, use_device
+from elmo.embed.handover import pack, unpack
+from elmo.embed.parallel import WINDOWS_PER_DEVICE, ParallelEmbedder
+from elmo.embed.unfinished import folder_of
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+
+SENTENCES = [[f"word{n}", "of", "a"][: n % 4] * (1 + n % 3) for n in range(60)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("model"))[0]
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Embedder:
+    return Embedder(formats.load(folder))
+
+
+@pytest.fixture(scope="module")
+def both(folder: Path) -> Iterator[ParallelEmbedder]:
+    with ParallelEmbedder(folder, ["cpu", "cpu"]) as embedder:
+        yield embedder
+
+
+@pytest.mark.parametrize("options", [{}, {"layers": "all", "batch_size": 1}, {"pool": "max", "batch_size": 2}])
+def test_two_give_what_one_gives(model: Embedder, both: ParallelEmbedder, options: dict) -> None:
+    """To the bit: each window is embedded as a whole."""
+    one, two = model.embed(SENTENCES, **options), both.embed(SENTENCES, **options)
+    assert len(one) == len(two)
+    for a, b in zip(one, two, strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_file_is_the_same_and_either_goes_on_with_the_work_of_the_other(
+    model: Embedder, both: ParallelEmbedder, tmp_path: Path, monkeypatch
+) -> None:
+    def until(end: int) -> Iterator[list[str]]:
+        yield from SENTENCES[:end]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
+    model.write(tmp_path / "one.h5", SENTENCES, batch_size=1)
+    both.write(tmp_path / "two.h5", SENTENCES, batch_size=1)
+    for embedder, end in ((both, 40), (model, 56)):
+        with pytest.raises(KeyboardInterrupt):
+            embedder.write(tmp_path / "three.h5", until(end), batch_size=1)
+    assert both.write(tmp_path / "three.h5", SENTENCES, batch_size=1).notes[0].startswith("went on after 52")
+    files = [(tmp_path / f"{name}.h5").read_bytes() for name in ("one", "two", "three")]
+    assert files[0] == files[1] == files[2]
+
+
+def test_the_text_is_read_no_further_than_needed(both: ParallelEmbedder) -> None:
+    """Memory is bounded: a few windows are on the way, however long the text."""
+    num_read = 0
+
+    def sentences() -> Iterator[list[str]]:
+        nonlocal num_read
+        while True:
+            num_read += 1
+            yield ["a"]
+
+    vectors = both.stream(sentences(), batch_size=1)
+    next(vectors)
+    assert num_read <= 4 * (WINDOWS_PER_DEVICE * 2 + 1) + 1, "a window being four sentences"
+
+
+def test_errors_of_the_processes_are_sentences(both: ParallelEmbedder, folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ElmoError, match="has no warm state"):
+        both.embed(SENTENCES, state="warm")
+    with pytest.raises(ElmoError, match="'carry' goes from one batch to the next, which takes a single device"):
+        both.embed(SENTENCES, state="carry")
+    with pytest.raises(ElmoError, match="no such file or folder"):
+        ParallelEmbedder(tmp_path / "nowhere", ["cpu"])
+    with pytest.raises(ElmoError, match="'gpu' is none of auto, cpu, cuda"):
+        ParallelEmbedder(folder, ["cpu", "gpu"])
+    assert len(both.embed(SENTENCES)) == len(SENTENCES), "the processes live on"
+
+
+def test_a_killed_process_ends_the_run_which_can_be_gone_on_with(
+    model: Embedder, folder: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
+    path = tmp_path / "a.h5"
+    with ParallelEmbedder(folder, ["cpu", "cpu"]) as embedder:
+        processes = [pid for worker in embedder._workers for pid in worker._pool._processes]
+
+        def sentences() -> Iterator[list[str]]:
+            yield from SENTENCES[:40]
+            for pid in processes:  # both: one that has nothing to do may die unnoticed
+                os.kill(pid, signal.SIGKILL)
+            yield from SENTENCES[40:]
+
+        with pytest.raises(ElmoError, match="device cpu: its process was killed, perhaps for want of memory"):
+            embedder.write(path, sentences(), batch_size=1)
+    assert folder_of(path).exists()
+    assert model.write(path, SENTENCES, batch_size=1).notes
+    model.write(tmp_path / "whole.h5", SENTENCES, batch_size=1)
+    assert path.read_bytes() == (tmp_path / "whole.h5").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "mps"])
+def test_unknown_devices_are_refused(name: str) -> None:
+    with pytest.raises(ElmoError, match="is none of auto, cpu, cuda"):
+        use_device(name)
+
+
+def test_devices_that_are_not_there_are_refused(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert use_device("auto") == use_device("cpu") == torch.device("cpu")
+    with pytest.raises(ElmoError, match="there is no cuda:1 here, torch finds 0 GPUs"):
+        use_device("cuda:1")
+    with pytest.raises(ElmoError, match="torch finds no GPU here"):
+        parse_devices("all")
+
+
+def test_gpus_are_taken_by_their_numbers(monkeypatch) -> None:
+    """As far as that can be seen without one."""
+    current: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    assert parse_devices("all") == parse_devices("cuda:0, cuda:1") == ["cuda:0", "cuda:1"]
+    assert [use_device(name) for name in ("auto", "cuda", "cuda:1")] == current
+    assert [device.index for device in current] == [0, 0, 1]
+    with pytest.raises(ElmoError, match="there is no cuda:2 here, torch finds 2 GPUs"):
+        use_device("cuda:2")
+
+
+def test_arrays_are_handed_over_and_their_memory_is_freed(monkeypatch) -> None:
+    """Where the system has memory files, and where it hasn't; empty arrays among them."""
+    arrays = [np.random.default_rng(0).random((2, length, 3)).astype(np.float32) for length in (4, 0, 1)]
+    parcel = pack(arrays)
+    if parcel.arrays is None:
+        size = lambda: os.stat(f"/proc/{parcel.pid}/fd/{parcel.number}").st_size  # noqa: E731, PTH116
+        assert size() == sum(array.nbytes for array in arrays)
+        handed = unpack(parcel)
+        assert size() == 0
+    else:
+        handed = unpack(parcel)
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    for got in (handed, unpack(pack(arrays))):
+        for one, other in zip(got, arrays, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_few_memory_files_stay_open(monkeypatch) -> None:
+    monkeypatch.setattr("elmo.embed.handover.KEPT", 3)
+    numbers = {pack([]).number for _ in range(20)}
+    assert len(numbers) <= 5, "numbers of files are used again"

@@ -1,0 +1,374 @@
+"""Whatever interrupts `write`, the same call goes on where it was, and ends with the same file to the bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo import formats
+from elmo.embed import Embedder, Written
+from elmo.embed.unfinished import folder_of, unfinished_work
+from elmo.errors import ElmoError
+from elmo.text.reading import read_sentences
+from make_bilm_hdf5 import make
+
+parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra 'parquet'")
+
+ENDINGS = ["h5", "npz", "parquet"]
+SENTENCES = [[f"word{n}", "of", "a"][: n % 4] * (1 + n % 3) for n in range(40)]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
+    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
+
+
+@pytest.fixture
+def always_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every window is made safe, instead of what ten seconds bring."""
+    monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
+
+
+def until(end: int) -> Iterator[list[str]]:
+    """The sentences up to number `end`, then Ctrl-C."""
+    yield from SENTENCES[:end]
+    raise KeyboardInterrupt
+
+
+def interrupt(model: Embedder, path: Path, end: int = 30, **options: object) -> None:
+    """Write until Ctrl-C after `end` sentences, a window being four; fewer are safe."""
+    with pytest.raises(KeyboardInterrupt):
+        model.write(path, until(end), **{"batch_size": 1, **options})  # type: ignore[arg-type]
+
+
+def assert_same(one: Path, other: Path) -> None:
+    """Files of equal bytes; for Parquet, whose row groups end where a run was interrupted, equal rows."""
+    if one.suffix == ".parquet":
+        assert parquet.read_table(one).equals(parquet.read_table(other))
+    else:
+        assert one.read_bytes() == other.read_bytes()
+
+
+def progress(path: Path) -> dict[str, int]:
+    return json.loads((folder_of(path) / "progress.json").read_text())["progress"]
+
+
+# --- interrupted anywhere
+
+
+@pytest.mark.usefixtures("always_safe")
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_any_interruptions_and_batch_sizes_give_the_same_file(
+    model: Embedder, tmp_path_factory: pytest.TempPathFactory, ending: str
+) -> None:
+    """The native module computes the same bits in any batch; without it they would be the same for equal batches."""
+    choices = st.sampled_from([("all", None, "float32"), ("mean", None, "float16"), ("all", "mean", "float32")])
+
+    @given(choices, st.lists(st.tuples(st.integers(0, 40), st.integers(1, 5)), max_size=4), st.integers(1, 5))
+    def check(choice: tuple[str, str | None, str], stops: list[tuple[int, int]], last: int) -> None:
+        folder = tmp_path_factory.mktemp("out")
+        options = dict(zip(("layers", "pool", "dtype"), choice, strict=True))
+        model.write(folder / f"whole.{ending}", SENTENCES, **options)  # type: ignore[arg-type]
+        path = folder / f"broken.{ending}"
+        for end, batch_size in sorted(stops):
+            interrupt(model, path, end, batch_size=batch_size, **options)
+        written = model.write(path, SENTENCES, batch_size=last, **options)  # type: ignore[arg-type]
+        assert (written.num_sentences, written.num_tokens) == (40, sum(map(len, SENTENCES)))
+        assert_same(path, folder / f"whole.{ending}")
+        assert len(list(folder.iterdir())) == 2, "nothing is left beside the files"
+
+    check()
+
+
+@pytest.mark.usefixtures("always_safe")
+def test_only_what_is_missing_is_embedded_in_the_same_windows(model: Embedder, tmp_path: Path, monkeypatch) -> None:
+    """Batches of the same sentences round in the same way, with or without the native module."""
+    windows: list[list[list[str]]] = []
+    embed_window = model.embed_window
+    monkeypatch.setattr(
+        model, "embed_window", lambda window, job: (windows.append(window), embed_window(window, job))[1]
+    )
+    model.write(tmp_path / "whole.h5", SENTENCES, batch_size=2)
+    whole = windows.copy()
+    interrupt(model, tmp_path / "a.h5", 30, batch_size=2)
+    num_safe = progress(tmp_path / "a.h5")["num_sentences"]
+    assert num_safe == 24, "of 30 read; the window in hand is lost"
+    windows.clear()
+    written = model.write(tmp_path / "a.h5", SENTENCES, batch_size=2)
+    assert windows == whole[3:]
+    assert written.notes == ("went on after 24 sentences of a run that was interrupted",)
+
+
+def test_what_is_short_leaves_nothing(model: Embedder, tmp_path: Path) -> None:
+    """Until ten seconds have passed there is nothing to go on with."""
+    interrupt(model, tmp_path / "a.h5")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("always_safe")
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_came_after_the_last_safe_place_does_not_matter(model: Embedder, tmp_path: Path, ending: str) -> None:
+    """A kill leaves files that are longer than what is known to be safe, and half-written ones."""
+    model.write(tmp_path / f"whole.{ending}", SENTENCES)
+    path = tmp_path / f"a.{ending}"
+    interrupt(model, path)
+    for file in folder_of(path).iterdir():
+        if file.name not in ("progress.json", "lock") and not file.name.startswith("part-"):
+            with file.open("ab") as opened:
+                opened.write(b"rubbish" * 1000)
+    (folder_of(path) / ".progress.json.partial").write_bytes(b"{")
+    parts = sorted(folder_of(path).glob("part-*"))
+    (folder_of(path) / f"part-{len(parts):06d}.parquet").write_bytes(b"rubbish")
+    model.write(path, SENTENCES)
+    assert_same(path, tmp_path / f"whole.{ending}")
+    assert not folder_of(path).exists()
+
+
+def test_carried_state_begins_anew(model: Embedder, tmp_path: Path, always_safe: None) -> None:
+    """It depends on all that came before."""
+    model.reset_state()
+    model.write(tmp_path / "whole.h5", SENTENCES, state="carry", batch_size=4)
+    model.reset_state()
+    interrupt(model, tmp_path / "a.h5", state="carry", batch_size=4)
+    assert not folder_of(tmp_path / "a.h5").exists()
+    model.reset_state()
+    assert model.write(tmp_path / "a.h5", SENTENCES, state="carry", batch_size=4).notes == ()
+    assert_same(tmp_path / "a.h5", tmp_path / "whole.h5")
+
+
+# --- nothing is mixed up
+
+
+@pytest.fixture
+def broken(model: Embedder, tmp_path: Path, always_safe: None) -> Path:
+    """Where a call with `layers="mean"` was interrupted."""
+    interrupt(model, tmp_path / "a.h5")
+    return tmp_path / "a.h5"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"layers": "all"}, r"unfinished work of another command \(other layers\)"),
+        ({"layers": "top", "pool": "max"}, r"\(other layers, pool\)"),
+        ({"dtype": "float16"}, r"\(other dtype\)"),
+        ({"state": "carry"}, r"\(other state\)"),
+    ],
+)
+def test_another_command_is_refused_or_begins_anew(model: Embedder, broken: Path, options: dict, says: str) -> None:
+    for _ in range(2):
+        with pytest.raises(ElmoError, match=says):
+            model.write(broken, SENTENCES, **options)
+    assert progress(broken)["num_sentences"] > 0, "what is there stays"
+    assert model.write(broken, SENTENCES, overwrite=True, **options).notes == ()
+    model.reset_state()
+    model.write(broken.with_name("whole.h5"), SENTENCES, **options)
+    model.reset_state()
+    assert_same(broken, broken.with_name("whole.h5"))
+
+
+@pytest.mark.parametrize("variant", ["tanh", "no_clips"])
+def test_another_model_or_precision_is_refused(model: Embedder, broken: Path, variant: str, tmp_path: Path) -> None:
+    other = Embedder(formats.load(make(tmp_path / "other", variant)[0]))
+    with pytest.raises(ElmoError, match=r"\(other model\)"):
+        other.write(broken, SENTENCES)
+    again = Embedder(formats.load(make(tmp_path / "again")[0]))
+    assert again.fingerprint == model.fingerprint, "of equal files"
+    less = Embedder(formats.load(tmp_path / "again"), precision="bf16")
+    with pytest.raises(ElmoError, match=r"\(other precision\)"):
+        less.write(broken, SENTENCES)
+
+
+CHANGES: dict[str, Callable[[list[list[str]]], list[list[str]]]] = {
+    "a word": lambda text: [*text[:3], ["Word", *text[3][1:]], *text[4:]],
+    "a boundary": lambda text: [*text[:2], [*text[2], *text[3]], *text[4:]],
+    "too short": lambda text: text[:10],
+    "empty": lambda text: [],
+    "one more at the start": lambda text: [["more"], *text],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_changed_text_is_refused_or_begins_anew(model: Embedder, broken: Path, change: str) -> None:
+    text = CHANGES[change](SENTENCES)
+    with pytest.raises(ElmoError, match=r"a\.h5: has unfinished work on a text that began otherwise; .* or remove "):
+        model.write(broken, text)
+    with pytest.raises(ElmoError, match="to begin anew"):
+        model.write(broken, iter(text), overwrite=True)  # its beginning is gone
+    assert progress(broken)["num_sentences"] > 0, "what is there stays"
+    assert model.write(broken, text, overwrite=True).notes == ()
+    model.write(broken.with_name("whole.h5"), text)
+    assert_same(broken, broken.with_name("whole.h5"))
+
+
+def test_a_change_in_what_was_not_embedded_yet_is_taken_in(model: Embedder, broken: Path) -> None:
+    text = [*SENTENCES[:35], ["corrected"]]
+    assert model.write(broken, text).num_sentences == 36
+    model.write(broken.with_name("whole.h5"), text)
+    assert_same(broken, broken.with_name("whole.h5"))
+
+
+def test_with_overwrite_the_same_command_goes_on_too(model: Embedder, broken: Path) -> None:
+    broken.write_bytes(b"old")
+    assert model.write(broken, SENTENCES, overwrite=True).notes[0].startswith("went on after")
+    model.write(broken.with_name("whole.h5"), SENTENCES)
+    assert_same(broken, broken.with_name("whole.h5"))
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_two_processes_do_not_write_one_file(model: Embedder, tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"a.{ending}"
+    with unfinished_work(path, {}, overwrite=False), pytest.raises(ElmoError, match="another process is writing it"):
+        model.write(path, SENTENCES)
+    assert list(tmp_path.iterdir()) == []
+    model.write(path, SENTENCES)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_damaged_work_is_refused_in_one_sentence(
+    model: Embedder, tmp_path: Path, ending: str, always_safe: None
+) -> None:
+    path = tmp_path / f"a.{ending}"
+    interrupt(model, path)
+    for file in folder_of(path).iterdir():
+        if file.name == "data" or file.name.startswith("part-"):
+            file.write_bytes(file.read_bytes()[:50])
+    with pytest.raises(ElmoError, match=r"damaged \(.*\); remove .*unfinished to begin anew"):
+        model.write(path, SENTENCES)
+    (folder_of(path) / "progress.json").write_text("{")
+    with pytest.raises(ElmoError, match=r"progress\.json, line 1: not valid JSON"):
+        model.write(path, SENTENCES)
+
+
+def test_a_kill_between_naming_the_file_and_tidying_up(model: Embedder, broken: Path) -> None:
+    """The file is complete; another one begins anew."""
+    (folder_of(broken) / "data").rename(broken)
+    with pytest.raises(ElmoError, match="exists already"):
+        model.write(broken, SENTENCES)
+    assert model.write(broken, SENTENCES, overwrite=True).notes == ()
+    assert not folder_of(broken).exists()
+
+
+# --- the command, stopped from outside
+
+COMMAND = """
+import sys
+import elmo.embed.writers
+elmo.embed.writers.COMMIT_SECONDS = float(sys.argv.pop(1))
+from elmo.cli.main import main
+main()
+"""
+NUM_LINES = 30_000
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds a model, a text for some seconds, and what an undisturbed run makes of it."""
+    folder = tmp_path_factory.mktemp("place")
+    make(folder / "model")
+    lines = [" ".join(SENTENCES[n % 40]) + f" line{n}" for n in range(NUM_LINES)]
+    (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+    for ending in ENDINGS:
+        write(folder, f"whole.{ending}")
+    return folder
+
+
+def write(folder: Path, name: str) -> Written:
+    """What the command does, in this process."""
+    model = Embedder(formats.load(folder / "model"))
+    return model.write(folder / name, read_sentences([folder / "text.txt"]), layers="top")
+
+
+def start(folder: Path, *arguments: str, before: str = ":") -> subprocess.Popen[str]:
+    """`elmo embed model ARGUMENTS --layers top` in a process of its own; `before` is what its shell does first."""
+    command = [sys.executable, "-c", COMMAND, "0", "embed", "model", *arguments, "--layers", "top"]
+    return subprocess.Popen(
+        ["sh", "-c", f'{before}; exec "$@"', "sh", *command],
+        cwd=folder,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for(path: Path, num_sentences: int, process: subprocess.Popen[str]) -> None:
+    """Wait until so many sentences are safe."""
+    deadline = time.monotonic() + 120
+    while True:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "no progress within two minutes"
+        if (folder_of(path) / "progress.json").exists() and progress(path)["num_sentences"] >= num_sentences:
+            return
+        time.sleep(0.01)
+
+
+def test_kill_9_loses_nothing(place: Path) -> None:
+    """Twice, wherever it happens to be."""
+    path = place / "killed.h5"
+    for num_sentences in (1_000, 8_000):
+        process = start(place, "text.txt", path.name)
+        wait_for(path, num_sentences, process)
+        process.kill()
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        assert not path.exists()
+    output, errors = start(place, "text.txt", path.name).communicate(timeout=120)
+    assert int(errors.removeprefix("elmo: went on after ").split()[0].replace(",", "")) >= 8_000
+    assert output.startswith("killed.h5: 30,000 sentences, ")
+    assert_same(path, place / "whole.h5")
+    assert not folder_of(path).exists()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, 128 + signal.SIGTERM)])
+def test_a_signal_is_told_what_is_kept(place: Path, number: signal.Signals, code: int) -> None:
+    """Text from a pipe goes on, too, if the same is given again."""
+    path = place / f"stopped{code}.h5"
+    process = start(place, "-", path.name)
+    assert process.stdin is not None
+    process.stdin.write((place / "text.txt").read_text(encoding="utf-8"))
+    process.stdin.flush()  # and not closed: the text goes on
+    wait_for(path, 1_000, process)
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output) == (code, "")
+    assert f"elmo: {path.name}: what was written is kept; the same command goes on there\n" in errors
+    assert "Traceback" not in errors
+    assert write(place, path.name).notes[0].startswith("went on after ")
+    assert_same(path, place / "whole.h5")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_full_disk_ends_in_one_sentence_and_keeps_what_is_safe(place: Path, ending: str) -> None:
+    """Files may not grow past some blocks of 512 bytes (or 1024 in some shells), as if the disk were full."""
+    path = place / f"full.{ending}"
+    blocks = (place / f"whole.{ending}").stat().st_size // 1024 // 2
+    process = start(place, "text.txt", path.name, before=f"ulimit -f {blocks}")
+    output, errors = process.communicate(timeout=120)
+    assert (process.returncode, output) == (2, "")
+    assert errors.startswith(f"elmo: {path.name}: can't be written (")
+    assert "when that is mended, the same command goes on after " in errors
+    assert errors.count("\n") == 1
+    assert write(place, path.name).notes[0].startswith("went on after ")
+    assert_same(path, place / f"whole.{ending}")
+
+
+def test_a_short_run_makes_nothing_safe_on_its_way(model: Embedder, tmp_path: Path, monkeypatch) -> None:
+    """So that a Parquet file needn't be joined, and has row groups of a good size."""
+    model.write(tmp_path / "short.parquet", SENTENCES, batch_size=1)
+    monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
+    model.write(tmp_path / "long.parquet", SENTENCES, batch_size=1)
+    short, long = (parquet.ParquetFile(tmp_path / f"{name}.parquet") for name in ("short", "long"))
+    assert (short.num_row_groups, long.num_row_groups) == (1, 10)
+    assert short.read().equals(long.read())

@@ -1,0 +1,117 @@
+"""The warm state is the mean that its definition says, and changes nothing but where sentences start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridge import state_of
+from elmo import formats
+from elmo.embed import Embedder
+from elmo.embed.warm import mean_state
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+from oracle import Oracle, encode_sentence
+
+ROUNDING = 2e-6
+"""Other batches mean other orders of float32 sums of numbers near 1."""
+
+TEXT = [["They", "saw", "a", "play", "."], ["Fußball"], [], ["x" * 80, "", "<S>", "w"], ["a"] * 30, ["play", "."]]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> formats.Model:
+    model = formats.load(make(tmp_path_factory.mktemp("model"))[0])
+    model.warm_state = mean_state(model, TEXT)
+    return model
+
+
+@pytest.fixture(scope="module")
+def model(loaded: formats.Model) -> Embedder:
+    return Embedder(loaded)
+
+
+def assert_same(got: list[np.ndarray], expected: list[np.ndarray], atol: float = ROUNDING) -> None:
+    assert len(got) == len(expected)
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("variant", ["base", "one_direction", "three_layers", "no_projection", "short_words"])
+@pytest.mark.parametrize("batch_tokens", [1, 12, 2048])
+def test_it_is_the_mean_of_the_states_in_which_sentences_end(
+    variant: str, batch_tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the oracle: from zeros, forward without reading </S>, backward without <S>; however it is batched."""
+    monkeypatch.setattr("elmo.embed.warm.BATCH_TOKENS", batch_tokens)
+    monkeypatch.setattr("elmo.embed.warm.WINDOW_TOKENS", 4 * batch_tokens)
+    folder, options, weights = make(tmp_path, variant)
+    oracle, longest = Oracle(weights, options), options["char_cnn"]["max_characters_per_token"]
+    ends = []
+    for sentence in filter(None, TEXT):
+        vectors = oracle.token_vectors(encode_sentence(sentence, longest))
+        parts = [vectors[:-1], vectors[1:]][: oracle.num_directions]
+        zeros = oracle.zero_state()
+        ends.append([oracle.run_direction(part, zeros[d], d)[1] for d, part in enumerate(parts)])
+    found = mean_state(formats.load(folder), TEXT)
+    for direction, wanted in zip(found, state_of(ends), strict=True):
+        for got, rows in zip(direction, wanted, strict=True):
+            assert got.shape == rows[:, :1].shape
+            np.testing.assert_allclose(got, rows.mean(dim=1, keepdim=True), rtol=0, atol=ROUNDING)
+
+
+def test_a_text_without_tokens_has_no_mean(loaded: formats.Model) -> None:
+    for text in ([], [[], []]):
+        with pytest.raises(ElmoError, match="the text holds no tokens"):
+            mean_state(loaded, text)
+    with pytest.raises(ElmoError, match="sentence 0: expected a list of tokens"):
+        mean_state(loaded, ["A new play"])
+
+
+words = st.text(st.characters(codec="utf-8"), max_size=8)
+texts = st.lists(st.lists(words, max_size=12), max_size=9)
+
+
+@given(sentences=texts, order=st.randoms(use_true_random=False), batch_size=st.none() | st.integers(1, 5))
+def test_neighbors_order_and_batch_size_change_nothing(model: Embedder, sentences, order, batch_size) -> None:
+    alone = [model.embed([sentence], layers="all", state="warm")[0] for sentence in sentences]
+    places = list(range(len(sentences)))
+    order.shuffle(places)
+    shuffled = [sentences[place] for place in places]
+    together = model.embed(shuffled, layers="all", state="warm", batch_size=batch_size)
+    assert_same(together, [alone[place] for place in places])
+
+
+def test_every_layer_but_the_first_starts_otherwise(model: Embedder) -> None:
+    """Layer 0 has no state, so that nothing of it may change."""
+    for zero, warm in zip(model.embed(TEXT, layers="all"), model.embed(TEXT, layers="all", state="warm"), strict=True):
+        np.testing.assert_array_equal(zero[0], warm[0])
+        assert zero.shape[1] == 0 or (np.abs(zero[1:] - warm[1:]).max(axis=(1, 2)) > 1e-3).all()
+
+
+def test_other_states_know_nothing_of_it(loaded: formats.Model, model: Embedder) -> None:
+    """From zeros and carried, before and after: the same numbers to the bit as of a model without."""
+    plain = Embedder(formats.Model(loaded.bilm))
+    for state in ("zero", "carry"):
+        model.embed(TEXT, state="warm")
+        model.reset_state()
+        for got, wanted in zip(model.embed(TEXT, state=state), plain.embed(TEXT, state=state), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+
+
+def test_a_warm_run_leaves_the_carried_state(loaded: formats.Model) -> None:
+    one, other = Embedder(loaded), Embedder(loaded)
+    for embedder in (one, other):
+        embedder.embed(TEXT, state="carry", batch_size=2)
+    one.embed(TEXT, state="warm")
+    assert_same(one.embed(TEXT, state="carry", batch_size=2), other.embed(TEXT, state="carry", batch_size=2), atol=0)
+
+
+def test_a_model_without_one_says_so(loaded: formats.Model) -> None:
+    plain = Embedder(formats.Model(loaded.bilm))
+    with pytest.raises(ElmoError, match="state: this model has no warm state; 'elmo warm MODEL TEXT' puts one"):
+        plain.stream(TEXT, state="warm")
