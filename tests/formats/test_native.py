@@ -1,19 +1,26 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from safetensors.torch import save_file
+import torch
+from safetensors.torch import load_file, save_file
 
 from bridge import WORDS, assert_equal, make_model
 from elmo import formats
 from elmo.config import BiLMConfig, from_mapping
 from elmo.errors import ElmoError
 from elmo.formats import Model
+from elmo.formats.native import save_warm_state
 from elmo.nn.adaptive import AdaptiveSoftmax
-from elmo.nn.bilm import BiLM
+from elmo.nn.bilm import BiLM, BiLMState
+from elmo.nn.lstm import LSTMState
 from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import CHANGES
+from refusing import assert_refused
+
+Change = Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]
 
 WIDER = {
     "char_cnn": {"embedding": {"dim": 4}, "filters": [[1, 4], [2, 8]], "n_highway": 1},
@@ -75,6 +82,75 @@ def test_shapes_that_fit_no_adaptive_softmax_are_refused(rows: int, tmp_path: Pa
         formats.load(tmp_path)
 
 
+def make_warm_state(model: Model) -> BiLMState:
+    torch.manual_seed(1)
+    return tuple(LSTMState(*map(torch.rand_like, direction)) for direction in model.bilm.initial_state(1))
+
+
+@pytest.mark.parametrize("variant", ["base", "one_direction", "three_layers", "no_projection"])
+def test_a_warm_state_is_kept_bit_by_bit(variant: str, tmp_path: Path) -> None:
+    """Saved with its model, put beside a model that is there already, and converted."""
+    model = make_model(variant)
+    model.warm_state = make_warm_state(model)
+    formats.save_native(model, tmp_path / "together")
+    formats.save_native(make_model(variant), tmp_path / "later")
+    save_warm_state(model.warm_state, tmp_path / "later")
+    formats.save_native(formats.load(tmp_path / "later"), tmp_path / "converted")
+    for folder in ("together", "later", "converted"):
+        found = formats.load(tmp_path / folder).warm_state
+        assert found is not None
+        assert len(found) == len(model.warm_state)
+        for direction, wanted in zip(found, model.warm_state, strict=True):
+            assert torch.equal(direction.hidden, wanted.hidden)
+            assert torch.equal(direction.cell, wanted.cell)
+    assert [path for path in (tmp_path / "later").iterdir() if path.name.startswith(".")] == []
+
+
+def test_the_warm_state_of_an_older_model_goes_with_it(tmp_path: Path) -> None:
+    """It belongs to weights that are no longer there."""
+    model = make_model()
+    save_warm_state(make_warm_state(model), tmp_path)
+    formats.save_native(model, tmp_path)
+    assert formats.load(tmp_path).warm_state is None
+
+
+def test_the_published_format_has_no_place_for_a_warm_state(tmp_path: Path) -> None:
+    model = make_model()
+    model.warm_state = make_warm_state(model)
+    with pytest.warns(UserWarning, match="no place for a warm state; it is left out"):
+        formats.save_bilm(model, tmp_path)
+
+
+def _without(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor for name, tensor in tensors.items() if name != "backward.cell"}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (_without, "tensor 'backward.cell' is missing"),
+        (lambda tensors: tensors | {"forward.hidden": torch.zeros(2, 7)}, "tensor 'forward.hidden': has shape (2, 7)"),
+        (lambda tensors: tensors | {"forward.cell": torch.zeros(3, 12)}, "tensor 'forward.cell': has shape (3, 12)"),
+        (lambda tensors: tensors | {"forward.cell": torch.full((2, 12), float("nan"))}, "holds nan"),
+        (lambda tensors: tensors | {"sideways.cell": torch.zeros(2, 12)}, "tensor 'sideways.cell' is more than"),
+    ],
+)
+def test_a_warm_state_that_fits_no_model_is_refused(change: Change, says: str, tmp_path: Path) -> None:
+    formats.save_native(make_model(), tmp_path)
+    save_warm_state(make_warm_state(make_model()), tmp_path)
+    path = tmp_path / "warm.safetensors"
+    save_file(change(load_file(path)), path)
+    assert_refused(tmp_path, "warm.safetensors: ", says)
+
+
+def test_a_cut_off_warm_state_is_refused(tmp_path: Path) -> None:
+    formats.save_native(make_model(), tmp_path)
+    save_warm_state(make_warm_state(make_model()), tmp_path)
+    path = tmp_path / "warm.safetensors"
+    path.write_bytes(path.read_bytes()[:-5])
+    assert_refused(tmp_path, "warm.safetensors: not a complete safetensors file")
+
+
 def test_a_model_without_softmax(tmp_path: Path) -> None:
     formats.save_native(make_model(), tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["README.md", "config.json", "model.safetensors"]
@@ -93,9 +169,25 @@ def test_saving_over_an_older_model_leaves_nothing_of_it(tmp_path: Path) -> None
 
 
 def test_the_card_holds_sizes_and_figures(tmp_path: Path) -> None:
-    formats.save_native(make_model(), tmp_path, {"perplexity": "39.7"})
+    formats.save_native(make_model(), tmp_path, {"perplexity": "39.7"}, {"language": "cs"})
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "| perplexity | 39.7 |" in card
+    assert "\nlanguage: cs\n---\n" in card
+
+
+def test_the_card_goes_with_the_model(tmp_path: Path) -> None:
+    """Figures that were measured once are not lost by loading and saving; new ones replace them."""
+    formats.save_native(make_model(), tmp_path / "first", {"perplexity": "39.7"})
+    formats.save_native(formats.load(tmp_path / "first"), tmp_path / "second")
+    assert (tmp_path / "second" / "README.md").read_bytes() == (tmp_path / "first" / "README.md").read_bytes()
+    formats.save_native(formats.load(tmp_path / "first"), tmp_path / "second", {"perplexity": "38.1"})
+    assert "39.7" not in (tmp_path / "second" / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_damaged_card_does_not_stop_a_model(tmp_path: Path) -> None:
+    formats.save_native(make_model(), tmp_path)
+    (tmp_path / "README.md").write_bytes(b"\xff\xfe card")
+    assert (formats.load(tmp_path).card or "").endswith(" card")
 
 
 def test_a_loaded_model_can_be_saved_over_itself(tmp_path: Path) -> None:

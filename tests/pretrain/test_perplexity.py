@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from elmo.config import BiLMConfig, Recipe, from_mapping
+from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from elmo.formats import Model, load
 from elmo.nn.adaptive import AdaptiveSoftmax
@@ -63,7 +64,13 @@ def log_distribution(model: Model, context: np.ndarray) -> np.ndarray:
 
 
 def log_probability(model: Model, sentence: list[str]) -> tuple[float, float]:
-    """Sum over tokens and the far boundary, one sentence alone, by the definition."""
+    """Sum over tokens and the far boundary, one sentence alone."""
+    forward, backward = predictions(model, sentence)
+    return sum(forward), sum(backward)
+
+
+def predictions(model: Model, sentence: list[str]) -> tuple[list[float], list[float]]:
+    """Of the tokens and `</S>`, and of `<S>` and the tokens, one sentence alone, by the definition."""
     from elmo.text.characters import encode_words
 
     words = ["<S>", *sentence, "</S>"]
@@ -77,8 +84,8 @@ def log_probability(model: Model, sentence: list[str]) -> tuple[float, float]:
     def score(context: np.ndarray, target: int) -> float:
         return float(log_distribution(model, context)[target])
 
-    forward = sum(score(top[t, :half], ids[t + 1]) for t in range(len(words) - 1))
-    backward = sum(score(top[t, half:], ids[t - 1]) for t in range(1, len(words)))
+    forward = [score(top[t, :half], ids[t + 1]) for t in range(len(words) - 1)]
+    backward = [score(top[t, half:], ids[t - 1]) for t in range(1, len(words))]
     return forward, backward
 
 
@@ -95,6 +102,30 @@ def test_zero_state_scores_are_those_of_each_sentence_alone(
         assert score.num_oov == sentence.count("zebra")
         mean = sum(score.log_probabilities) / 2 / (len(sentence) + 1)
         assert score.perplexity == pytest.approx(math.exp(-mean))
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_each_prediction_is_scored_in_the_order_of_the_text(tiny_config: object, batch_size: int) -> None:
+    model = make_model(tiny_config)
+    for score in score_sentences(model, SENTENCES, "zero", batch_size):
+        for found, expected in zip(score.predictions, predictions(model, list(score.tokens)), strict=True):
+            assert found == pytest.approx(expected, abs=1e-5)
+
+
+def test_warm_sentences_start_where_the_model_says(tiny_config: object) -> None:
+    """From a stored state that a sentence left, all go on as the next one would by carrying; from zeros as ever."""
+    model = make_model(tiny_config)
+    model.warm_state = mean_state(model, SENTENCES[:1])
+    warm = list(score_sentences(model, SENTENCES, "warm", batch_size=2))
+    for sentence, score in zip(SENTENCES, warm, strict=True):
+        carried = list(score_sentences(model, [SENTENCES[0], sentence], "carry", batch_size=1))[1]
+        assert score.log_probabilities == pytest.approx(carried.log_probabilities, abs=1e-5)
+    zero = list(score_sentences(model, SENTENCES, "zero", batch_size=2))
+    assert max(abs(a.predictions[0][0] - b.predictions[0][0]) for a, b in zip(warm, zero, strict=True)) > 1e-3
+    plain = Model(model.bilm, model.softmax, model.vocabulary)
+    assert list(score_sentences(plain, SENTENCES, "zero", batch_size=2)) == zero
+    with pytest.raises(ElmoError, match="this model has no warm state"):
+        next(score_sentences(plain, SENTENCES, "warm"))
 
 
 def test_carried_state_is_that_of_one_long_stream(tiny_config: object) -> None:

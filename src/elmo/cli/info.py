@@ -23,7 +23,7 @@ def command(model: str, as_json: bool) -> None:
     words = None if loaded.vocabulary is None else len(loaded.vocabulary)
     print_result(
         f"{model}: {loaded.origin}.\n{describe(loaded)}\nVectors: {loaded.config.num_layers} layers, "
-        f"{loaded.config.width} wide.",
+        f"{loaded.config.width} wide{', and a warm state' if loaded.warm_state else ''}.",
         {
             "model": model,
             "origin": loaded.origin,
@@ -33,6 +33,7 @@ def command(model: str, as_json: bool) -> None:
             "num_parameters": sum(parameter.numel() for parameter in loaded.bilm.parameters()),
             "has_softmax": loaded.softmax is not None,
             "vocabulary_size": words,
+            "has_warm_state": loaded.warm_state is not None,
             "num_mixes": len(loaded.mixes),
             "num_token_vectors": None if loaded.token_vectors is None else len(loaded.token_vectors.words),
             "config": to_mapping(loaded.config),

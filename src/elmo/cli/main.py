@@ -14,6 +14,7 @@ VERBS = {
     "pretrain": "Pretrain a biLM on a corpus folder; started again, it goes on where it was.",
     "finetune": "Go on training a model on new text.",
     "perplexity": "Score text with a model's language models.",
+    "warm": "Store a state for sentences to start from in a model folder.",
     "embed": "Write the contextual vectors of a text to a file.",
     "neighbors": "Find the nearest uses of a word in context.",
     "convert": "Convert a model between formats.",

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 @click.option("--sentences", is_flag=True, help="Print a line for each sentence: its scores, a tab, its tokens.")
 @click.option(
     "--state",
-    type=click.Choice(["carry", "zero"]),
+    type=click.Choice(["carry", "zero", "warm"]),
     default="carry",
     show_default=True,
-    help="Where a sentence starts from: the state of the one before, as in training, or zeros.",
+    help="Where a sentence starts from: the state of the one before, as in training, zeros, or elmo warm's state.",
 )
 @click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True, help="Sentences at a time.")
 @reading_options

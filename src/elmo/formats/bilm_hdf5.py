@@ -57,9 +57,11 @@ def save_bilm(model: Model, folder: Path) -> None:
     """Write `lm_weights.hdf5` and `options.json`, which the published toolkits read, and `vocab.txt` if there is one.
 
     The softmax goes into the same file, under `softmax/`, where those toolkits don't look. There is no place for an
-    adaptive one, which is left out with its vocabulary, nor for scalar mixes; a warning says so.
+    adaptive one, which is left out with its vocabulary, nor for scalar mixes or a warm state; a warning says so.
     """
     require_bytes(model, folder)
+    if model.warm_state is not None:
+        warnings.warn(f"{folder}: bilm HDF5 has no place for a warm state; it is left out", stacklevel=2)
     if isinstance(model.softmax, AdaptiveSoftmax):
         warnings.warn(f"{folder}: bilm HDF5 has no place for an adaptive softmax; it is left out", stacklevel=2)
         model = Model(model.bilm, origin=model.origin, mixes=model.mixes)

@@ -8,7 +8,7 @@ from elmo.errors import ElmoError
 from elmo.formats.token_vectors import TokenVectors
 from elmo.formats.words import require_room
 from elmo.nn.adaptive import AnySoftmax
-from elmo.nn.bilm import BiLM
+from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.text.lexicon import Lexicon
 from elmo.text.vocabulary import Vocabulary
@@ -20,6 +20,8 @@ class Model:
 
     `origin` says what was recognised, and by which signs. `mixes` are those that a task learned, and `token_vectors`
     cached ones; neither is needed to embed. Words become ids by the `lexicon`, or by their bytes where there is none.
+    `warm_state`, of one row, is what a sentence may start from instead of zeros (see `elmo.embed.warm`). `card` is the
+    text of the model card.
     """
 
     bilm: BiLM
@@ -29,11 +31,20 @@ class Model:
     mixes: list[ScalarMix] = field(default_factory=list[ScalarMix])
     token_vectors: TokenVectors | None = None
     lexicon: Lexicon | None = None
+    warm_state: BiLMState | None = None
+    card: str | None = None
 
     @property
     def config(self) -> BiLMConfig:
         """The biLM's sizes."""
         return self.bilm.config
+
+
+def require_warm_state(state: BiLMState | None) -> BiLMState:
+    """A model's warm state, which must be there."""
+    if state is None:
+        raise ElmoError("state: this model has no warm state; 'elmo warm MODEL TEXT' puts one into a model folder")
+    return state
 
 
 def require_bytes(model: Model, folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import accumulate, count, takewhile
 from pathlib import Path
 
@@ -18,17 +18,31 @@ from elmo.formats.renames import require_shape
 from elmo.formats.skeleton import bilm_skeleton, skeleton
 from elmo.formats.tensors import require_weights
 from elmo.nn.adaptive import AdaptiveSoftmax, AnySoftmax, choose_cutoffs
+from elmo.nn.bilm import BiLMState
+from elmo.nn.lstm import LSTMState
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.nn.softmax import Softmax
 
-CONFIG, WEIGHTS, SOFTMAX, MIXES, VOCABULARY, CARD = (
+CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, VOCABULARY, CARD = (
     "config.json",
     "model.safetensors",
     "softmax.safetensors",
     "mixes.safetensors",
+    "warm.safetensors",
     "vocabulary.txt",
     "README.md",
 )
+
+_LONGEST_CARD = 1 << 20
+"""Characters of a card that are read."""
+
+DIRECTIONS = ("forward", "backward")
+"""What the tensors of a warm state are named after."""
+
+
+def is_native(path: Path) -> bool:
+    """Whether `path` is a model folder of our own."""
+    return (path / CONFIG).is_file() and (path / WEIGHTS).is_file()
 
 
 def load_native(folder: Path) -> Model:
@@ -41,7 +55,12 @@ def load_native(folder: Path) -> Model:
         softmax = _load_softmax(folder / SOFTMAX, config)
         vocabulary = read_vocabulary(folder / VOCABULARY, softmax.num_words)
     mixes = _load_mixes(folder / MIXES, config) if (folder / MIXES).exists() else []
-    return Model(bilm, softmax, vocabulary, f"native: {folder.name} holds {CONFIG} and {WEIGHTS}", mixes)
+    model = Model(bilm, softmax, vocabulary, f"native: {folder.name} holds {CONFIG} and {WEIGHTS}", mixes)
+    if (folder / WARM).exists():
+        model.warm_state = _load_warm_state(folder / WARM, config)
+    if (folder / CARD).exists():
+        model.card = _read_card(folder / CARD)
+    return model
 
 
 def _load_softmax(path: Path, config: BiLMConfig) -> AnySoftmax:
@@ -68,19 +87,20 @@ def _load_softmax(path: Path, config: BiLMConfig) -> AnySoftmax:
 
 
 def _load_mixes(path: Path, config: BiLMConfig) -> list[ScalarMix]:
-    """Scalar mixes that a task learned: scores (M, L), gamma (M,) and whether there is layer norm, (M,) bool."""
+    """Scalar mixes that a task learned: scores (M, L), gamma (M,), and (M,) bool for layer norm and the top alone."""
     tensors, _ = read_tensors(path)
     num_mixes = len(tensors["gamma"]) if "gamma" in tensors and tensors["gamma"].dim() else 0
     for name, shape in (
         ("gamma", (num_mixes,)),
         ("layer_norm", (num_mixes,)),
+        ("top_only", (num_mixes,)),
         ("scores", (num_mixes, config.num_layers)),
     ):
         _require(path, tensors, name, shape)
-    scores, gammas, norms = (tensors[name].tolist() for name in ("scores", "gamma", "layer_norm"))
+    scores, gammas, norms, tops = (tensors[name].tolist() for name in ("scores", "gamma", "layer_norm", "top_only"))
     return [
-        ScalarMix(config.num_layers, layer_norm=bool(norm), initial_scores=row, initial_gamma=gamma)
-        for row, gamma, norm in zip(scores, gammas, norms, strict=True)
+        ScalarMix(config.num_layers, top_only=bool(top), layer_norm=bool(norm), initial_scores=row, initial_gamma=gamma)
+        for row, gamma, norm, top in zip(scores, gammas, norms, tops, strict=True)
     ]
 
 
@@ -89,11 +109,52 @@ def _mix_tensors(mixes: list[ScalarMix]) -> dict[str, Tensor]:
         "scores": torch.stack([mix.scores for mix in mixes]),
         "gamma": torch.stack([mix.gamma for mix in mixes]),
         "layer_norm": torch.tensor([mix.layer_norm for mix in mixes]),
+        "top_only": torch.tensor([mix.top_only for mix in mixes]),
     }
 
 
-def save_native(model: Model, folder: Path, figures: dict[str, str] | None = None) -> None:
-    """Write a model folder; `figures` are measured facts for its card (name to value).
+def _load_warm_state(path: Path, config: BiLMConfig) -> BiLMState:
+    """The state that sentences may start from: of each direction `hidden` (L, P) and `cell` (L, H), L LSTM layers."""
+    tensors, _ = read_tensors(path)
+    lstm, names = config.lstm, DIRECTIONS[: 2 if config.bidirectional else 1]
+    for name in names:
+        _require(path, tensors, f"{name}.hidden", (lstm.n_layers, lstm.projection_dim))
+        _require(path, tensors, f"{name}.cell", (lstm.n_layers, lstm.dim))
+    _refuse_extra(path, tensors, [f"{name}.{part}" for name in names for part in LSTMState._fields])
+    return tuple(
+        LSTMState(*(tensors[f"{name}.{part}"].float().clone().unsqueeze(1) for part in LSTMState._fields))
+        for name in names
+    )
+
+
+def _warm_tensors(state: BiLMState) -> dict[str, Tensor]:
+    return {
+        f"{name}.{part}": getattr(direction, part).squeeze(1)
+        for name, direction in zip(DIRECTIONS, state, strict=False)
+        for part in direction._fields
+    }
+
+
+def _read_card(path: Path) -> str:
+    """A text for people: whatever is wrong with it doesn't stop the model from loading."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_LONGEST_CARD)
+
+
+def save_warm_state(state: BiLMState, folder: Path) -> None:
+    """Put a warm state, of one row, into the model folder whose model it is of; one that was there is replaced."""
+    write_all({folder / WARM: lambda path: write_tensors(path, _warm_tensors(state))})
+
+
+def save_native(
+    model: Model,
+    folder: Path,
+    figures: dict[str, str] | None = None,
+    metadata: dict[str, str] | None = None,
+    *,
+    with_card: bool = True,
+) -> None:
+    """Write a model folder; `figures` and `metadata` are for its card (see `model_card`), which else stays as it was.
 
     Files appear under their names only when all are complete.
     """
@@ -106,11 +167,15 @@ def save_native(model: Model, folder: Path, figures: dict[str, str] | None = Non
         writers[folder / SOFTMAX] = lambda path: write_tensors(path, softmax.state_dict())
     if model.mixes:
         writers[folder / MIXES] = lambda path: write_tensors(path, _mix_tensors(model.mixes))
+    if (state := model.warm_state) is not None:
+        writers[folder / WARM] = lambda path: write_tensors(path, _warm_tensors(state))
     if (vocabulary := model.vocabulary) is not None:
         writers[folder / VOCABULARY] = vocabulary.write
-    writers[folder / CARD] = lambda path: path.write_text(model_card(model, figures or {}), encoding="utf-8")
+    if with_card:
+        card = model.card if model.card and not figures else model_card(model, figures or {}, metadata)
+        writers[folder / CARD] = lambda path: path.write_text(card, encoding="utf-8")
     writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config))
-    write_all(writers, optional=(folder / SOFTMAX, folder / MIXES, folder / VOCABULARY))
+    write_all(writers, optional=(folder / SOFTMAX, folder / MIXES, folder / WARM, folder / VOCABULARY))
 
 
 def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
@@ -118,12 +183,17 @@ def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> No
     wanted = module.state_dict()
     for name, tensor in wanted.items():
         _require(path, tensors, name, tuple(tensor.shape))
-    extra = sorted(tensors.keys() - wanted.keys())
-    if extra:
-        raise ElmoError(f"{path}: tensor '{extra[0]}' is more than {CONFIG} says; are they of another model?")
+    _refuse_extra(path, tensors, wanted)
     # Copies: a tensor's rounding depends on how its memory is aligned, which in a file is by chance.
     module.load_state_dict({name: tensor.to(torch.float32, copy=True) for name, tensor in tensors.items()}, assign=True)
     module.requires_grad_(True)
+
+
+def _refuse_extra(path: Path, tensors: dict[str, Tensor], wanted: Iterable[str]) -> None:
+    """Refuse a file with tensors that aren't `wanted`."""
+    extra = sorted(tensors.keys() - set(wanted))
+    if extra:
+        raise ElmoError(f"{path}: tensor '{extra[0]}' is more than {CONFIG} says; are they of another model?")
 
 
 def _require(path: Path, tensors: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> None:

@@ -56,10 +56,15 @@ class BiLM(nn.Module):
         Returns the layers (L+1, B, T, D), zeros at padding, and the state after each row's last token; a row
         without tokens keeps its state. Layer 0 is the token vector once per direction.
         """
+        return self.contextualize(self.char_encoder(characters), tokens, lengths, state)
+
+    def contextualize(
+        self, vectors: Tensor, tokens: Tensor, lengths: Tensor, state: BiLMState | None = None
+    ) -> tuple[Tensor, BiLMState]:
+        """As `forward`, from the token `vectors` (N, P) that the char encoder made of the types before."""
         B, T = tokens.shape
         packing = Packing.of(lengths, T, tokens.device)
         state = self.initial_state(B) if state is None else state
-        vectors = self.char_encoder(characters)
         halves: list[Tensor] = []
         new_state: list[LSTMState] = []
         for number, (order, before) in enumerate(zip(packing.orders, state, strict=False)):
@@ -120,6 +125,16 @@ def first_rows(state: BiLMState, batch_size: int) -> BiLMState:
         LSTMState(*(F.pad(part[:, :batch_size], (0, 0, 0, max(0, batch_size - part.shape[1]))) for part in direction))
         for direction in state
     )
+
+
+def to_device(state: BiLMState, device: torch.device) -> BiLMState:
+    """The same state on `device`."""
+    return tuple(LSTMState(*(part.to(device) for part in direction)) for direction in state)
+
+
+def repeat_row(state: BiLMState, batch_size: int) -> BiLMState:
+    """The state of one row, for `batch_size` rows: views that share its memory."""
+    return tuple(LSTMState(*(part.expand(-1, batch_size, -1) for part in direction)) for direction in state)
 
 
 def replace_rows(old: BiLMState | None, new: BiLMState) -> BiLMState:

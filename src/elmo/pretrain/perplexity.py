@@ -17,25 +17,34 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from elmo.errors import ElmoError
-from elmo.formats.model import Model
+from elmo.formats.model import Model, require_warm_state
 from elmo.nn.adaptive import AnySoftmax
-from elmo.nn.bilm import BiLMState, first_rows, replace_rows
+from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows
 from elmo.text.characters import BOS, EOS, encode_words
 from elmo.text.vocabulary import Vocabulary
 
-State = Literal["carry", "zero"]
-"""Where a sentence starts from: the state its row of the batch ended in, as in training, or zeros."""
+State = Literal["carry", "zero", "warm"]
+"""Where a sentence starts from: the state its row of the batch ended in, as in training, zeros, or the stored one."""
 
 BATCH_SIZE = 32
 
 
 @dataclass(frozen=True)
 class SentenceScore:
-    """One sentence's log probability in each direction, in nats, over its tokens and one boundary."""
+    """One sentence's log probabilities, in nats: for each direction those of its n + 1 predictions.
+
+    They stand in the order of the text: the forward direction predicts the tokens and `</S>`, its first prediction
+    first; the backward one predicts `<S>` and the tokens, its first prediction last.
+    """
 
     tokens: Sequence[str]
-    log_probabilities: tuple[float, ...]
+    predictions: tuple[tuple[float, ...], ...]
     num_oov: int
+
+    @property
+    def log_probabilities(self) -> tuple[float, ...]:
+        """Of the whole sentence, in each direction."""
+        return tuple(map(math.fsum, self.predictions))
 
     @property
     def perplexity(self) -> float:
@@ -93,19 +102,18 @@ def score_sentences(
     """Score tokenized sentences in their order, in constant memory; empty ones are left out.
 
     With `state="carry"`, row b of each batch of `batch_size` sentences goes on from row b of the batch before: that is
-    what the LSTMs saw in training. With "zero", a sentence's score doesn't depend on its neighbours.
+    what the LSTMs saw in training. With "zero" and "warm", a sentence's score doesn't depend on its neighbours.
     """
     if model.softmax is None or model.vocabulary is None:
         raise ElmoError(
             f"the model has no softmax ({model.origin}); published HDF5 files leave it out. "
             "Train one on text of yours: elmo finetune --new-softmax"
         )
+    start = require_warm_state(model.warm_state) if state == "warm" else model.bilm.initial_state(1)
     carried: BiLMState | None = None
     texts = (sentence for sentence in sentences if sentence)
     while batch := list(islice(texts, batch_size)):
-        before = model.bilm.initial_state(len(batch))
-        if carried is not None:
-            before = first_rows(carried, len(batch))
+        before = repeat_row(start, len(batch)) if carried is None else first_rows(carried, len(batch))
         scores, after = _score_batch(model, model.softmax, model.vocabulary, batch, before)
         if state == "carry":
             carried = replace_rows(carried, after)
@@ -128,14 +136,14 @@ def _score_batch(
     # Forward reads all but </S> and predicts all but <S>; backward the other way round.
     tokens, targets = (types[:, :-1], types[:, 1:]), (ids[:, 1:], ids[:, :-1])
     hidden, orders, after = model.bilm.predictors(characters.to(device), tokens, lengths, before)
-    sums = [
-        _sum_rows(softmax.log_probabilities(h, target.flatten()[order]), order // target.shape[1], len(batch))
+    rows = [
+        _rows(softmax.log_probabilities(h, target.flatten()[order]), order, lengths, target.shape[1])
         for h, target, order in zip(hidden, targets, orders, strict=False)
     ]
     oov = [sum(word not in vocabulary for word in sentence) for sentence in batch]
     scores = [
-        SentenceScore(sentence, log_probabilities, num_oov)
-        for sentence, log_probabilities, num_oov in zip(batch, zip(*sums, strict=True), oov, strict=True)
+        SentenceScore(sentence, predictions, num_oov)
+        for sentence, predictions, num_oov in zip(batch, zip(*rows, strict=True), oov, strict=True)
     ]
     return scores, after
 
@@ -144,8 +152,10 @@ def _pad(rows: list[list[int]]) -> Tensor:
     return pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
 
 
-def _sum_rows(values: Tensor, rows: Tensor, num_rows: int) -> list[float]:
-    return torch.zeros(num_rows, dtype=torch.double).index_add_(0, rows.cpu(), values.double().cpu()).tolist()
+def _rows(values: Tensor, places: Tensor, lengths: Tensor, longest: int) -> list[tuple[float, ...]]:
+    """Packed `values` (N,), which stand at the flat `places` (N,) of a (B, `longest`) batch, as its rows."""
+    padded = values.new_zeros(len(lengths) * longest).index_copy(0, places, values).view(-1, longest).tolist()
+    return [tuple(row[:length]) for row, length in zip(padded, lengths.tolist(), strict=True)]
 
 
 def perplexity_of(loss: float) -> float:

@@ -1,0 +1,110 @@
+"""What the state before a sentence is worth: perplexity of its first tokens, started from zeros, warm and carried.
+
+Token 1 is the first that a direction predicts, given the boundary alone: a sentence's first token forward, its last
+one backward; `all` are all predictions, the far boundary included. `change` is that of the mean loss against zeros, in
+nats, over the same tokens, beside its standard error: half a hundredth is half a percent of perplexity.
+
+Settings: `zero`; `warm`, the mean over the text for the state (see `elmo warm`), which should be other text; `carry`,
+32 rows of consecutive batches as in training; `carry-1`, from each sentence to the next of its document; and
+`carry-shuffled`, the sentences in random order.
+
+    python benchmarks/warm.py run/ train.txt heldout.txt --tokenizer ptb --text paragraphs --json
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machine import report
+from numpy.typing import NDArray
+
+from elmo import formats
+from elmo.embed.warm import mean_state
+from elmo.formats.model import Model
+from elmo.pretrain.perplexity import SentenceScore, State, score_sentences
+from elmo.text.reading import TEXTS, expand, read_sentences
+
+NUM_FIRST = 3
+SETTINGS: dict[str, tuple[State, int]] = {
+    "zero": ("zero", 32),
+    "warm": ("warm", 32),
+    "carry": ("carry", 32),
+    "carry-1": ("carry", 1),
+    "carry-shuffled": ("carry", 32),
+}
+
+Text = Sequence[Sequence[str]]
+Losses = dict[str, NDArray[np.float64]]
+
+
+def losses_of(scores: Sequence[SentenceScore]) -> Losses:
+    """The losses of the predictions of each kind (`forward_1`, `backward_all`, …), in the order of the sentences."""
+    losses: Losses = {}
+    for number, name in enumerate(("forward", "backward")[: len(scores[0].predictions)]):
+        rows = [score.predictions[number][:: -1 if number else 1] for score in scores]
+        for place in range(NUM_FIRST):
+            losses[f"{name}_{place + 1}"] = -np.array([row[place] for row in rows if len(row) > place])
+        losses[f"{name}_all"] = -np.concatenate(rows)
+    return losses
+
+
+def measure(model: Model, text: Text, setting: str) -> Losses:
+    """The losses of one setting."""
+    state, batch_size = SETTINGS[setting]
+    order = np.arange(len(text))
+    if setting == "carry-shuffled":
+        np.random.default_rng(0).shuffle(order)
+    scores = list(score_sentences(model, [text[place] for place in order.tolist()], state, batch_size))
+    return losses_of([scores[place] for place in np.argsort(order).tolist()])
+
+
+def figures(losses: Losses, zero: Losses) -> Iterator[tuple[str, float]]:
+    """Perplexities, and changes against the state zero."""
+    for name, values in losses.items():
+        change = values - zero[name]
+        yield name, round(float(np.exp(values.mean())), 2)
+        yield f"{name}_change", round(float(change.mean()), 4)
+        yield f"{name}_error", round(float(change.std() / np.sqrt(len(change))), 4)
+
+
+def main() -> None:
+    """Compute the state, then score the held-out text in each setting."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="with softmax and vocabulary")
+    parser.add_argument("train", help="text for the warm state")
+    parser.add_argument("heldout", help="text to score")
+    parser.add_argument("--tokenizer", default="whitespace")
+    parser.add_argument("--text", choices=TEXTS, default="sentences")
+    parser.add_argument("--train-sentences", type=int, default=5000)
+    parser.add_argument("--heldout-sentences", type=int, default=2000)
+    parser.add_argument("--settings", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
+    parser.add_argument("--quick", action="store_true", help="500 sentences for the state, 100 to score")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.train_sentences, arguments.heldout_sentences = 500, 100
+
+    def read(path: str, num_sentences: int) -> list[list[str]]:
+        sentences = read_sentences(expand([path]), tokenizer=arguments.tokenizer, text=arguments.text)
+        return list(islice(filter(None, sentences), num_sentences))
+
+    model = formats.load(arguments.model)
+    model.warm_state = mean_state(model, read(arguments.train, arguments.train_sentences))
+    text = read(arguments.heldout, arguments.heldout_sentences)
+    shared = {"num_sentences": len(text), "num_tokens": sum(map(len, text))}
+    zero = measure(model, text, "zero")
+    results: list[dict[str, Any]] = []
+    for setting in arguments.settings:
+        losses = zero if setting == "zero" else measure(model, text, setting)
+        name = f"perplexity/{Path(arguments.model).name}/{setting}"
+        results.append({"name": name, **dict(figures(losses, zero)), **shared})
+    report(results, arguments.json)
+
+
+if __name__ == "__main__":
+    main()

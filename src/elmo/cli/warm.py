@@ -1,0 +1,61 @@
+"""`elmo warm`."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from elmo.cli.shared import examples, json_option, print_result, reading_options
+from elmo.errors import ElmoError
+
+
+@click.command(
+    epilog=examples(
+        "elmo warm run/ train.txt",
+        "elmo warm run/ raw.txt --tokenizer ptb --text paragraphs --max-sentences 20000",
+        "elmo embed run/ corpus.txt vectors.h5 --state warm",
+    )
+)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
+@click.option(
+    "--max-sentences",
+    type=click.IntRange(1),
+    default=5000,
+    show_default=True,
+    help="How many of the text to read. More hardly change the mean.",
+)
+@reading_options
+@json_option
+def command(model: Path, texts: tuple[str, ...], max_sentences: int, as_json: bool, **reading: Any) -> None:
+    """Store a warm state in the model folder MODEL: what embedding with --state warm starts each sentence from.
+
+    It is the mean of the states in which the sentences of TEXT end. Text like that of the training is best. Vectors
+    still depend on their sentence alone, but its first tokens are not read by LSTMs that know nothing.
+    """
+    from tqdm import tqdm
+
+    from elmo.embed.warm import mean_state
+    from elmo.formats import load
+    from elmo.formats.native import WARM, is_native, save_warm_state
+    from elmo.text.reading import expand, read_sentences
+
+    paths = expand(texts)
+    loaded = load(str(model))
+    if not is_native(model):
+        raise ElmoError(
+            f"{model}: no model folder of our own, so there is no place for the state ({loaded.origin}); "
+            f"make one with 'elmo convert {model} FOLDER'"
+        )
+    lengths: list[int] = []
+    chosen = islice(filter(None, read_sentences(paths, **reading)), max_sentences)
+    counted = (lengths.append(len(sentence)) or sentence for sentence in chosen)
+    save_warm_state(mean_state(loaded, tqdm(counted, unit="sentence", disable=None)), model)
+    print_result(
+        f"{model / WARM}: warm state of {len(lengths):,} sentences, {sum(lengths):,} tokens",
+        {"file": str(model / WARM), "num_sentences": len(lengths), "num_tokens": sum(lengths)},
+        as_json,
+    )

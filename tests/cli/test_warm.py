@@ -1,0 +1,108 @@
+"""`elmo warm` puts a state into a model folder, and `elmo embed --state warm` starts from it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import make_bilm_hdf5
+from bridge import make_model
+from elmo import formats
+from elmo.cli.main import main
+from elmo.embed import Embedder
+from elmo.embed.warm import mean_state
+
+SENTENCES = [["A", "new", "play", "."], ["Fußball", "spielen"], ["A", "new", "play", "."]]
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Holds `model`, `published` and `text.txt`; it is the current folder."""
+    formats.save_native(make_model(), tmp_path / "model")
+    make_bilm_hdf5.make(tmp_path / "published")
+    (tmp_path / "text.txt").write_text("A new play .\n\nFußball spielen\nA new play .", encoding="utf-8")
+    (tmp_path / "blank.txt").write_text("\n \n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs `elmo ARGUMENTS` in `folder`; returns exit code, stdout and stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["elmo", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def test_it_stores_the_mean_state_of_the_text(elmo: Run, folder: Path) -> None:
+    code, out, _ = elmo("warm", "model", "text.txt")
+    assert (code, out) == (0, f"{Path('model/warm.safetensors')}: warm state of 3 sentences, 10 tokens\n")
+    found = formats.load(folder / "model")
+    assert found.warm_state is not None
+    for direction, wanted in zip(found.warm_state, mean_state(found, SENTENCES), strict=True):
+        assert torch.equal(direction.hidden, wanted.hidden)
+        assert torch.equal(direction.cell, wanted.cell)
+
+
+def test_as_json_and_of_fewer_sentences(elmo: Run, folder: Path) -> None:
+    """Blank lines are no sentences. Run again, the state is another."""
+    elmo("warm", "model", "text.txt")
+    first = (folder / "model" / "warm.safetensors").read_bytes()
+    code, out, _ = elmo("warm", "model", "text.txt", "--max-sentences", "2", "--json")
+    assert code == 0
+    assert json.loads(out) == {"file": str(Path("model/warm.safetensors")), "num_sentences": 2, "num_tokens": 6}
+    assert (folder / "model" / "warm.safetensors").read_bytes() != first
+
+
+def test_info_and_embed_and_convert_know_it(elmo: Run, folder: Path) -> None:
+    assert json.loads(elmo("info", "model", "--json")[1])["has_warm_state"] is False
+    assert "warm" not in elmo("info", "model")[1]
+    elmo("warm", "model", "text.txt")
+    elmo("convert", "model", "copy")
+    assert "12 wide, and a warm state." in elmo("info", "copy")[1]
+    assert json.loads(elmo("info", "copy", "--json")[1])["has_warm_state"] is True
+    code, _, error = elmo("embed", "copy", "text.txt", "vectors.npz", "--state", "warm", "--device", "cpu")
+    assert code == 0, error
+    expected = Embedder(formats.load(folder / "model")).embed(SENTENCES, layers="all", state="warm")
+    with np.load(folder / "vectors.npz") as stored:
+        np.testing.assert_allclose(stored["2"], expected[1], rtol=0, atol=2e-6)  # entry 1 is the blank line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["warm", "model", "nowhere.txt"], "elmo: nowhere.txt: no such file\n"),
+        (["warm", "nowhere", "text.txt"], "elmo: nowhere: no such file or folder\n"),
+        (
+            ["warm", "model", "blank.txt"],
+            "elmo: the text holds no tokens; a warm state is the mean over its",
+        ),
+        (["warm", "published", "text.txt"], "elmo: published: no model folder of our own, so there is no place"),
+        (
+            ["embed", "model", "text.txt", "v.h5", "--state", "warm"],
+            "elmo: state: this model has no warm state; 'elmo warm MODEL TEXT' puts one into a model folder\n",
+        ),
+    ],
+)
+def test_bad_input_is_one_sentence(elmo: Run, folder: Path, arguments: list[str], says: str) -> None:
+    before = sorted(folder.rglob("*"))
+    code, out, error = elmo(*arguments)
+    assert (code, out) == (2, "")
+    assert error.startswith(says)
+    assert error.count("\n") == 1
+    assert sorted(folder.rglob("*")) == before
