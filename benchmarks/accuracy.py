@@ -1,0 +1,164 @@
+"""How exact each precision of embedding is, and what that does to a task.
+
+Vectors are compared with those of the modules in float64: of random weights of the sizes `original` and `small` on
+made-up text, and of trained models on the text they are given. For each layer: the largest error, the root of the mean
+squared error beside that of the vectors themselves, and the mean and the lowest cosine of a token's vectors.
+
+With `--pos`, a linear classifier on single layers of each trained model names parts of speech (Peters et al. 2018, sec.
+5.3 and Table 6): trained on float32 vectors and tested on those of each precision, which is what happens to those who
+switch, and trained and tested in that precision. `same_tags` is the share of tokens whose tag is the one in float32.
+
+    python benchmarks/accuracy.py --json
+    python benchmarks/accuracy.py --json --models run/ --pos en_ewt-ud-{train,dev,test}.conllu
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from english import first_sentences, make_text
+from machine import report
+from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
+
+from elmo import _native, formats
+from elmo.analysis.pos import Tagged, embed_tokens, most_frequent_tag, read_conllu, tags_of
+from elmo.analysis.probe import LinearProbe, fit_probe
+from elmo.config import BiLMConfig
+from elmo.embed import Embedder
+from elmo.embed.batching import number_types
+from elmo.embed.engine import Precision
+from elmo.formats.model import Model
+from elmo.nn.bilm import BiLM
+from elmo.pretrain.recipe import load_recipe
+from elmo.text.characters import encode_words
+
+RECIPES = {"original": "paper", "small": "small"}
+PRECISIONS: tuple[Precision, ...] = ("float32", "bf16", "float16", "int8")
+TOKENS, QUICK_TOKENS = 2000, 300
+EXACT_BATCH = 16
+QUICK_SENTENCES = 1000
+"""Tagged sentences to train on with `--quick`."""
+
+Text = Sequence[Sequence[str]]
+
+
+def compare(name: str, model: Model, text: Text, precisions: Sequence[Precision], device: str) -> list[dict[str, Any]]:
+    """The errors of each precision in each layer."""
+    found = {p: _flat(Embedder(model, precision=p, device=device).embed(text, layers="all")) for p in precisions}
+    exact = _flat(_exact(model.bilm, text))
+    return [
+        {"name": f"accuracy/{name}/layer{layer}/{precision}", **_errors(found[precision][layer], exact[layer])}
+        for layer in range(len(exact))
+        for precision in precisions
+    ]
+
+
+@torch.inference_mode()
+def _exact(bilm: BiLM, text: Text) -> Iterator[NDArray[np.float64]]:
+    """All layers (L+1, T, D) of each sentence by the modules in float64."""
+    longest = bilm.config.char_cnn.max_characters_per_token
+    bilm = bilm.double().cpu()
+    for start in range(0, len(text), EXACT_BATCH):
+        types, numbered = number_types(text[start : start + EXACT_BATCH])
+        tokens = pad_sequence([torch.tensor(row) for row in numbered], batch_first=True)
+        lengths = torch.tensor([len(row) for row in numbered])
+        layers, _ = bilm(torch.from_numpy(encode_words(types, longest)), tokens, lengths)
+        yield from (layers[:, row, 1 : length - 1].numpy() for row, length in enumerate(lengths.tolist()))
+
+
+def _flat(arrays: Iterable[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(list(arrays), axis=1)
+
+
+def _errors(found: NDArray[np.float32], exact: NDArray[np.float64]) -> dict[str, Any]:
+    difference = found - exact
+    norms = np.linalg.norm(found.astype(np.float64), axis=1) * np.linalg.norm(exact, axis=1)
+    cosines = (found * exact).sum(axis=1) / norms
+    return {
+        "largest_error": _short(np.abs(difference).max()),
+        "rms_error": _short(_rms(difference)),
+        "rms": _short(_rms(exact)),
+        "one_minus_mean_cosine": _short(1 - cosines.mean()),
+        "one_minus_lowest_cosine": _short(1 - cosines.min()),
+        "num_tokens": len(exact),
+    }
+
+
+def _rms(numbers: NDArray[np.float64]) -> float:
+    return float(np.sqrt((numbers**2).mean()))
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.2g}")
+
+
+def probe(
+    name: str, model: Model, parts: Sequence[Sequence[Tagged]], precisions: Sequence[Precision], device: str
+) -> list[dict[str, Any]]:
+    """Scores of the POS probe on every layer above the first, in each precision."""
+    labels, baseline = [tags_of(part) for part in parts], most_frequent_tag(parts[0], parts[2])
+    results: list[dict[str, Any]] = []
+    for layer in range(1, model.config.num_layers):
+        first: LinearProbe | None = None
+        expected: list[str] = []
+        for precision in precisions:
+            embedder = Embedder(model, precision=precision, device=device)
+            vectors = [embed_tokens(embedder, part, layer) for part in parts]
+            own = fit_probe(vectors[0], labels[0], vectors[1], labels[1])
+            first = first or own
+            predicted = first.predict(vectors[2])
+            expected = expected or predicted
+            results.append(
+                {
+                    "name": f"pos/{name}/layer{layer}/{precision}",
+                    "trained_in_float32": round(first.accuracy(vectors[2], labels[2]), 5),
+                    "trained_in_same": round(own.accuracy(vectors[2], labels[2]), 5),
+                    "same_tags": round(sum(map(str.__eq__, predicted, expected)) / len(expected), 5),
+                    "most_frequent_tag": round(baseline, 5),
+                    "num_train_tokens": len(labels[0]),
+                    "num_test_tokens": len(labels[2]),
+                }
+            )
+    return results
+
+
+def main() -> None:
+    """Compare the precisions that this machine has."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="*", default=list(RECIPES), choices=list(RECIPES), help="of random weights")
+    parser.add_argument("--models", nargs="*", default=[], help="trained models")
+    parser.add_argument("--pos", nargs=3, metavar=("TRAIN", "DEV", "TEST"), help="CoNLL-U with tags in column 5")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--quick", action="store_true", help="small alone, less text")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    known = {"float32", "bf16", *(_native.available() if arguments.device == "cpu" else ["float16"])}
+    precisions: list[Precision] = [precision for precision in PRECISIONS if precision in known]
+    sizes = [size for size in arguments.sizes if size == "small" or not arguments.quick]
+    num_tokens = QUICK_TOKENS if arguments.quick else TOKENS
+    parts = [read_conllu(path) for path in arguments.pos or ()]
+    if parts and arguments.quick:
+        parts[0] = parts[0][:QUICK_SENTENCES]
+    text: Text = first_sentences((sentence.tokens for sentence in parts[1]), num_tokens) if parts else []
+    results: list[dict[str, Any]] = []
+    for size in sizes:
+        torch.manual_seed(0)
+        recipe = load_recipe(RECIPES[size])
+        model = Model(BiLM(BiLMConfig(recipe.char_cnn, recipe.lstm, recipe.bidirectional)))
+        results += compare(f"{size}-random", model, make_text(num_tokens), precisions, arguments.device)
+    for source in arguments.models:
+        name, device = Path(source).name, arguments.device
+        results += compare(name, formats.load(source), text or make_text(num_tokens), precisions, device)
+        if parts:
+            results += probe(name, formats.load(source), parts, precisions, device)
+    report(results, arguments.json)
+
+
+if __name__ == "__main__":
+    main()

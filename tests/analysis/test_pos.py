@@ -1,0 +1,179 @@
+"""The POS probe: what a linear classifier finds, and what the reader of CoNLL-U takes and refuses."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmo import formats
+from elmo.analysis.pos import Tagged, embed_tokens, most_frequent_tag, probe_pos, read_conllu, tags_of
+from elmo.analysis.probe import fit_probe
+from elmo.embed import Embedder
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+
+CONLLU = """\
+# sent_id = 1
+# text = Don't play.
+1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_
+1\tDo\tdo\tAUX\tVBP\t_\t0\troot\t_\t_
+2\tn't\tnot\tPART\tRB\t_\t1\tdep\t_\t_
+2.1\tever\tever\tADV\tRB\t_\t_\t_\t_\t_
+3\tplay\tplay\tVERB\tVB\t_\t1\tdep\t_\tSpaceAfter=No
+4\t.\t.\tPUNCT\t.\t_\t1\tdep\t_\t_
+
+1\tNew York\tNew York\tPROPN\tNNP\t_\t0\troot\t_\t_
+"""
+
+TAGS = {"play": "NN", "the": "DT", "a": "DT", "plays": "VBZ", "she": "PRP", "new": "JJ", "old": "JJ", "park": "NN"}
+
+
+def make_tagged(num_sentences: int, seed: int) -> list[Tagged]:
+    """Sentences of words that have one tag each."""
+    draw = np.random.default_rng(seed)
+    sentences = [draw.choice(list(TAGS), size=draw.integers(1, 9)).tolist() for _ in range(num_sentences)]
+    return [Tagged(tokens, [TAGS[token] for token in tokens]) for tokens in sentences]
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
+    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
+
+
+# --- the probe
+
+
+def test_what_a_plane_separates_is_learned_without_error() -> None:
+    draw = np.random.default_rng(0)
+    centres = {"a": [0, 0, 9], "b": [0, 9, 0], "c": [9, 0, 0]}
+    labels = draw.choice(list(centres), size=300).tolist()
+    vectors = (np.array([centres[label] for label in labels]) + draw.normal(size=(300, 3))).astype(np.float32)
+    probe = fit_probe(vectors[:200], labels[:200], vectors[200:250], labels[200:250])
+    assert probe.labels == ("a", "b", "c")
+    assert probe.accuracy(vectors[250:], labels[250:]) == 1.0
+    assert probe.predict(100 * np.eye(3, dtype=np.float32)) == ["c", "b", "a"]
+
+
+def test_labels_by_chance_stay_at_chance() -> None:
+    """4 labels of no meaning: 1/4 of 2,000, whose standard deviation is 0.0097; 5 of these are 0.05."""
+    draw = np.random.default_rng(1)
+    vectors, labels = draw.normal(size=(4000, 10)).astype(np.float32), draw.choice(list("abcd"), size=4000).tolist()
+    probe = fit_probe(vectors[:1500], labels[:1500], vectors[1500:2000], labels[1500:2000])
+    assert abs(probe.accuracy(vectors[2000:], labels[2000:]) - 0.25) < 0.05
+
+
+def test_scale_and_place_of_numbers_change_nothing() -> None:
+    """Layers of a biLM differ in both a hundredfold. A dead dimension is no harm."""
+    draw = np.random.default_rng(2)
+    vectors = draw.normal(size=(400, 5)).astype(np.float32)
+    labels = np.where(vectors @ [1, -2, 0.5, 0, 1] + 0.3 * draw.normal(size=400) > 0, "yes", "no").tolist()
+    moved = (vectors * [1e-2, 1, 1e2, 1, 0] + [0, 50, 0, 1, 3]).astype(np.float32)
+    plain = vectors * np.float32([1, 1, 1, 1, 0])
+    scores = [fit_probe(x[:300], labels[:300], x[300:], labels[300:]).accuracy(x, labels) for x in (plain, moved)]
+    assert scores[0] > 0.8
+    assert scores[0] == pytest.approx(scores[1], abs=0.011)  # 4 of 400 that lie on the plane, by rounding
+
+
+def test_the_weight_decay_is_the_best_on_the_dev_set() -> None:
+    """More dimensions than training data: without decay, noise is learned by heart."""
+    draw = np.random.default_rng(3)
+    labels = draw.choice(["x", "y"], size=2060).tolist()
+    vectors = draw.normal(size=(2060, 50)).astype(np.float32)
+    vectors[:, 0] += [2.0 if label == "x" else -2.0 for label in labels]
+    train, dev, test = slice(0, 60), slice(60, 1060), slice(1060, None)
+    probes = [fit_probe(vectors[train], labels[train], vectors[dev], labels[dev], [d]) for d in (0.1, 1e-6)]
+    chosen = fit_probe(vectors[train], labels[train], vectors[dev], labels[dev], [1e-6, 0.1])
+    scores = [probe.accuracy(vectors[test], labels[test]) for probe in (*probes, chosen)]
+    assert scores[0] > scores[1] + 0.02
+    assert scores[2] == scores[0]
+
+
+def test_the_same_input_gives_the_same_probe() -> None:
+    draw = np.random.default_rng(4)
+    vectors, labels = draw.normal(size=(90, 4)).astype(np.float32), draw.choice(list("abc"), size=90).tolist()
+    first, second = (fit_probe(vectors, labels, vectors, labels) for _ in range(2))
+    assert first.weight.equal(second.weight)
+    assert first.bias.equal(second.bias)
+
+
+def test_a_label_of_no_training_vector_is_an_error_in_the_score() -> None:
+    vectors = np.float32([[0], [1]])
+    probe = fit_probe(vectors, ["a", "b"], vectors, ["a", "b"])
+    assert probe.accuracy(vectors, ["a", "z"]) == 0.5
+
+
+@pytest.mark.parametrize("labels", [["a"], []])
+def test_labels_must_fit_vectors(labels: list[str]) -> None:
+    vectors = np.zeros((2 * len(labels), 3), np.float32)
+    with pytest.raises(ElmoError, match=f"labels: {len(labels)} for {len(vectors)} vectors"):
+        fit_probe(vectors, labels, vectors, labels)
+
+
+# --- parts of speech
+
+
+def test_words_of_one_tag_each_are_learned_without_error(embedder: Embedder) -> None:
+    """From layer 0, which depends on the word alone. Random weights blur it with the context in the layers above."""
+    parts = [make_tagged(number, seed) for seed, number in enumerate((150, 20, 30))]
+    scores = [probe_pos(embedder, *parts, layer) for layer in (0, 1, "top")]
+    assert scores[0] == most_frequent_tag(parts[0], parts[2]) == 1.0
+    assert all(score > 0.7 for score in scores)  # NN, the commonest, has a quarter
+
+
+def test_vectors_are_those_of_the_layer_in_order(embedder: Embedder) -> None:
+    sentences = [Tagged(["she", "plays"], ["PRP", "VBZ"]), Tagged(["the"], ["DT"])]
+    expected = np.concatenate(embedder.embed([["she", "plays"], ["the"]], layers=1))
+    np.testing.assert_array_equal(embed_tokens(embedder, sentences, 1), expected)
+    assert tags_of(sentences) == ["PRP", "VBZ", "DT"]
+    with pytest.raises(ElmoError, match="layer: 'all' gives several vectors"):
+        embed_tokens(embedder, sentences, "all")
+
+
+def test_most_frequent_tag_by_hand() -> None:
+    """ "play" was NN twice, VB once; a new word gets NN, the commonest of all."""
+    train = [Tagged(["play", "play", "play", "on"], ["NN", "VB", "NN", "IN"])]
+    assert most_frequent_tag(train, [Tagged(["play", "on", "new", "play"], ["NN", "IN", "NN", "VB"])]) == 0.75
+
+
+# --- the reader
+
+
+@pytest.mark.parametrize("ending", ["", "\n", "\n\n\n"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_words_and_their_own_tags_are_read(tmp_path: Path, ending: str, compressed: bool) -> None:
+    path = tmp_path / ("x.conllu.xz" if compressed else "x.conllu")
+    data = (CONLLU.rstrip("\n") + ending).encode()
+    path.write_bytes(lzma.compress(data) if compressed else data)
+    assert read_conllu(path) == [
+        Tagged(["Do", "n't", "play", "."], ["VBP", "RB", "VB", "."]),
+        Tagged(["New York"], ["NNP"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (CONLLU.replace("3\tplay\tplay\tVERB", "3\tplay\tVERB"), "line 7: 9 columns between tabs; CoNLL-U has 10"),
+        (CONLLU.replace("\t", " "), "line 3: 1 columns"),
+        (CONLLU.replace("3\tplay", "three\tplay"), "line 7: 'three' is no number of a word"),
+        ("", "holds no sentence"),
+        ("# only a comment\n\n", "holds no sentence"),
+    ],
+)
+def test_other_text_is_refused_with_its_line(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "x.conllu"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ElmoError, match=rf"x\.conllu.*{says}"):
+        read_conllu(path)
+
+
+@pytest.mark.external
+def test_the_words_alone_tell_most_tags_of_the_english_web_treebank(shared: Path) -> None:
+    """The size of the corpus, and the score as counted by a script of a few lines without our reader."""
+    parts = [read_conllu(shared / "data" / "pos" / f"ud_ewt_{part}.conllu.xz") for part in ("train", "test")]
+    assert [len(part) for part in parts] == [12544, 2077]
+    assert len(tags_of(parts[0])) == 204577
+    assert most_frequent_tag(*parts) == pytest.approx(0.838248, abs=1e-5)
