@@ -34,7 +34,8 @@ def test_ends_with_one_line_of_result(text, tmp_path):
 
 def test_options_reach_the_corpus(text, tmp_path):
     options = ["--tokenizer", "ptb", "--text", "paragraphs", "--lowercase", "--min-count", 4, "--workers", 1]
-    result = run(tmp_path / "corpus", text, *options, "--encoding", "latin-1", "--max-vocabulary", 5, "--json")
+    options += ["--encoding", "latin-1", "--max-vocabulary", 5, "--language", "en", "--license", "cc0-1.0"]
+    result = run(tmp_path / "corpus", text, *options, "--json")
     assert json.loads(result.output) == {
         "folder": str(tmp_path / "corpus"),
         "num_tokens": 24,
@@ -43,7 +44,9 @@ def test_options_reach_the_corpus(text, tmp_path):
         "vocabulary_size": 5,
         "oov_rate": 0.5,
     }
-    assert Corpus.open(tmp_path / "corpus").vocabulary().words[3:] == ("play", "the")
+    corpus = Corpus.open(tmp_path / "corpus")
+    assert corpus.vocabulary().words[3:] == ("play", "the")
+    assert corpus.source == {"inputs": ["text.txt"], "language": "en", "license": "cc0-1.0"}
 
 
 def test_vocabulary_file(text, tmp_path):

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 import elmo
+import make_many_langs
 from elmo import formats
+from elmo.errors import ElmoError
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make
 from oracle import Oracle, encode_sentence
 
@@ -31,13 +33,11 @@ ALLENNLP = {
 
 
 def test_arguments_mean_what_they_mean_in_allennlp() -> None:
-    """Same names and defaults; what can be passed by position stands where it does there."""
+    """Same names, defaults and order; what is ours alone can't be passed by position."""
     parameters = list(inspect.signature(elmo.Elmo.__init__).parameters.values())[1:]
-    for parameter in parameters:
-        if parameter.name in ALLENNLP:
-            assert parameter.default == ALLENNLP[parameter.name], parameter.name
-    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    assert positional == list(ALLENNLP)[: len(positional)]
+    positional = {p.name: p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
+    assert list(positional.items()) == list(ALLENNLP.items())
+    assert list(inspect.signature(elmo.Elmo.forward).parameters) == ["self", "inputs", "word_inputs"]
 
 
 def make_layer(tmp_path: Path, **options: object) -> tuple[elmo.Elmo, Oracle]:
@@ -118,3 +118,98 @@ def test_from_pretrained_takes_what_load_takes(tmp_path: Path) -> None:
         assert isinstance(found, elmo.Elmo)
         # the same numbers at other addresses: sums may be ordered otherwise
         torch.testing.assert_close(found(ids)["elmo_representations"][1], wanted, atol=1e-6, rtol=0)
+
+
+# --- words known beforehand
+
+
+VOCABULARY = ["@@PADDING@@", "A", "new", "play", "opened", ".", "Hi", "naïve", "日本語", "incomprehensible"]
+
+
+def word_ids(sentences: list[list[str]]) -> torch.Tensor:
+    longest = max(map(len, sentences))
+    rows = [[VOCABULARY.index(word) for word in sentence] for sentence in sentences]
+    return torch.tensor([row + [0] * (longest - len(row)) for row in rows])
+
+
+@pytest.mark.parametrize("variant", ["base", "short_words"])
+def test_cached_words_give_the_vectors_of_their_characters(variant: str, tmp_path: Path) -> None:
+    """float32 rounding apart; a model's own number of characters is used."""
+    folder, options, _ = make(tmp_path / "model", variant)
+    layer = elmo.Elmo(folder / OPTIONS_FILE, folder / WEIGHTS_FILE, 1, dropout=0.0, vocab_to_cache=VOCABULARY)
+    sentences = [*SENTENCES, ["incomprehensible"]]
+    ids = elmo.batch_to_ids(sentences, options["char_cnn"]["max_characters_per_token"])
+    wanted = layer(ids)
+    found = layer(ids, word_ids(sentences))
+    assert torch.equal(found["mask"], wanted["mask"])
+    torch.testing.assert_close(found["elmo_representations"], wanted["elmo_representations"], atol=1e-6, rtol=0)
+
+
+def test_an_empty_list_of_words_is_none(tmp_path: Path) -> None:
+    layer, _ = make_layer(tmp_path, vocab_to_cache=[])
+    assert layer.words is None
+
+
+def test_from_pretrained_takes_words_too(tmp_path: Path) -> None:
+    make(tmp_path / "model")
+    layer = elmo.Elmo.from_pretrained(tmp_path / "model", dropout=0.0, vocab_to_cache=VOCABULARY)
+    ids = elmo.batch_to_ids(SENTENCES)
+    wanted, found = layer(ids)["elmo_representations"], layer(ids, word_ids(SENTENCES))["elmo_representations"]
+    torch.testing.assert_close(found, wanted, atol=1e-6, rtol=0)
+
+
+def test_words_of_a_model_with_a_lexicon(tmp_path: Path) -> None:
+    """ELMoForManyLangs' models don't read bytes; by number the layer takes its words. The engine is the measure."""
+    make_many_langs.make(tmp_path)
+    layer = elmo.Elmo.from_pretrained(tmp_path, dropout=0.0, vocab_to_cache=VOCABULARY)
+    [found] = layer(torch.empty(0), word_ids(SENTENCES))["elmo_representations"]
+    for row, wanted in zip(found.detach(), elmo.load(tmp_path).embed(SENTENCES), strict=True):
+        np.testing.assert_allclose(row[: len(wanted)], wanted, atol=2e-6, rtol=0)
+
+
+def test_words_in_a_string_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ElmoError, match="expected a list of words, found a string"):
+        make_layer(tmp_path, vocab_to_cache="play")
+
+
+# --- a biLM that is there already
+
+
+def test_module_shares_the_bilm(tmp_path: Path) -> None:
+    """With its gradients as they are; mixes and state are the layer's own."""
+    layer, _ = make_layer(tmp_path, dropout=0.0, requires_grad=True)
+    ids = elmo.batch_to_ids(SENTENCES)
+    for module in (layer, layer.bilm):
+        other = elmo.Elmo(None, None, 1, dropout=0.0, module=module, stateful=True)
+        assert other.bilm is layer.bilm
+        assert all(parameter.requires_grad for parameter in other.bilm.parameters())
+        found = other(ids)["elmo_representations"]
+        torch.testing.assert_close(found, layer(ids)["elmo_representations"][:1], atol=1e-6, rtol=0)
+        assert len(other.mixes) == 1
+
+
+def test_module_with_files_or_of_another_kind_is_refused(tmp_path: Path) -> None:
+    layer, _ = make_layer(tmp_path)
+    with pytest.raises(ElmoError, match="takes the place of both files"):
+        elmo.Elmo("options.json", None, 1, module=layer)
+    with pytest.raises(ElmoError, match="expected a biLM or an Elmo of this package, found Linear"):
+        elmo.Elmo(None, None, 1, module=torch.nn.Linear(2, 2))  # pyright: ignore[reportArgumentType]
+
+
+# --- files that aren't there
+
+
+def test_addresses_and_absent_files_are_refused(tmp_path: Path) -> None:
+    """AllenNLP fetched addresses. One sentence says what to do instead."""
+    folder, _, _ = make(tmp_path / "model")
+    options, weights = folder / OPTIONS_FILE, folder / WEIGHTS_FILE
+    for files, message in (
+        (("https://example.org/options.json", weights), r"options_file: https://example\.org/options\.json is an addr"),
+        ((options, "s3://bucket/weights.hdf5"), "weight_file: s3://bucket/weights.hdf5 is an address.*download it"),
+        ((None, weights), "options_file: is not given; download"),
+        ((options, None), "weight_file: is not given; download"),
+        ((folder / "absent.json", weights), r"absent\.json: no such file"),
+        ((options, folder / "absent.hdf5"), r"absent\.hdf5: no such file"),
+    ):
+        with pytest.raises(ElmoError, match=message):
+            elmo.Elmo(*files, 1)

@@ -34,7 +34,7 @@ def write_text(path: Path, num_sentences: int = 300, seed: int = 0) -> Path:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """300 sentences over 40 words and the three special ones."""
     folder = tmp_path_factory.mktemp("pretrain")
-    return prepare([str(write_text(folder / "text.txt"))], folder / "corpus", min_count=1, workers=1)
+    return prepare([str(write_text(folder / "text.txt"))], folder / "corpus", min_count=1, workers=1, language="en")
 
 
 @pytest.fixture(scope="session")

@@ -78,6 +78,9 @@ def test_run_folder_is_a_model_folder(corpus: Corpus, recipe: Callable[..., Reci
         assert torch.equal(model.bilm.state_dict()[name], tensor)
     card = (tmp_path / "run" / "README.md").read_text()
     assert f"{corpus.num_tokens:,} tokens" in card
+    assert "\nlanguage: en\n---\n" in card
+    assert "| its tokens | tokenizer whitespace, case kept |" in card
+    assert f"{torch.get_num_threads()} threads |" in card or torch.cuda.is_available()
 
 
 def test_only_two_checkpoints_are_kept(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:

@@ -123,13 +123,20 @@ def test_processes_change_nothing(text, tmp_path, monkeypatch, kind):
     assert pools == [1]
 
 
-def test_compression_and_standard_input_change_nothing(text, tmp_path, monkeypatch):
-    expected = contents(prepare([text], tmp_path / "plain").folder)
+def test_compression_and_standard_input_change_nothing_but_the_source(text, tmp_path, monkeypatch):
+    def files(name: str, folder: str) -> dict[str, bytes]:
+        found = contents(prepare([name], tmp_path / folder).folder)
+        source = {"inputs": [Path(name).name]}
+        assert json.loads(found["corpus.json"])["source"] == source
+        found["corpus.json"] = found["corpus.json"].replace(json.dumps(Path(name).name).encode(), b"")
+        return found
+
+    expected = files(text, "plain")
     (tmp_path / "text.gz").write_bytes(gzip.compress(TEXT.encode()))
     (tmp_path / "text.xz").write_bytes(lzma.compress(TEXT.encode()))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
     for name in (str(tmp_path / "text.gz"), str(tmp_path / "t*.xz"), "-"):
-        assert contents(prepare([name], tmp_path / f"corpus{len(name)}").folder) == expected
+        assert files(name, f"corpus{len(name)}") == expected
 
 
 def test_several_files_are_read_in_order(tmp_path):
@@ -206,6 +213,15 @@ def test_no_tokens(tmp_path, content):
     with pytest.raises(ElmoError, match=r"text\.txt: holds no text"):
         prepare([str(tmp_path / "text.txt")], tmp_path / "corpus")
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_the_source_is_told_without_its_folders(text, tmp_path):
+    """Cards are published, and a folder may name a person. What people are told decides nothing: same checksum."""
+    told = prepare([str(text)], tmp_path / "told", language="en", license="cc0-1.0")
+    assert told.source == {"inputs": ["text.txt"], "language": "en", "license": "cc0-1.0"}
+    untold = prepare([str(text)], tmp_path / "untold")
+    assert untold.source == {"inputs": ["text.txt"]}
+    assert told.checksum == untold.checksum
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -30,6 +30,8 @@ from elmo.cli.shared import examples, json_option, print_result, reading_options
 )
 @click.option("--max-characters", default=50, show_default=True, help="Bytes of a word that are read, plus two.")
 @click.option("--workers", type=int, metavar="N", help="Processes that tokenize; default: one a core.")
+@click.option("--language", metavar="CODE", help="Of the text, such as en; for the model card.")
+@click.option("--license", metavar="NAME", help="Of the text, such as cc-by-sa-4.0; for the model card.")
 @json_option
 def command(
     folder: Path,
@@ -43,6 +45,8 @@ def command(
     vocabulary_file: str | None,
     max_characters: int,
     workers: int | None,
+    language: str | None,
+    license: str | None,
     as_json: bool,
 ) -> None:
     """Turn text into a corpus FOLDER for pretraining.
@@ -65,6 +69,8 @@ def command(
         vocabulary=Vocabulary.read(vocabulary_file) if vocabulary_file else None,
         max_characters=max_characters,
         workers=workers,
+        language=language,
+        license=license,
     )
     figures = {
         "folder": str(folder),

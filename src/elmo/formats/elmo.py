@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+import torch
+from huggingface_hub import ModelCard, ModelHubMixin
+from torch import Tensor
+
+from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import load_bilm
+from elmo.formats.card import model_card
+from elmo.formats.model import Model
+from elmo.formats.native import save_native
 from elmo.formats.recognise import load
+from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule
 from elmo.nn.scalar_mix import ScalarMix
+from elmo.text.characters import BOS, EOS, encode_words
+
+_URL = re.compile(r"\w+://")
 
 
-class Elmo(ElmoModule):
+class Elmo(ElmoModule, ModelHubMixin):
     """ELMo representations for a task model, with AllenNLP's arguments and results.
 
     Example::
@@ -22,45 +35,120 @@ class Elmo(ElmoModule):
         first, second = output["elmo_representations"]  # (B, T, D) each; output["mask"] is (B, T)
 
     `scalar_mix_parameters` are scores before the softmax; giving them freezes the mixes, gamma too.
+
+    `vocab_to_cache` are words whose token vectors are computed but once; `forward` then takes their numbers in the
+    list as `word_inputs`. Number 0 is padding, whatever word stands there. With `requires_grad` nothing is cached,
+    and the numbers still do: the vectors are those of the char encoder as it is.
+
+    `module` is a biLM, or a layer whose biLM is shared, in place of both files; `requires_grad` leaves it as it is
+    then. `stateful` carries the LSTM state from batch to batch, as AllenNLP does.
+
+    `save_pretrained(folder)` writes a native model folder, the mixes in it, and `push_to_hub("owner/name")` puts one
+    on the Hugging Face Hub; with `model_card_kwargs={"license": …, "datasets": […]}` the head of its card says so.
     """
 
     def __init__(
         self,
-        options_file: str | Path,
-        weight_file: str | Path,
+        options_file: str | Path | None,
+        weight_file: str | Path | None,
         num_output_representations: int,
         requires_grad: bool = False,
         do_layer_norm: bool = False,
         dropout: float = 0.5,
-        *,
+        vocab_to_cache: Sequence[str] | None = None,
         keep_sentence_boundaries: bool = False,
         scalar_mix_parameters: Sequence[float] | None = None,
+        module: BiLM | ElmoModule | None = None,
+        *,
         stateful: bool = False,
     ) -> None:
+        model = load_pair(options_file, weight_file) if module is None else _wrap(module, options_file, weight_file)
         super().__init__(
-            load_bilm(Path(weight_file), Path(options_file)).bilm,
+            model.bilm,
             num_output_representations,
-            requires_grad=requires_grad,
+            requires_grad=requires_grad if module is None else None,
             do_layer_norm=do_layer_norm,
             dropout=dropout,
             keep_sentence_boundaries=keep_sentence_boundaries,
             scalar_mix_parameters=scalar_mix_parameters,
             stateful=stateful,
+            word_characters=_characters(model, vocab_to_cache),
         )
+        self._lexicon, self._card = model.lexicon, model.card
 
     @classmethod
-    def from_pretrained(cls, source: str | Path, num_output_representations: int = 1, **options: Any) -> Elmo:
-        """The layer from anything `elmo.load` reads; `options` are those of `ElmoModule`.
+    def from_pretrained(  # pyright: ignore[reportIncompatibleMethodOverride] - takes all that we read, not the Hub alone
+        cls,
+        source: str | Path,
+        num_output_representations: int = 1,
+        *,
+        vocab_to_cache: Sequence[str] | None = None,
+        **options: Any,
+    ) -> Self:
+        """The layer from anything `elmo.load` reads; other `options` are those of `ElmoModule`.
 
         Where the source holds scalar mixes that a task learned, the first ones start from those, layer norm
         included, unless `options` say otherwise.
         """
         model = load(source)
         elmo = cls.__new__(cls)  # past our own __init__, which takes the two published files
-        ElmoModule.__init__(elmo, model.bilm, num_output_representations, **options)
+        words = _characters(model, vocab_to_cache)
+        ElmoModule.__init__(elmo, model.bilm, num_output_representations, word_characters=words, **options)
+        elmo._lexicon, elmo._card = model.lexicon, model.card
         if options.get("scalar_mix_parameters") is None:
-            for mix, stored in zip(elmo.mixes, model.mixes, strict=False):
+            for mix, stored in zip(elmo._scalar_mixes, model.mixes, strict=False):
                 mix.load_state_dict(stored.state_dict())
-                if "do_layer_norm" not in options and isinstance(mix, ScalarMix):
+                if "do_layer_norm" not in options:
                     mix.layer_norm = stored.layer_norm
+                if "top_only" not in options:
+                    mix.top_only = stored.top_only
         return elmo
+
+    def generate_model_card(self, *args: Any, **metadata: Any) -> ModelCard:
+        """The card of the model that this was made from, with `metadata` in its head."""
+        card = ModelCard(self._card or model_card(self._as_model(), {}))
+        for name, value in metadata.items():
+            setattr(card.data, name, value)
+        return card
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        """What the Hub's mixin asks for; it writes the card itself, where there is none."""
+        save_native(self._as_model(), save_directory, with_card=False)
+
+    def _as_model(self) -> Model:
+        """The biLM and the mixes as they are now, without a softmax: it wouldn't fit a biLM that a task trained."""
+        return Model(self.bilm, mixes=self._scalar_mixes, lexicon=self._lexicon)
+
+    @property
+    def _scalar_mixes(self) -> list[ScalarMix]:
+        return [mix for mix in self.mixes if isinstance(mix, ScalarMix)]
+
+
+def load_pair(options_file: str | Path | None, weight_file: str | Path | None) -> Model:
+    """The model of the two published files, which must be on this machine."""
+    for name, value in (("options_file", options_file), ("weight_file", weight_file)):
+        if value is None:
+            raise ElmoError(f"{name}: is not given; download the model's options and weights, and name both files")
+        if _URL.match(str(value)):
+            raise ElmoError(f"{name}: {value} is an address, not a file; download it, and name the file")
+    return load_bilm(Path(str(weight_file)), Path(str(options_file)))
+
+
+def _wrap(module: object, options_file: object, weight_file: object) -> Model:
+    if options_file is not None or weight_file is not None:
+        raise ElmoError("module: takes the place of both files; pass None for options_file and weight_file")
+    bilm = module.bilm if isinstance(module, ElmoModule) else module
+    if not isinstance(bilm, BiLM):
+        raise ElmoError(f"module: expected a biLM or an Elmo of this package, found {type(module).__name__}")
+    return Model(bilm)
+
+
+def _characters(model: Model, words: Sequence[str] | None) -> Tensor | None:
+    """The characters of `words` and of both boundaries (V+2, C), None where there are no words."""
+    if not words:
+        return None
+    if isinstance(words, str):
+        raise ElmoError("vocab_to_cache: expected a list of words, found a string")
+    longest = model.config.char_cnn.max_characters_per_token
+    every = [*words, BOS, EOS]
+    return torch.from_numpy(model.lexicon.encode(every) if model.lexicon else encode_words(every, longest))

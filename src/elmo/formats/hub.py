@@ -9,6 +9,7 @@ from elmo.errors import ElmoError
 
 _NAME = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(@(?P<revision>[\w./-]+))?", re.ASCII)
 _FILES = [
+    "README.md",
     "*.json",
     "*.safetensors",
     "*.hdf5",

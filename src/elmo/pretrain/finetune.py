@@ -104,7 +104,7 @@ def finetune(
         f"perplexity before, {text}": f"{before.mean:.2f}",
         f"perplexity after, {text}": f"{after.mean:.2f}",
     }
-    save_native(tuned, folder, run.figures() | figures)
+    save_native(tuned, folder, run.figures() | figures, run.metadata)
     return FineTuning(before, after, bool(heldout))
 
 

@@ -23,6 +23,7 @@ from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.checkpoint import Progress, common_tensors, resume, row_tensors, save_checkpoint
 from elmo.pretrain.exchange import Volume, average_gradients
+from elmo.pretrain.facts import machine_name, text_facts
 from elmo.pretrain.interruption import on_interrupt, saving_to
 from elmo.pretrain.metrics import Metrics, Row
 from elmo.pretrain.objective import Batch, Batches, Objective, make_softmax
@@ -153,7 +154,7 @@ class Run:
     def _write(self, tensors: dict[str, Tensor]) -> None:
         self._keep_folder()
         save_checkpoint(self._checkpoints, tensors, self.progress)
-        save_native(self.model, self.folder, self.figures())
+        save_native(self.model, self.folder, self.figures(), self.metadata)
 
     def _keep_folder(self) -> None:
         """Make the run folder anew where it was removed: what it needs to go on is all in memory."""
@@ -244,14 +245,19 @@ class Run:
         """What the model card says of the training, name to value."""
         progress, processes = self.progress, self.processes
         heldout = progress.heldout_perplexity
-        return {
-            "training text": f"{self.corpus.num_tokens:,} tokens in {self.corpus.num_sentences:,} sentences",
-            "vocabulary": f"{self.corpus.vocabulary_size:,} words",
+        return text_facts(self.corpus) | {
             "trained for": f"{progress.step:,} steps, {progress.step * self.predictions_per_step:,} predictions "
             f"a direction, {progress.seconds / 60:.1f} minutes",
-            **({} if processes.size == 1 else {"trained on": self._spread}),
+            "trained on": machine_name(processes.device),
+            **({} if processes.size == 1 else {"shared among": self._spread}),
             **({} if heldout is None else {"held-out perplexity when last measured": f"{heldout:.2f}"}),
         }
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The head of the model card."""
+        language = self.corpus.source.get("language")
+        return {"language": language} if language else {}
 
     @property
     def _spread(self) -> str:

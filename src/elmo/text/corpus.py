@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -36,7 +37,8 @@ class Corpus:
 
     `characters` is (num_types, C) int16, type id -> character ids; `tokens` (num_tokens,) int32 type ids, sentence
     after sentence without boundaries; `starts` (num_sentences + 1,) int64: sentence s is
-    `tokens[starts[s]:starts[s + 1]]`. No sentence is empty.
+    `tokens[starts[s]:starts[s + 1]]`. No sentence is empty. `source` tells for people what the text is: `inputs`,
+    names without their folders, and `language` and `license` where they were given.
     """
 
     folder: Path
@@ -48,6 +50,7 @@ class Corpus:
     max_characters: int
     checksum: str
     settings: dict[str, Any]
+    source: Mapping[str, Any]
     characters: NDArray[np.int16] = field(repr=False)
     tokens: NDArray[np.int32] = field(repr=False)
     starts: NDArray[np.int64] = field(repr=False)
@@ -81,6 +84,7 @@ class Corpus:
                 max_characters=description["settings"]["max_characters"],
                 checksum=description["checksum"],
                 settings=description["settings"],
+                source=description.get("source", {}),
                 characters=np.load(folder / CHARACTERS, mmap_mode="r", allow_pickle=False),
                 tokens=np.memmap(folder / TOKENS, TOKEN_DTYPE, "r"),
                 starts=np.memmap(folder / SENTENCES, START_DTYPE, "r"),

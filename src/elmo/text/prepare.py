@@ -67,6 +67,8 @@ def prepare(
     vocabulary: Vocabulary | None = None,
     max_characters: int = MAX_CHARACTERS,
     workers: int | None = None,
+    language: str | None = None,
+    license: str | None = None,
 ) -> Corpus:
     """Turn text into the corpus folder `folder`, which must not exist yet; see `Corpus` for what it holds.
 
@@ -74,7 +76,8 @@ def prepare(
     `read_sentences`. The vocabulary is the words that stand `min_count` times or more, the `max_vocabulary` most
     frequent of them (the three special words count), or the words of `vocabulary` in their order. Equally frequent
     words stand in order of their code points. A token `<UNK>` of the text is id 2; tokens `<S>` and `</S>` are left
-    out, since sentences are told apart without them; blank lines are left out too.
+    out, since sentences are told apart without them; blank lines are left out too. `language` (a code such as `en`)
+    and `license` are of the text, and go into the cards of models that are trained on it.
 
     Tokenizing runs in `workers` processes (default: one a core); their number changes nothing in the result. Where
     `workers` isn't 1 a script needs Python's usual `if __name__ == "__main__":`. Whatever goes wrong, nothing is
@@ -89,13 +92,17 @@ def prepare(
         raise ElmoError(f"workers: {workers} is less than 1")
     paths = expand(inputs)
     with _work_folder(folder) as work:
-        _build(work, paths, settings, SPECIAL_WORDS if vocabulary is None else vocabulary.words, workers)
+        counts = _build(work, paths, settings, SPECIAL_WORDS if vocabulary is None else vocabulary.words, workers)
+        source = {"inputs": [Path(name).name for name in map(str, inputs)], "language": language, "license": license}
+        _describe(work / "corpus", counts, settings, {key: value for key, value in source.items() if value})
         (work / "corpus").rename(folder)
     return Corpus.open(folder)
 
 
-def _build(work: Path, paths: list[str], settings: Settings, first_words: Sequence[str], workers: int | None) -> None:
-    """Make the corpus in the folder `work/corpus`. `first_words` are the types that get the first ids."""
+def _build(
+    work: Path, paths: list[str], settings: Settings, first_words: Sequence[str], workers: int | None
+) -> dict[str, int]:
+    """Make the corpus in the folder `work/corpus`; returns its counts. `first_words` get the first ids."""
     parts, corpus = work / "parts", work / "corpus"
     parts.mkdir()
     corpus.mkdir()
@@ -113,14 +120,13 @@ def _build(work: Path, paths: list[str], settings: Settings, first_words: Sequen
     ids[order] = np.arange(len(order), dtype=np.int32)
     with tqdm(total=num_tokens, desc="numbering tokens", unit_scale=True, disable=None) as bar:
         renumber(corpus / TOKENS, runs, ids, bar.update)
-    counts = {
+    return {
         "num_tokens": num_tokens,
         "num_sentences": num_sentences,
         "num_types": len(order),
         "vocabulary_size": size,
         "num_oov_tokens": num_oov_tokens,
     }
-    _describe(corpus, counts, settings)
 
 
 def _check(settings: Settings, vocabulary: Vocabulary | None) -> None:
@@ -233,8 +239,8 @@ def _write_types(folder: Path, types: MergedTypes, order: NDArray[np.int32], max
             bar.update(len(chunk))
 
 
-def _describe(folder: Path, counts: dict[str, int], settings: Settings) -> None:
-    """Write `corpus.json`: counts, settings, and size and SHA-256 of every file and of all of them."""
+def _describe(folder: Path, counts: dict[str, int], settings: Settings, source: dict[str, Any]) -> None:
+    """Write `corpus.json`: counts, settings, source, and size and SHA-256 of every file and of all of them."""
     files: dict[str, dict[str, Any]] = {}
     for name in (TYPES, CHARACTERS, TOKENS, SENTENCES):
         with (folder / name).open("rb") as file:
@@ -246,6 +252,7 @@ def _describe(folder: Path, counts: dict[str, int], settings: Settings) -> None:
         "format": FORMAT,
         "counts": counts,
         "settings": asdict(settings),
+        "source": source,
         "files": files,
         "checksum": hashlib.sha256(seen.encode()).hexdigest(),
     }

@@ -1,0 +1,98 @@
+"""`elmo.Elmo` on the Hugging Face Hub: `save_pretrained`, `from_pretrained`, `push_to_hub`. The Hub is never asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub import HfApi, ModelCard
+
+import elmo
+import make_many_langs
+from bridge import make_model
+from elmo import formats
+from elmo.errors import ElmoError
+
+BATCH = elmo.batch_to_ids([["A", "new", "play"], ["play"]])
+
+
+def make_layer(folder: Path, **options: Any) -> elmo.Elmo:
+    """A layer with a card of its own, and mixes that a task has trained."""
+    formats.save_native(make_model(softmax=True), folder, {"perplexity": "39.7"}, {"language": "cs"})
+    layer = elmo.Elmo.from_pretrained(folder, 2, dropout=0.0, **options).eval()
+    generator = torch.Generator().manual_seed(0)
+    for parameter in layer.mixes.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=generator)
+    return layer
+
+
+@pytest.mark.parametrize("options", [{}, {"do_layer_norm": True}, {"top_only": True}], ids=str)
+def test_what_is_saved_comes_back(options: dict[str, bool], tmp_path: Path) -> None:
+    layer = make_layer(tmp_path / "from", **options)
+    assert layer.save_pretrained(tmp_path / "to") is None
+    assert sorted(path.name for path in (tmp_path / "to").iterdir()) == [
+        "README.md",
+        "config.json",
+        "mixes.safetensors",
+        "model.safetensors",
+    ]
+    again = elmo.Elmo.from_pretrained(tmp_path / "to", 2, dropout=0.0).eval()
+    for found, expected in zip(again(BATCH)["elmo_representations"], layer(BATCH)["elmo_representations"], strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_the_card_keeps_its_figures_and_takes_metadata(tmp_path: Path) -> None:
+    layer = make_layer(tmp_path / "from")
+    metadata = {"license": "cc-by-sa-4.0", "datasets": ["someone/czech"]}
+    layer.save_pretrained(tmp_path / "to", model_card_kwargs=metadata)
+    card = ModelCard.load(tmp_path / "to" / "README.md")
+    assert (card.data.license, card.data.language, card.data.library_name) == ("cc-by-sa-4.0", "cs", "elmo-torch")
+    assert card.data.to_dict()["datasets"] == ["someone/czech"]
+    assert "| perplexity | 39.7 |" in card.text
+
+
+def test_a_card_that_is_there_stays(tmp_path: Path) -> None:
+    """The Hub's convention: people write into it by hand."""
+    layer = make_layer(tmp_path / "from")
+    (tmp_path / "from" / "README.md").write_text("mine")
+    layer.save_pretrained(tmp_path / "from")
+    assert (tmp_path / "from" / "README.md").read_text() == "mine"
+
+
+def test_a_layer_of_two_files_is_saved_with_a_card(tmp_path: Path) -> None:
+    formats.save_bilm(make_model(), tmp_path / "bilm")
+    layer = elmo.Elmo(tmp_path / "bilm" / "options.json", tmp_path / "bilm" / "lm_weights.hdf5", 1)
+    layer.save_pretrained(tmp_path / "to")
+    assert "# ELMo biLM" in (tmp_path / "to" / "README.md").read_text()
+    assert len(formats.load(tmp_path / "to").mixes) == 1
+
+
+def test_push_to_hub_uploads_a_whole_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Repository:
+        def __init__(self, repo_id: str) -> None:
+            self.repo_id = repo_id
+
+    uploaded: dict[str, Any] = {}
+
+    def upload(self: HfApi, **arguments: Any) -> str:
+        folder = Path(arguments["folder_path"])
+        uploaded.update(arguments, model=formats.load(folder), card=(folder / "README.md").read_text())
+        return "https://huggingface.co/someone/elmo-cs/commit/1"
+
+    monkeypatch.setattr(HfApi, "create_repo", lambda self, repo_id, **_: Repository(repo_id))
+    monkeypatch.setattr(HfApi, "upload_folder", upload)
+    layer = make_layer(tmp_path)
+    layer.push_to_hub("someone/elmo-cs", model_card_kwargs={"license": "cc0-1.0"})
+    assert uploaded["repo_id"] == "someone/elmo-cs"
+    assert "license: cc0-1.0" in uploaded["card"]
+    for name, tensor in layer.bilm.state_dict().items():
+        assert torch.equal(uploaded["model"].bilm.state_dict()[name], tensor)
+
+
+def test_a_model_that_can_not_be_written_is_refused(tmp_path: Path) -> None:
+    make_many_langs.make(tmp_path / "many")
+    layer = elmo.Elmo.from_pretrained(tmp_path / "many")
+    with pytest.raises(ElmoError, match="a model of ELMoForManyLangs can't be converted"):
+        layer.save_pretrained(tmp_path / "to")
