@@ -233,3 +233,131 @@ def test_other_shapes_of_bilm(variant: str) -> None:
     layers, _ = oracle.row(encode_sentence(["an", "other", "biLM"], room))
     assert module.output_dim == found.shape[-1] == layers.shape[-1]
     np.testing.assert_allclose(found[0].detach().numpy(), layers.mean(axis=0)[1:-1], atol=1e-12, rtol=0)
+
+
+# --- words by number
+
+VOCABULARY = ["@@PADDING@@", "A", "new", "play", "opened", ".", "Hi", "naïve", "日本語", "x" * 60]
+WORD_IDS = torch.tensor([[VOCABULARY.index(w) if w else 0 for w in [*s, *[""] * (TOKENS - len(s))]] for s in SENTENCES])
+
+
+def word_characters() -> torch.Tensor:
+    return torch.from_numpy(np.stack([encode(word) for word in [*VOCABULARY, "<S>", "</S>"]]))
+
+
+def encoder_runs(bilm: BiLM) -> list[int]:
+    """How many words each run of the char encoder, from now on, is given."""
+    runs: list[int] = []
+    bilm.char_encoder.register_forward_hook(lambda _, inputs, __: runs.append(len(inputs[0])))
+    return runs
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize(
+    "options", [{}, {"keep_sentence_boundaries": True}, {"do_layer_norm": True}, {"stateful": True}]
+)
+def test_words_by_number_are_the_words_by_characters(requires_grad: bool, options: dict[str, Any]) -> None:
+    """In float64, to rounding; batch after batch, padding and mask included. `inputs` isn't looked at."""
+    bilm, _ = build()
+    module = make(bilm, 2, dropout=0.0, requires_grad=requires_grad, word_characters=word_characters(), **options)
+    other = make(bilm, 2, dropout=0.0, requires_grad=requires_grad, **options)
+    for order in ([0, 1, 2, 3], [3, 0], [1, 2, 0]):
+        wanted, wanted_mask = outputs(other, ids_of(SENTENCES)[order])
+        output = module(torch.empty(0), WORD_IDS[order])
+        assert torch.equal(output["mask"], wanted_mask)
+        for representation, expected in zip(output["elmo_representations"], wanted, strict=True):
+            torch.testing.assert_close(representation, expected, atol=1e-12, rtol=0)
+
+
+def test_cached_words_are_encoded_once() -> None:
+    """All words and both boundaries when first asked for; then no more, in training neither."""
+    bilm, _ = build()
+    module = make(bilm, 1, word_characters=word_characters())
+    runs = encoder_runs(bilm)
+    for _ in range(3):
+        module(ids_of(SENTENCES), WORD_IDS)["elmo_representations"][0].sum().backward()
+    assert runs == [len(VOCABULARY) + 2]
+
+
+def test_a_char_encoder_that_is_trained_is_not_cached() -> None:
+    """Its gradients are those of the same batch by characters; each run encodes the batch's types."""
+    gradients = []
+    for words in (None, WORD_IDS):
+        bilm, _ = build()
+        module = make(bilm, 1, dropout=0.0, requires_grad=True, word_characters=word_characters())
+        runs = encoder_runs(bilm)
+        module(ids_of(SENTENCES), words)["elmo_representations"][0].square().sum().backward()
+        gradients.append([parameter.grad for parameter in bilm.parameters()])
+        assert len(runs) == 1
+    for found, wanted in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, wanted, atol=1e-10, rtol=0)
+
+
+def test_the_cache_follows_the_weights() -> None:
+    """Loaded, changed in place, cast: never vectors of weights that were."""
+    bilm, _ = build()
+    module = make(bilm, 1, dropout=0.0, word_characters=word_characters())
+    ids = ids_of(SENTENCES)
+
+    def check(tolerance: float = 1e-12) -> None:
+        (wanted,), _ = outputs(module, ids)
+        torch.testing.assert_close(module(ids, WORD_IDS)["elmo_representations"][0], wanted, atol=tolerance, rtol=0)
+
+    check()
+    module.bilm.load_state_dict(build(seed=1)[0].state_dict())
+    check()
+    with torch.no_grad():
+        module.bilm.char_encoder.embedding.weight.mul_(0.5)
+    check()
+    module.float()
+    check(1e-6)
+
+
+def test_the_cache_is_no_part_of_the_state_dict() -> None:
+    bilm, _ = build()
+    cached, plain = make(bilm, 1, word_characters=word_characters()), make(bilm, 1)
+    assert cached.state_dict().keys() == plain.state_dict().keys()
+
+
+@pytest.mark.parametrize("number", [len(VOCABULARY), len(VOCABULARY) + 1, 10**6, -1])
+def test_numbers_of_no_word_fall_back_to_characters(number: int) -> None:
+    """For the whole batch. The boundaries' own rows can't be asked for."""
+    bilm, _ = build()
+    module = make(bilm, 1, dropout=0.0, word_characters=word_characters())
+    ids = ids_of(SENTENCES)
+    words = torch.where(WORD_IDS == 3, number, WORD_IDS)
+    assert (words == number).any()
+    assert torch.equal(module(ids, words)["elmo_representations"][0], module(ids)["elmo_representations"][0])
+
+
+def test_without_words_numbers_are_not_looked_at() -> None:
+    bilm, _ = build()
+    module = make(bilm, 1, dropout=0.0)
+    ids = ids_of(SENTENCES)
+    assert torch.equal(module(ids, WORD_IDS + 5)["elmo_representations"][0], module(ids)["elmo_representations"][0])
+
+
+def test_batches_of_batches_of_words() -> None:
+    bilm, _ = build()
+    module = make(bilm, 1, dropout=0.0, word_characters=word_characters())
+    flat = module(torch.empty(0), WORD_IDS)
+    nested = module(torch.empty(0), WORD_IDS.int().unflatten(0, (2, 2)))
+    assert nested["mask"].shape == (2, 2, TOKENS)
+    assert torch.equal(nested["elmo_representations"][0].flatten(0, 1), flat["elmo_representations"][0])
+
+
+def test_requires_grad_none_leaves_the_bilm_as_it_is() -> None:
+    bilm, _ = build()
+    bilm.char_encoder.requires_grad_(False)
+    module = make(bilm, 1, requires_grad=None)
+    assert not any(parameter.requires_grad for parameter in module.bilm.char_encoder.parameters())
+    assert all(parameter.requires_grad for parameter in module.bilm.forward_lstm.parameters())
+
+
+def test_state_carried_from_inference_mode_can_be_trained_on() -> None:
+    """Validation between two epochs leaves its state to the next batch of training."""
+    bilm, _ = build()
+    module = make(bilm, 1, requires_grad=True, stateful=True)
+    with torch.inference_mode():
+        module(ids_of(SENTENCES))
+    outputs(module, ids_of(SENTENCES))[0][0].sum().backward()

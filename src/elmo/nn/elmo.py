@@ -1,6 +1,6 @@
 """The layer that task models use: a biLM and one or more scalar mixes of its layers (Peters et al. 2018, sec. 3.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -8,14 +8,20 @@ from torch import Tensor, nn
 
 from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
 from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows
+from elmo.nn.char_encoder import CharEncoder
 from elmo.nn.scalar_mix import ScalarMix
+
+WORDS_AT_ONCE = 1024
+"""Words of a `WordCache` that are encoded together: few enough for any memory."""
 
 
 class ElmoModule(nn.Module):
     """A biLM with `num_output_representations` scalar mixes of its layers, from one run of the biLM.
 
-    `requires_grad` says whether the biLM itself is trained. `stateful` carries the LSTM state from batch to batch,
-    as the published toolkits do; without it the same sentence always has the same vectors.
+    `requires_grad` says whether the biLM itself is trained; None leaves that as it is. `stateful` carries the LSTM
+    state from batch to batch, in training too, as the published toolkits do; without it the same sentence always has
+    the same vectors. `word_characters` (V+2, C) are the characters of words that `forward` then takes by their
+    numbers: 0 is padding's, the last two rows are those of `<S>` and `</S>`.
     """
 
     def __init__(
@@ -23,16 +29,17 @@ class ElmoModule(nn.Module):
         bilm: BiLM,
         num_output_representations: int,
         *,
-        requires_grad: bool = False,
+        requires_grad: bool | None = False,
         do_layer_norm: bool = False,
         dropout: float = 0.5,
         keep_sentence_boundaries: bool = False,
         scalar_mix_parameters: Sequence[float] | None = None,
         top_only: bool = False,
         stateful: bool = False,
+        word_characters: Tensor | None = None,
     ) -> None:
         super().__init__()
-        self.bilm = bilm.requires_grad_(requires_grad)
+        self.bilm = bilm if requires_grad is None else bilm.requires_grad_(requires_grad)
         self.dropout = dropout
         self.keep_sentence_boundaries = keep_sentence_boundaries
         self.stateful = stateful
@@ -46,6 +53,7 @@ class ElmoModule(nn.Module):
             )
             for _ in range(num_output_representations)
         )
+        self.words = None if word_characters is None else WordCache(word_characters)
         self._state: BiLMState | None = None
 
     @property
@@ -53,15 +61,22 @@ class ElmoModule(nn.Module):
         """Width of every representation."""
         return self.bilm.config.width
 
-    def forward(self, characters: Tensor) -> dict[str, list[Tensor] | Tensor]:
+    def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> dict[str, list[Tensor] | Tensor]:
         """Contextual vectors of a batch of character ids (from `batch_to_ids`).
 
-        `characters` is (…, T, C), zeros at padding. Returns `elmo_representations`, a list of (…, T, D) tensors with
-        zeros at padding, and `mask`, (…, T) bool. With `keep_sentence_boundaries`, T grows by two.
+        `inputs` is (…, T, C), zeros at padding. `word_inputs` (…, T), zeros at padding, may tell the same tokens by
+        their numbers among the words given to the module, and `inputs` isn't looked at then; if the module has none,
+        or one number is none of theirs, only `inputs` is. The numbers that come out are the same either way.
+
+        Returns `elmo_representations`, a list of (…, T, D) tensors with zeros at padding, and `mask`, (…, T) bool.
+        With `keep_sentence_boundaries`, T grows by two.
         """
-        leading = characters.shape[:-2]
-        characters, lengths = add_boundaries(characters.flatten(0, -3))
-        layers = self._layers(characters, lengths)
+        if self.words is None or word_inputs is None or not self.words.holds(word_inputs):
+            leading = inputs.shape[:-2]
+            layers, lengths = self._layers_of_characters(inputs.flatten(0, -3))
+        else:
+            leading = word_inputs.shape[:-1]
+            layers, lengths = self._layers_of_words(self.words, word_inputs.flatten(0, -2))
         mask = _mask(lengths, layers.shape[2])
         representations = [mix(layers, mask) for mix in self.mixes]
         if not self.keep_sentence_boundaries:
@@ -81,26 +96,80 @@ class ElmoModule(nn.Module):
         """The L2 penalty of all mixes, to add to the task's loss (the paper's lambda)."""
         return torch.stack([mix.penalty(strength) for mix in self.mixes if isinstance(mix, ScalarMix)]).sum()
 
-    def _layers(self, characters: Tensor, lengths: Tensor) -> Tensor:
-        types, tokens = characters.flatten(0, 1).unique(dim=0, return_inverse=True)
-        batch_size = len(characters)
-        before = None if self._state is None else first_rows(self._state, batch_size)
-        layers, after = self.bilm(types, tokens.view(characters.shape[:2]), lengths.cpu(), before)
+    def _layers_of_characters(self, characters: Tensor) -> tuple[Tensor, Tensor]:
+        """All layers (L, B, T+2, D) of characters (B, T, C), and the lengths (B,), boundaries counted."""
+        begin, end = (_boundary_word(boundary, characters) for boundary in (BEGIN_SENTENCE, END_SENTENCE))
+        bounded, lengths = add_boundaries(characters, (characters > 0).any(dim=2), begin, end)
+        types, tokens = bounded.flatten(0, 1).unique(dim=0, return_inverse=True)
+        tokens = tokens.view(bounded.shape[:2])
+        return self._run(len(bounded), lambda state: self.bilm(types, tokens, lengths.cpu(), state)), lengths
+
+    def _layers_of_words(self, words: "WordCache", numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """As `_layers_of_characters`, of the numbers (B, T) of words."""
+        bounded, lengths = add_boundaries(numbers.long(), numbers > 0, *words.boundaries)
+        encoder = self.bilm.char_encoder
+        if any(parameter.requires_grad for parameter in encoder.parameters()):
+            used, tokens = bounded.unique(return_inverse=True)
+            types = words.characters[used]
+            return self._run(len(bounded), lambda state: self.bilm(types, tokens, lengths.cpu(), state)), lengths
+        vectors = words.vectors(encoder)
+        run = self.bilm.contextualize
+        return self._run(len(bounded), lambda state: run(vectors, bounded, lengths.cpu(), state)), lengths
+
+    def _run(self, batch_size: int, run: Callable[[BiLMState | None], tuple[Tensor, BiLMState]]) -> Tensor:
+        """The layers that `run` makes, from the carried state where there is one, which they replace."""
+        layers, after = run(None if self._state is None else first_rows(self._state, batch_size))
         if self.stateful:
             self._state = replace_rows(self._state, detach(after))
         return layers
 
 
-def add_boundaries(characters: Tensor) -> tuple[Tensor, Tensor]:
-    """Put `<S>` and `</S>` around sentences.
+class WordCache(nn.Module):
+    """Token vectors of words known beforehand, computed when first asked for.
 
-    `characters` is (B, T, C), zeros at padding. Returns (B, T+2, C) and the new lengths (B,).
+    `characters` is (V+2, C), its last two rows those of `<S>` and `</S>`; not a part of state dicts.
     """
-    B = len(characters)
-    lengths = (characters > 0).any(dim=2).sum(dim=1)
-    bounded = F.pad(characters, (0, 0, 1, 1))
-    bounded[:, 0] = _boundary_word(BEGIN_SENTENCE, characters)
-    bounded[torch.arange(B, device=characters.device), lengths + 1] = _boundary_word(END_SENTENCE, characters)
+
+    characters: Tensor
+
+    def __init__(self, characters: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("characters", characters, persistent=False)
+        self._vectors: Tensor | None = None
+        self._made_by: list[tuple[int, int]] = []
+
+    @property
+    def boundaries(self) -> tuple[int, int]:
+        """The numbers of `<S>` and `</S>`."""
+        return len(self.characters) - 2, len(self.characters) - 1
+
+    def holds(self, numbers: Tensor) -> bool:
+        """Whether all `numbers` are those of words, or 0."""
+        return bool(((numbers >= 0) & (numbers < self.boundaries[0])).all())
+
+    def vectors(self, encoder: CharEncoder) -> Tensor:
+        """The vectors (V+2, P), without gradient; made anew after the encoder's weights changed, moved or were cast."""
+        weights = [
+            (parameter.data_ptr(), parameter._version)  # pyright: ignore[reportPrivateUsage] (torch has no other)
+            for parameter in encoder.parameters()
+        ]
+        if self._vectors is None or weights != self._made_by:
+            with torch.no_grad(), torch.autocast(self.characters.device.type, enabled=False):
+                self._vectors = torch.cat([encoder(some) for some in self.characters.split(WORDS_AT_ONCE)])
+            self._made_by = weights
+        return self._vectors
+
+
+def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tensor | int) -> tuple[Tensor, Tensor]:
+    """Put `<S>` and `</S>`, whose ids are `begin` and `end`, around sentences.
+
+    `ids` is (B, T, C) or (B, T), zeros at padding, `is_token` (B, T) bool. Returns (B, T+2, C) or (B, T+2) and the
+    new lengths (B,).
+    """
+    lengths = is_token.sum(dim=1)
+    bounded = F.pad(ids, (*[0] * (2 * ids.dim() - 4), 1, 1))
+    bounded[:, 0] = begin
+    bounded[torch.arange(len(ids), device=ids.device), lengths + 1] = end
     return bounded, lengths + 2
 
 

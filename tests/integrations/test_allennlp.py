@@ -1,0 +1,428 @@
+"""Code written for AllenNLP runs after changing its import: arguments, shapes, state, files and stored weights."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+import elmo
+from elmo.errors import ElmoError
+from elmo.integrations.allennlp import Elmo, ElmoEmbedder, batch_to_ids
+from make_allennlp import MIXES, make_state_dict
+from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights, read_weights
+from oracle import Array, Oracle, encode_sentence, scalar_mix
+
+BATCHES = [
+    [["A", "new", "play", "opened", "."], ["Hi"], ["naïve", "日本語"]],
+    [["Hi"]],
+    [["A", "play"], ["so", "what", "?"], ["new"], ["and", "more"]],
+    [["Hi", "again"], ["A"]],
+]
+"""Of other sizes each: row i goes on from row i, where there is one."""
+
+TOLERANCE = 1e-5
+"""float32 against the oracle's float64."""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, str]:
+    folder, _, _ = make(tmp_path / "model")
+    return str(folder / OPTIONS_FILE), str(folder / WEIGHTS_FILE)
+
+
+def make_oracle() -> Oracle:
+    options = make_options()
+    return Oracle(make_weights(options), options)
+
+
+def carried(batches: list[list[list[str]]]) -> Iterator[list[Array]]:
+    """The oracle's layers (3, T, D) without boundaries, of batches of any sizes."""
+    oracle = make_oracle()
+    states = [oracle.zero_state() for _ in range(max(map(len, batches)))]
+    for batch in batches:
+        layers, after = oracle.batch([encode_sentence(sentence) for sentence in batch], states)
+        states = after + states[len(batch) :]
+        yield [row[:, 1:-1] for row in layers]
+
+
+# --- Elmo
+
+
+def test_elmo_has_the_arguments_of_allennlp_and_no_others() -> None:
+    ours = inspect.signature(Elmo.__init__).parameters
+    theirs = {
+        "options_file": inspect.Parameter.empty,
+        "weight_file": inspect.Parameter.empty,
+        "num_output_representations": inspect.Parameter.empty,
+        "requires_grad": False,
+        "do_layer_norm": False,
+        "dropout": 0.5,
+        "vocab_to_cache": None,
+        "keep_sentence_boundaries": False,
+        "scalar_mix_parameters": None,
+        "module": None,
+    }
+    assert [(p.name, p.default) for p in list(ours.values())[1:]] == list(theirs.items())
+
+
+def test_every_argument_by_position(files: tuple[str, str]) -> None:
+    layer = Elmo(*files, 2, True, True, 0.25, ["", "A"], True, [0.0, 1.0, 2.0], None)
+    assert layer.bilm.forward_lstm.layers[0].weight_ih.requires_grad
+    assert layer.mixes[0].layer_norm
+    assert layer.dropout == 0.25
+    assert layer.words is not None
+    assert layer.keep_sentence_boundaries
+    assert layer.mixes[1].scores.tolist() == [0, 1, 2]
+    assert not layer.mixes[1].gamma.requires_grad
+    assert isinstance(layer, elmo.Elmo)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_state_goes_from_batch_to_batch(training: bool, files: tuple[str, str]) -> None:
+    """In training too; without dropout the same numbers."""
+    layer = Elmo(*files, 1, dropout=0.0).train(training)
+    assert layer.get_output_dim() == 12
+    for batch, wanted in zip(BATCHES, carried(BATCHES), strict=True):
+        output = layer(inputs=batch_to_ids(batch).int())
+        [found] = output["elmo_representations"]
+        assert output["mask"].dtype == torch.bool
+        assert found.dtype == torch.float32
+        for row, layers in enumerate(wanted):
+            length = len(batch[row])
+            np.testing.assert_allclose(found[row, :length].detach(), layers.mean(axis=0), atol=TOLERANCE, rtol=0)
+            assert not found[row, length:].any()
+
+
+def test_state_where_users_reach_for_it(files: tuple[str, str]) -> None:
+    layer = Elmo(*files, 1, dropout=0.0)
+    ids = batch_to_ids(BATCHES[0])
+
+    def run() -> torch.Tensor:
+        return layer(ids)["elmo_representations"][0]
+
+    first = run()
+    assert layer._elmo_lstm._elmo_lstm.stateful
+    assert not torch.allclose(run(), first, atol=1e-3)
+    layer._elmo_lstm._elmo_lstm.reset_states()
+    assert torch.equal(run(), first)
+    layer._elmo_lstm._elmo_lstm.reset_states()
+    layer._elmo_lstm._elmo_lstm.stateful = False
+    assert torch.equal(run(), first)
+    assert torch.equal(run(), first)
+    for name in ("_states", "num_layers"):  # an assignment without any effect would go unnoticed
+        with pytest.raises(AttributeError, match=name):
+            setattr(layer._elmo_lstm._elmo_lstm, name, None)
+
+
+def test_mixes_under_their_old_names(files: tuple[str, str]) -> None:
+    """They are the parameters that train, and penalties on them reach them."""
+    layer = Elmo(*files, 2)
+    sum(score**2 for score in layer.scalar_mix_1.scalar_parameters + 1).backward()
+    assert layer.mixes[1].scores.grad is not None
+    assert layer.scalar_mix_0.gamma is layer.mixes[0].gamma
+    for name in ("scalar_mix_2", "scalar_mix_", "scalar_mix_x", "nothing"):
+        with pytest.raises(AttributeError, match=name):
+            getattr(layer, name)
+
+
+def test_from_pretrained_carries_the_state_too(files: tuple[str, str]) -> None:
+    assert Elmo.from_pretrained(Path(files[0]).parent).stateful
+    assert not Elmo.from_pretrained(Path(files[0]).parent, 1, stateful=False).stateful
+
+
+# --- what AllenNLP stored
+
+
+class TaskModel(torch.nn.Module):
+    """ELMo inside of something."""
+
+    def __init__(self, layer: Elmo) -> None:
+        super().__init__()
+        self.embedder = torch.nn.ModuleDict({"elmo": layer})
+        self.tags = torch.nn.Linear(2, 2)
+
+
+def other_state(prefix: str = "") -> dict[str, torch.Tensor]:
+    """The state of another ELMo than that of `files`, as AllenNLP stored it."""
+    return make_state_dict(make_weights(make_options(), seed=1), prefix)
+
+
+def assert_is_the_other(layer: Elmo) -> None:
+    options = make_options()
+    layers = Oracle(make_weights(options, seed=1), options).row(encode_sentence(BATCHES[0][0]))[0]
+    found = layer(batch_to_ids(BATCHES[0][:1]))["elmo_representations"]
+    for representation, (scores, gamma) in zip(found, MIXES, strict=True):
+        wanted = scalar_mix(layers[:, None], np.array(scores), gamma)[0, 1:-1]
+        np.testing.assert_allclose(representation[0].detach(), wanted, atol=2 * TOLERANCE, rtol=0)
+
+
+def test_loads_the_state_that_allennlp_stored(files: tuple[str, str]) -> None:
+    """Alone and inside a task model, strictly; cached vectors in it are left out. Ours loads as ever."""
+    layer = Elmo(*files, 2, dropout=0.0)
+    layer.load_state_dict(other_state())
+    assert_is_the_other(layer)
+    model = TaskModel(Elmo(*files, 2, dropout=0.0))
+    own = {name: tensor for name, tensor in model.state_dict().items() if name.startswith("tags")}
+    cached = {"embedder.elmo._elmo_lstm._word_embedding.weight": torch.zeros(3, 6)}
+    given = {**own, **cached, **other_state("embedder.elmo.")}
+    names = set(given)
+    model.load_state_dict(given)
+    assert set(given) == names
+    assert_is_the_other(model.embedder["elmo"])
+    again = Elmo(*files, 2, dropout=0.0)
+    again.load_state_dict(layer.state_dict())
+    assert_is_the_other(again)
+
+
+def test_states_that_do_not_fit_are_refused(files: tuple[str, str]) -> None:
+    layer = Elmo(*files, 2)
+    name = "_elmo_lstm._elmo_lstm.forward_layer_1.input_linearity.weight"
+    for broken, message in (
+        ({key: tensor for key, tensor in other_state().items() if key != name}, rf"'{name}' is missing"),
+        ({**other_state(), name: torch.zeros(4, 4)}, rf"'{name}': has shape \(4, 4\)"),
+        ({**other_state(), "scalar_mix_1.gamma": torch.zeros(2)}, r"'scalar_mix_1\.gamma': has shape \(2,\)"),
+    ):
+        with pytest.raises(ElmoError, match=message):
+            layer.load_state_dict(broken)
+    more = {**other_state(), name.replace("1", "2"): torch.zeros(48, 6), "scalar_mix_2.gamma": torch.ones(1)}
+    with pytest.raises(RuntimeError, match=r"Unexpected key.*forward_layer_2.*scalar_mix_2"):
+        layer.load_state_dict(more)
+
+
+# --- ElmoEmbedder
+
+
+def test_embedder_carries_the_state_through_all_its_methods(files: tuple[str, str]) -> None:
+    """Whichever method a batch goes through; batches without tokens leave the state alone, as in AllenNLP."""
+    embedder = ElmoEmbedder(*files)
+
+    def as_tensors(batch: list[list[str]]) -> list[np.ndarray]:
+        layers, mask = embedder.batch_to_embeddings(batch)
+        longest = max(map(len, batch))
+        assert layers.shape == (len(batch), 3, longest, 12)
+        assert mask.dtype == torch.int64
+        assert mask.tolist() == [[1] * len(s) + [0] * (longest - len(s)) for s in batch]
+        assert not layers.transpose(1, 2)[mask == 0].any()
+        return [row[:, : len(sentence)].numpy() for row, sentence in zip(layers, batch, strict=True)]
+
+    methods = [
+        embedder.embed_batch,
+        lambda batch: [embedder.embed_sentence(batch[0])],
+        as_tensors,
+        lambda batch: list(embedder.embed_sentences(iter(batch), batch_size=len(batch))),
+    ]
+    for method, batch, wanted in zip(methods, BATCHES, carried(BATCHES), strict=True):
+        assert embedder.embed_sentence([]).shape == (3, 0, 12)
+        found = method(batch)
+        assert len(found) == len(batch)
+        for array, layers in zip(found, wanted, strict=True):
+            assert array.dtype == np.float32
+            np.testing.assert_allclose(array, layers, atol=TOLERANCE, rtol=0)
+
+
+def test_empty_sentences_and_batches(files: tuple[str, str]) -> None:
+    """Among others, an empty sentence's boundaries are read, as in AllenNLP."""
+    embedder = ElmoEmbedder(*files)
+    assert embedder.embed_batch([]) == []
+    assert list(embedder.embed_sentences([])) == []
+    assert [array.shape for array in embedder.embed_batch([[], []])] == [(3, 0, 12)] * 2
+    layers, mask = embedder.batch_to_embeddings([[], []])
+    assert (layers.shape, mask.shape) == ((2, 3, 0, 12), (2, 0))
+    batches = [[["A"], []], [["A"], ["A"]]]
+    for batch, wanted in zip(batches, carried(batches), strict=True):
+        for array, layers in zip(embedder.embed_batch(batch), wanted, strict=True):
+            np.testing.assert_allclose(array, layers.reshape(3, -1, 12), atol=TOLERANCE, rtol=0)
+
+
+def test_embedders_state_where_users_reach_for_it(files: tuple[str, str]) -> None:
+    embedder = ElmoEmbedder(*files)
+    first = embedder.embed_sentence(["A", "play"])
+    assert np.abs(embedder.embed_sentence(["A", "play"]) - first).max() > 1e-3
+    embedder.elmo_bilm._elmo_lstm.reset_states()
+    np.testing.assert_array_equal(embedder.embed_sentence(["A", "play"]), first)
+    embedder.elmo_bilm._elmo_lstm.stateful = False
+    np.testing.assert_allclose(embedder.embed_sentence(["A", "play"]), first, atol=1e-6, rtol=0)
+    assert not embedder.elmo_bilm._elmo_lstm.stateful
+
+
+def test_sentences_are_taken_batch_by_batch(files: tuple[str, str]) -> None:
+    taken = []
+    sentences = (taken.append(i) or ["w"] * (i + 1) for i in range(10))
+    vectors = ElmoEmbedder(*files).embed_sentences(sentences, batch_size=3)
+    assert next(vectors).shape == (3, 1, 12)
+    assert taken == [0, 1, 2]
+    assert [array.shape[1] for array in vectors] == list(range(2, 11))
+
+
+def test_what_the_embedder_refuses(files: tuple[str, str]) -> None:
+    """It fetched the published model where no files were named, and other files by their address."""
+    with pytest.raises(ElmoError, match="options_file: is not given; download"):
+        ElmoEmbedder()
+    with pytest.raises(ElmoError, match=r"weight_file: https://x\.org/w\.hdf5 is an address"):
+        ElmoEmbedder(files[0], "https://x.org/w.hdf5")
+    embedder = ElmoEmbedder(*files)
+    with pytest.raises(ElmoError, match="batch_size: 0 is not positive"):
+        list(embedder.embed_sentences([["A"]], batch_size=0))
+    with pytest.raises(ElmoError, match="found a string"):
+        embedder.embed_batch(["A sentence"])
+    with pytest.raises(ElmoError, match="found a string"):
+        embedder.embed_sentence("A sentence")
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(files: tuple[str, str]) -> None:
+    embedder = ElmoEmbedder(*files, cuda_device=0)
+    for batch, wanted in zip(BATCHES, carried(BATCHES), strict=True):
+        layers, mask = embedder.batch_to_embeddings(batch)
+        assert layers.is_cuda
+        assert mask.is_cuda
+        for array, expected in zip(layers.cpu().numpy(), wanted, strict=True):
+            np.testing.assert_allclose(array[:, : expected.shape[1]], expected, atol=TOLERANCE, rtol=0)
+
+
+# --- files
+
+TEXT = "A new play opened .\n Hi  there \nA new play opened .\n\nnaïve 日本語\n"
+LINES = ["A new play opened .", "Hi  there", "A new play opened .", "", "naïve 日本語"]
+
+
+def embed_text(files: tuple[str, str], path: Path, text: str = TEXT, **options: Any) -> dict[str, Any]:
+    ElmoEmbedder(*files).embed_file(io.StringIO(text), str(path), **options)
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    return read_weights(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+@pytest.mark.parametrize("output_format", ["all", "top", "average"])
+def test_files_have_allennlps_layout(output_format: str, files: tuple[str, str], folder: Path) -> None:
+    """Entries by line; of equal lines the index has the last; the state goes from batch to batch."""
+    content = embed_text(files, folder / "vectors.hdf5", output_format=output_format, batch_size=2)
+    assert list(content) == ["0", "1", "2", "3", "4", "sentence_to_index"]
+    index = content["sentence_to_index"]
+    assert index.shape == (1,)
+    assert json.loads(index[0]) == {LINES[1]: "1", LINES[2]: "2", "": "3", LINES[4]: "4"}
+    sentences = [line.split() for line in LINES]
+    pick = {"all": lambda x: x, "top": lambda x: x[-1], "average": lambda x: x.mean(axis=0)}[output_format]
+    wanted = [layers for batch in carried([sentences[:2], sentences[2:4], sentences[4:]]) for layers in batch]
+    for number, layers in enumerate(wanted):
+        found = content[str(number)]
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, pick(layers.reshape(3, -1, 12)), atol=TOLERANCE, rtol=0)
+
+
+def test_forgotten_sentences_leave_no_index(files: tuple[str, str], folder: Path) -> None:
+    assert list(embed_text(files, folder / "vectors", forget_sentences=True)) == ["0", "1", "2", "3", "4"]
+
+
+def test_sentences_as_keys(files: tuple[str, str], folder: Path) -> None:
+    """A slash makes groups of HDF5, through which the sentence finds its vectors all the same."""
+    content = embed_text(files, folder / "vectors.h5", "A play .\nHi and / or so\n", use_sentence_keys=True)
+    assert sorted(content) == ["A play .", "Hi and / or so"]
+    assert content["Hi and / or so"].shape == (3, 5, 12)
+
+
+@pytest.mark.parametrize("line", ["Hi", ".", "Hi/there", "a\0b", ""])
+def test_lines_that_can_not_be_keys(line: str, files: tuple[str, str], folder: Path) -> None:
+    """Repeated ones above all. What was there before stays."""
+    (folder / "vectors.h5").write_text("before")
+    with pytest.raises(ElmoError, match=r"vectors\.h5: line 2 can't be a name.*leave out use_sentence_keys"):
+        embed_text(files, folder / "vectors.h5", f"Hi\n{line}\n", use_sentence_keys=True)
+    assert (folder / "vectors.h5").read_text() == "before"
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_what_embed_file_refuses(files: tuple[str, str], folder: Path) -> None:
+    for options, message in (
+        ({"output_format": "mean"}, "output_format: 'mean' is none of all, top, average"),
+        ({"batch_size": 0}, "batch_size: 0 is not positive"),
+    ):
+        with pytest.raises(ElmoError, match=message):
+            embed_text(files, folder / "vectors.h5", **options)
+    with pytest.raises(ElmoError, match="there is no folder"):
+        embed_text(files, folder / "absent" / "vectors.h5")
+    assert not list(folder.iterdir())
+
+
+def test_an_existing_file_is_replaced(files: tuple[str, str], folder: Path) -> None:
+    (folder / "vectors.h5").write_text("before")
+    assert len(embed_text(files, folder / "vectors.h5")) == 6
+
+
+# --- the published numbers
+
+PUBLISHED = 2e-6
+"""TensorFlow's float32 rounding and ours."""
+
+
+@pytest.fixture(params=["allennlp/sentences.json", "bilm_tf/lm_embeddings_sentences.json"])
+def release(request: pytest.FixtureRequest, shared: Path) -> tuple[tuple[str, str], list[list[list[str]]], list[Any]]:
+    """Both files, ten batches of three sentences, and the top layers that TensorFlow made of them."""
+    path = shared / "fixtures" / request.param
+    columns = json.loads(path.read_text(encoding="utf-8"))
+    tops: list[list[Array]] = [[] for _ in range(10)]
+    for number in range(3):
+        with h5py.File(path.with_name(f"lm_embeddings_{number}.hdf5")) as file:
+            for i in range(10):
+                tops[i].append(np.concatenate(file[str(i)][()], axis=1))
+    batches = [[column[i].split() for column in columns] for i in range(10)]
+    return (str(path.with_name(OPTIONS_FILE)), str(path.with_name(WEIGHTS_FILE))), batches, tops
+
+
+@pytest.mark.external
+def test_published_vectors_through_the_embedder(release: Any, tmp_path: Path) -> None:
+    """Every method, each from the start; sentence by sentence a column is what one row of the batches was."""
+    files, batches, tops = release
+    lines = "\n".join(" ".join(sentence) for batch in batches for sentence in batch)
+    wanted = [top for batch in tops for top in batch]
+    embedder = ElmoEmbedder(*files)
+
+    def check(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
+        for array, top in zip(found, expected, strict=True):
+            np.testing.assert_allclose(array[-1], top, atol=PUBLISHED, rtol=0)
+        embedder.elmo_bilm._elmo_lstm.reset_states()
+
+    check([array for batch in batches for array in embedder.embed_batch(batch)], wanted)
+    sentences = [sentence for batch in batches for sentence in batch]
+    check(list(embedder.embed_sentences(sentences, batch_size=3)), wanted)
+    check(
+        [
+            row[:, : int(row_mask.sum())].numpy()
+            for batch in batches
+            for row, row_mask in zip(*embedder.batch_to_embeddings(batch), strict=True)
+        ],
+        wanted,
+    )
+    check([embedder.embed_sentence(batch[1]) for batch in batches], [top[1] for top in tops])
+    embedder.embed_file(io.StringIO(lines), tmp_path / "vectors.hdf5", batch_size=3)
+    with h5py.File(tmp_path / "vectors.hdf5") as file:
+        check([file[str(number)][()] for number in range(30)], wanted)
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("by_number", [False, True])
+def test_published_vectors_through_elmo(by_number: bool, release: Any) -> None:
+    """All weight on the top layer: AllenNLP's own test, with cached words too."""
+    files, batches, tops = release
+    words = ["", *sorted({word for batch in batches for sentence in batch for word in sentence})]
+    scores = [-9e10, -9e10, 1.0]
+    layer = Elmo(*files, 1, dropout=0.0, vocab_to_cache=words, scalar_mix_parameters=scores)
+    for batch, wanted in zip(batches, tops, strict=True):
+        longest = max(map(len, batch))
+        numbers = torch.tensor([[words.index(w) for w in s] + [0] * (longest - len(s)) for s in batch])
+        output = layer(batch_to_ids(batch), numbers if by_number else None)
+        for found, top in zip(output["elmo_representations"][0], wanted, strict=True):
+            np.testing.assert_allclose(found[: len(top)].detach(), top, atol=PUBLISHED, rtol=0)

@@ -1,0 +1,185 @@
+"""Code written for bilm-tf runs after changing its import: ids, and the files of vectors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from elmo.errors import ElmoError
+from elmo.integrations.bilm import Batcher, TokenBatcher, dump_bilm_embeddings, dump_token_embeddings
+from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make, read_weights
+from oracle import Oracle, encode, encode_sentence
+
+SENTENCES = [["A", "new", "play"], [], ["naïve"], ["x" * 60, "</S>"]]
+WORDS = ["play", "<S>", "new", "!!!MAXTERMID", "</S>", " naïve ", "<UNK>", "日本語"]
+"""In no order, as of a set; one line is no word, and one has spaces around it."""
+
+
+@pytest.fixture
+def vocabulary(tmp_path: Path) -> Path:
+    path = tmp_path / "vocabulary.txt"
+    path.write_text("\n".join(WORDS), encoding="utf-8")
+    return path
+
+
+# --- ids
+
+
+@pytest.mark.parametrize("length", [50, 12])
+def test_characters(length: int, vocabulary: Path) -> None:
+    """Those of the oracle, boundaries added, zeros at padding; in the vocabulary or not."""
+    ids = Batcher(str(vocabulary), length).batch_sentences(SENTENCES)
+    assert ids.shape == (4, 5, length)
+    assert ids.dtype == np.int64
+    for row, sentence in zip(ids, SENTENCES, strict=True):
+        np.testing.assert_array_equal(row[: len(sentence) + 2], encode_sentence(sentence, length))
+        assert not row[len(sentence) + 2 :].any()
+    assert Batcher(vocabulary, length).batch_sentences([]).shape == (0, 2, length)
+
+
+def test_words(vocabulary: Path) -> None:
+    """The number of the word among the words, from 1; absent ones are `<UNK>`."""
+    ids = TokenBatcher(str(vocabulary)).batch_sentences([["new", "A", "naïve"], [], ["日本語"]])
+    assert ids.dtype == np.int64
+    assert ids.tolist() == [[2, 3, 6, 5, 4], [2, 4, 0, 0, 0], [2, 7, 4, 0, 0]]
+
+
+def test_of_a_word_that_stands_twice_the_last_counts(tmp_path: Path) -> None:
+    (tmp_path / "v").write_text("<S>\n</S>\nA\nA\n")
+    assert TokenBatcher(tmp_path / "v").batch_sentences([["A"]]).tolist() == [[1, 4, 2]]
+
+
+def test_what_batchers_refuse(vocabulary: Path, tmp_path: Path) -> None:
+    """bilm-tf gave words that it had no number for that of padding."""
+    with pytest.raises(ElmoError, match="absent: no such file"):
+        Batcher(tmp_path / "absent", 50)
+    with pytest.raises(ElmoError, match="absent: no such file"):
+        TokenBatcher(tmp_path / "absent")
+    with pytest.raises(ElmoError, match="max_token_length: 2 has no room"):
+        Batcher(vocabulary, 2)
+    for word in ("<S>", "</S>"):
+        path = tmp_path / "without"
+        path.write_text("\n".join(other for other in WORDS if other != word), encoding="utf-8")
+        with pytest.raises(ElmoError, match=f"without: {word} is missing"):
+            TokenBatcher(path)
+    (tmp_path / "no_unk").write_text("<S>\n</S>\nA\n")
+    with pytest.raises(ElmoError, match="no_unk: 'B' is not in this vocabulary, and neither is <UNK>"):
+        TokenBatcher(tmp_path / "no_unk").batch_sentences([["A"], ["B"]])
+
+
+# --- files
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> tuple[Path, Path, Oracle]:
+    """Options and weights, and the same model as the oracle."""
+    folder, options, weights = make(tmp_path / "model")
+    (tmp_path / "out").mkdir()
+    return folder / OPTIONS_FILE, folder / WEIGHTS_FILE, Oracle(weights, options)
+
+
+def test_vectors_of_a_text(model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path) -> None:
+    """A sentence at a time, each from the state that the one before left, the blank one among them."""
+    options, weights, oracle = model
+    text, out = tmp_path / "text.txt", tmp_path / "out" / "vectors.hdf5"
+    text.write_text("A new play\n\nnaïve  日本語 \nA new play", encoding="utf-8")
+    out.write_text("before")
+    dump_bilm_embeddings(str(vocabulary), str(text), str(options), str(weights), str(out))
+    assert list(out.parent.iterdir()) == [out]
+    found = read_weights(out)
+    assert list(found) == ["0", "1", "2", "3"]
+    batches = [[line.split()] for line in text.read_text(encoding="utf-8").split("\n")]
+    for number, [wanted] in enumerate(oracle.carried(batches)):
+        assert found[str(number)].dtype == np.float32
+        np.testing.assert_allclose(found[str(number)], wanted, atol=1e-5, rtol=0)
+    assert np.abs(found["3"] - found["0"]).max() > 1e-3
+
+
+def test_token_vectors(
+    model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layer 0 of each word in one direction, by its line, whether computed together or not."""
+    options, weights, oracle = model
+    wanted = oracle.token_vectors(np.stack([encode(w.strip()) for w in WORDS if not w.startswith("!!!")]))
+    for at_once in (1024, 3):
+        monkeypatch.setattr("elmo.integrations.bilm.WORDS_AT_ONCE", at_once)
+        dump_token_embeddings(vocabulary, options, weights, tmp_path / "out" / "tokens.hdf5")
+        found = read_weights(tmp_path / "out" / "tokens.hdf5")
+        assert list(found) == ["embedding"]
+        assert found["embedding"].dtype == np.float32
+        np.testing.assert_allclose(found["embedding"], wanted, atol=1e-5, rtol=0)
+
+
+def test_what_dumping_refuses(model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path) -> None:
+    """And leaves nothing behind."""
+    options, weights, _ = model
+    absent, out = tmp_path / "absent.txt", tmp_path / "out" / "vectors.hdf5"
+    text = tmp_path / "text.txt"
+    text.write_bytes(b"good\nb\xe9d\n")
+    for arguments, message in (
+        ((absent, text, options, weights, out), r"absent\.txt: no such file"),
+        ((vocabulary, absent, options, weights, out), r"absent\.txt: no such file"),
+        ((vocabulary, text, options, weights, out), r"text\.txt, line 2: not valid UTF-8"),
+        ((vocabulary, text, absent, weights, out), r"absent\.txt: no such file"),
+        ((vocabulary, text, options, absent, out), r"absent\.txt: no such file"),
+        ((vocabulary, text, options, weights, absent / "x.hdf5"), r"x\.hdf5: there is no folder"),
+    ):
+        with pytest.raises(ElmoError, match=message):
+            dump_bilm_embeddings(*arguments)
+    with pytest.raises(ElmoError, match=r"absent\.txt: no such file"):
+        dump_token_embeddings(absent, options, weights, out)
+    with pytest.raises(ElmoError, match=r"x\.hdf5: there is no folder"):
+        dump_token_embeddings(vocabulary, options, weights, absent / "x.hdf5")
+    assert not list(out.parent.iterdir())
+
+
+# --- the published numbers
+
+TOLERANCE = 2e-6
+"""TensorFlow's float32 rounding and ours."""
+
+
+@pytest.mark.external
+@pytest.mark.parametrize("sentences", ["allennlp/sentences.json", "bilm_tf/lm_embeddings_sentences.json"])
+def test_published_vectors(sentences: str, shared: Path, tmp_path: Path) -> None:
+    """Ten batches of three sentences: a row of them is what a text of its own is, a sentence at a time."""
+    path = shared / "fixtures" / sentences
+    names = ("vocab_test.txt", OPTIONS_FILE, WEIGHTS_FILE)
+    vocabulary, options, weights = (str(path.with_name(name)) for name in names)
+    for row, column in enumerate(json.loads(path.read_text(encoding="utf-8"))):
+        text, out = tmp_path / "text.txt", tmp_path / "vectors.hdf5"
+        text.write_text("\n".join(column) + "\n", encoding="utf-8")
+        dump_bilm_embeddings(vocabulary, text, options, weights, out)
+        with h5py.File(out) as found, h5py.File(path.with_name(f"lm_embeddings_{row}.hdf5")) as wanted:
+            assert len(found) == len(column) == 10
+            for number in map(str, range(10)):
+                top = np.concatenate(wanted[number][()], axis=1)
+                np.testing.assert_allclose(found[number][-1], top, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.external
+def test_published_token_vectors(shared: Path, tmp_path: Path) -> None:
+    """AllenNLP's own: a row for each line of the vocabulary, the boundaries' characters of their own included."""
+    folder = shared / "fixtures" / "allennlp"
+    arguments = (folder / "vocab_test.txt", folder / OPTIONS_FILE, folder / WEIGHTS_FILE)
+    dump_token_embeddings(*arguments, tmp_path / "tokens.hdf5")
+    found = read_weights(tmp_path / "tokens.hdf5")["embedding"]
+    wanted = read_weights(folder / "elmo_token_embeddings.hdf5")["embedding"]
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.external
+def test_published_ids(shared: Path) -> None:
+    """Character ids look up the published vectors' words, and word ids their rows."""
+    folder = shared / "fixtures" / "allennlp"
+    words = (folder / "vocab_test.txt").read_text(encoding="utf-8").splitlines()
+    numbers = TokenBatcher(folder / "vocab_test.txt").batch_sentences([words])[0]
+    assert [words[number - 1] for number in numbers[1:-1]] == words
+    np.testing.assert_array_equal(
+        Batcher(folder / "vocab_test.txt", 50).batch_sentences([words])[0], encode_sentence(words)
+    )
