@@ -46,7 +46,7 @@ class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
 
 
 AnySoftmax = full.Softmax | AdaptiveSoftmax
-"""What gives words their probabilities: both have `num_words`, `loss` and `log_probabilities`."""
+"""What gives words their probabilities: both have `num_words`, `loss`, `log_prob` and `log_probabilities`."""
 
 
 def choose_cutoffs(num_words: int, dim: int, wanted: Sequence[int] | None = None) -> tuple[int, ...]:

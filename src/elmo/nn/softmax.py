@@ -67,6 +67,10 @@ class Softmax(nn.Module):
         target_scores = _target_scores(hidden, target_weight, target_bias)
         return _cross_entropy(hidden, target_scores, negative_weight, negative_bias, targets, negatives.ids)
 
+    def log_prob(self, hidden: Tensor) -> Tensor:
+        """Log probability of every word under the full softmax: `hidden` (N, P) to (N, V), in nats."""
+        return F.linear(hidden, self.weight, self.bias).log_softmax(dim=1)
+
     @torch.inference_mode()
     def log_probabilities(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """Log probability of each target under the full softmax: `hidden` (N, P), `targets` (N,) to (N,), in nats.
