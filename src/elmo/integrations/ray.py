@@ -1,0 +1,142 @@
+"""Embedding a Ray Dataset, on a laptop or on a cluster.
+
+```python
+import ray
+from elmo.integrations.ray import embed_dataset
+
+vectors = embed_dataset(ray.data.read_parquet("in"), "model", column="tokens")
+vectors.write_parquet("out")
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import ray
+import ray.data
+import torch
+
+from elmo.embed import Layers, Pool, load
+from elmo.embed.engine import Precision
+from elmo.embed.layers import Layout
+from elmo.embed.parquet import vector_columns
+from elmo.embed.writers import DTYPES, DType
+from elmo.errors import ElmoError
+from elmo.text.tokenizers import get_tokenizer
+
+pa: Any = pyarrow
+"""pyarrow has no types."""
+
+ROWS = 256
+"""Sentences that an actor takes at a time: enough to fill batches, few enough for any memory."""
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What every actor is told."""
+
+    model: str
+    column: str
+    tokenizer: str
+    layers: Layers
+    pool: Pool | None
+    dtype: DType
+    precision: Precision
+    device: str
+    num_threads: int
+
+
+def embed_dataset(
+    dataset: ray.data.Dataset,
+    model: str | Path,
+    *,
+    column: str = "tokens",
+    tokenizer: str = "whitespace",
+    layers: Layers = "mean",
+    pool: Pool | None = None,
+    dtype: DType = "float32",
+    precision: Precision = "float32",
+    concurrency: int | None = None,
+    num_cpus: int = 1,
+    batch_size: int = ROWS,
+) -> ray.data.Dataset:
+    """Add the vectors of a column to a dataset: one row per sentence, as `elmo embed` writes them to Parquet.
+
+    `column` holds lists of tokens, or text, which `tokenizer` splits; then the tokens are added as column `tokens`.
+    `vectors` is a list of D numbers for each token; with `layers="all"`, `layer_0`, `layer_1`, … instead. Pooled:
+    `vector`, or `layer_0`, …, with D numbers each. Every row has its vectors once, also if actors are lost.
+
+    `model` is anything that `elmo.load` takes; each node must find it under that name. Up to `concurrency` actors
+    hold it, with `num_cpus` threads each: by default one for each GPU of the cluster, or, where there
+    is none, as many as its processors allow if one is left for reading and writing.
+    """
+    if dtype not in DTYPES:
+        raise ElmoError(f"dtype: {dtype!r} is none of {', '.join(DTYPES)}")
+    if not ray.is_initialized():
+        ray.init()
+    resources: Mapping[str, float] = ray.cluster_resources()
+    num_gpus, spare_cpus = int(resources.get("GPU", 0)), resources.get("CPU", 1) - 1
+    if concurrency is None:
+        concurrency = num_gpus or max(1, int(spare_cpus / num_cpus))
+    # If actors reserved all processors, nothing could be read, and they would wait for ever.
+    reserved = num_cpus if num_cpus * concurrency <= spare_cpus else 0
+    options = _Options(
+        str(model),
+        column,
+        tokenizer,
+        layers,
+        pool,
+        dtype,
+        precision,
+        device="cuda" if num_gpus else "cpu",
+        num_threads=num_cpus,
+    )
+    return dataset.map_batches(
+        _Embed,
+        fn_constructor_kwargs=asdict(options),
+        batch_size=batch_size,
+        batch_format="pyarrow",
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=concurrency),
+        num_cpus=reserved,
+        num_gpus=1 if num_gpus else 0,
+    )
+
+
+class _Embed:
+    """An actor: a model, and what it does to a batch of rows."""
+
+    def __init__(self, **options: Any) -> None:
+        self._options = _Options(**options)
+        torch.set_num_threads(self._options.num_threads)
+        self._tokenize = get_tokenizer(self._options.tokenizer)
+        self._model = load(self._options.model, device=self._options.device, precision=self._options.precision)
+
+    def __call__(self, table: Any) -> Any:
+        """Add columns to a `pyarrow.Table`."""
+        options = self._options
+        sentences, added = self._sentences(table)
+        arrays = self._model.embed(sentences, layers=options.layers, pool=options.pool)
+        num_layers = self._model.num_layers if options.layers == "all" else None
+        layout = Layout(self._model.width, num_layers, options.pool is not None)
+        for name, values in (added | vector_columns(arrays, layout, np.dtype(options.dtype))).items():
+            if name in table.column_names:
+                raise ElmoError(f"column {name!r}: is in the dataset already; drop or rename it")
+            table = table.append_column(name, values)
+        return table
+
+    def _sentences(self, table: Any) -> tuple[list[list[str]], dict[str, Any]]:
+        """The sentences of a table, and the column of their tokens where it has none."""
+        name = self._options.column
+        if name not in table.column_names:
+            raise ElmoError(f"column {name!r}: not in the dataset, which has {', '.join(table.column_names)}")
+        column = table.column(name)
+        if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            return column.to_pylist(), {}
+        sentences = [self._tokenize(text or "") for text in column.to_pylist()]
+        return sentences, {"tokens": pa.array(sentences, type=pa.list_(pa.string()))}

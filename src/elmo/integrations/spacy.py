@@ -1,0 +1,299 @@
+"""ELMo in spaCy: the component `elmo`, and `elmo.Tok2Vec.v1`, a layer that spaCy's own components train on.
+
+spaCy finds both by their names, without an import. `docs/spacy.md` shows how to use them.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self, cast
+from weakref import WeakValueDictionary
+
+import numpy as np
+import srsly
+from numpy.typing import NDArray
+from spacy.language import Language
+from spacy.tokens import Doc, Token
+from spacy.util import registry
+from thinc import api, shims
+
+from elmo.embed import Embedder, Layers
+from elmo.embed.batching import Sentence
+from elmo.embed.engine import Precision
+from elmo.errors import ElmoError
+from elmo.formats import Model, load, save_native
+from elmo.formats.native import CONFIG, WEIGHTS
+
+Array = NDArray[np.float32]
+
+thinc: Any = api
+Shim: Any = shims.Shim  # Thinc has types only in part
+
+TOKENS_AT_ONCE = 1 << 15
+"""Docs are embedded together until they have so many tokens: enough for full batches, few enough for any memory."""
+
+
+class _Loaded:
+    """A model, to be saved; its engine; and all layers of sentences that were trained on."""
+
+    def __init__(self, model: Model, device: str, precision: Precision) -> None:
+        self.model, self.arguments = model, (device, precision)
+        self.embedder = Embedder(model, device=device, precision=precision)
+        self.kept: dict[tuple[str, ...], Array] = {}
+        self._kept_bytes = 0
+
+    def keep(self, arrays: dict[tuple[str, ...], Array], num_bytes: int) -> None:
+        """Keep what fits; nothing is dropped for it, since the next epoch brings the oldest sentence as surely."""
+        for words, array in arrays.items():
+            if self._kept_bytes + array.nbytes <= num_bytes:
+                self.kept[words] = array
+                self._kept_bytes += array.nbytes
+
+    def __deepcopy__(self, memo: object) -> "_Loaded":
+        """A copied pipeline has the same weights: nothing changes them."""
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., "_Loaded"], tuple[object, ...]]:
+        """Packed weights don't travel to another process; they are packed there."""
+        return _shared, (self.model, *self.arguments)
+
+
+_in_use: WeakValueDictionary[tuple[str, str, str], _Loaded] = WeakValueDictionary()
+"""By weights, device and precision: all pipelines' parts with the same weights share one engine."""
+
+
+def _shared(model: Model, device: str, precision: Precision) -> _Loaded:
+    digest = hashlib.blake2b(repr((model.config, model.lexicon and vars(model.lexicon))).encode())
+    for name, tensor in sorted(model.bilm.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.cpu().contiguous().numpy())
+    key = (digest.hexdigest(), device, precision)
+    loaded = _in_use.get(key)
+    if loaded is None:
+        loaded = _in_use[key] = _Loaded(model, device, precision)
+    return loaded
+
+
+class CarriesBiLM:
+    """A part of a pipeline with a biLM that is read from `source` when first needed, and stored with the pipeline.
+
+    A stored pipeline needs no `source`, which may be a path on another machine. But a model of ELMoForManyLangs,
+    which no format of ours can hold, isn't stored: it is read from `source` again.
+    """
+
+    def __init__(self, source: str, device: str, precision: Precision) -> None:
+        self.source, self.device = source, device
+        self.precision: Precision = precision
+        self._loaded: _Loaded | None = None
+
+    @property
+    def loaded(self) -> _Loaded:
+        """The model, loaded now if it wasn't yet."""
+        if self._loaded is None:
+            self._loaded = _shared(load(self.source), self.device, self.precision)
+        return self._loaded
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Store a native model folder, which `elmo.load` reads too; without the softmax, which no vector needs."""
+        model = self.loaded.model
+        if model.lexicon is None:
+            save_native(Model(model.bilm, origin=model.origin), Path(path))
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
+        """Read what `to_disk` stored."""
+        if Path(path).is_dir():
+            self._loaded = _shared(load(path), self.device, self.precision)
+        return self
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """As `to_disk`."""
+        with TemporaryDirectory() as folder:
+            self.to_disk(folder)
+            paths = [path for path in Path(folder).iterdir() if path.name in (CONFIG, WEIGHTS)]
+            return srsly.msgpack_dumps({path.name: path.read_bytes() for path in paths})
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
+        """As `from_disk`."""
+        files = cast("dict[str, bytes]", srsly.msgpack_loads(data))
+        with TemporaryDirectory() as folder:
+            for name in {CONFIG, WEIGHTS} & files.keys():
+                (Path(folder) / name).write_bytes(files[name])
+            return self.from_disk(folder) if files else self
+
+
+def _embed_docs(
+    docs: Sequence[Doc], embed: Callable[[list[Sentence]], Iterable[Array]], lead: tuple[int, ...], width: int
+) -> Iterator[Array]:
+    """One array (*lead, T, D) per doc from what `embed` makes of all their sentences; zeros at tokens of whitespace."""
+    places = [_sentences(doc) for doc in docs]
+    words: list[Sentence] = [[doc[i].text for i in s] for doc, found in zip(docs, places, strict=True) for s in found]
+    arrays = iter(embed(words))
+    for doc, found in zip(docs, places, strict=True):
+        whole = np.zeros((*lead, len(doc), width), np.float32)
+        for sentence in found:
+            whole[..., sentence, :] = next(arrays)
+        yield whole
+
+
+def _sentences(doc: Doc) -> list[list[int]]:
+    """The places of the words of each sentence; a doc without sentence boundaries is one.
+
+    Whitespace is left out, as in the text that the biLM learned from: it would be a strange word to its neighbors.
+    """
+    spans = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
+    found = [[token.i for token in span if not token.is_space] for span in spans]
+    return [sentence for sentence in found if sentence]
+
+
+def _vector(token: Token) -> Array | None:
+    """`token._.elmo`: its row of `doc.tensor`, None before the component ran."""
+    tensor = cast(Any, token.doc).tensor
+    return tensor[token.i] if tensor.size else None
+
+
+Token.set_extension("elmo", getter=_vector, force=True)
+
+
+class ElmoComponent(CarriesBiLM):
+    """Sets `doc.tensor`, (T, D) float32, hence `token._.elmo`, (D,); zeros at tokens of whitespace.
+
+    A sentence is embedded alone where the doc has sentence boundaries; without them, the doc is taken as one.
+    """
+
+    def __init__(self, name: str, layers: Layers, source: str, device: str, precision: Precision) -> None:
+        super().__init__(source, device, precision)
+        self.name = name
+        self.layers: Layers = layers
+
+    def __call__(self, doc: Doc) -> Doc:
+        """Embed one doc."""
+        return next(self._embed([doc]))
+
+    def pipe(self, stream: Iterable[Doc], *, batch_size: int = 1000) -> Iterator[Doc]:
+        """Embed many docs, up to `batch_size` together: faster than one by one."""
+        docs: list[Doc] = []
+        num_tokens = 0
+        for doc in stream:
+            docs.append(doc)
+            num_tokens += len(doc)
+            if len(docs) >= batch_size or num_tokens >= TOKENS_AT_ONCE:
+                yield from self._embed(docs)
+                docs, num_tokens = [], 0
+        yield from self._embed(docs)
+
+    def _embed(self, docs: Sequence[Doc]) -> Iterator[Doc]:
+        embedder = self.loaded.embedder
+        tensors = _embed_docs(docs, lambda words: embedder.stream(words, layers=self.layers), (), embedder.width)
+        for doc, tensor in zip(docs, tensors, strict=True):
+            cast(Any, doc).tensor = tensor
+            yield doc
+
+
+def make_elmo(
+    nlp: Language,
+    name: str,
+    model: str,
+    layers: str | int | list[float] = "mean",
+    precision: Precision = "float32",
+    device: str = "cpu",
+) -> ElmoComponent:
+    """The component of `nlp.add_pipe("elmo", config={"model": "run"})`.
+
+    `model` is anything that `elmo.load` takes, read when the first doc comes; `layers`, `precision` and `device` are
+    those of `Embedder.embed` and `elmo.load`. `layers="all"` is refused: a token has one vector here.
+    """
+    if layers == "all":
+        raise ElmoError("layers: 'all' gives a token several vectors, doc.tensor has one; choose mean, top or token")
+    return ElmoComponent(name, cast(Layers, layers), model, device, precision)
+
+
+Language.factory("elmo", assigns=["doc.tensor", "token._.elmo"], func=make_elmo)
+
+
+class BiLMShim(CarriesBiLM, Shim):
+    """The biLM of a layer: Thinc stores it with the layer's own parameters, and doesn't train it.
+
+    From the first training step on, all layers of sentences are kept, up to `cache_mb` megabytes: every epoch brings
+    them back. What comes when that is full is embedded anew each time.
+    """
+
+    def __init__(self, source: str, device: str, precision: Precision, cache_mb: int) -> None:
+        Shim.__init__(self, None)
+        CarriesBiLM.__init__(self, source, device, precision)
+        self._cache_bytes = cache_mb << 20
+        self._trains = False
+
+    def all_layers(self, sentences: Iterable[Sentence], *, is_train: bool) -> list[Array]:
+        """The layers of sentences, (L+1, T, D) each."""
+        self._trains = self._trains or is_train
+        wanted = [tuple(sentence) for sentence in sentences]
+        kept = self.loaded.kept
+        new = [words for words in dict.fromkeys(wanted) if words not in kept]
+        found = dict(zip(new, self.loaded.embedder.embed(new, layers="all"), strict=True))
+        if self._trains:
+            self.loaded.keep(found, self._cache_bytes)
+        return [found[words] if words in found else kept[words] for words in wanted]
+
+    def to_device(self, device_type: str, device_id: int) -> None:
+        """The biLM stays on the device that the configuration names."""
+
+    def finish_update(self, optimizer: object) -> None:
+        """Nothing to train."""
+
+
+@registry.architectures("elmo.Tok2Vec.v1")
+def make_tok2vec(
+    model: str,
+    width: int | None = None,
+    dropout: float = 0.5,
+    precision: Precision = "float32",
+    device: str = "cpu",
+    cache_mb: int = 1024,
+) -> Any:
+    """A layer `Model[list[Doc], list[Floats2d]]`: (T, D) per doc, the layers of a frozen biLM in a trained mix.
+
+    The mix is eq. 1 of Peters et al. 2018, and starts as the plain mean; `dropout` is its own (section 3.4), not that
+    of `[training]`. With `width`, maxout with layer norm follows, (T, width). `cache_mb` bounds what is kept.
+    """
+    mix = thinc.Model(
+        "elmo",
+        _mix_forward,
+        init=_mix_init,
+        dims={"nO": None},
+        params={"scores": None, "gamma": None},
+        shims=[BiLMShim(model, device, precision, cache_mb)],
+        attrs={"dropout": dropout},
+    )
+    # as spaCy brings its own embeddings to a width; a linear layer learned far more slowly (docs/spacy.md)
+    return mix if width is None else thinc.chain(mix, thinc.with_array(thinc.Maxout(width, nP=3, normalize=True)))
+
+
+def _mix_init(model: Any, X: object = None, Y: object = None) -> None:
+    """Equal shares, and `gamma` 1."""
+    embedder: Embedder = model.shims[0].loaded.embedder
+    model.set_dim("nO", embedder.width)
+    model.set_param("scores", model.ops.alloc1f(embedder.num_layers))
+    model.set_param("gamma", model.ops.alloc1f(1) + 1)
+
+
+def _mix_forward(model: Any, docs: Sequence[Doc], is_train: bool) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
+    """The mix of the docs' layers, (T, D) each, and what takes its gradient to `scores` and `gamma`."""
+    ops, bilm = model.ops, cast(BiLMShim, model.shims[0])
+    lead, width = (bilm.loaded.embedder.num_layers,), bilm.loaded.embedder.width
+    arrays = _embed_docs(docs, lambda words: bilm.all_layers(words, is_train=is_train), lead, width)
+    layers = ops.asarray(np.concatenate([np.zeros((*lead, 0, width), np.float32), *arrays], axis=1))
+    gamma, shares = model.get_param("gamma"), ops.softmax(model.get_param("scores"), inplace=False)
+    mixed = ops.xp.tensordot(shares, layers, axes=1)
+    mask = ops.get_dropout_mask(mixed.shape, model.attrs["dropout"] if is_train else 0.0)
+    lengths = ops.asarray1i([len(doc) for doc in docs])
+
+    def backprop(gradients: list[Any]) -> list[Any]:
+        # per layer, the sum of gradient times value: all that shares and gamma have to do with
+        products = ops.xp.tensordot(layers, ops.flatten(gradients) * mask, axes=([1, 2], [0, 1]))
+        total = shares @ products
+        model.inc_grad("gamma", total.reshape(1))
+        model.inc_grad("scores", gamma * shares * (products - total))
+        return []
+
+    return ops.unflatten(gamma * mixed * mask, lengths), backprop

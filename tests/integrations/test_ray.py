@@ -1,0 +1,127 @@
+"""A Ray Dataset is embedded once and completely, whatever becomes of the processes that do it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmo import formats
+from elmo.embed import Embedder
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+
+os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DATA_DISABLE_PROGRESS_BARS": "1"}
+ray = pytest.importorskip("ray", reason="needs the extra 'ray'")
+pytest.importorskip("ray.data", reason="needs the extra 'ray'")
+
+import pyarrow as pa  # noqa: E402
+import pyarrow.parquet as pq  # noqa: E402
+
+from elmo.integrations import ray as elmo_ray  # noqa: E402
+from elmo.integrations.ray import embed_dataset  # noqa: E402
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:`use_.*` is deprecated:DeprecationWarning:ray"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves its processes and pipes to their fate
+]
+
+SENTENCES = [[f"word{n}", "of", "text"][: n % 4] for n in range(200)]
+MARKED = 77
+"""The row at which an actor dies."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Holds `model`, and `in` with the sentences in four files."""
+    folder = tmp_path_factory.mktemp("ray")
+    make(folder / "model")
+    (folder / "in").mkdir()
+    for start in range(0, len(SENTENCES), 50):
+        tokens = pa.array(SENTENCES[start : start + 50], type=pa.list_(pa.string()))
+        table = pa.table({"id": range(start, start + 50), "tokens": tokens})
+        pq.write_table(table, folder / "in" / f"{start}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """Two nodes of one processor each, which are gone afterwards."""
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 1, "object_store_memory": 100_000_000}
+    cluster = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
+    try:
+        cluster.add_node(**node)
+        ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+        assert len(ray.nodes()) == 2
+        yield
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+@pytest.mark.usefixtures("cluster")
+def test_an_actor_is_killed_and_nothing_is_lost_or_doubled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parquet to Parquet; the process dies in the middle of its work, as if the system had killed it."""
+    died = folder / "died"
+
+    class Dying(elmo_ray._Embed):
+        def __call__(self, table: pa.Table) -> pa.Table:
+            if MARKED in table["id"].to_pylist() and not died.exists():
+                died.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().__call__(table)
+
+    monkeypatch.setattr(elmo_ray, "_Embed", Dying)
+    blocks = ray.data.read_parquet(str(folder / "in"), override_num_blocks=4)
+    dataset = embed_dataset(blocks, folder / "model", layers="all", concurrency=2, batch_size=10)
+    dataset.write_parquet(str(folder / "out"))
+    assert died.exists()
+    rows = pq.read_table(folder / "out").sort_by("id")
+    assert rows["id"].to_pylist() == list(range(len(SENTENCES)))
+    assert rows["tokens"].to_pylist() == SENTENCES
+    expected = Embedder(formats.load(folder / "model")).embed(SENTENCES, layers="all")
+    for layer in range(3):
+        for vectors, arrays in zip(rows[f"layer_{layer}"].to_pylist(), expected, strict=True):
+            np.testing.assert_array_equal(np.array(vectors, np.float32).reshape(-1, 12), arrays[layer])
+
+
+@pytest.mark.usefixtures("cluster")
+def test_text_is_tokenized_and_pooled(folder: Path) -> None:
+    texts = [{"text": "A new play!"}, {"text": ""}]
+    dataset = embed_dataset(
+        ray.data.from_items(texts), folder / "model", column="text", tokenizer="ptb", pool="mean", dtype="float16"
+    )
+    rows = sorted(dataset.take_all(), key=lambda row: row["text"])
+    assert [list(row["tokens"]) for row in rows] == [[], ["A", "new", "play", "!"]]
+    expected = Embedder(formats.load(folder / "model")).embed([[], ["A", "new", "play", "!"]], pool="mean")
+    for row, vector in zip(rows, expected, strict=True):
+        np.testing.assert_array_equal(np.array(row["vector"], np.float16), vector.astype(np.float16))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"column": "words"}, "column 'words': not in the dataset, which has tokens, vectors"),
+        ({}, "column 'vectors': is in the dataset already; drop or rename it"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(folder: Path, options: dict, says: str) -> None:
+    """What an actor says; Ray passes it on."""
+    defaults = elmo_ray._Options(
+        str(folder / "model"), "tokens", "whitespace", "mean", None, "float32", "float32", "cpu", 1
+    )
+    actor = elmo_ray._Embed(**(vars(defaults) | options))
+    with pytest.raises(ElmoError, match=says):
+        actor(pa.table({"tokens": [["a"]], "vectors": [1]}))
+
+
+def test_an_unknown_dtype_is_refused_at_once(folder: Path) -> None:
+    with pytest.raises(ElmoError, match="dtype: 'int8' is none of float32, float16"):
+        embed_dataset(None, folder / "model", dtype="int8")  # type: ignore[arg-type]

@@ -1,0 +1,311 @@
+"""`ElmoVectorizer` as a step of scikit-learn: its numbers, and what that library asks of a transformer."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import SkipTestWarning
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.utils import estimator_checks as checks
+
+import elmo
+from elmo.embed import pool_tokens
+from elmo.errors import ElmoError
+from elmo.integrations import sklearn as module
+from elmo.integrations.sklearn import ElmoVectorizer
+from make_bilm_hdf5 import make
+from oracle import Array, Oracle, encode_sentence
+
+TEXTS = ["They saw a new play .", "", "Kinder spielen", "a a a", "A play on Broadway ."]
+ROUNDING = 1e-5
+"""The oracle computes in float64: float32 rounding through all layers."""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Oracle]:
+    folder, options, weights = make(tmp_path_factory.mktemp("model"))
+    return folder, Oracle(weights, options)
+
+
+@pytest.fixture(scope="module")
+def folder(made: tuple[Path, Oracle]) -> Path:
+    return made[0]
+
+
+# --- numbers
+
+
+def wanted(oracle: Oracle, text: str, layers: object, pool: str) -> Array:
+    tokens = oracle.row(encode_sentence(text.split()))[0][:, 1:-1]  # (L + 1, T, D)
+    match layers:
+        case "mean":
+            vectors = tokens.mean(axis=0)
+        case "all":
+            vectors = tokens
+        case int():
+            vectors = tokens[layers]
+        case _:
+            vectors = np.einsum("l,ltd->td", layers, tokens)
+    return pool_tokens(vectors, pool).ravel()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("layers", ["mean", "all", 1, [0.5, 0.0, 2.0]], ids=str)
+@pytest.mark.parametrize("pool", ["mean", "max", "first-last"])
+def test_vectors_are_those_of_the_equations(made: tuple[Path, Oracle], layers: object, pool: str) -> None:
+    """One row for each document; of all layers, one after the other. Without tokens: zeros."""
+    vectorizer = ElmoVectorizer(made[0], layers=layers, pool=pool)  # type: ignore[arg-type]
+    found = vectorizer.fit_transform(TEXTS)
+    assert found.dtype == np.float32
+    assert found.shape == (5, 36 if layers == "all" else 12)
+    assert list(vectorizer.get_feature_names_out()) == [f"elmovectorizer{i}" for i in range(found.shape[1])]
+    for row, text in zip(found, TEXTS, strict=True):
+        np.testing.assert_allclose(row, wanted(made[1], text, layers, pool) if text else 0, atol=ROUNDING, rtol=0)
+
+
+def test_documents_are_strings_or_lists_of_tokens(folder: Path) -> None:
+    """In any sequence, and mixed."""
+    vectorizer = ElmoVectorizer(folder)
+    whole = vectorizer.transform(TEXTS)
+    for documents in ([text.split() for text in TEXTS], np.array(TEXTS), (text for text in TEXTS)):
+        np.testing.assert_array_equal(vectorizer.transform(documents), whole)
+    np.testing.assert_array_equal(vectorizer.transform([TEXTS[0], *map(str.split, TEXTS[1:])]), whole)
+    assert vectorizer.transform([]).shape == (0, 12)
+    assert ElmoVectorizer(folder, layers="all").transform([]).shape == (0, 36)
+
+
+def test_batches_and_precision_are_those_of_the_embedder(folder: Path) -> None:
+    whole = ElmoVectorizer(folder).transform(TEXTS)
+    np.testing.assert_allclose(ElmoVectorizer(folder, batch_size=1).transform(TEXTS), whole, atol=2e-6, rtol=0)
+    rounded = ElmoVectorizer(folder, precision="bf16").transform(TEXTS)
+    model = elmo.load(folder, precision="bf16")
+    np.testing.assert_array_equal(rounded, model.embed([text.split() for text in TEXTS], pool="mean"))
+    assert np.abs(rounded - whole).max() > 1e-4
+
+
+def test_tokenizers(folder: Path) -> None:
+    """By name or as a function. Lower case is for strings: tokens are taken as they are."""
+    plain = ElmoVectorizer(folder)
+
+    def letters(text: str) -> list[str]:
+        return list(text)
+
+    for text, options, tokens in (
+        ("Don't go.", {"tokenizer": "ptb"}, ["Do", "n't", "go", "."]),
+        ("Don't go.", {"tokenizer": "ptb", "lowercase": True}, ["do", "n't", "go", "."]),
+        ("aB", {"tokenizer": letters}, ["a", "B"]),
+        ("aB", {"tokenizer": letters, "lowercase": True}, ["a", "b"]),
+        (["A", "B"], {"lowercase": True}, ["A", "B"]),
+    ):
+        found = ElmoVectorizer(folder, **options).transform([text])
+        np.testing.assert_array_equal(found, plain.transform([tokens]))
+
+
+# --- scikit-learn
+
+
+API_CHECKS = [
+    checks.check_estimator_cloneable,
+    checks.check_estimator_tags_renamed,
+    checks.check_valid_tag_types,
+    checks.check_estimator_repr,
+    checks.check_no_attributes_set_in_init,
+    checks.check_estimators_overwrite_params,
+    checks.check_dont_overwrite_parameters,
+    checks.check_estimators_fit_returns_self,
+    checks.check_readonly_memmap_input,
+    checks.check_do_not_raise_errors_in_init_or_set_params,
+    checks.check_n_features_in_after_fitting,
+    checks.check_mixin_order,
+    checks.check_positive_only_tag_during_fit,
+    checks.check_transformer_n_iter,
+    checks.check_fit_check_is_fitted,
+    checks.check_get_params_invariance,
+    checks.check_set_params,
+    checks.check_transformer_get_feature_names_out,
+    checks.check_set_output_transform,
+]
+"""All but those that feed `transform` numbers, and those that want numbers refused by shape, NaN or sparseness."""
+
+
+@pytest.mark.parametrize("check", API_CHECKS, ids=lambda check: check.__name__)
+def test_checks_of_scikit_learn(check: Callable[[str, ElmoVectorizer], None], folder: Path) -> None:
+    check("ElmoVectorizer", ElmoVectorizer(folder))
+
+
+def test_scikit_learn_knows_that_it_takes_text(folder: Path) -> None:
+    """`check_estimator` ends at the tags, as for scikit-learn's own vectorizers."""
+    with pytest.warns(SkipTestWarning, match="requires input .*string=True"):
+        checks.check_estimator(ElmoVectorizer(folder))
+
+
+def test_looking_at_it_loads_nothing() -> None:
+    """Notebooks show estimators as HTML, which reads every attribute; a name may be one of the Hub, to be fetched."""
+    module._load.cache_clear()
+    vectorizer = ElmoVectorizer("owner/of-no-model")
+    assert "of-no-model" in repr(vectorizer)
+    assert "of-no-model" in make_pipeline(vectorizer, LogisticRegression())._repr_html_()
+    assert "transform" in dir(vectorizer)
+    assert module._load.cache_info().misses == 0
+
+
+def test_beside_other_columns_and_features(folder: Path) -> None:
+    """Text is one column among others, and the vectors become named columns."""
+    table = np.array([[text, stars] for stars, text in enumerate(TEXTS)], dtype=object)
+    columns = ColumnTransformer([("elmo", ElmoVectorizer(folder), 0)], remainder="passthrough")
+    found = columns.fit_transform(table)
+    assert [*columns.get_feature_names_out()] == [*(f"elmo__elmovectorizer{i}" for i in range(12)), "remainder__x1"]
+    np.testing.assert_array_equal(found[:, :12].astype(np.float32), ElmoVectorizer(folder).transform(TEXTS))
+    union = FeatureUnion([("elmo", ElmoVectorizer(folder)), ("counts", TfidfVectorizer())])
+    assert union.fit_transform(TEXTS).shape[1] == len(union.get_feature_names_out()) > 12
+
+
+def test_a_document_alone_or_among_others_in_any_order(folder: Path) -> None:
+    """The library's checks of invariance, with text. 2e-6 is the rounding of products of other shapes."""
+    vectorizer = ElmoVectorizer(folder, layers="top").fit(TEXTS, [1, 0, 1, 0, 1])
+    whole = vectorizer.transform(TEXTS)
+    np.testing.assert_array_equal(vectorizer.fit(TEXTS[:1]).transform(TEXTS), whole)
+    np.testing.assert_allclose(vectorizer.transform(TEXTS[::-1])[::-1], whole, atol=2e-6, rtol=0)
+    for row, text in zip(whole, TEXTS, strict=True):
+        np.testing.assert_allclose(vectorizer.transform([text])[0], row, atol=2e-6, rtol=0)
+
+
+def test_parameters_are_kept_as_given_and_cloned(folder: Path) -> None:
+    weights = [0.5, 0.25, 0.25]
+    vectorizer = ElmoVectorizer(folder, layers=weights, tokenizer=str.split)
+    assert vectorizer.layers is weights
+    assert vectorizer.get_params() == {
+        "model": folder,
+        "layers": weights,
+        "pool": "mean",
+        "tokenizer": str.split,
+        "lowercase": False,
+        "precision": "float32",
+        "batch_size": None,
+        "device": "cpu",
+    }
+    other = clone(vectorizer).set_params(pool="max")
+    assert (other.layers, other.model, vectorizer.pool) == (weights, folder, "mean")
+    np.testing.assert_array_equal(clone(vectorizer).transform(TEXTS), vectorizer.transform(TEXTS))
+
+
+def test_a_pickle_holds_no_model_and_works_in_another_process(folder: Path, tmp_path: Path) -> None:
+    vectorizer = ElmoVectorizer(folder, layers="top").fit(TEXTS)
+    data = pickle.dumps(vectorizer)
+    assert len(data) < 1000
+    (tmp_path / "pickle").write_bytes(data)
+    code = (
+        "import pickle, sys, numpy; from pathlib import Path; vectorizer = pickle.loads(Path('pickle').read_bytes());"
+        f"numpy.save('vectors.npy', vectorizer.transform({TEXTS}))"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    np.testing.assert_array_equal(np.load(tmp_path / "vectors.npy"), vectorizer.transform(TEXTS))
+
+
+LABELLED = [(f"{word} w{i}", label) for label, word in enumerate(("good", "bad")) for i in range(8)]
+
+
+def pipeline(folder: Path) -> Pipeline:
+    return Pipeline([("elmo", ElmoVectorizer(folder)), ("classify", LogisticRegression(C=1e4, max_iter=1000))])
+
+
+def test_a_pipeline_learns(folder: Path) -> None:
+    """Two words that tell the labels apart: random vectors suffice."""
+    texts, labels = zip(*LABELLED, strict=True)
+    classifier = pipeline(folder).fit(texts[::2], labels[::2])
+    assert classifier.score(texts[1::2], labels[1::2]) == 1
+    names = classifier[:-1].get_feature_names_out()
+    assert (len(names), names[0]) == (12, "elmovectorizer0")
+
+
+def test_a_grid_search_loads_the_model_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve fits of six candidates, and a last one."""
+    loads: list[str] = []
+
+    def load(source: str, **options: object) -> elmo.Embedder:
+        loads.append(source)
+        return elmo.load(source, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "load", load)
+    module._load.cache_clear()
+    texts, labels = zip(*LABELLED, strict=True)
+    grid = {"elmo__layers": ["mean", "top", 0], "elmo__pool": ["mean", "max"]}
+    search = GridSearchCV(pipeline(folder), grid, cv=2, error_score="raise").fit(list(texts), labels)
+    assert search.best_score_ == 1
+    assert search.predict(["good w1", "bad w2"]).tolist() == [0, 1]
+    assert loads == [str(folder)]
+    ElmoVectorizer(folder, precision="bf16").fit()
+    ElmoVectorizer(str(folder)).fit()
+    assert len(loads) == 2
+
+
+@pytest.mark.slow
+def test_a_grid_search_in_two_processes(folder: Path) -> None:
+    texts, labels = zip(*LABELLED, strict=True)
+    grid = {"elmo__layers": ["mean", "top"]}
+    found = [
+        GridSearchCV(pipeline(folder), grid, cv=2, n_jobs=n, error_score="raise").fit(texts, labels).cv_results_
+        for n in (1, 2)
+    ]
+    np.testing.assert_array_equal(found[0]["mean_test_score"], found[1]["mean_test_score"])
+
+
+def test_few_models_are_kept_and_a_folder_written_anew_is_read_anew(tmp_path: Path) -> None:
+    """A model that was trained on and saved in its place must not give the vectors of before."""
+    module._load.cache_clear()
+    folder = make(tmp_path / "model")[0]
+    before = ElmoVectorizer(folder).transform(TEXTS)
+    (folder / "lm_weights.hdf5").unlink()
+    make(folder, seed=1)
+    after = ElmoVectorizer(folder).transform(TEXTS)
+    assert np.abs(after - before).max() > 1e-3
+    for number in range(3):
+        ElmoVectorizer(make(tmp_path / f"model{number}")[0]).fit()
+    assert module._load.cache_info().currsize == module.MODELS_KEPT
+
+
+# --- what is refused
+
+
+BAD = {
+    "layers": ({"layers": "last"}, "layers: 'last' is none of all, top, mean, token"),
+    "weights": ({"layers": [1.0]}, "layers: 1 weights for 3 layers"),
+    "pool": ({"pool": "sum"}, "pool: 'sum' is none of mean, max, first-last"),
+    "no pool": ({"pool": None}, "pool: None is none of"),
+    "tokenizer": ({"tokenizer": "words"}, "tokenizer 'words' is unknown"),
+    "precision": ({"precision": "int3"}, "precision: 'int3' is none of"),
+    "batch_size": ({"batch_size": 0}, "batch_size: 0 is not positive"),
+    "model": ({"model": "no/such/folder"}, "no such file or folder"),
+}
+
+
+@pytest.mark.parametrize(("options", "part"), BAD.values(), ids=BAD.keys())
+def test_bad_parameters_are_refused_by_fit(options: dict[str, Any], part: str, folder: Path) -> None:
+    """Not before: scikit-learn wants constructors and `set_params` to take anything."""
+    vectorizer = ElmoVectorizer(**({"model": folder} | options))
+    for call in (vectorizer.fit, lambda: vectorizer.transform(TEXTS)):
+        with pytest.raises(ElmoError, match=part):
+            call()
+
+
+def test_bad_documents_are_refused(folder: Path) -> None:
+    """As a ValueError, which scikit-learn's callers catch."""
+    assert issubclass(ElmoError, ValueError)
+    vectorizer = ElmoVectorizer(folder, lowercase=True)
+    with pytest.raises(ElmoError, match="X: expected a list of documents, found a string"):
+        vectorizer.transform("a play")
+    with pytest.raises(ElmoError, match="sentence 1: expected a list of tokens, found float"):
+        vectorizer.transform(["a", float("nan")])  # type: ignore[list-item]
+    with pytest.raises(ElmoError, match="sentence 0: token 1 is no string"):
+        vectorizer.transform([["a", 1]])  # type: ignore[list-item]

@@ -1,0 +1,457 @@
+"""ELMo in spaCy: vectors in docs, pipelines that travel with their model, and a layer that spaCy's NER learns on."""
+
+from __future__ import annotations
+
+import copy
+import lzma
+import pickle
+import shutil
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import elmo
+import make_many_langs
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make, make_options, make_weights, write
+
+spacy = pytest.importorskip("spacy")
+thinc = pytest.importorskip("thinc.api")
+
+from spacy.tokens import Doc  # noqa: E402
+from spacy.training import Example  # noqa: E402
+
+from elmo.integrations import spacy as ours  # noqa: E402
+
+TEXT = "They saw a new play.\n\n Children  play outside. Fußball 🎭!"
+ROUNDING = 2e-6
+"""Other batches mean other shapes of the same matrix products, hence other orders of float32 sums of numbers near 1."""
+
+LEARNED = {
+    "Ada Lovelace met Charles in London .": "B-PER I-PER O B-PER O B-LOC O",
+    "In Paris it rained .": "O B-LOC O O O",
+    "Charles left London for Paris .": "B-PER O B-LOC O B-LOC O",
+    "It rained on Ada .": "O O O B-PER O",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("model"))[0]
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Path:
+    """A random biLM, wide, and its letters far apart: a task can tell words apart by its vectors."""
+    options = make_options()
+    options["lstm"].update(dim=48, projection_dim=32)
+    options["char_cnn"].update(filters=[[1, 8], [2, 16], [3, 32]], embedding={"dim": 8})
+    weights = make_weights(options)
+    return write(tmp_path / "wide", options, {**weights, "char_embed": 3 * weights["char_embed"]})
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> elmo.Embedder:
+    return elmo.load(folder)
+
+
+def make_nlp(source: Path, *, before: str = "", **config: Any) -> Any:
+    nlp = spacy.blank("en")
+    if before:
+        nlp.add_pipe(before)
+    nlp.add_pipe("elmo", config={"model": str(source), **config})
+    return nlp
+
+
+def make_layer(source: Path, **settings: Any) -> Any:
+    layer = ours.make_tok2vec(str(source), **settings)
+    layer.initialize()
+    return layer
+
+
+def docs_of(*texts: str) -> list[Doc]:
+    vocab = spacy.blank("en").vocab
+    return [Doc(vocab, words=text.split()) for text in texts]
+
+
+def test_spacy_finds_both_without_an_import() -> None:
+    """What the installed package announces; spaCy loads it by name."""
+    (factory,) = entry_points(group="spacy_factories", name="elmo")
+    (architecture,) = entry_points(group="spacy_architectures", name="elmo.Tok2Vec.v1")
+    assert factory.load() is ours.make_elmo
+    assert architecture.load() is ours.make_tok2vec
+
+
+# --- the component
+
+
+@pytest.mark.parametrize("layers", ["mean", "top", "token", 1, [0.5, -1.0, 2.0]], ids=str)
+def test_vectors_are_those_of_the_words(folder: Path, model: elmo.Embedder, layers: Any) -> None:
+    """Whitespace is no word: neither has it a vector, nor do its neighbors know of it."""
+    doc = make_nlp(folder, layers=layers)(TEXT)
+    words = [token for token in doc if not token.is_space]
+    assert len(words) == len(doc) - 2
+    assert doc.tensor.shape == (len(doc), model.width)
+    assert doc.tensor.dtype == np.float32
+    expected = model.embed([[token.text for token in words]], layers=layers)[0]
+    np.testing.assert_array_equal(doc.tensor[[token.i for token in words]], expected)
+    assert not any(token._.elmo.any() for token in doc if token.is_space)
+    assert all(np.shares_memory(token._.elmo, doc.tensor[token.i]) for token in doc)
+
+
+def test_sentences_are_embedded_alone_where_they_are_known(folder: Path, model: elmo.Embedder) -> None:
+    doc = make_nlp(folder, before="sentencizer")(TEXT)
+    sentences = [[token for token in sentence if not token.is_space] for sentence in doc.sents]
+    assert len(sentences) == 3
+    expected = model.embed([[token.text for token in sentence] for sentence in sentences])
+    for sentence, vectors in zip(sentences, expected, strict=True):
+        np.testing.assert_allclose(doc.tensor[[token.i for token in sentence]], vectors, rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 1000])
+@pytest.mark.parametrize("tokens_at_once", [1, 20, 1 << 15])
+def test_pipe_gives_what_single_calls_give(
+    folder: Path, batch_size: int, tokens_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ours, "TOKENS_AT_ONCE", tokens_at_once)
+    nlp = make_nlp(folder, before="sentencizer")
+    texts = [TEXT, "", " \n ", "play", "A new play. " * 9]
+    docs = list(nlp.pipe(iter(texts), batch_size=batch_size))
+    assert [doc.text for doc in docs] == texts
+    for doc, text in zip(docs, texts, strict=True):
+        np.testing.assert_allclose(doc.tensor, nlp(text).tensor, rtol=0, atol=ROUNDING)
+
+
+def test_pipe_embeds_docs_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One call of the engine for many docs: alone, each would be a batch of one sentence."""
+    nlp = make_nlp(folder)
+    embedder, calls = nlp.get_pipe("elmo").loaded.embedder, []
+    stream = embedder.stream
+    monkeypatch.setattr(embedder, "stream", lambda words, **kw: calls.append(len(words)) or stream(words, **kw))
+    assert len(list(nlp.pipe(["A new play."] * 250, batch_size=100))) == 250
+    assert [number for number in calls if number] == [100, 100, 50]
+
+
+def test_spacy_vectors_follow(folder: Path, model: elmo.Embedder) -> None:
+    """Without a table of word vectors, spaCy takes `doc.tensor`; merging tokens keeps the rows with their tokens."""
+    doc = make_nlp(folder)("They saw a new play")
+    np.testing.assert_array_equal(doc[4].vector, doc[4]._.elmo)
+    np.testing.assert_allclose(doc.vector, doc.tensor.mean(axis=0), atol=ROUNDING)
+    play = doc[4]._.elmo.copy()
+    with doc.retokenize() as retokenizer:
+        retokenizer.merge(doc[2:4])
+    np.testing.assert_array_equal(doc[3]._.elmo, play)
+    assert spacy.blank("en")("play")[0]._.elmo is None
+
+
+# --- pipelines travel
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Path:
+    """A model that the test may remove."""
+    return make(tmp_path / "model")[0]
+
+
+@pytest.mark.parametrize("way", ["disk", "bytes"])
+def test_a_stored_pipeline_needs_no_model_beside_it(moved: Path, way: str, tmp_path: Path) -> None:
+    nlp = make_nlp(moved, before="sentencizer", layers="top")
+    expected = nlp(TEXT).tensor
+    nlp.to_disk(tmp_path / "pipeline")
+    data = nlp.to_bytes()
+    shutil.rmtree(moved)
+    del nlp
+    if way == "disk":
+        again = spacy.load(tmp_path / "pipeline")
+        vectors = elmo.load(tmp_path / "pipeline" / "elmo").embed([["play"]], layers="top")[0]
+        np.testing.assert_array_equal(again("play").tensor, vectors)
+    else:
+        again = make_nlp(moved, before="sentencizer", layers="top").from_bytes(data)
+    np.testing.assert_array_equal(again(TEXT).tensor, expected)
+
+
+def test_the_same_weights_are_held_once(folder: Path, tmp_path: Path) -> None:
+    """Whoever reads them, and from whatever place; packed weights are the larger part of memory."""
+    nlp = make_nlp(folder)
+    component = nlp.get_pipe("elmo")
+    nlp.to_disk(tmp_path / "pipeline")
+    twins = [
+        spacy.load(tmp_path / "pipeline").get_pipe("elmo"),
+        make_layer(folder).shims[0],
+        make_layer(folder).copy().shims[0],
+        pickle.loads(pickle.dumps(component)),
+        copy.deepcopy(component),
+    ]
+    assert all(twin.loaded is component.loaded for twin in twins)
+    other = make_nlp(folder, precision="bf16").get_pipe("elmo")
+    assert other.loaded is not component.loaded
+
+
+def test_a_model_that_changed_is_read_anew(moved: Path) -> None:
+    before = make_nlp(moved)
+    old = before("play").tensor
+    make(moved, seed=1)
+    assert np.abs(make_nlp(moved)("play").tensor - old).max() > 1e-3
+    np.testing.assert_array_equal(before("play").tensor, old)
+
+
+def test_a_pickled_pipeline_works_where_nothing_is_loaded(folder: Path) -> None:
+    component = make_nlp(folder).get_pipe("elmo")
+    expected = component(docs_of("A play")[0]).tensor
+    data = pickle.dumps(component)
+    ours._in_use.clear()
+    again = pickle.loads(data)
+    assert again.loaded is not component.loaded
+    np.testing.assert_array_equal(again(docs_of("A play")[0]).tensor, expected)
+
+
+def test_elmo_for_many_langs_is_read_from_its_place(tmp_path: Path) -> None:
+    """No format of ours holds its lists; a pipeline with it must be storable all the same."""
+    make_many_langs.make(source := tmp_path / "model")
+    nlp = make_nlp(source)
+    expected = nlp("naïve play").tensor
+    nlp.to_disk(tmp_path / "pipeline")
+    np.testing.assert_array_equal(spacy.load(tmp_path / "pipeline")("naïve play").tensor, expected)
+    again = make_nlp(source).from_bytes(nlp.to_bytes())
+    np.testing.assert_array_equal(again("naïve play").tensor, expected)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"model": "no/such/model"}, "no/such/model: no such file or folder"),
+        ({"layers": "all"}, "layers: 'all' gives a token several vectors, doc.tensor has one; choose mean"),
+        ({"layers": "last"}, "layers: 'last' is none of all, top, mean, token"),
+        ({"layers": 7}, "layers: there is no layer 7"),
+    ],
+)
+def test_bad_settings_are_explained(folder: Path, config: dict[str, Any], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        make_nlp(folder, **config)("A play")
+
+
+# --- the layer
+
+
+def test_layer_starts_as_the_mean(folder: Path, model: elmo.Embedder) -> None:
+    """Also for docs without words. Float32 rounding of another order of the sum."""
+    docs = docs_of("They saw a play", "", "play")
+    got = make_layer(folder).predict(docs)
+    expected = model.embed([[token.text for token in doc] for doc in docs])
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=ROUNDING)
+    assert make_layer(folder).get_dim("nO") == model.width
+    assert make_layer(folder).predict([]) == []
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_gradients_are_those_of_finite_differences(folder: Path, dropout: float) -> None:
+    """Of a random linear loss, summed in float64.
+
+    Steps of 1e-2 leave an error of 1e-4 of the third derivative, and outputs rounded to float32 one of 1e-5 or so;
+    gradients are near 1.
+    """
+    layer = make_layer(folder, dropout=dropout)
+    docs = docs_of("They saw a new play on Broadway .", "", "play")
+    random = np.random.default_rng(0)
+    parameters = {
+        "scores": random.normal(size=3).astype(np.float32),
+        "gamma": np.array([1.3], np.float32),
+    }
+    weights = [random.normal(size=(len(doc), layer.get_dim("nO"))).astype(np.float32) for doc in docs]
+
+    def run(values: dict[str, np.ndarray]) -> tuple[float, Callable[[Any], Any]]:
+        for name, value in values.items():
+            layer.set_param(name, value)
+        thinc.fix_random_seed(0)  # the same units are dropped each time
+        outputs, backprop = layer.begin_update(docs)
+        return sum(float((y * w).sum(dtype=np.float64)) for y, w in zip(outputs, weights, strict=True)), backprop
+
+    assert run(parameters)[1](weights) == []
+    for name, value in parameters.items():
+        gradient = layer.get_grad(name)
+        assert gradient.shape == value.shape
+        for place in np.ndindex(value.shape):
+            step = np.zeros_like(value)
+            step[place] = 1e-2
+            up, down = (run({**parameters, name: value + sign * step})[0] for sign in (1, -1))
+            assert gradient[place] == pytest.approx((up - down) / 2e-2, abs=3e-4, rel=1e-3)
+
+
+def test_dropout_is_for_training(folder: Path) -> None:
+    layer = make_layer(folder, dropout=0.9)
+    docs = docs_of("They saw a new play")
+    thinc.fix_random_seed(0)
+    dropped = layer.begin_update(docs)[0][0] == 0
+    assert 0.7 < dropped.mean() < 1
+    assert layer.predict(docs)[0].all()
+
+
+def test_trained_sentences_are_embedded_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every epoch they are the same. Without training nothing is kept, nor what finds no room."""
+    ours._in_use.clear()
+    docs = docs_of("a new play", "a play", "a play")
+    layer, without = make_layer(folder, dropout=0.0), make_layer(folder, dropout=0.0, cache_mb=0)
+    embedder, asked = layer.shims[0].loaded.embedder, []
+    embed = embedder.embed
+    monkeypatch.setattr(embedder, "embed", lambda words, **kw: asked.append(len(words)) or embed(words, **kw))
+    layer.predict(docs)
+    without.begin_update(docs)
+    first = layer.begin_update(docs)[0]
+    second = layer.begin_update(docs)[0]
+    third = layer.predict(docs)
+    assert asked == [2, 2, 2, 0, 0]
+    for one, two, three in zip(first, second, third, strict=True):
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(one, three)
+
+
+def test_what_is_kept_is_bounded(folder: Path) -> None:
+    loaded = make_layer(folder).shims[0].loaded
+    arrays = {(name,): np.zeros(100, np.float32) for name in "abc"}
+    loaded.kept, loaded._kept_bytes = {}, 0
+    loaded.keep(arrays, 800)
+    assert list(loaded.kept) == [("a",), ("b",)]
+
+
+OWN = """
+[components.ner.model.tok2vec]
+@architectures = "elmo.Tok2Vec.v1"
+model = "MODEL"
+dropout = 0.0
+"""
+ENCODED = """
+[components.ner.model.tok2vec]
+@architectures = "spacy.Tok2Vec.v2"
+
+[components.ner.model.tok2vec.embed]
+@architectures = "elmo.Tok2Vec.v1"
+model = "MODEL"
+width = 32
+dropout = 0.0
+
+[components.ner.model.tok2vec.encode]
+@architectures = "spacy.MaxoutWindowEncoder.v2"
+width = 32
+depth = 1
+window_size = 1
+maxout_pieces = 2
+"""
+SHARED = """
+[components.ner.model.tok2vec]
+@architectures = "spacy.Tok2VecListener.v1"
+width = 16
+
+[components.tok2vec]
+factory = "tok2vec"
+
+[components.tok2vec.model]
+@architectures = "elmo.Tok2Vec.v1"
+model = "MODEL"
+width = 16
+dropout = 0.1
+"""
+NER = """
+[nlp]
+lang = "en"
+pipeline = PIPELINE
+
+[components]
+
+[components.ner]
+factory = "ner"
+
+[components.ner.model]
+@architectures = "spacy.TransitionBasedParser.v2"
+state_type = "ner"
+extra_state_tokens = false
+hidden_width = 16
+maxout_pieces = 2
+use_upper = true
+"""
+
+
+def make_ner(tok2vec: str, source: Path) -> Any:
+    pipeline = '["tok2vec", "ner"]' if "[components.tok2vec]" in tok2vec else '["ner"]'
+    config = (NER + tok2vec).replace("PIPELINE", pipeline).replace("MODEL", str(source))
+    return spacy.util.load_model_from_config(thinc.Config().from_str(config), auto_fill=True)
+
+
+def train(nlp: Any, examples: list[Example], optimizer: Any) -> float:
+    """One step, as `spacy train` makes it: all components first have their gradients. Returns the loss."""
+    loss = nlp.update(examples, sgd=False)["ner"]
+    for _, component in nlp.pipeline:
+        component.finish_update(optimizer)
+    return loss
+
+
+def found_in(doc: Doc) -> list[tuple[int, int, str]]:
+    return [(span.start, span.end, span.label_) for span in doc.ents]
+
+
+@pytest.mark.parametrize("tok2vec", [OWN, ENCODED, SHARED], ids=["own", "encoded", "shared"])
+def test_ner_learns_on_the_layer_and_travels(tok2vec: str, wide: Path, tmp_path: Path) -> None:
+    thinc.fix_random_seed(0)
+    nlp = make_ner(tok2vec, wide)
+    examples = [
+        Example(Doc(nlp.vocab, words=text.split()), Doc(nlp.vocab, words=text.split(), ents=tags.split()))
+        for text, tags in LEARNED.items()
+    ]
+    optimizer = nlp.initialize(lambda: examples)
+    optimizer.learn_rate = 0.02
+    expected = [found_in(example.reference) for example in examples]
+
+    def predict(pipeline: Any) -> list[list[tuple[int, int, str]]]:
+        return [found_in(doc) for doc in pipeline.pipe(LEARNED)]
+
+    steps = 0
+    while predict(nlp) != expected:
+        train(nlp, examples, optimizer)
+        steps += 1
+        assert steps < 200
+    nlp.to_disk(tmp_path / "pipeline")
+    unseen = "Paris met Ada in the rain , and Charles left ."
+    guess = found_in(nlp(unseen))
+    shutil.rmtree(wide)
+    again = spacy.load(tmp_path / "pipeline")
+    assert predict(again) == expected
+    assert found_in(again(unseen)) == guess
+
+
+def read_names(path: Path, vocab: Any, limit: int) -> list[Example]:
+    """The first sentences with a name in a file of tokens and tags, a tab between them."""
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        lines = [line.strip().split("\t") for line in file]
+    sentences = [list(group) for filled, group in groupby(lines, key=lambda line: len(line) == 2) if filled]
+    examples = [
+        Example(Doc(vocab, words=list(words)), Doc(vocab, words=list(words), ents=list(tags)))
+        for words, tags in (zip(*sentence, strict=True) for sentence in sentences)
+    ]
+    return [example for example in examples if example.reference.ents][:limit]
+
+
+@pytest.mark.external
+@pytest.mark.slow
+def test_ner_learns_from_real_text(shared: Path, wide: Path) -> None:
+    """WNUT-17: loss falls, and names in sentences that it learned from are found.
+
+    The biLM is random and small: it can but memorize (0.30 in 20 epochs). `docs/spacy.md` tells of a trained one.
+    """
+    thinc.fix_random_seed(0)
+    nlp = make_ner(ENCODED, wide)
+    examples = read_names(shared / "data" / "ner" / "wnut17_train.conll.xz", nlp.vocab, 200)
+    optimizer = nlp.initialize(lambda: examples)
+    optimizer.learn_rate = 0.01
+    losses = [
+        sum(train(nlp, examples[start : start + 20], optimizer) for start in range(0, len(examples), 20))
+        for _ in range(20)
+    ]
+    assert losses[19] < 0.9 * losses[9] < 0.9 * losses[1]
+    for example in examples:
+        example.predicted = nlp(Doc(nlp.vocab, words=[token.text for token in example.reference]))
+    assert nlp.get_pipe("ner").score(examples)["ents_f"] > 0.15
