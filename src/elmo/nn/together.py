@@ -19,7 +19,7 @@ def run_together(work: Callable[[int], T], num: int, device: torch.device) -> li
     With fewer threads than that, one after the other; on a GPU each on a stream of its own.
     """
     if device.type == "cuda":
-        return _on_streams(work, num)
+        return _on_streams(work, num, device)
     num_threads = torch.get_num_threads()
     if num == 1 or num_threads < num:
         return [work(number) for number in range(num)]
@@ -29,8 +29,8 @@ def run_together(work: Callable[[int], T], num: int, device: torch.device) -> li
         torch.set_num_threads(num_threads)  # a worker's first act tells threads still to come how many they get
 
 
-def _on_streams(work: Callable[[int], T], num: int) -> list[T]:
-    here, streams = torch.cuda.current_stream(), [_stream(number) for number in range(num)]
+def _on_streams(work: Callable[[int], T], num: int, device: torch.device) -> list[T]:
+    here, streams = torch.cuda.current_stream(device), [_stream(number, device) for number in range(num)]
     results: list[T] = []
     for number, stream in enumerate(streams):
         stream.wait_stream(here)
@@ -42,9 +42,9 @@ def _on_streams(work: Callable[[int], T], num: int) -> list[T]:
 
 
 @cache
-def _stream(number: int) -> torch.cuda.Stream:
-    """The same for each number, since memory belongs to the stream that first used it."""
-    return torch.cuda.Stream()
+def _stream(number: int, device: torch.device) -> torch.cuda.Stream:
+    """The same for each number and device, since memory belongs to the stream that first used it."""
+    return torch.cuda.Stream(device)
 
 
 @cache
