@@ -1,0 +1,147 @@
+"""What bulk embedding costs beside computing: reading, writing, and handing arrays from process to process.
+
+Size `small` with random weights, int8 where the processor has it, English sentences. `write/…` is the time of a file
+format for sentences of 25 tokens of 3 x 256 float32, directory and all, beside `write/h5py`, the HDF5 library itself;
+`bulk/…` embeds the top layer of a text: in memory, into a file, and on two processes of one thread each.
+
+    python benchmarks/bulk.py --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+from english import make_text
+from machine import report
+
+from elmo import _native
+from elmo.embed import Embedder
+from elmo.embed.hdf5 import HDF5Writer
+from elmo.embed.layers import Entry, Layout
+from elmo.embed.npz import NpzWriter
+from elmo.embed.parallel import ParallelEmbedder
+from elmo.embed.parquet import ParquetWriter
+from elmo.formats import Model, load, save_native
+from elmo.nn.bilm import BiLM
+from elmo.pretrain.recipe import load_recipe
+from elmo.text.reading import read_sentences
+
+WRITERS = {"h5": HDF5Writer, "npz": NpzWriter, "parquet": ParquetWriter}
+TOKENS, NUM_LAYERS, WIDTH = 25, 3, 256
+WINDOW = 200
+"""Sentences that are written together."""
+
+
+def main() -> None:
+    """Measure reading, writing and the whole way."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--quick", action="store_true", help="few tokens, once")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    repeats = 1 if arguments.quick else arguments.repeats
+    with tempfile.TemporaryDirectory() as folder:
+        results = [
+            *measure_reading(Path(folder), repeats),
+            *measure_writing(Path(folder), 1_000 if arguments.quick else 10_000, repeats),
+            *measure_whole(Path(folder), 5_000 if arguments.quick else 60_000, repeats),
+        ]
+    report(results, arguments.json)
+
+
+def measure_reading(folder: Path, repeats: int) -> Iterator[dict[str, Any]]:
+    """Tokens a second of each tokenizer."""
+    text = make_text(100_000)
+    path = folder / "text.txt"
+    path.write_text("\n".join(map(" ".join, text)), encoding="utf-8")
+    for tokenizer in ("whitespace", "ptb"):
+        num_tokens = sum(map(len, read_sentences([str(path)], tokenizer=tokenizer)))
+        seconds = _median(lambda name=tokenizer: sum(1 for _ in read_sentences([str(path)], tokenizer=name)), repeats)
+        yield {"name": f"read/{tokenizer}", "tokens_per_second": round(num_tokens / seconds)}
+
+
+def measure_writing(folder: Path, num_sentences: int, repeats: int) -> Iterator[dict[str, Any]]:
+    """Microseconds a sentence of each format."""
+    random = np.random.default_rng(0)
+    vectors = random.standard_normal((WINDOW, NUM_LAYERS, TOKENS, WIDTH), np.float32)
+    window = [Entry(["token"] * TOKENS, array) for array in vectors]
+    runs: dict[str, Callable[[Path], object]] = {
+        **{name: lambda place, kind=kind: _write(kind, place, window, num_sentences) for name, kind in WRITERS.items()},
+        "h5py": lambda place: _write_by_library(place / "data", window, num_sentences),
+    }
+    for name, run in runs.items():
+        seconds: list[float] = []
+        for _ in range(repeats):
+            with tempfile.TemporaryDirectory(dir=folder) as place:
+                seconds.append(_seconds(lambda place=place, run=run: run(Path(place))))
+        yield {
+            "name": f"write/{name}",
+            "microseconds_per_sentence": round(1e6 * statistics.median(seconds) / num_sentences, 1),
+        }
+
+
+def _write(kind: Any, folder: Path, window: list[Entry], num_sentences: int) -> None:
+    writer = kind(folder, Layout(WIDTH, NUM_LAYERS, False), np.dtype(np.float32), {})
+    for _ in range(num_sentences // WINDOW):
+        writer.add(window)
+    writer.finish()
+    writer.close()
+
+
+def _write_by_library(path: Path, window: list[Entry], num_sentences: int) -> None:
+    with h5py.File(path, "w") as file:
+        for number in range(num_sentences):
+            file.create_dataset(str(number), data=window[number % WINDOW].vectors)
+
+
+def measure_whole(folder: Path, num_tokens: int, repeats: int) -> list[dict[str, Any]]:
+    """Tokens a second of computing alone, with writing, and on two processes; each in turn."""
+    precision = "int8" if "int8" in _native.available() else "float32"
+    torch.manual_seed(0)
+    save_native(Model(BiLM(load_recipe("small").bilm)), folder / "model")
+    text = make_text(num_tokens)
+    alone = Embedder(load(folder / "model"), precision=precision)
+    with ParallelEmbedder(folder / "model", ["cpu", "cpu"], precision=precision) as parallel:
+        runs: dict[str, Callable[[], object]] = {
+            "memory": lambda: sum(1 for _ in alone.stream(text, layers="top")),
+            "file": lambda: alone.write(folder / "vectors.h5", text, layers="top", overwrite=True),
+            "two-processes": lambda: parallel.write(folder / "vectors.h5", text, layers="top", overwrite=True),
+        }
+        seconds: dict[str, list[float]] = {name: [] for name in runs}
+        for run in runs.values():
+            run()
+        for _ in range(repeats):
+            for name, run in runs.items():
+                seconds[name].append(_seconds(run))
+    rates = {name: sum(map(len, text)) / statistics.median(values) for name, values in seconds.items()}
+    return [
+        {
+            "name": f"bulk/small/{name}/{precision}",
+            "tokens_per_second": round(rate),
+            "ratio_to_memory": round(rate / rates["memory"], 3),
+        }
+        for name, rate in rates.items()
+    ]
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def _median(run: Callable[[], object], repeats: int) -> float:
+    return statistics.median(_seconds(run) for _ in range(repeats))
+
+
+if __name__ == "__main__":
+    main()
