@@ -14,7 +14,10 @@ import make_bilm_hdf5
 from elmo.cli.main import VERBS, cli
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-SHORTER = {"--recipe mini --max-minutes 30": "--recipe tiny --max-steps 3 --set training.batch_size=4"}
+SHORTER = {
+    "--recipe mini --max-minutes 30": "--recipe tiny --max-steps 3 --set training.batch_size=4",
+    "--out entities": "--out entities --set training.max_epochs=1 --set lstm=[8,8]",
+}
 """What makes a command of half an hour one of seconds; it stays the same command."""
 
 COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", README, re.S) for line in block.splitlines()]
@@ -31,6 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("text/one.txt", "text/two.txt", "heldout.txt", "task.txt"):
         (folder / name).write_text(paragraph * 20, encoding="utf-8")
     (folder / "sentences.txt").write_text("They saw a new play on Broadway .\nChildren play in the park .\n")
+    for name in ("train", "dev", "test"):
+        (folder / f"{name}.conll").write_text("They\tO\nsaw\tO\nAnn\tB-person\nLee\tI-person\n\n" * 4)
     make_bilm_hdf5.make(folder / "published")
     for file in (folder / "published").iterdir():
         kind = "options" if file.suffix == ".json" else "weights"

@@ -17,6 +17,7 @@ VERBS = {
     "warm": "Store a state for sentences to start from in a model folder.",
     "embed": "Write the contextual vectors of a text to a file.",
     "neighbors": "Find the nearest uses of a word in context.",
+    "task": "Train, evaluate and use models of the paper's tasks, with ELMo and without.",
     "convert": "Convert a model between formats.",
     "info": "Say what a model file or folder holds.",
 }

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from elmo.config import Recipe, from_mapping, to_mapping
 from elmo.errors import ElmoError
+
+T = TypeVar("T")
 
 NAMES = ("paper", "small", "mini", "tiny")
 """Recipes that come with the package."""
@@ -18,19 +20,32 @@ NAMES = ("paper", "small", "mini", "tiny")
 
 def load_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Recipe:
     """The recipe of this name, or in this YAML file; `overrides` are dotted keys, as `training.batch_size`."""
-    if name in NAMES:
+    return read_recipe(Recipe, name, NAMES, overrides)
+
+
+def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mapping[str, object] | None = None) -> T:
+    """As `load_recipe`, for a recipe of any `kind`, of which the package brings `names`."""
+    if name in names:
         text, where = files("elmo").joinpath("recipes", f"{name}.yaml").read_text(encoding="utf-8"), f"recipe {name}"
     elif Path(name).is_file():
         text, where = Path(name).read_text(encoding="utf-8"), name
     else:
-        raise ElmoError(f"recipe {name}: neither a file nor one of {', '.join(NAMES)}")
+        raise ElmoError(f"recipe {name}: neither a file nor one of {', '.join(names)}")
     try:
         values: Any = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ElmoError(f"{where}: not valid YAML ({' '.join(str(error).split())})") from None
     for key, value in (overrides or {}).items():
         _set(values, key, value)
-    return from_mapping(Recipe, values, where)
+    return from_mapping(kind, values, where)
+
+
+def override(recipe: T, overrides: Mapping[str, object]) -> T:
+    """A recipe with other values for some keys."""
+    values = to_mapping(recipe)
+    for key, value in overrides.items():
+        _set(values, key, value)
+    return from_mapping(type(recipe), values, "--set")
 
 
 def parse_override(text: str) -> tuple[str, object]:

@@ -1,0 +1,180 @@
+"""`elmo task`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from elmo.cli.shared import device_option, examples, json_option, print_result
+
+if TYPE_CHECKING:
+    from elmo.tasks.experiment import Experiment
+    from elmo.tasks.run_folder import TrainedTask
+
+CHUNK = 512
+"""Lines that are predicted together: sorted by length, and few enough that a pipe doesn't wait."""
+
+
+@click.group(
+    epilog=examples(
+        "elmo task train ner --train train.conll --dev dev.conll --test test.conll --elmo model/ --out run/",
+        "elmo task train ner --train train.conll --dev dev.conll --elmo none --out baseline/ --seeds 5",
+        "elmo task evaluate run/ test.conll",
+        "echo 'They met in Espoo .' | elmo task predict run/ -",
+    )
+)
+def command() -> None:
+    """Train, evaluate and use models of the paper's tasks, with ELMo and without. The tasks: ner."""
+
+
+@command.command(
+    epilog=examples(
+        "elmo task train ner --train train.conll --dev dev.conll --test test.conll --elmo model/ --out run/",
+        "elmo task train ner --train train.conll --dev dev.conll --elmo none --out run/ --set words.vectors=glove.txt",
+        "elmo task train ner --recipe my.yaml --train t.conll --dev d.conll --elmo model/ --out run/ --seeds 5",
+    )
+)
+@click.argument("task")
+@click.option("--recipe", help="A YAML file. Default: the published recipe of the task.")
+@click.option("--train", required=True, type=click.Path(), help="Text to train on, in the task's format.")
+@click.option("--dev", required=True, type=click.Path(), help="Text that decides when to stop and what is best.")
+@click.option("--test", type=click.Path(), help="Text to score the best model on at the end.")
+@click.option("--elmo", required=True, metavar="MODEL", help="Anything that elmo info knows; none for a baseline.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="The run folder.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe.")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Runs, of one seed each.")
+@click.option("--cache", type=click.Path(path_type=Path), help="Keep ELMo's vectors here, for other runs too.")
+@click.option("--no-bilm", is_flag=True, help="Keep no copy of MODEL in RUN: it must stay where it is.")
+@click.option("--tensorboard", is_flag=True, help="Write for TensorBoard, too.")
+@device_option
+@json_option
+def train(
+    task: str,
+    recipe: str | None,
+    overrides: tuple[str, ...],
+    seeds: int,
+    no_bilm: bool,
+    out: Path,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Train a model for TASK, measured on the dev set after each epoch; the best one is kept in the folder RUN.
+
+    The same command started again goes on at the exact step. Ctrl-C saves and ends. RUN holds all that the model
+    needs, a copy of the biLM included.
+    """
+    from elmo.pretrain.recipe import parse_override, read_recipe
+    from elmo.tasks import TASKS, get_task
+    from elmo.tasks.experiment import Experiment, Job
+
+    settings = dict(parse_override(text) for text in overrides)
+    loaded = read_recipe(get_task(task).recipe, recipe or task, tuple(TASKS), settings)
+    experiment = Experiment(Job(task, loaded, out, with_bilm=not no_bilm, num_seeds=seeds, **options))
+    experiment.run()
+    _report(experiment, as_json)
+
+
+def _report(experiment: Experiment, as_json: bool) -> None:
+    from elmo.tasks.card import describe
+
+    out, metric, results = experiment.job.folder, experiment.task.metric, experiment.results
+    scores = ", ".join(f"{part} {metric} {describe(values[metric])}" for part, values in experiment.summary.items())
+    if not experiment.is_done:
+        num_seeds = experiment.job.num_seeds
+        sentence = f"{out}: stopped, {len(results)} of {num_seeds} runs are done; the same command goes on"
+    elif len(results) == 1:
+        result = results[0]
+        epochs = f"epoch {result.best_epoch} of {result.epochs}"
+        sentence = f"{out}: {scores}, {epochs}, {result.seconds / 60:.1f} minutes"
+    else:
+        sentence = f"{out}: {scores}, of {len(results)} seeds"
+    print_result(
+        sentence,
+        {"run": str(out), "done": experiment.is_done, "runs": [result.as_json() for result in results]},
+        as_json,
+    )
+
+
+@command.command(
+    epilog=examples(
+        "elmo task evaluate run/ test.conll",
+        "elmo task evaluate run/ wikineural.conll --set token_column=1 --json",
+    )
+)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path())
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="How FILE is read, as token_column=1.")
+@device_option
+@json_option
+def evaluate(run: Path, file: str, overrides: tuple[str, ...], device: str, as_json: bool) -> None:
+    """Score the model of the folder RUN on FILE, which is in the task's format."""
+    import time
+
+    from elmo.pretrain.recipe import override, parse_override
+    from elmo.tasks.trainer import predict as predict_all
+
+    trained = _load(run, device)
+    recipe = override(trained.recipe, dict(parse_override(text) for text in overrides))
+    found = trained.task.read(file, recipe)
+    started = time.perf_counter()
+    scores = trained.task.score(found, predict_all(trained.task, trained.model, found))
+    rate = len(found) / (time.perf_counter() - started)
+    if not as_json:
+        for name, value in scores.items():
+            if name != trained.task.metric:
+                click.echo(f"{name}\t{value:.2f}")
+    metric = trained.task.metric
+    print_result(
+        f"{metric} {scores[metric]:.2f} on {len(found):,} examples, {rate:,.0f} a second",
+        {"scores": scores, "num_examples": len(found), "examples_per_second": rate},
+        as_json,
+    )
+
+
+@command.command(
+    epilog=examples(
+        "elmo task predict run/ text.txt > tagged.conll",
+        'echo "They\'ve met in Espoo." | elmo task predict run/ - --tokenizer ptb --json',
+    )
+)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(), metavar="FILE|-")
+@click.option(
+    "--tokenizer",
+    default="whitespace",
+    show_default=True,
+    metavar="NAME",
+    help="whitespace (for tokenized text), ptb (for raw English), or spacy:LANGUAGE (as spacy:de).",
+)
+@click.option("--encoding", default="utf-8", show_default=True, help="Of the text; for example latin-1.")
+@device_option
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line instead of the task's format.")
+def predict(run: Path, file: str, tokenizer: str, encoding: str, device: str, as_json: bool) -> None:
+    """Print what the model of the folder RUN says of each line of a text. Blank lines are passed over."""
+    import json
+
+    from elmo.tasks.trainer import predict as predict_all
+    from elmo.text.reading import expand, read_lines
+    from elmo.text.tokenizers import get_tokenizer
+
+    tokenize, (path,) = get_tokenizer(tokenizer), expand([file])[:1]
+    trained = _load(run, device)
+    parse = trained.task.parse
+    found: Iterator[Any] = (parse(line, tokenize) for line in read_lines(path, encoding) if line.strip())
+    while chunk := list(islice(found, CHUNK)):
+        for example, prediction in zip(chunk, predict_all(trained.task, trained.model, chunk), strict=True):
+            if as_json:
+                click.echo(json.dumps(trained.task.as_json(example, prediction), ensure_ascii=False))
+            else:
+                click.echo(trained.task.as_text(example, prediction), nl=False)
+
+
+def _load(run: Path, device: str) -> TrainedTask[Any, Any]:
+    from elmo.embed.devices import use_device
+    from elmo.tasks.run_folder import load_run
+
+    return load_run(run, use_device(device))

@@ -1,0 +1,36 @@
+"""The paper's tasks: for each a reader, a model and a metric; and one trainer for all (Peters et al. 2018, sec. 4).
+
+A task is a module here that provides, beside its entry in `TASKS`:
+
+1. **A recipe**: a frozen dataclass derived from `recipe.TaskRecipe`, which has the sections `elmo` and `training`, and
+   `recipes/<task>.yaml` with the published values.
+2. **Examples**: any type of its own, immutable, what one row of a batch is: tokens, and what is to be predicted.
+3. **A model**: a `task.TaskModel`. `loss(examples)` and `predict(examples)` take lists of examples, not tensors: what
+   tensors a batch needs is the model's own affair. It gets an `ElmoInput`, keeps it as `self.elmo`, and calls it with
+   the batch's sentences: `self.elmo(sentences)` gives vectors for the task's input and output, with a width of 0 where
+   ELMo isn't wanted, so that a model concatenates them without asking. `modules/` holds parts to build it from.
+4. **A task**: a subclass of `task.Task` that makes all of these, scores predictions, and writes them, with one instance
+   called `TASK`.
+
+All else is done for it, see `experiment.train_task`: batches, ELMo's vectors (live, cached on disk, or a biLM trained
+along), early stopping, checkpoints and exact resume, several seeds, the run folder and its card, and the command
+`elmo task`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from elmo.errors import ElmoError
+from elmo.tasks.task import Task
+
+TASKS = {"ner": "Named entities: spans in a sentence."}
+"""The tasks, each the name of its module and of its recipe, and what it is about."""
+
+
+def get_task(name: str) -> Task[Any, Any, Any]:
+    """The task of this name."""
+    if name not in TASKS:
+        raise ElmoError(f"task {name!r} is unknown; choose one of {', '.join(TASKS)}")
+    return importlib.import_module(f"elmo.tasks.{name}").TASK

@@ -1,0 +1,88 @@
+"""All that a task's training needs to go on as if it had never stopped, in one safetensors file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from elmo.errors import ElmoError
+from elmo.formats.files import read_tensors, write_all, write_tensors
+
+CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "weights.safetensors"
+
+
+@dataclass
+class Progress:
+    """Where a training is: `epoch` epochs are finished, and `batch` batches of the next one.
+
+    `loss_sum` is over these batches, and `num_examples` are those in them; `epoch_seconds` is the time they took,
+    `seconds` that of the whole training with its evaluations. `best_score` of the dev set is that after `best_epoch`.
+    `rate` is the factor on the learning rate that plateaus have brought, `waited` the epochs since the last of these or
+    the best score.
+    """
+
+    epoch: int = 0
+    batch: int = 0
+    step: int = 0
+    loss_sum: float = 0.0
+    num_examples: int = 0
+    epoch_seconds: float = 0.0
+    seconds: float = 0.0
+    best_score: float | None = None
+    best_epoch: int = 0
+    rate: float = 1.0
+    waited: int = 0
+
+
+def save_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
+    """Replace the folder's checkpoint, whole or not at all."""
+    tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+    for name, parameter in model.named_parameters():
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"optimizer/{key}/{name}"] = value
+    metadata = {"progress": json.dumps(asdict(progress))}
+    write_all({folder / CHECKPOINT: lambda path: write_tensors(path, tensors, metadata)})
+
+
+def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
+    """Put the folder's checkpoint into model and optimizer; returns where the training is, its begin without one."""
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return Progress()
+    try:
+        tensors, metadata = read_tensors(path)
+    except ElmoError as error:
+        raise ElmoError(f"{error}; remove it to begin anew") from None
+    _fill(model, {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}, path)
+    parameters = dict(model.named_parameters())
+    for name, tensor in tensors.items():
+        kind, _, rest = name.partition("/")
+        if kind == "optimizer":
+            key, _, of = rest.partition("/")
+            # A count of steps stays where torch keeps it, on the CPU.
+            device = parameters[of].device if tensor.dim() else tensor.device
+            optimizer.state[parameters[of]][key] = tensor.to(device, copy=True)
+    return Progress(**json.loads(metadata["progress"]))
+
+
+def save_weights(folder: Path, model: nn.Module) -> None:
+    """Replace the folder's weights."""
+    write_all({folder / WEIGHTS: lambda path: write_tensors(path, model.state_dict())})
+
+
+def load_weights(folder: Path, model: nn.Module) -> None:
+    """Put the folder's weights into a model of the same sizes."""
+    _fill(model, read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
+
+
+def _fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Copy `tensors` into the model's own, which must have the same names and shapes."""
+    wanted = model.state_dict()
+    for name in sorted(wanted.keys() | tensors.keys()):
+        if name not in tensors or name not in wanted or tensors[name].shape != wanted[name].shape:
+            raise ElmoError(f"{path}: tensor {name!r} isn't what the settings beside it say; is it of another model?")
+        wanted[name].copy_(tensors[name])

@@ -1,0 +1,72 @@
+"""Texts with a token and its tags a line, sentences apart by blank lines, as in the CoNLL shared tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from elmo.errors import ElmoError
+from elmo.text.reading import read_lines
+
+DOCUMENT = "-DOCSTART-"
+"""The token of a line that begins a document, and is no part of it."""
+
+_TAG = re.compile(r"O|[BIOULES]-.+")
+
+
+class TaggedSentence(NamedTuple):
+    """A sentence's tokens, and the tag of each."""
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+def read_conll(path: str | Path, token_column: int = 0) -> list[TaggedSentence]:
+    """The sentences of a file, plain or compressed; the last column is the tag.
+
+    Columns are between tabs in a line that holds any, else between blanks. `token_column` counts from 0. Raises
+    ElmoError for a line with too few columns or a tag of no known scheme, naming it, and for a file without sentence.
+    """
+    sentences = list(_read(path, token_column))
+    if not sentences:
+        raise ElmoError(
+            f"{path}: holds no sentence; expected a token and its tag a line, blank lines between sentences"
+        )
+    return sentences
+
+
+def _read(path: str | Path, token_column: int) -> Iterator[TaggedSentence]:
+    tokens: list[str] = []
+    tags: list[str] = []
+    for number, line in enumerate(chain(read_lines(path), [""]), 1):
+        if line.strip():
+            token, tag = _parse(line, token_column, f"{path}, line {number}")
+            if token != DOCUMENT:
+                tokens.append(token)
+                tags.append(tag)
+        elif tokens:
+            yield TaggedSentence(tuple(tokens), tuple(tags))
+            tokens, tags = [], []
+
+
+def _parse(line: str, token_column: int, where: str) -> tuple[str, str]:
+    columns = line.split("\t") if "\t" in line else [column for column in line.split(" ") if column]
+    if len(columns) < token_column + 2:
+        raise ElmoError(
+            f"{where}: {len(columns)} columns, but the token should be column {token_column + 1} and its tag the last "
+            "one after it; the recipe's token_column says which it is, counted from 0"
+        )
+    token, tag = columns[token_column], columns[-1].strip()
+    if not token:
+        raise ElmoError(f"{where}: the token is empty")
+    if not _TAG.fullmatch(tag):
+        raise ElmoError(f"{where}: {tag!r} is no tag such as O, B-LOC or I-LOC")
+    return token, tag
+
+
+def format_conll(tokens: Sequence[str], tags: Sequence[str]) -> str:
+    """A sentence as lines of token, tab, tag."""
+    return "".join(f"{token}\t{tag}\n" for token, tag in zip(tokens, tags, strict=True))

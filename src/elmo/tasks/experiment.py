@@ -1,0 +1,240 @@
+"""From files to a finished run folder: data, vocabularies, ELMo, training, scores, card; for one seed or several."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from elmo import formats
+from elmo.embed.devices import use_device
+from elmo.embed.fingerprint import fingerprint
+from elmo.errors import ElmoError
+from elmo.formats.files import read_json, write_all, write_json
+from elmo.formats.model import Model, require_warm_state
+from elmo.tasks import get_task
+from elmo.tasks.card import Facts, Result, spread, task_card
+from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
+from elmo.tasks.modules.elmo_input import FrozenLayers, TrainedLayers
+from elmo.tasks.recipe import TaskRecipe
+from elmo.tasks.run_folder import (
+    BILM,
+    CARD,
+    CONFIG,
+    FORMAT,
+    RESULTS,
+    VOCABULARIES,
+    RunConfig,
+    checksum_of,
+    claim,
+    keep_bilm,
+    make_elmo,
+    make_layers,
+    read_config,
+    write_config,
+)
+from elmo.tasks.trainer import Trainer
+from elmo.tasks.vector_cache import LiveLayers
+
+NO_ELMO = "none"
+CACHE = "vectors"
+SEED_FOLDER = "seed-{}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What `elmo task train` is asked for.
+
+    `elmo` is any model that `elmo.load` reads, or "none". The run folder keeps a copy of its biLM unless `with_bilm` is
+    false: then `elmo` must still be there when the trained model is loaded. ELMo's vectors are cached in `cache`, or
+    without one in the run folder until it is finished. With `num_seeds` above 1, seeds from the recipe's on are trained
+    one after the other, each in a folder of its own in the run folder; this then gets the model that is best on the dev
+    set.
+    """
+
+    task: str
+    recipe: TaskRecipe
+    folder: Path
+    train: str
+    dev: str
+    test: str | None = None
+    elmo: str = NO_ELMO
+    with_bilm: bool = True
+    cache: Path | None = None
+    num_seeds: int = 1
+    device: str = "auto"
+    tensorboard: bool = False
+
+
+class Experiment:
+    """A job with its files read.
+
+    `results` are those of the seeds that are done. The same job started again goes on where it was.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.task = job, get_task(job.task)
+        self.device = use_device(job.device)
+        paths = {"train": job.train, "dev": job.dev, "test": job.test}
+        self.sets = {name: self.task.read(path, job.recipe) for name, path in paths.items() if path is not None}
+        self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe)
+        self.bilm: Model | None = None if job.elmo == NO_ELMO else formats.load(job.elmo)
+        self.results: list[Result] = []
+        self._check_bilm()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all seeds are trained."""
+        return len(self.results) == self.job.num_seeds
+
+    @property
+    def summary(self) -> dict[str, dict[str, list[float]]]:
+        """Each score of each set, of all seeds that are done."""
+        first = self.results[0].scores if self.results else {}
+        return {
+            part: {name: [result.scores[part].get(name, 0.0) for result in self.results] for name in scores}
+            for part, scores in first.items()
+        }
+
+    def run(self) -> list[Result]:
+        """Train what isn't trained yet, to the end or an interrupt; returns `results`."""
+        job = self.job
+        self._check_folder()
+        start = job.recipe.training.seed
+        for seed in range(start, start + job.num_seeds):
+            result = self._run_seed(seed)
+            if result is None:
+                return self.results
+            self.results.append(result)
+        if job.num_seeds > 1:
+            self._choose_best()
+            self._write_card(job.folder, self.results)
+        if job.cache is None:
+            shutil.rmtree(job.folder / CACHE, ignore_errors=True)
+        return self.results
+
+    def _check_bilm(self) -> None:
+        """What would come to light only when the run folder is there."""
+        if self.bilm is None:
+            return
+        if self.bilm.lexicon is not None and self.job.with_bilm:
+            raise ElmoError(f"{self.job.elmo}: a model of ELMoForManyLangs has no copy in a run folder; pass --no-bilm")
+        if self.job.recipe.elmo.state == "warm":
+            require_warm_state(self.bilm.warm_state)
+
+    def _check_folder(self) -> None:
+        """Several seeds and one seed are of different folders."""
+        folder = self.job.folder
+        seeds, names = set(folder.glob(SEED_FOLDER.format("*"))), [path.name for path in folder.glob("*")]
+        if self.job.num_seeds == 1 and seeds:
+            raise ElmoError(f"{folder}: holds a run of several seeds; choose another run folder, or the same --seeds")
+        if self.job.num_seeds > 1 and names and not seeds:
+            raise ElmoError(f"{folder}: neither empty nor a run of several seeds; choose another one")
+
+    def _folder_of(self, seed: int) -> Path:
+        return self.job.folder if self.job.num_seeds == 1 else self.job.folder / SEED_FOLDER.format(seed)
+
+    def _run_seed(self, seed: int) -> Result | None:
+        """The result of one seed, None if it was interrupted."""
+        folder, job = self._folder_of(seed), self.job
+        recipe = replace(job.recipe, training=replace(job.recipe.training, seed=seed))
+        claim(folder, self._config(), recipe, self.vocabularies)
+        if (folder / RESULTS).exists():
+            return Result(**cast("dict[str, Any]", read_json(folder / RESULTS)))
+        if self.bilm is not None and job.with_bilm:
+            keep_bilm(self.bilm, job.folder / BILM)
+        trainer = self._trainer(folder, recipe)
+        trainer.train()
+        if not trainer.is_done:
+            return None
+        scores = {name: trainer.evaluate(examples) for name, examples in self.sets.items() if name != "train"}
+        result = Result.of(trainer.progress, len(self.sets["train"]), seed, scores)
+        self._write_card(folder, [result])
+        write_all({folder / RESULTS: lambda path: write_json(path, result.as_json())})
+        (folder / CHECKPOINT).unlink(missing_ok=True)
+        return result
+
+    def _trainer(self, folder: Path, recipe: TaskRecipe) -> Trainer[Any, Any]:
+        torch.manual_seed(recipe.training.seed)
+        elmo = make_elmo(self.bilm, recipe.elmo, self._layers)
+        model = self.task.model(recipe, self.vocabularies, elmo)
+        self.task.initialize(model, recipe)
+        train, dev = self.sets["train"], self.sets["dev"]
+        model.to(self.device)
+        tensorboard = self.job.tensorboard
+        return Trainer(self.task, model, recipe.training, folder, train, dev, tensorboard=tensorboard)
+
+    @property
+    def _layers(self) -> FrozenLayers | TrainedLayers | None:
+        """Frozen layers are shared by all seeds; a biLM that is trained begins anew for each."""
+        if self.job.recipe.elmo.vectors == "trained":
+            return make_layers(self.bilm, self.job.recipe.elmo, self.device)
+        return self._frozen_layers
+
+    @cached_property
+    def _frozen_layers(self) -> FrozenLayers | None:
+        config = self.job.recipe.elmo
+        live = make_layers(self.bilm, config, self.device)
+        if not isinstance(live, LiveLayers) or config.vectors == "live":
+            return cast("LiveLayers | None", live)
+        examples = (example for examples in self.sets.values() for example in examples)
+        sentences = (sentence for example in examples for sentence in self.task.sentences(example))
+        return live.cached(sentences, self.job.cache or self.job.folder / CACHE)
+
+    def _config(self) -> RunConfig:
+        job = self.job
+        source = Path(job.elmo).resolve() if Path(job.elmo).exists() else job.elmo
+        kept = BILM if job.num_seeds == 1 else f"../{BILM}"
+        return RunConfig(
+            FORMAT,
+            job.task,
+            bilm=None if self.bilm is None else (kept if job.with_bilm else str(source)),
+            fingerprint=None if self.bilm is None else self._fingerprint,
+            **{name: checksum_of(examples) for name, examples in self.sets.items()},
+        )
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        assert self.bilm is not None
+        return fingerprint(self.bilm)
+
+    def _choose_best(self) -> None:
+        """Make the run folder that of the seed that is best on the dev set."""
+        metric, folder = self.task.metric, self.job.folder
+        best = max(self.results, key=lambda result: result.scores["dev"][metric])
+        source = self._folder_of(best.seed)
+        config, recipe = read_config(source)
+        bilm = BILM if self.bilm is not None and self.job.with_bilm else config.bilm
+        results = {"best_seed": best.seed, "runs": [result.as_json() for result in self.results]}
+        results |= {part: {name: spread(v) for name, v in scores.items()} for part, scores in self.summary.items()}
+        write_all(
+            {
+                folder / VOCABULARIES: lambda path: shutil.copyfile(source / VOCABULARIES, path),
+                folder / WEIGHTS: lambda path: shutil.copyfile(source / WEIGHTS, path),
+                folder / CONFIG: lambda path: write_config(path, replace(config, bilm=bilm), recipe),
+                folder / RESULTS: lambda path: write_json(path, results),
+            }
+        )
+
+    def _write_card(self, folder: Path, results: Sequence[Result]) -> None:
+        job = self.job
+        facts = Facts(
+            train=f"{Path(job.train).name}, {len(self.sets['train']):,} examples",
+            elmo=self._describe_elmo(),
+            device=self.device,
+        )
+        text = task_card(job.task, facts, results)
+        write_all({folder / CARD: lambda path: path.write_text(text, encoding="utf-8")})
+
+    def _describe_elmo(self) -> str:
+        if self.bilm is None:
+            return "none: the baseline"
+        config, name = self.job.recipe.elmo, Path(self.job.elmo).name
+        layers, width = self.bilm.config.num_layers, self.bilm.config.width
+        place = "input and output" if config.at == "both" else config.at
+        return f"{name}, {layers} layers, {width} wide, at the {place}, {config.vectors}"

@@ -1,0 +1,64 @@
+"""What a task's training reports: a row of `metrics.csv` for each epoch, and of TensorBoard where it is wanted."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from elmo.formats.files import write_all
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+METRICS = "metrics.csv"
+Row = dict[str, float]
+
+
+class Metrics:
+    """The rows of a training that has finished `epoch` epochs; rows of later ones will be made once more."""
+
+    def __init__(self, folder: Path, epoch: int, *, tensorboard: bool = False) -> None:
+        self._path = folder / METRICS
+        found = read_metrics(self._path) if self._path.exists() else []
+        self.rows: list[Row] = [row for row in found if row["epoch"] <= epoch]
+        self._board = _open_board(folder / "tensorboard", epoch) if tensorboard else None
+
+    def add(self, row: Row) -> None:
+        """Write an epoch's row; the whole file is written anew, so that no kill leaves half a line."""
+        self.rows.append(row)
+        write_all({self._path: self._write})
+        if self._board is not None:
+            for key, value in row.items():
+                if key != "epoch":
+                    self._board.add_scalar(key, value, int(row["epoch"]))  # pyright: ignore[reportUnknownMemberType]
+            self._board.flush()
+
+    def close(self) -> None:
+        """Flush everything."""
+        if self._board is not None:
+            self._board.close()
+
+    def _write(self, path: Path) -> None:
+        fields = list(dict.fromkeys(key for row in self.rows for key in row))
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, fields)
+            writer.writeheader()
+            writer.writerows({key: _format(value) for key, value in row.items()} for row in self.rows)
+
+
+def read_metrics(path: Path) -> list[Row]:
+    """The rows of a `metrics.csv`; a key is absent where its column is empty."""
+    with path.open(newline="") as file:
+        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+
+
+def _format(value: float) -> str:
+    """Shortest text that reads back as the same number, whole numbers without a point."""
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _open_board(folder: Path, epoch: int) -> SummaryWriter:
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+    return SummaryWriter(str(folder), purge_step=epoch + 1, flush_secs=10**9)

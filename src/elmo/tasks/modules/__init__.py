@@ -1,0 +1,1 @@
+"""Parts that several task models share: tensors in and out, no files."""

@@ -1,0 +1,82 @@
+"""A linear-chain conditional random field: scores of whole tag sequences (Lafferty et al. 2001; Lample et al. 2016)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class Allowed(NamedTuple):
+    """Which tags may begin a sequence, `start` (K,), follow one another, `transitions` (K from, K to), and end it,
+    `end` (K,): all bool. At least one sequence of every length must be possible."""
+
+    start: Tensor
+    transitions: Tensor
+    end: Tensor
+
+
+class CRF(nn.Module):
+    """The score of a tag sequence is the sum of its emissions, its transitions, and those into and out of it.
+
+    Likelihoods are over all sequences, whatever `allowed` says; decoding chooses among the allowed ones alone.
+
+    Shapes: `emissions` (B, T, K), `tags` (B, T) of any valid tag at padding, `mask` (B, T) bool, true at tokens, which
+    stand at the beginning of their row, one at least. Padding changes nothing.
+    """
+
+    def __init__(self, num_tags: int, allowed: Allowed | None = None) -> None:
+        super().__init__()
+        self.start = nn.Parameter(torch.zeros(num_tags))
+        self.transitions = nn.Parameter(torch.zeros(num_tags, num_tags))
+        self.end = nn.Parameter(torch.zeros(num_tags))
+        nn.init.xavier_normal_(self.transitions)
+        for name, possible in (allowed or Allowed(*(p == p for p in self.parameters())))._asdict().items():
+            self.register_buffer(
+                f"{name}_penalty", torch.zeros(possible.shape).masked_fill(~possible, -torch.inf), False
+            )
+
+    def forward(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
+        """The log-likelihood (B,) of the `tags` of each row, in nats."""
+        return self._score(emissions, tags, mask) - self.log_partition(emissions, mask)
+
+    def log_partition(self, emissions: Tensor, mask: Tensor) -> Tensor:
+        """The log of the sum over all tag sequences of the exp of their scores, (B,): the forward algorithm."""
+        first, *rest = emissions.unbind(1)
+        scores = self.start + first
+        for emission, is_token in zip(rest, mask.unbind(1)[1:], strict=True):
+            longer = torch.logsumexp(scores.unsqueeze(2) + self.transitions, dim=1) + emission
+            scores = torch.where(is_token.unsqueeze(1), longer, scores)
+        return torch.logsumexp(scores + self.end, dim=1)
+
+    @torch.no_grad()
+    def decode(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:
+        """The best allowed tag sequence of each row: the Viterbi algorithm. A row without tokens gives `[]`."""
+        lengths = mask.sum(dim=1).tolist()
+        if not emissions.shape[1]:
+            return [[] for _ in lengths]
+        start, transitions, end = self._constrained()
+        first, *rest = emissions.unbind(1)
+        scores, same = start + first, torch.arange(len(self.end), device=emissions.device)
+        origins: list[Tensor] = []
+        for emission, is_token in zip(rest, mask.unbind(1)[1:], strict=True):
+            best, origin = (scores.unsqueeze(2) + transitions).max(dim=1)
+            scores = torch.where(is_token.unsqueeze(1), best + emission, scores)
+            origins.append(torch.where(is_token.unsqueeze(1), origin, same))
+        path = [(scores + end).argmax(dim=1)]
+        for origin in reversed(origins):
+            path.append(origin.gather(1, path[-1].unsqueeze(1)).squeeze(1))
+        rows = torch.stack(path[::-1], dim=1).tolist()
+        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
+
+    def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
+        chosen = emissions.gather(2, tags.unsqueeze(2)).squeeze(2)
+        moves = self.transitions[tags[:, :-1], tags[:, 1:]]
+        last = tags.gather(1, mask.sum(dim=1, keepdim=True) - 1).squeeze(1)
+        inner = torch.where(mask, chosen, 0).sum(dim=1) + torch.where(mask[:, 1:], moves, 0).sum(dim=1)
+        return self.start[tags[:, 0]] + inner + self.end[last]
+
+    def _constrained(self) -> list[Tensor]:
+        """Start, transitions and end, minus infinity where they are not allowed."""
+        return [parameter + self.get_buffer(f"{name}_penalty") for name, parameter in self.named_parameters()]

@@ -1,0 +1,122 @@
+"""ELMo in a task model: layers of a biLM from wherever they come, and a scalar mix for each place they go to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from elmo.nn.bilm import BiLM, BiLMState, repeat_row, to_device
+from elmo.nn.scalar_mix import ScalarMix
+from elmo.tasks.modules.padding import lengths_of, mask_of, pad_ids
+from elmo.tasks.recipe import ElmoConfig
+from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.lexicon import Lexicon
+
+Sentences = Sequence[Sequence[str]]
+FrozenLayers = Callable[[Sentences], Sequence[NDArray[np.floating]]]
+"""Where the layers of a biLM that isn't trained come from: an array (L, T, D) for each sentence."""
+
+
+class ElmoVectors(NamedTuple):
+    """What goes to the input and to the output of a task's lowest RNN: (B, T, D) each, zeros at padding.
+
+    D is 0 where ELMo doesn't go.
+    """
+
+    input: Tensor
+    output: Tensor
+
+
+class TrainedLayers(nn.Module):
+    """The layers of a biLM that is trained along with the task.
+
+    `state`, of one row, is what each sentence starts from, zeros when None.
+    """
+
+    def __init__(self, bilm: BiLM, lexicon: Lexicon | None = None, state: BiLMState | None = None) -> None:
+        super().__init__()
+        self.bilm = bilm.requires_grad_(True)
+        self._lexicon, self._state = lexicon, state
+
+    def forward(self, sentences: Sentences) -> Tensor:
+        """(L, B, T, D), zeros at padding."""
+        device = self.bilm.char_encoder.embedding.weight.device
+        places = {BOS: 0, EOS: 1}
+        rows = [[0, *(places.setdefault(word, len(places)) for word in sentence), 1] for sentence in sentences]
+        types = list(places)
+        longest = self.bilm.config.char_cnn.max_characters_per_token
+        ids = self._lexicon.encode(types) if self._lexicon else encode_words(types, longest)
+        lengths = lengths_of(rows)
+        state = None if self._state is None else to_device(repeat_row(self._state, len(rows)), device)
+        layers, _ = self.bilm(torch.from_numpy(ids).to(device), pad_ids(rows, device), lengths, state)
+        return layers[:, :, 1:-1] * mask_of(lengths - 2, device).unsqueeze(2)
+
+
+class ElmoInput(nn.Module):
+    """The ELMo vectors of a batch's sentences, mixed and dropped out.
+
+    `layers` gives L layers of width D; None is for a model without ELMo, whose vectors have a width of 0. Mixes see
+    tokens alone, no sentence boundaries, wherever the layers come from. That matters with layer norm only.
+    """
+
+    def __init__(
+        self, config: ElmoConfig, layers: FrozenLayers | TrainedLayers | None, num_layers: int = 0, width: int = 0
+    ) -> None:
+        super().__init__()
+        self.config, self.layers = config, layers
+        self._width = width if layers is not None else 0
+        places = ("input", "output") if config.at == "both" else (config.at,)
+        self.mixes = nn.ModuleDict(
+            {place: ScalarMix(num_layers, layer_norm=config.layer_norm) for place in places if self._width}
+        )
+        self.register_buffer("_here", torch.zeros(0), persistent=False)
+
+    @property
+    def input_width(self) -> int:
+        """Width of the vectors for the task's input."""
+        return self._width if "input" in self.mixes else 0
+
+    @property
+    def output_width(self) -> int:
+        """Width of the vectors for the task's output."""
+        return self._width if "output" in self.mixes else 0
+
+    def forward(self, sentences: Sentences) -> ElmoVectors:
+        """The vectors of B sentences, T the longest."""
+        device = self.get_buffer("_here").device
+        mask = mask_of(lengths_of(sentences), device)
+        layers = self._run(sentences, mask)
+        return ElmoVectors(*(self._mix(place, layers, mask) for place in ("input", "output")))
+
+    def penalty(self) -> Tensor:
+        """What the scores of the mixes add to the loss, a scalar."""
+        strength = self.config.penalty
+        terms = [mix.penalty(strength) for mix in self.mixes.values() if isinstance(mix, ScalarMix)]
+        return torch.stack(terms).sum() if terms else self.get_buffer("_here").sum()
+
+    def _run(self, sentences: Sentences, mask: Tensor) -> Tensor:
+        if self.layers is None:
+            return mask.new_zeros(0, *mask.shape, 0, dtype=torch.float32)
+        if isinstance(self.layers, TrainedLayers):
+            return self.layers(sentences)
+        return pad_layers(self.layers(sentences), mask.shape[1]).to(mask.device)
+
+    def _mix(self, place: str, layers: Tensor, mask: Tensor) -> Tensor:
+        if place not in self.mixes:
+            return layers.new_zeros(*mask.shape, 0)
+        return F.dropout(self.mixes[place](layers, mask), self.config.dropout, self.training)
+
+
+def pad_layers(arrays: Sequence[NDArray[np.floating]], longest: int) -> Tensor:
+    """Arrays (L, T, D) of sentences as one float32 tensor (L, B, `longest`, D), zeros at padding."""
+    num_layers, _, width = arrays[0].shape
+    padded = np.zeros((num_layers, len(arrays), longest, width), np.float32)
+    for row, array in enumerate(arrays):
+        padded[:, row, : array.shape[1]] = array
+    return torch.from_numpy(padded)

@@ -1,0 +1,36 @@
+"""From lists of sentences to padded tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def lengths_of(sentences: Sequence[Sequence[object]]) -> Tensor:
+    """The lengths (B,), a CPU tensor."""
+    return torch.tensor([len(sentence) for sentence in sentences], dtype=torch.long)
+
+
+def mask_of(lengths: Tensor, device: torch.device) -> Tensor:
+    """(B, T) bool, true at tokens; T is the longest of `lengths` (B,)."""
+    longest = int(lengths.max()) if len(lengths) else 0
+    return (torch.arange(longest) < lengths.unsqueeze(1)).to(device)
+
+
+def pad_ids(rows: Sequence[Sequence[int]], device: torch.device, padding: int = 0) -> Tensor:
+    """Rows of ids as one (B, T) tensor, `padding` where a row has ended."""
+    longest = max(map(len, rows), default=0)
+    padded = [[*row, *[padding] * (longest - len(row))] for row in rows]
+    return torch.tensor(padded, dtype=torch.long, device=device).view(len(rows), longest)
+
+
+def number_types(sentences: Sequence[Sequence[str]], device: torch.device) -> tuple[list[str], Tensor]:
+    """The distinct words, and each token's place among them, (B, T), 0 at padding.
+
+    The first word is a stand-in for padding, the empty one: the list is never empty.
+    """
+    places: dict[str, int] = {"": 0}
+    rows = [[places.setdefault(word, len(places)) for word in sentence] for sentence in sentences]
+    return list(places), pad_ids(rows, device)

@@ -1,0 +1,69 @@
+"""Token vectors that know no context: of whole words, and of their characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from elmo.config import CharCNNConfig, CharEmbeddingConfig
+from elmo.nn.char_encoder import CharEncoder
+from elmo.tasks.modules.padding import number_types
+from elmo.text.characters import encode_words
+
+Sentences = Sequence[Sequence[str]]
+UNKNOWN = 0
+
+
+class WordEmbedding(nn.Module):
+    """A vector for each of `words`, and one for all others.
+
+    A word that isn't there is looked up in lower case before it counts as unknown.
+    """
+
+    def __init__(self, words: Sequence[str], dim: int, *, trainable: bool = True) -> None:
+        super().__init__()
+        self._places = {word: place for place, word in enumerate(words, 1)}
+        self.weight = nn.Parameter(torch.randn(len(words) + 1, dim) / dim**0.5, requires_grad=trainable)
+
+    @property
+    def width(self) -> int:
+        """Width of a vector."""
+        return self.weight.shape[1]
+
+    @torch.no_grad()
+    def set_vectors(self, words: Sequence[str], vectors: Tensor) -> None:
+        """Give the `words` that are known these `vectors` (N, D), and the unknown word their mean."""
+        known = [(self._places[word], row) for row, word in enumerate(words) if word in self._places]
+        if known:
+            places, rows = map(list, zip(*known, strict=True))
+            self.weight[places] = vectors[rows]
+            self.weight[UNKNOWN] = vectors[rows].mean(dim=0)
+
+    def place(self, word: str) -> int:
+        """The row of a word's vector."""
+        return self._places.get(word) or self._places.get(word.lower(), UNKNOWN)
+
+    def forward(self, sentences: Sentences) -> Tensor:
+        """(B, T, D), zeros at padding."""
+        types, tokens = number_types(sentences, self.weight.device)
+        rows = torch.tensor([self.place(word) for word in types], device=self.weight.device)
+        return F.embedding(rows[tokens], self.weight) * (tokens > 0).unsqueeze(2)
+
+
+class CharacterEmbedding(nn.Module):
+    """A convolution over the characters (bytes) of each word, and the maximum over its places."""
+
+    def __init__(self, dim: int, filters: int, width: int) -> None:
+        super().__init__()
+        self.width = filters
+        self.encoder = CharEncoder(CharCNNConfig(CharEmbeddingConfig(dim), ((width, filters),)), filters)
+
+    def forward(self, sentences: Sentences) -> Tensor:
+        """(B, T, filters), zeros at padding."""
+        device = self.encoder.embedding.weight.device
+        types, tokens = number_types(sentences, device)
+        vectors = self.encoder(torch.from_numpy(encode_words(types)).to(device))
+        return F.embedding(tokens, vectors) * (tokens > 0).unsqueeze(2)

@@ -1,0 +1,92 @@
+"""Settings that all tasks share, and the recipes that hold them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elmo.errors import ElmoError
+
+PLACES = ("input", "output", "both")
+VECTORS = ("cached", "live", "trained")
+OPTIMIZERS = ("adam", "adadelta", "sgd")
+DTYPES = ("float32", "float16")
+
+
+@dataclass(frozen=True)
+class ElmoConfig:
+    """How a task uses ELMo (sec. 3.3).
+
+    `at` is where its vectors go, at the task's lowest RNN: its `input`, its `output`, or `both`, each place with a
+    scalar mix of its own. `dropout` is on these vectors; `layer_norm` normalizes the layers before the mix; `penalty`
+    is the paper's lambda, times the squared norm of the mix's scores.
+
+    `vectors` says where layers come from. With `cached`, those of all the sets' sentences are computed once and kept on
+    disk for the run, as `cache_dtype`; with `live`, they are computed anew for each batch; with `trained`, the biLM is
+    trained along with the task. `state` is what the biLM starts a sentence from: `zero`, or `warm` (see `elmo warm`).
+    """
+
+    at: str = "input"
+    dropout: float = 0.5
+    layer_norm: bool = False
+    penalty: float = 0.0
+    vectors: str = "cached"
+    cache_dtype: str = "float32"
+    state: str = "zero"
+
+    def __post_init__(self) -> None:
+        choices = {"at": PLACES, "vectors": VECTORS, "cache_dtype": DTYPES, "state": ("zero", "warm")}
+        for name, known in choices.items():
+            _require_choice(f"elmo.{name}", getattr(self, name), known)
+        require_share("elmo.dropout", self.dropout)
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How a task's model is trained.
+
+    Training ends when the dev set's score wasn't above its best for `patience` epochs, or after `max_epochs`, or after
+    the epoch in which `max_minutes` are up; the weights of the best epoch are kept. `clip_norm` bounds the norm of
+    all gradients together. The learning rate is multiplied by `plateau_factor` after each `plateau_patience` epochs in
+    a row without a better score, and by `decay` every `decay_steps` steps. Batches are of sentences of about the same
+    length.
+    """
+
+    batch_size: int = 32
+    optimizer: str = "adam"
+    learning_rate: float = 0.001
+    weight_decay: float = 0.0
+    clip_norm: float | None = 5.0
+    max_epochs: int = 75
+    patience: int = 25
+    plateau_factor: float | None = None
+    plateau_patience: int = 1
+    decay: float = 1.0
+    decay_steps: int = 100
+    max_minutes: float | None = None
+    checkpoint_every_minutes: float = 5.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _require_choice("training.optimizer", self.optimizer, OPTIMIZERS)
+        for name in ("batch_size", "learning_rate", "max_epochs", "patience", "plateau_patience", "decay_steps"):
+            if getattr(self, name) <= 0:
+                raise ElmoError(f"training.{name}: {getattr(self, name)} is not positive")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRecipe:
+    """The sections of every task's recipe."""
+
+    elmo: ElmoConfig
+    training: TrainingConfig
+
+
+def _require_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ElmoError(f"{name}: {value!r} is none of {', '.join(known)}")
+
+
+def require_share(name: str, value: float) -> None:
+    """Refuse what is no dropout."""
+    if not 0 <= value < 1:
+        raise ElmoError(f"{name}: {value} is not in [0, 1)")

@@ -1,0 +1,161 @@
+"""A task's run folder: a finished model with all that it needs, to be loaded anywhere.
+
+`config.json` (task, recipe, what it was trained on), `vocabularies.json`, `weights.safetensors`, `bilm/` (a model
+folder, where ELMo is used), `README.md`, `results.json`, `metrics.csv`; and a checkpoint until training is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+import torch
+
+from elmo import formats
+from elmo.config import from_mapping, to_mapping
+from elmo.embed.embedder import Embedder
+from elmo.errors import ElmoError
+from elmo.formats.files import read_json, write_all, write_json
+from elmo.formats.model import Model, require_bytes, require_warm_state
+from elmo.formats.native import is_native, save_native
+from elmo.tasks import get_task
+from elmo.tasks.checkpoint import WEIGHTS, load_weights
+from elmo.tasks.modules.elmo_input import ElmoInput, FrozenLayers, TrainedLayers
+from elmo.tasks.recipe import ElmoConfig, TaskRecipe
+from elmo.tasks.task import Task, TaskModel, Vocabularies
+from elmo.tasks.vector_cache import LiveLayers
+
+CONFIG, VOCABULARIES, RESULTS, CARD, BILM = "config.json", "vocabularies.json", "results.json", "README.md", "bilm"
+FORMAT = 1
+CHANGEABLE = ("max_epochs", "patience", "max_minutes", "checkpoint_every_minutes")
+"""What of a recipe's training may change from start to start of a run that isn't done."""
+
+E = TypeVar("E")
+P = TypeVar("P")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """What `config.json` says, beside the recipe.
+
+    `bilm` is where ELMo's model is, from the folder on, and `fingerprint` its checksum, both None without ELMo;
+    `train`, `dev` and `test` are checksums of the sets.
+    """
+
+    format: int
+    task: str
+    bilm: str | None
+    fingerprint: str | None
+    train: str
+    dev: str
+    test: str | None = None
+
+
+@dataclass
+class TrainedTask(Generic[E, P]):
+    """A task's model, ready to predict (see `trainer.predict`)."""
+
+    task: Task[Any, E, P]
+    recipe: TaskRecipe
+    model: TaskModel[E, P]
+
+
+def load_run(folder: Path, device: torch.device | str = "cpu") -> TrainedTask[Any, Any]:
+    """The model of a run folder, as of its best epoch."""
+    if not (folder / CONFIG).is_file():
+        raise ElmoError(f"{folder}: no run folder of a task; make one with 'elmo task train'")
+    config, values = read_config(folder)
+    if not (folder / WEIGHTS).is_file():
+        raise ElmoError(f"{folder}: its training hasn't finished an epoch yet; the same 'elmo task train' goes on")
+    task = get_task(config.task)
+    recipe: TaskRecipe = from_mapping(task.recipe, values, f"{folder / CONFIG}: recipe")
+    bilm = None if config.bilm is None else formats.load(find_bilm(folder, config.bilm))
+    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, device))
+    vocabularies = cast("Vocabularies", read_json(folder / VOCABULARIES))
+    model = task.model(recipe, vocabularies, elmo).to(device)
+    load_weights(folder, model)
+    return TrainedTask(task, recipe, model)
+
+
+def make_layers(
+    bilm: Model | None, config: ElmoConfig, device: torch.device | str
+) -> LiveLayers | TrainedLayers | None:
+    """Where a task's ELMo vectors come from, apart from a cache. A biLM that will be trained is a copy of `bilm`'s."""
+    if bilm is None:
+        return None
+    state = require_warm_state(bilm.warm_state) if config.state == "warm" else None
+    if config.vectors == "trained":
+        return TrainedLayers(deepcopy(bilm.bilm), bilm.lexicon, state)
+    return LiveLayers(Embedder(bilm, device=device), config)
+
+
+def make_elmo(bilm: Model | None, config: ElmoConfig, layers: FrozenLayers | TrainedLayers | None) -> ElmoInput:
+    """New scalar mixes of `layers`, which are those of `bilm`."""
+    return ElmoInput(config, layers, *((bilm.config.num_layers, bilm.config.width) if bilm else ()))
+
+
+def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
+    """What a run folder is of, and its recipe's values."""
+    values = read_json(folder / CONFIG)
+    if not isinstance(values, dict) or "recipe" not in values:
+        raise ElmoError(f"{folder / CONFIG}: key 'recipe' is missing; is it a run folder of a task?")
+    values = cast("dict[str, Any]", values)
+    config = from_mapping(RunConfig, {k: v for k, v in values.items() if k != "recipe"}, str(folder / CONFIG))
+    if config.format > FORMAT:
+        raise ElmoError(f"{folder / CONFIG}: format {config.format} is newer than this program; update elmo-torch")
+    return config, values["recipe"]
+
+
+def claim(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
+    """Make the run folder, or see that it is of the same task, recipe, data and biLM."""
+    if (folder / CONFIG).exists():
+        before, values = read_config(folder)
+        essence = _essence(values), replace(before, bilm=None)
+        if essence != (_essence(to_mapping(recipe)), replace(config, bilm=None)):
+            raise ElmoError(f"{folder}: is of another recipe, text or biLM; choose another run folder")
+        if (folder / RESULTS).exists() and values != to_mapping(recipe):
+            raise ElmoError(f"{folder}: is finished, with other settings; choose another run folder")
+    elif folder.exists() and any(file.name[0] != "." for file in folder.iterdir()):
+        raise ElmoError(f"{folder}: neither empty nor a run folder of a task; choose another one")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_all(
+        {
+            folder / VOCABULARIES: lambda path: write_json(path, vocabularies),
+            folder / CONFIG: lambda path: write_config(path, config, to_mapping(recipe)),
+        }
+    )
+
+
+def write_config(path: Path, config: RunConfig, recipe: Mapping[str, Any]) -> None:
+    """Write what `read_config` reads."""
+    write_json(path, {**to_mapping(config), "recipe": recipe})
+
+
+def keep_bilm(model: Model, folder: Path) -> None:
+    """Keep what ELMo's vectors need of a model as the model folder `folder`, once."""
+    require_bytes(model, folder)
+    if not is_native(folder):
+        save_native(replace(model, softmax=None, vocabulary=None, mixes=[]), folder)
+
+
+def find_bilm(folder: Path, name: str) -> Path | str:
+    """Where the biLM of a run folder is: in the folder or beside it, or else where it was trained from."""
+    return folder / name if (folder / name).exists() else name
+
+
+def checksum_of(examples: Sequence[object]) -> str:
+    """A checksum of what examples hold, which prints all of it."""
+    digest = hashlib.blake2b(digest_size=16)
+    for example in examples:
+        digest.update(f"{example!r}\n".encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()
+
+
+def _essence(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe without what may change from start to start."""
+    training = {key: value for key, value in recipe["training"].items() if key not in CHANGEABLE}
+    return {**recipe, "training": training}

@@ -1,0 +1,63 @@
+"""Static word vectors in the text formats of word2vec and GloVe, plain or compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmo.errors import ElmoError
+from elmo.text.reading import read_lines
+
+
+class StaticVectors(NamedTuple):
+    """Words, and a vector for each: (N, D)."""
+
+    words: list[str]
+    vectors: NDArray[np.float32]
+
+
+def read_vectors(path: str | Path, max_words: int | None = None) -> StaticVectors:
+    """The first `max_words` words of a file: a word and its numbers a line, between blanks.
+
+    A first line of two numbers, as word2vec writes, is passed over. A word may hold blanks. Raises ElmoError for a
+    line of another width than the first, or with something that is no number, naming it.
+    """
+    words: list[str] = []
+    rows: list[NDArray[np.float32]] = []
+    dim = 0
+    for number, line in islice(_lines(path), max_words):
+        fields = line.rstrip().split(" ")
+        dim = dim or len(fields) - 1
+        word = " ".join(fields[:-dim]) if dim else ""
+        if not word or len(fields) <= dim:
+            raise ElmoError(f"{path}, line {number}: expected a word and {dim or 'its'} numbers, between blanks")
+        try:
+            rows.append(np.array(fields[-dim:], dtype=np.float32))
+        except ValueError:
+            raise ElmoError(f"{path}, line {number}: {_no_number(fields[-dim:])!r} is no number") from None
+        words.append(word)
+    if not words:
+        raise ElmoError(f"{path}: holds no vectors; expected a word and its numbers a line")
+    return StaticVectors(words, np.stack(rows))
+
+
+def _lines(path: str | Path) -> Iterator[tuple[int, str]]:
+    """The numbered lines but word2vec's first and blank ones."""
+    lines = enumerate(read_lines(path), 1)
+    first = list(islice(lines, 1))
+    is_header = bool(first) and len(parts := first[0][1].split()) == 2 and all(part.isdecimal() for part in parts)
+    return ((number, line) for number, line in chain([] if is_header else first, lines) if line.strip())
+
+
+def _no_number(fields: list[str]) -> str:
+    for field in fields:
+        try:
+            float(field)
+        except ValueError:
+            return field
+    return fields[0]

@@ -1,0 +1,93 @@
+"""What a task provides (see `elmo.tasks`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from elmo.tasks.modules.elmo_input import ElmoInput
+from elmo.tasks.recipe import TaskRecipe
+from elmo.text.tokenizers import Tokenizer
+
+R = TypeVar("R", bound=TaskRecipe)
+E = TypeVar("E")
+P = TypeVar("P")
+
+Sentence = Sequence[str]
+Scores = dict[str, float]
+"""Figures of a set by name; names with a slash ("f1/LOC") are details that stay out of summaries."""
+
+Vocabularies = Mapping[str, Sequence[str]]
+"""All that a model knows by name, such as tags and words: lists of strings, by the lists' names."""
+
+
+class TaskModel(nn.Module, ABC, Generic[E, P]):
+    """A model of a task: examples in, loss and predictions out. `elmo` is where its ELMo vectors come from."""
+
+    def __init__(self, elmo: ElmoInput) -> None:
+        super().__init__()
+        self.elmo = elmo
+
+    @abstractmethod
+    def loss(self, examples: Sequence[E]) -> Tensor:
+        """The mean loss of a batch, a scalar. The penalty of ELMo's mixes is no part of it: the trainer adds that."""
+
+    @abstractmethod
+    def predict(self, examples: Sequence[E]) -> list[P]:
+        """A prediction for each example of a batch, whatever it holds of the truth. Called without gradients."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+
+class Task(ABC, Generic[R, E, P]):
+    """One task. `metric` is the score of the dev set that decides, the higher the better."""
+
+    name: str
+    metric: str
+    recipe: type[R]
+
+    @abstractmethod
+    def read(self, path: str, recipe: R) -> list[E]:
+        """The examples of a file of the task's own format, with what is to be predicted; one at least."""
+
+    @abstractmethod
+    def parse(self, line: str, tokenize: Tokenizer) -> E:
+        """An example from a line of plain text, which isn't blank."""
+
+    @abstractmethod
+    def sentences(self, example: E) -> Sequence[Sentence]:
+        """The token sequences that ELMo is asked for, whose lengths decide which examples share a batch."""
+
+    @abstractmethod
+    def vocabularies(self, train: Sequence[E], recipe: R) -> Vocabularies:
+        """What a model is to know by name, from the training set and files that the recipe names."""
+
+    @abstractmethod
+    def model(self, recipe: R, vocabularies: Vocabularies, elmo: ElmoInput) -> TaskModel[E, P]:
+        """A model with random weights."""
+
+    def initialize(self, model: TaskModel[E, P], recipe: R) -> None:
+        """Put into a model that will be trained what it doesn't start from chance with, such as word vectors."""
+
+    @abstractmethod
+    def score(self, examples: Sequence[E], predictions: Sequence[P]) -> Scores:
+        """All figures of a set, `metric` among them."""
+
+    @abstractmethod
+    def as_text(self, example: E, prediction: P) -> str:
+        """An example and its prediction in the task's file format, with a line end where it has lines."""
+
+    @abstractmethod
+    def as_json(self, example: E, prediction: P) -> dict[str, object]:
+        """An example and its prediction as plain values."""
+
+    def length(self, example: E) -> int:
+        """The number of tokens."""
+        return sum(map(len, self.sentences(example)))

@@ -1,0 +1,196 @@
+"""The one trainer of all tasks.
+
+Every random number is a function of seed, epoch and step, and a checkpoint holds all else: a training that was stopped,
+however rudely, repeats what it would have done undisturbed, on a processor to the bit (a GPU adds in any order).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import torch
+from tqdm import tqdm
+
+from elmo.errors import ElmoError
+from elmo.pretrain.interruption import on_interrupt, saving_to
+from elmo.tasks.batches import plan_epoch, plan_evaluation
+from elmo.tasks.checkpoint import load_weights, resume, save_checkpoint, save_weights
+from elmo.tasks.metrics import Metrics, Row
+from elmo.tasks.recipe import TrainingConfig
+from elmo.tasks.task import Scores, Task, TaskModel
+
+E = TypeVar("E")
+P = TypeVar("P")
+
+_OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
+    "adam": (torch.optim.Adam, {}),
+    "adadelta": (torch.optim.Adadelta, {"rho": 0.95}),
+    "sgd": (torch.optim.SGD, {}),
+}
+
+
+class Trainer(Generic[E, P]):
+    """One training of one model, in a folder: `weights.safetensors` of the best epoch, a checkpoint, `metrics.csv`.
+
+    Made again with the same arguments in the same folder, it goes on where it was.
+    """
+
+    def __init__(
+        self,
+        task: Task[Any, E, P],
+        model: TaskModel[E, P],
+        config: TrainingConfig,
+        folder: Path,
+        train: Sequence[E],
+        dev: Sequence[E],
+        *,
+        tensorboard: bool = False,
+    ) -> None:
+        self.task, self.model, self.config, self.folder = task, model, config, folder
+        self.train_set, self.dev_set = train, dev
+        self.stopped = self._is_asked_to_stop = False
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        kind, options = _OPTIMIZERS[config.optimizer]
+        self.optimizer = kind(parameters, **options, lr=config.learning_rate, weight_decay=config.weight_decay)  # pyright: ignore[reportCallIssue]
+        self._parameters = parameters
+        self._lengths = [task.length(example) for example in train]
+        with saving_to(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            self.progress = resume(folder, model, self.optimizer)
+            self.metrics = Metrics(folder, self.progress.epoch, tensorboard=tensorboard)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches in an epoch."""
+        return math.ceil(len(self.train_set) / self.config.batch_size)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether epochs, patience or minutes are used up."""
+        progress, config = self.progress, self.config
+        minutes_up = config.max_minutes is not None and progress.seconds >= 60 * config.max_minutes
+        patience_out = progress.epoch - progress.best_epoch >= config.patience
+        return progress.batch == 0 and (progress.epoch >= config.max_epochs or patience_out or minutes_up)
+
+    def train(self) -> None:
+        """Train to the end, or to an interrupt; either way all is saved. Leaves the model with the best weights."""
+        saved = time.monotonic()
+        total = self.config.max_epochs * self.steps_per_epoch
+        bar = tqdm(total=total, initial=self.progress.step, unit="batch", disable=None)
+        with saving_to(self.folder), on_interrupt(self._ask_to_stop), bar:
+            while not self.is_done and not self.stopped:
+                for batch in self._plan()[self.progress.batch :]:
+                    self._step([self.train_set[index] for index in batch])
+                    bar.set_postfix_str(self._describe(), refresh=False)
+                    bar.update()
+                    if time.monotonic() - saved > 60 * self.config.checkpoint_every_minutes:
+                        self.save()
+                        saved = time.monotonic()
+                    if self.stopped:
+                        break
+                else:
+                    self._end_epoch()
+            self.save()
+            self.metrics.close()
+        if self.progress.best_epoch:
+            load_weights(self.folder, self.model)
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        save_checkpoint(self.folder, self.model, self.optimizer, self.progress)
+
+    def _plan(self) -> list[list[int]]:
+        return plan_epoch(self._lengths, self.config.batch_size, self.config.seed, self.progress.epoch)
+
+    def _step(self, examples: Sequence[E]) -> None:
+        """One update of the parameters."""
+        started, progress = time.monotonic(), self.progress
+        self.model.train()
+        torch.manual_seed(self.config.seed * 1_000_003 + progress.step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.learning_rate
+        self.optimizer.zero_grad()
+        loss = self.model.loss(examples) + self.model.elmo.penalty()
+        loss.backward()  # pyright: ignore[reportUnknownMemberType]
+        if self.config.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm)
+        self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
+        value = loss.item()
+        if not math.isfinite(value):
+            raise ElmoError(
+                f"training: the loss is {value} in epoch {progress.epoch + 1}, batch {progress.batch + 1}; a lower "
+                "learning rate or clip_norm may help"
+            )
+        progress.step += 1
+        progress.batch += 1
+        progress.loss_sum += value
+        progress.num_examples += len(examples)
+        self._count_seconds(started)
+        self.stopped = self._is_asked_to_stop
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the next step."""
+        config, progress = self.config, self.progress
+        return config.learning_rate * progress.rate * config.decay ** (progress.step // config.decay_steps)
+
+    def _end_epoch(self) -> None:
+        """Measure the dev set, keep the weights if they are the best, and begin the next epoch."""
+        started, progress = time.monotonic(), self.progress
+        row: Row = {
+            "epoch": progress.epoch + 1,
+            "step": progress.step,
+            "learning_rate": self.learning_rate,
+            "loss": progress.loss_sum / progress.batch,
+            "examples_per_second": progress.num_examples / progress.epoch_seconds,
+        }
+        scores = self.evaluate(self.dev_set)
+        progress.epoch += 1
+        self._judge(scores[self.task.metric])
+        progress.batch, progress.loss_sum, progress.num_examples = 0, 0.0, 0
+        self._count_seconds(started)
+        progress.epoch_seconds = 0.0
+        self.metrics.add(row | {"seconds": progress.seconds} | {f"dev_{name}": value for name, value in scores.items()})
+
+    def _judge(self, score: float) -> None:
+        """Compare the finished epoch's score with the best one."""
+        progress, config = self.progress, self.config
+        if progress.best_score is None or score > progress.best_score:
+            progress.best_score, progress.best_epoch, progress.waited = score, progress.epoch, 0
+            save_weights(self.folder, self.model)
+            return
+        progress.waited += 1
+        if config.plateau_factor is not None and progress.waited >= config.plateau_patience:
+            progress.rate *= config.plateau_factor
+            progress.waited = 0
+
+    def evaluate(self, examples: Sequence[E]) -> Scores:
+        """The scores of a set under the model as it is now."""
+        return self.task.score(examples, predict(self.task, self.model, examples, self.config.batch_size))
+
+    def _count_seconds(self, started: float) -> None:
+        seconds = time.monotonic() - started
+        self.progress.seconds += seconds
+        self.progress.epoch_seconds += seconds
+
+    def _describe(self) -> str:
+        progress = self.progress
+        best = "" if progress.best_score is None else f", best dev {self.task.metric} {progress.best_score:.2f}"
+        return f"epoch {progress.epoch + 1}, loss {progress.loss_sum / progress.batch:.3f}{best}"
+
+    def _ask_to_stop(self) -> None:
+        self._is_asked_to_stop = True
+
+
+@torch.no_grad()
+def predict(task: Task[Any, E, P], model: TaskModel[E, P], examples: Sequence[E], batch_size: int = 32) -> list[P]:
+    """The predictions of a model, in the order of the examples; their batches are by length."""
+    model.eval()
+    found: dict[int, P] = {}
+    for batch in plan_evaluation([task.length(example) for example in examples], batch_size):
+        found.update(zip(batch, model.predict([examples[index] for index in batch]), strict=True))
+    return [found[index] for index in range(len(examples))]

@@ -1,0 +1,86 @@
+"""A biLM's layers of a text, once computed and kept on disk, so that a task's epochs needn't run the biLM again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from elmo.embed.embedder import Embedder, State
+from elmo.formats.files import write_all
+from elmo.tasks.recipe import ElmoConfig
+
+Sentences = Sequence[Sequence[str]]
+Arrays = Sequence[NDArray[np.floating]]
+
+
+class LiveLayers:
+    """All layers of sentences, computed when they are asked for."""
+
+    def __init__(self, embedder: Embedder, config: ElmoConfig) -> None:
+        self.embedder, self.config = embedder, config
+
+    def __call__(self, sentences: Sentences, /) -> Arrays:
+        """The layers (L, T, D) of each sentence."""
+        return self.embedder.embed(sentences, layers="all", state=self._state)
+
+    @property
+    def _state(self) -> State:
+        return "warm" if self.config.state == "warm" else "zero"
+
+    def cached(self, sentences: Iterable[Sequence[str]], folder: Path) -> CachedLayers:
+        """The layers of `sentences` kept in `folder`, computed if it doesn't have those of this model and text."""
+        texts = list(dict.fromkeys(map(tuple, sentences)))
+        path = folder / f"{self._fingerprint(texts)}.layers"
+        lengths = [len(text) for text in texts]
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            write_all({path: self._writer(texts)})
+        row = self.embedder.num_layers * self.embedder.width
+        shape = (sum(lengths), row)
+        numbers = np.memmap(path, self.config.cache_dtype, "r", shape=shape) if shape[0] else np.zeros(shape)
+        return CachedLayers(numbers, dict(zip(texts, accumulate(lengths, initial=0), strict=False)), self)
+
+    def _writer(self, texts: Sentences) -> Callable[[Path], None]:
+        def write(path: Path) -> None:
+            stream = self.embedder.stream(texts, layers="all", state=self._state)
+            with path.open("wb") as file:
+                for array in tqdm(stream, "ELMo vectors", len(texts), unit="sentence", disable=None):
+                    file.write(np.ascontiguousarray(array, self.config.cache_dtype).data)
+
+        return write
+
+    def _fingerprint(self, texts: Sentences) -> str:
+        """What decides on the numbers: model, precision, state, type, and the text."""
+        facts = [self.embedder.fingerprint, self.embedder.precision, self.config.state, self.config.cache_dtype]
+        text = json.dumps([facts, texts]).encode()
+        return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+class CachedLayers:
+    """All layers of the sentences it was made of, memory-mapped; others are given by `live`.
+
+    The file holds nothing but numbers: for each distinct sentence, in the order of the text, (L, T, D). `places` tells
+    where each begins, in tokens.
+    """
+
+    def __init__(self, numbers: NDArray[np.floating], places: dict[tuple[str, ...], int], live: LiveLayers) -> None:
+        self._numbers, self._places, self._live = numbers, places, live
+
+    def __call__(self, sentences: Sentences, /) -> Arrays:
+        """The layers (L, T, D) of each sentence."""
+        keys = [tuple(sentence) for sentence in sentences]
+        if not all(key in self._places for key in keys):
+            return self._live(sentences)
+        return [self._array(key) for key in keys]
+
+    def _array(self, key: tuple[str, ...]) -> NDArray[np.floating]:
+        num_layers, width = self._live.embedder.num_layers, self._live.embedder.width
+        start = self._places[key]
+        return self._numbers[start : start + len(key)].reshape(num_layers, len(key), width)

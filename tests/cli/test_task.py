@@ -1,0 +1,172 @@
+"""`elmo task`: train, evaluate and predict, from the shell."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bridge import make_model
+from elmo.cli.main import cli
+from elmo.formats import save_native
+from elmo.tasks.metrics import read_metrics
+
+SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo"]
+TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
+SMALL = """\
+scheme: BIO
+words: {dim: 6, min_count: 1}
+characters: {dim: 4, filters: 6, width: 3}
+lstm: [8]
+dropout: 0.1
+elmo: {at: input, dropout: 0.1, penalty: 0.1}
+training: {batch_size: 4, learning_rate: 0.03, max_epochs: 25, patience: 25}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: a text to train on, a recipe and a biLM."""
+    lines = ("".join(f"{word}\t{TAGS.get(word, 'O')}\n" for word in sentence.split()) for sentence in SENTENCES)
+    (tmp_path / "text.conll").write_text("\n".join(lines))
+    (tmp_path / "small.yaml").write_text(SMALL)
+    save_native(make_model(), tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+TRAIN = ["task", "train", "ner", "--recipe", "small.yaml", "--train", "text.conll", "--dev", "text.conll"]
+
+
+def run(*arguments: str, text: str | None = None) -> str:
+    result = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def trained(folder: Path) -> str:
+    """What training prints; the run folder is `run`."""
+    return run(*TRAIN, "--elmo", "model", "--out", "run", "--test", "text.conll", "--device", "cpu")
+
+
+def test_the_whole_way(trained: str) -> None:
+    """Seven sentences are learned by heart."""
+    assert trained.startswith("run: dev f1 100.00, test f1 100.00, epoch ")
+    assert "minutes" in trained
+    lines = run("task", "evaluate", "run", "text.conll", "--device", "cpu").splitlines()
+    assert lines[:4] == ["precision\t100.00", "recall\t100.00", "f1/LOC\t100.00", "f1/PER\t100.00"]
+    assert lines[4].startswith("f1 100.00 on 7 examples, ")
+    figures = json.loads(run("task", "evaluate", "run", "text.conll", "--json"))
+    assert (figures["scores"]["f1"], figures["num_examples"]) == (100, 7)
+    Path("text.txt").write_text("w0 in Espoo w4\n\nAnn w1 w2\n")
+    conll = "w0\tO\nin\tO\nEspoo\tB-LOC\nw4\tO\n\nAnn\tB-PER\nw1\tO\nw2\tO\n\n"
+    assert run("task", "predict", "run", "text.txt") == conll
+
+
+def test_predicts_raw_text_from_a_pipe_as_json(trained: str) -> None:
+    lines = run("task", "predict", "run", "-", "--tokenizer", "ptb", "--json", text="w0 in Espoo, w4.\n").splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [entry["tokens"] for entry in found] == [["w0", "in", "Espoo", ",", "w4", "."]]
+    assert {"start": 2, "end": 3, "type": "LOC", "text": "Espoo"} in found[0]["entities"]
+
+
+def test_how_a_file_is_read_may_differ(trained: str) -> None:
+    lines = Path("text.conll").read_text().splitlines()
+    Path("numbered.conll").write_text("\n".join(line and f"{number}\t{line}" for number, line in enumerate(lines)))
+    wrong = json.loads(run("task", "evaluate", "run", "numbered.conll", "--json"))
+    right = json.loads(run("task", "evaluate", "run", "numbered.conll", "--json", "--set", "token_column=1"))
+    assert right["scores"]["f1"] == 100 > wrong["scores"]["f1"]
+
+
+def test_seeds_and_json(folder: Path) -> None:
+    short = ["--set", "training.max_epochs=2", "--out", "run"]
+    out = run(*TRAIN, *short, "--elmo", "none", "--seeds", "2")
+    assert out.startswith("run: dev f1 ")
+    assert " ± " in out
+    assert out.endswith(", of 2 seeds\n")
+    figures = json.loads(run(*TRAIN, *short, "--elmo", "none", "--seeds", "2", "--json"))
+    assert figures["done"]
+    assert [result["seed"] for result in figures["runs"]] == [0, 1]
+
+
+def test_a_kill_changes_nothing(folder: Path) -> None:
+    """Killed in the middle, without a warning, the same command ends as one that wasn't."""
+    settings = [
+        "--set",
+        "training.checkpoint_every_minutes=0.000001",
+        "--set",
+        "training.max_epochs=25",
+        "--device",
+        "cpu",
+    ]
+    arguments = [*TRAIN, *settings, "--elmo", "model", "--out"]
+    command = [sys.executable, "-m", "elmo", *arguments, "killed"]
+    process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE)
+    metrics, deadline = folder / "killed" / "metrics.csv", time.monotonic() + 120
+    while not (metrics.exists() and metrics.read_text().count("\n") > 2):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, "no progress within two minutes"
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (folder / "killed" / "results.json").exists()
+    run(*arguments, "killed")
+    run(*arguments, "whole")
+    curves = [
+        [{k: v for k, v in row.items() if "second" not in k} for row in read_metrics(folder / name / "metrics.csv")]
+        for name in ("killed", "whole")
+    ]
+    assert len(curves[0]) == 25
+    assert curves[0] == curves[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["task", "train", "pos", "--train", "a", "--dev", "a", "--elmo", "none", "--out", "run"],
+            "task 'pos' is unkn",
+        ),
+        (["task", "train", "ner", "--train", "a", "--dev", "a", "--elmo", "none", "--out", "run"], "a: no such file"),
+        ([*TRAIN, "--elmo", "nowhere", "--out", "run"], "nowhere: no such file or folder"),
+        ([*TRAIN, "--elmo", "model", "--out", "run", "--set", "elmo.on=1"], "small.yaml: elmo: unknown key 'on'"),
+        ([*TRAIN, "--elmo", "model", "--out", "run", "--set", "lstm"], "--set lstm: expected KEY=VALUE"),
+        ([*TRAIN, "--elmo", "model", "--out", "model"], "model/config.json: key 'recipe' is missing"),
+        (["task", "evaluate", "model", "text.conll"], "model/config.json: key 'recipe' is missing"),
+        (["task", "predict", "nowhere", "text.conll"], "nowhere: no run folder of a task"),
+        (["task", "predict", "nowhere", "nothing.txt"], "nothing.txt: no such file"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    folder: Path, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from elmo.cli.main import main
+
+    before = sorted(folder.rglob("*"))
+    monkeypatch.setattr(sys, "argv", ["elmo", *arguments])
+    with pytest.raises(SystemExit) as end:
+        main()
+    out, error = capsys.readouterr()
+    assert (end.value.code, out) == (2, "")
+    assert error.startswith(f"elmo: {says}"), error
+    assert error.count("\n") == 1
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("verb", ["train", "evaluate", "predict"])
+def test_help_has_examples(verb: str) -> None:
+    assert f"elmo task {verb} " in run("task", verb, "--help").split("Examples:")[1]
+
+
+def test_help_names_every_task() -> None:
+    from elmo.tasks import TASKS
+
+    assert f"The tasks: {', '.join(TASKS)}." in run("task", "--help")

@@ -1,0 +1,80 @@
+"""Small named entities, a recipe that learns them within seconds, and a tiny biLM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bridge import make_model
+from elmo.formats import Model
+from elmo.pretrain.recipe import read_recipe
+from elmo.tasks.conll import format_conll
+from elmo.tasks.ner import NerExample, NerRecipe
+from elmo.tasks.spans import Span, tags_of
+
+NAMES = {"PER": ["Ann", "Bo", "Cy", "Di"], "LOC": ["Espoo", "Ghent", "Lyon"]}
+SMALL = {
+    "words.dim": 6,
+    "characters.dim": 4,
+    "characters.filters": 6,
+    "lstm": [8, 6],
+    "dropout": 0.2,
+    "training.batch_size": 8,
+    "training.learning_rate": 0.02,
+    "training.max_epochs": 3,
+}
+
+
+def make_examples(number: int = 40, seed: int = 0) -> list[NerExample]:
+    """Sentences of 1 to 9 words, some of them names of people, one or two words long, and of places."""
+    rng = np.random.default_rng(seed)
+    examples: list[NerExample] = []
+    for _ in range(number):
+        tokens = [f"w{w}" for w in rng.integers(8, size=int(rng.integers(0, 8)))]
+        kind = ["PER", "LOC"][int(rng.integers(2))]
+        name = [str(rng.choice(NAMES[kind])) for _ in range(int(rng.integers(1, 3)) if kind == "PER" else 1)]
+        start = int(rng.integers(len(tokens) + 1))
+        tokens[start:start] = name
+        examples.append(NerExample(tuple(tokens), (Span(start, start + len(name), kind),)))
+    return examples
+
+
+def write_conll(path: Path, examples: list[NerExample]) -> Path:
+    texts = (format_conll(e.tokens, tags_of(e.spans, len(e.tokens), "BIO")) for e in examples)
+    path.write_text("\n".join(texts))
+    return path
+
+
+def make_recipe(**overrides: Any) -> NerRecipe:
+    """The published recipe with small sizes: `make_recipe(training__seed=1)`."""
+    return read_recipe(NerRecipe, "ner", ("ner",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
+
+
+@pytest.fixture
+def recipe() -> Callable[..., NerRecipe]:
+    return make_recipe
+
+
+@pytest.fixture
+def examples() -> list[NerExample]:
+    return make_examples()
+
+
+@pytest.fixture
+def bilm() -> Model:
+    return make_model()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A folder with train.conll, dev.conll, test.conll and a biLM in `model`."""
+    from elmo.formats import save_native
+
+    for seed, name in enumerate(("train", "dev", "test")):
+        write_conll(tmp_path / f"{name}.conll", make_examples(40 if name == "train" else 12, seed))
+    save_native(make_model(), tmp_path / "model")
+    return tmp_path

@@ -1,0 +1,240 @@
+"""From files to a run folder that stands alone: one seed, several seeds, again and again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import make_many_langs
+from elmo.errors import ElmoError
+from elmo.tasks.card import Result
+from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
+from elmo.tasks.experiment import Experiment, Job
+from elmo.tasks.metrics import read_metrics
+from elmo.tasks.ner import TASK, NerRecipe
+from elmo.tasks.run_folder import load_run
+from elmo.tasks.trainer import Trainer, predict
+
+Recipe = Callable[..., NerRecipe]
+FINISHED = {"README.md", "config.json", "metrics.csv", "results.json", "vocabularies.json", "weights.safetensors"}
+
+
+def make_job(files: Path, recipe: NerRecipe, out: str = "run", elmo: str | None = "model", **options: Any) -> Job:
+    train, dev, test = (str(files / f"{name}.conll") for name in ("train", "dev", "test"))
+    source = "none" if elmo is None else str(files / elmo)
+    return Job("ner", recipe, files / out, train, dev, test, source, device="cpu", **options)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_run_folder_stands_alone(files: Path, recipe: Recipe) -> None:
+    """Moved, and with all it was made from gone, it gives the scores it was finished with, in another process."""
+    job = make_job(files, recipe(training__max_epochs=25))
+    (result,) = Experiment(job).run()
+    assert names(job.folder) == FINISHED | {"bilm"}
+    assert names(job.folder / "bilm") == {"README.md", "config.json", "model.safetensors"}
+    assert result.scores.keys() == {"dev", "test"}
+    assert result.scores["dev"]["f1"] > 30
+    job.folder.rename(files / "moved")
+    shutil.rmtree(files / "model")
+    code = (
+        "import json, sys\nfrom pathlib import Path\nfrom elmo.tasks.run_folder import load_run\n"
+        "from elmo.tasks.trainer import predict\nrun = load_run(Path('moved'))\n"
+        "examples = run.task.read('test.conll', run.recipe)\n"
+        "print(json.dumps(run.task.score(examples, predict(run.task, run.model, examples))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=files, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == result.scores["test"]
+
+
+def test_the_card_tells_the_figures(files: Path, recipe: Recipe) -> None:
+    job = make_job(files, recipe())
+    (result,) = Experiment(job).run()
+    card = (job.folder / "README.md").read_text()
+    assert "| ELMo | model, 3 layers, 12 wide, at the input, cached |" in card
+    assert "| trained on | train.conll, 40 examples |" in card
+    assert f"| f1 | {result.scores['dev']['f1']:.2f} | {result.scores['test']['f1']:.2f} |" in card
+
+
+@pytest.mark.parametrize("vectors", ["live", "trained"])
+def test_cached_vectors_train_as_live_ones(vectors: str, files: Path, recipe: Recipe) -> None:
+    """The losses of the first epoch agree to the rounding of 32-bit vectors; with a biLM that moves they don't."""
+    curves: dict[str, float] = {}
+    for kind in ("cached", vectors):
+        job = make_job(files, recipe(elmo__vectors=kind, training__max_epochs=1), kind)
+        Experiment(job).run()
+        curves[kind] = read_metrics(job.folder / "metrics.csv")[0]["loss"]
+        assert not (job.folder / "vectors").exists()
+    same = curves["cached"] == pytest.approx(curves[vectors], rel=1e-5)
+    assert same == (vectors == "live")
+
+
+def test_a_cache_of_ones_own_is_kept_and_used(files: Path, recipe: Recipe) -> None:
+    for number in range(2):
+        job = make_job(files, recipe(training__max_epochs=1), f"run{number}", cache=files / "cache")
+        Experiment(job).run()
+        assert len(names(files / "cache")) == 1
+
+
+def test_a_bilm_that_was_trained_along_is_in_the_run(files: Path, recipe: Recipe) -> None:
+    job = make_job(files, recipe(elmo__vectors="trained", training__learning_rate=0.01))
+    (result,) = Experiment(job).run()
+    run = load_run(job.folder)
+    examples = run.task.read(job.dev, run.recipe)
+    assert run.task.score(examples, predict(run.task, run.model, examples)) == result.scores["dev"]
+    tuned = load_file(job.folder / WEIGHTS)["elmo.layers.bilm.forward_lstm.layers.0.bias"]
+    original = load_file(job.folder / "bilm" / "model.safetensors")["forward_lstm.layers.0.bias"]
+    assert not torch.equal(tuned, original)
+
+
+def test_without_a_copy_the_bilm_must_stay(files: Path, recipe: Recipe) -> None:
+    job = make_job(files, recipe(training__max_epochs=1), with_bilm=False)
+    Experiment(job).run()
+    assert names(job.folder) == FINISHED
+    load_run(job.folder)
+    (files / "model").rename(files / "gone")
+    with pytest.raises(ElmoError, match="model: no such file or folder"):
+        load_run(job.folder)
+
+
+def test_the_baseline_has_no_bilm(files: Path, recipe: Recipe) -> None:
+    job = make_job(files, recipe(training__max_epochs=1), elmo=None)
+    Experiment(job).run()
+    assert names(job.folder) == FINISHED
+    assert "none: the baseline" in (job.folder / "README.md").read_text()
+    load_run(job.folder)
+
+
+def test_several_seeds(files: Path, recipe: Recipe) -> None:
+    """Each is what it would be alone; the folder itself is the best one, with mean and deviation of all."""
+    settings = recipe(training__max_epochs=4)
+    experiment = Experiment(make_job(files, settings, num_seeds=3))
+    results, folder = experiment.run(), experiment.job.folder
+    assert [result.seed for result in results] == [0, 1, 2]
+    assert names(folder) == FINISHED - {"metrics.csv"} | {"bilm", "seed-0", "seed-1", "seed-2"}
+    assert names(folder / "seed-1") == FINISHED
+    alone = make_job(files, replace(settings, training=replace(settings.training, seed=1)), "alone")
+    assert Experiment(alone).run()[0].scores == results[1].scores
+    summary = json.loads((folder / "results.json").read_text())
+    f1 = [result.scores["dev"]["f1"] for result in results]
+    assert summary["dev"]["f1"] == pytest.approx({"mean": statistics.mean(f1), "sd": statistics.stdev(f1)})
+    assert f"| f1 | {statistics.mean(f1):.2f} ± {statistics.stdev(f1):.2f} |" in (folder / "README.md").read_text()
+    best = max(results, key=lambda result: result.scores["dev"]["f1"])
+    assert summary["best_seed"] == best.seed
+    for path, result in ((folder, best), (folder / "seed-2", results[2])):
+        run = load_run(path)
+        examples = run.task.read(experiment.job.test or "", run.recipe)
+        assert run.task.score(examples, predict(run.task, run.model, examples)) == result.scores["test"]
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Let a signal come after this many steps."""
+    make_step, made = Trainer[Any, Any]._step, iter(range(steps))
+
+    def step(self: Trainer[Any, Any], examples: Any) -> None:
+        make_step(self, examples)
+        next(made, None)
+        if made.__length_hint__() == 0:
+            self.stopped = True
+
+    monkeypatch.setattr(Trainer, "_step", step)
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_the_same_job_goes_on(num_seeds: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped in the last seed's second epoch, it ends as if it hadn't been; finished, it trains no more."""
+
+    def scores(results: list[Result]) -> list[Any]:
+        return [(result.seed, result.epochs, result.scores) for result in results]
+
+    wanted = Experiment(make_job(files, recipe(), "whole", num_seeds=num_seeds)).run()
+    job = make_job(files, recipe(), num_seeds=num_seeds)
+    with monkeypatch.context() as patch:
+        interrupt(patch, 15 * (num_seeds - 1) + 7)
+        experiment = Experiment(job)
+        assert len(experiment.run()) == num_seeds - 1
+        assert not experiment.is_done
+    last = job.folder if num_seeds == 1 else job.folder / "seed-1"
+    assert (last / CHECKPOINT).exists()
+    assert scores(Experiment(job).run()) == scores(wanted)
+    assert not (last / CHECKPOINT).exists()
+    monkeypatch.setattr(Trainer, "_step", None)
+    assert scores(Experiment(job).run()) == scores(wanted)
+
+
+def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) -> None:
+    Experiment(make_job(files, recipe(training__max_epochs=1))).run()
+    others = [
+        (make_job(files, recipe(training__max_epochs=1, dropout=0.3)), "of another recipe, text or biLM"),
+        (make_job(files, recipe(training__max_epochs=1), elmo=None), "of another recipe, text or biLM"),
+        (replace(make_job(files, recipe(training__max_epochs=1)), dev=str(files / "test.conll")), "of another recipe"),
+        (replace(make_job(files, recipe(training__max_epochs=1)), test=None), "of another recipe, text or biLM"),
+        (make_job(files, recipe(training__max_epochs=2)), "is finished, with other settings"),
+        (make_job(files, recipe(training__max_epochs=1), num_seeds=2), "neither empty nor a run of several seeds"),
+        (make_job(files, recipe(), "model"), "model: is|model: neither empty nor a run folder|'recipe' is missing"),
+    ]
+    for job, says in others:
+        with pytest.raises(ElmoError, match=says):
+            Experiment(job).run()
+
+
+def test_one_seed_does_not_go_where_several_are(files: Path, recipe: Recipe) -> None:
+    Experiment(make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)).run()
+    with pytest.raises(ElmoError, match="holds a run of several seeds"):
+        Experiment(make_job(files, recipe(training__max_epochs=1), elmo=None)).run()
+
+
+def test_nothing_is_left_of_a_job_that_is_refused(files: Path, recipe: Recipe) -> None:
+    make_many_langs.make(files / "unicode")
+    jobs = [
+        (make_job(files, recipe(), elmo="unicode"), "pass --no-bilm"),
+        (make_job(files, recipe(elmo__state="warm")), "no warm state"),
+        (make_job(files, recipe(), elmo="nowhere"), "nowhere: no such file or folder"),
+        (make_job(files, recipe(token_column=7)), r"train\.conll, line 1: 2 columns"),
+    ]
+    for job, says in jobs:
+        with pytest.raises(ElmoError, match=says):
+            Experiment(job).run()
+        assert not job.folder.exists()
+    Experiment(make_job(files, recipe(training__max_epochs=1), elmo="unicode", with_bilm=False)).run()
+
+
+def test_a_folder_that_is_no_run_is_refused(files: Path) -> None:
+    with pytest.raises(ElmoError, match="no run folder of a task"):
+        load_run(files)
+    with pytest.raises(ElmoError, match="key 'recipe' is missing"):
+        load_run(files / "model")
+
+
+def test_tasks_know_their_names() -> None:
+    from elmo.tasks import TASKS, get_task
+
+    assert get_task("ner") is TASK
+    assert all(get_task(name).name == name for name in TASKS)
+    with pytest.raises(ElmoError, match="task 'pos' is unknown; choose one of ner"):
+        get_task("pos")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("vectors", ["cached", "live", "trained"])
+def test_trains_on_a_gpu_and_predicts_anywhere(vectors: str, files: Path, recipe: Recipe) -> None:
+    job = replace(make_job(files, recipe(elmo__vectors=vectors, training__max_epochs=10)), device="cuda")
+    Experiment(job).run()
+    found = {device: load_run(job.folder, device) for device in ("cuda", "cpu")}
+    examples = TASK.read(job.dev, job.recipe)
+    on_gpu, on_cpu = (predict(run.task, run.model, examples) for run in found.values())
+    assert on_gpu == on_cpu

@@ -1,0 +1,226 @@
+"""The trainer: what it keeps, when it stops, and that an interrupt changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from elmo.errors import ElmoError
+from elmo.formats import Model
+from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
+from elmo.tasks.metrics import read_metrics
+from elmo.tasks.ner import TASK, NerExample, NerRecipe, Spans
+from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.task import Scores
+from elmo.tasks.trainer import Trainer, predict
+
+Recipe = Callable[..., NerRecipe]
+SAVING_ALWAYS = {"training__checkpoint_every_minutes": 1e-9}
+
+
+def make_trainer(
+    folder: Path, recipe: NerRecipe, examples: list[NerExample], bilm: Model | None = None, **options: Any
+) -> Trainer[NerExample, Spans]:
+    torch.manual_seed(recipe.training.seed)
+    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, "cpu"))
+    model = TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
+    return Trainer(TASK, model, recipe.training, folder, examples[8:], examples[:8], **options)
+
+
+def stop_after(trainer: Trainer[NerExample, Spans], step: int) -> None:
+    """Train until a signal would have come in that step."""
+    make_step = trainer._step
+
+    def until(examples: Sequence[NerExample]) -> None:
+        make_step(examples)
+        trainer.stopped = trainer.progress.step == step
+
+    trainer._step = until
+    trainer.train()
+
+
+def curve(folder: Path) -> list[dict[str, float]]:
+    """All rows but what the clock decides."""
+    rows = read_metrics(folder / "metrics.csv")
+    return [{key: value for key, value in row.items() if "second" not in key} for row in rows]
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adadelta", "sgd"])
+@pytest.mark.parametrize("stops", [[3], [4], [5, 6, 11]], ids=str)
+def test_an_interrupted_training_is_the_same_to_the_bit(
+    optimizer: str, stops: list[int], recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    """Four steps are an epoch: stops come inside, at its end, and twice in one."""
+    settings = recipe(training__optimizer=optimizer, training__plateau_factor=0.5, training__decay=0.9)
+    make_trainer(tmp_path / "whole", settings, examples).train()
+    for step in [*stops, None]:
+        trainer = make_trainer(tmp_path / "parts", settings, examples)
+        if step is None:
+            trainer.train()
+        else:
+            stop_after(trainer, step)
+            assert trainer.progress.step == step
+            assert not trainer.is_done
+    assert trainer.is_done
+    assert len(curve(tmp_path / "whole")) == 3
+    assert curve(tmp_path / "parts") == curve(tmp_path / "whole")
+    for name in (WEIGHTS, CHECKPOINT):
+        whole, parts = (load_file(tmp_path / folder / name) for folder in ("whole", "parts"))
+        assert whole.keys() == parts.keys()
+        assert [key for key in whole if not torch.equal(whole[key], parts[key])] == []
+
+
+def test_a_killed_training_goes_on_from_its_checkpoint(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    """A kill leaves what comes after the last checkpoint undone, though rows and weights may be there already."""
+
+    class KilledError(BaseException):
+        pass
+
+    settings = recipe()
+    make_trainer(tmp_path / "whole", settings, examples).train()
+    trainer = make_trainer(tmp_path / "parts", settings, examples)
+    make_step = trainer._step
+
+    def step(batch: Sequence[NerExample]) -> None:
+        make_step(batch)
+        if trainer.progress.step == 3:
+            trainer.save()
+        if trainer.progress.step == 10:
+            raise KilledError
+
+    trainer._step = step
+    with pytest.raises(KilledError):
+        trainer.train()
+    assert len(curve(tmp_path / "parts")) == 2
+    again = make_trainer(tmp_path / "parts", settings, examples)
+    assert again.progress.step == 3
+    again.train()
+    assert curve(tmp_path / "parts") == curve(tmp_path / "whole")
+
+
+def test_it_learns_and_the_best_weights_are_kept(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """Names are learned by heart within 20 epochs. At the end the model is that of the best one."""
+    trainer = make_trainer(tmp_path, recipe(training__max_epochs=20), examples)
+    trainer.train()
+    rows, progress = curve(tmp_path), trainer.progress
+    assert rows[-1]["loss"] < rows[0]["loss"] / 4
+    best = max(row["dev_f1"] for row in rows)
+    assert best > 60
+    assert (progress.best_score, rows[progress.best_epoch - 1]["dev_f1"]) == (best, best)
+    assert trainer.evaluate(trainer.dev_set)["f1"] == best
+    assert list(rows[0])[:4] == ["epoch", "step", "learning_rate", "loss"]
+
+
+def with_scores(trainer: Trainer[NerExample, Spans], scores: list[float]) -> None:
+    """Pretend that the dev set gives these scores, epoch by epoch."""
+
+    def evaluate(examples: Sequence[NerExample]) -> Scores:
+        return {"f1": scores[trainer.progress.epoch]}
+
+    trainer.evaluate = evaluate
+
+
+def test_it_stops_when_patience_is_out(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """An equal score is no better one."""
+    trainer = make_trainer(tmp_path, recipe(training__max_epochs=20, training__patience=3), examples)
+    with_scores(trainer, [1, 3, 2, 3, 3, 9, 9])
+    trainer.train()
+    assert (trainer.progress.epoch, trainer.progress.best_epoch) == (5, 2)
+
+
+def test_the_rate_falls_on_plateaus(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    settings = recipe(training__max_epochs=6, training__plateau_factor=0.5, training__plateau_patience=2)
+    trainer = make_trainer(tmp_path, settings, examples)
+    with_scores(trainer, [1, 1, 1, 2, 1, 1])
+    trainer.train()
+    assert [row["learning_rate"] for row in curve(tmp_path)] == [0.02, 0.02, 0.02, 0.01, 0.01, 0.01]
+    assert trainer.progress.rate == 0.25
+
+
+def test_the_rate_falls_with_steps(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, recipe(training__decay=0.5, training__decay_steps=4), examples)
+    trainer.train()
+    assert [row["learning_rate"] for row in curve(tmp_path)] == pytest.approx([0.01, 0.005, 0.0025])
+
+
+def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, recipe(training__max_minutes=1e-9), examples)
+    trainer.train()
+    assert (trainer.progress.epoch, trainer.is_done) == (1, True)
+
+
+def test_gradients_are_clipped_together(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer(tmp_path, recipe(training__clip_norm=0.01), examples)
+    norms: list[float] = []
+
+    def step() -> None:
+        gradients = [p.grad for p in trainer.model.parameters() if p.grad is not None]
+        norms.append(torch.stack([gradient.norm() for gradient in gradients]).norm().item())
+
+    monkeypatch.setattr(trainer.optimizer, "step", step)
+    trainer._step(examples[:8])
+    assert norms == pytest.approx([0.01], rel=1e-4)
+
+
+def test_seeds_change_the_order_and_the_weights(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        make_trainer(tmp_path / name, recipe(training__seed=seed, training__max_epochs=1), examples).train()
+    assert curve(tmp_path / "a") == curve(tmp_path / "b") != curve(tmp_path / "c")
+
+
+@pytest.mark.parametrize("vectors", ["live", "trained"])
+def test_the_penalty_and_the_bilm_are_trained(
+    vectors: str, recipe: Recipe, examples: list[NerExample], bilm: Model, tmp_path: Path
+) -> None:
+    """The mixes' scores move; a biLM that is trained along moves too, and another one doesn't."""
+    settings = recipe(elmo__vectors=vectors, training__max_epochs=1)
+    trainer = make_trainer(tmp_path, settings, examples, bilm)
+    before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    frozen = {name: value.clone() for name, value in bilm.bilm.state_dict().items()}
+    trainer.train()
+    moved = {name for name, value in trainer.model.state_dict().items() if not torch.equal(value, before[name])}
+    assert "elmo.mixes.input.scores" in moved
+    assert any("bilm" in name for name in moved) == (vectors == "trained")
+    assert all(torch.equal(value, frozen[name]) for name, value in bilm.bilm.state_dict().items())
+
+
+def test_predictions_are_in_the_order_of_the_examples(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    """Whatever the batches."""
+    trainer = make_trainer(tmp_path, recipe(training__max_epochs=20), examples)
+    trainer.train()
+    one_by_one = [predict(TASK, trainer.model, [example])[0] for example in examples]
+    assert any(one_by_one)
+    assert predict(TASK, trainer.model, examples, 7) == one_by_one
+    assert predict(TASK, trainer.model, []) == []
+
+
+def test_a_loss_that_is_no_number_ends_it(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, recipe(), examples)
+    torch.nn.init.constant_(trainer.model.get_parameter("crf.end"), float("nan"))
+    with pytest.raises(ElmoError, match="the loss is nan in epoch 1, batch 1"):
+        trainer.train()
+
+
+def test_a_damaged_checkpoint_is_told(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    make_trainer(tmp_path, recipe(training__max_epochs=1), examples).train()
+    path = tmp_path / CHECKPOINT
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(ElmoError, match=r"checkpoint\.safetensors: .*; remove it to begin anew"):
+        make_trainer(tmp_path, recipe(), examples)
+
+
+def test_tensorboard_is_written_where_it_is_wanted(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    for name, wanted in (("with", True), ("without", False)):
+        make_trainer(tmp_path / name, recipe(training__max_epochs=1), examples, tensorboard=wanted).train()
+        assert (tmp_path / name / "tensorboard").exists() == wanted
