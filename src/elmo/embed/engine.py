@@ -28,8 +28,8 @@ Precision = Literal["float32", "bf16", "float16", "int8", "auto"]
 `"float32"` is exact but for rounding. `"bf16"` rounds the operands of products to bfloat16. `"float16"` rounds them
 to float16, on a GPU. `"int8"`, on a processor with the native module, rounds weights to 8 bits by output and the
 recurrent and layer inputs to 8 bits by row; the char encoder, which each type passes but once, is in bf16.
-`"auto"` is bf16 where that is faster in bulk, and less exact: on GPUs that have it, and on processors that have instructions
-for it (AVX-512 BF16) which the native module uses. Elsewhere it is float32.
+`"auto"` is bf16 where that is faster in bulk, and less exact: on GPUs that have it, and on processors that have
+instructions for it (AVX-512 BF16) which the native module uses. Elsewhere it is float32.
 """
 
 PRECISIONS: tuple[str, ...] = get_args(Precision)
