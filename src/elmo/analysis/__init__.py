@@ -1,5 +1,34 @@
 """What a biLM's vectors know: analyses of the paper's section 5."""
 
 from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, find_neighbors
+from elmo.analysis.pos import Tagged, probe_pos, read_conllu
+from elmo.analysis.probe import LinearProbe, fit_probe
+from elmo.analysis.senses import Uses, gather_uses, mark_uses, nearest_uses, plot_uses, separation
+from elmo.analysis.typos import evaluate_typos, with_typos
+from elmo.analysis.wsd import Score, evaluate_wsd
+from elmo.analysis.wsd_data import Annotated, read_annotated, read_first_senses
 
-__all__ = ["Neighbors", "Use", "WordNeighbor", "find_neighbors"]
+__all__ = [
+    "Annotated",
+    "LinearProbe",
+    "Neighbors",
+    "Score",
+    "Tagged",
+    "Use",
+    "Uses",
+    "WordNeighbor",
+    "evaluate_typos",
+    "evaluate_wsd",
+    "find_neighbors",
+    "fit_probe",
+    "gather_uses",
+    "mark_uses",
+    "nearest_uses",
+    "plot_uses",
+    "probe_pos",
+    "read_annotated",
+    "read_conllu",
+    "read_first_senses",
+    "separation",
+    "with_typos",
+]

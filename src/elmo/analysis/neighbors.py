@@ -77,10 +77,10 @@ def find_neighbors(
         raise ElmoError("layer: 'all' gives several vectors per token; choose one layer, 'mean' or weights")
     query = tuple(query)
     position = _position(query, word, ignore_case, occurrence)
-    target = _unit(embedder.embed([query], layers=layer)[0][position])
+    target = unit(embedder.embed([query], layers=layer)[0][position])
 
     def positions(tokens: Sequence[str]) -> list[int]:
-        return list(range(len(tokens))) if any_word else _matches(tokens, word, ignore_case)
+        return list(range(len(tokens))) if any_word else matches(tokens, word, ignore_case)
 
     text = _Text(sentences, lambda tokens: tuple(tokens) != query and bool(positions(tokens)))
     best, num_uses = _Best(top), 0
@@ -88,7 +88,7 @@ def find_neighbors(
         found = positions(tokens)
         num_uses += len(found)
         number = text.passed_on.popleft()
-        for similarity, place in zip(_unit(vectors[found]) @ target, found, strict=True):
+        for similarity, place in zip(unit(vectors[found]) @ target, found, strict=True):
             best.offer(Use(float(similarity), number, place, tuple(tokens)))
     if not num_uses:
         raise ElmoError(
@@ -147,17 +147,17 @@ class _Best:
 
 def _nearest_words(embedder: Embedder, word: str, types: Iterable[str], top: int) -> list[WordNeighbor]:
     """The types whose token vectors are nearest to that of `word`, itself left out. No LSTM runs."""
-    target = _unit(embedder.embed([[word]], layers="token")[0][0])
+    target = unit(embedder.embed([[word]], layers="token")[0][0])
     others = (other for other in types if other != word)
     best: list[tuple[float, str]] = []
     # For layer 0 the types may stand beside each other in a sentence: there is no context.
     for words, vectors in embedder.pairs(iter(lambda: list(islice(others, TYPES_AT_ONCE)), []), "token"):
-        similarities = (_unit(vectors) @ target).tolist()
+        similarities = (unit(vectors) @ target).tolist()
         best = heapq.nlargest(top, [*best, *zip(similarities, words, strict=True)])
     return [WordNeighbor(*pair) for pair in best]
 
 
-def _matches(tokens: Sequence[str], word: str, ignore_case: bool) -> list[int]:
+def matches(tokens: Sequence[str], word: str, ignore_case: bool) -> list[int]:
     """Where `word` stands in `tokens`."""
     if not ignore_case:
         return [position for position, token in enumerate(tokens) if token == word]
@@ -167,7 +167,7 @@ def _matches(tokens: Sequence[str], word: str, ignore_case: bool) -> list[int]:
 
 def _position(query: Sequence[str], word: str, ignore_case: bool, occurrence: int) -> int:
     """Where the meant `word` stands in the query."""
-    found = _matches(query, word, ignore_case)
+    found = matches(query, word, ignore_case)
     if not found:
         raise ElmoError(f"the word {word!r} is not among the tokens of the query: {' '.join(query)}")
     if not 1 <= occurrence <= len(found):
@@ -175,7 +175,7 @@ def _position(query: Sequence[str], word: str, ignore_case: bool, occurrence: in
     return found[occurrence - 1]
 
 
-def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Vectors along the last axis at length 1; zeros stay zeros."""
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return vectors / np.maximum(norms, np.finfo(np.float32).tiny)

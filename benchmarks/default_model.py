@@ -1,0 +1,174 @@
+"""What a model is good for: perplexity, parts of speech, typos, and senses of words (Peters et al. 2018, sec. 5.3).
+
+Each part runs if its data is given. `--heldout` is raw text, a paragraph a line, `--tokenized` sentences, one a line
+with spaces between tokens; each file has figures of its own, of the full softmax, with the state carried on.
+`--pos` is CoNLL-U with tags in column 5: a linear classifier on each layer, and one that knows words only as a whole,
+on the test text as it is and with typos in one of five longer words. `--wsd` is a folder with SemCor and the test sets
+in the format of Raganato et al. (2017) and WordNet's `index.sense`: F1 of the nearest sense for each layer, beside
+WordNet's first sense; for some words how often the nearest use has the same sense, and the nearest uses of queries.
+
+    python benchmarks/default_model.py run/ --json --heldout test.txt --pos en_ewt-ud-{train,dev,test}.conllu
+    python benchmarks/default_model.py run/ --json --wsd WSD/ --pictures pictures/
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from machine import report
+
+from elmo import formats
+from elmo.analysis.pos import Tagged, most_frequent_tag, read_conllu
+from elmo.analysis.senses import gather_uses, nearest_uses, plot_uses, sense_label, separation
+from elmo.analysis.typos import evaluate_typos
+from elmo.analysis.wsd import Score, evaluate_wsd
+from elmo.analysis.wsd_data import Annotated, read_annotated, read_first_senses
+from elmo.embed import Embedder
+from elmo.embed.engine import PRECISIONS
+from elmo.embed.layers import Layers, layer_name
+from elmo.errors import ElmoError
+from elmo.formats.model import Model
+from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.text.reading import read_sentences
+
+TESTS = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")
+QUERIES = {
+    "play": ("They went to see a new play on Broadway .", "The children play in the park ."),
+    "bank": ("She borrowed the money from a bank .", "We sat on the bank of the river ."),
+    "spring": ("It rains a lot here in the spring .", "The lock has a broken spring in it ."),
+}
+NEAREST = 5
+QUICK_POS = (600, 200, 400)
+"""Sentences to train on, to choose by and to test on with `--quick`."""
+QUICK_SEMCOR, QUICK_TEXT = 4000, 100
+"""Sentences of SemCor for the test sets, and of each text, with `--quick`."""
+
+
+def measure_perplexity(model: Model, path: Path, tokenized: bool, quick: bool) -> dict[str, Any]:
+    """Of one text."""
+    text = read_sentences([path]) if tokenized else read_sentences([path], tokenizer="ptb", text="paragraphs")
+    found = Perplexity.of(score_sentences(model, islice(text, QUICK_TEXT if quick else None)))
+    return {
+        "name": f"perplexity/{path.name.split('.')[0]}",
+        "perplexity": round(found.mean, 2),
+        "directions": [round(value, 2) for value in found.directions],
+        "num_tokens": found.num_tokens,
+        "oov_rate": round(found.oov_rate, 4),
+    }
+
+
+def measure_pos(embedder: Embedder, parts: Sequence[Sequence[Tagged]]) -> Iterator[dict[str, Any]]:
+    """Accuracy of each layer and of the baselines, on clean text and with typos, in per cent."""
+    yield {"name": "pos/most frequent tag", "clean": _percent(most_frequent_tag(parts[0], parts[2]))}
+    for name, scores in evaluate_typos(embedder, *parts, layers=_layers(embedder)).items():
+        yield {"name": f"pos/{name}", **{key: _percent(value) for key, value in vars(scores).items()}}
+
+
+def measure_wsd(
+    embedder: Embedder, semcor: Sequence[Annotated], tests: Mapping[str, Sequence[Annotated]], first: Path
+) -> Iterator[dict[str, Any]]:
+    """F1 of each layer and of the baseline, in per cent."""
+    for name, scores in evaluate_wsd(embedder, semcor, tests, read_first_senses(first), _layers(embedder)).items():
+        each = {test: _percent(score.f1) for test, score in scores.items()}
+        together = sum(scores.values(), Score())
+        yield {"name": f"wsd/{name}", "all": _percent(together.f1), **each, "num_instances": together.num_instances}
+
+
+def measure_senses(embedder: Embedder, semcor: Sequence[Annotated], pictures: Path | None) -> Iterator[dict[str, Any]]:
+    """How well the senses of some words stand apart in each layer, and the nearest uses in the last one."""
+    for word, queries in QUERIES.items():
+        for layer in _layers(embedder):
+            found = separation(gather_uses(embedder, semcor, word, layer))
+            yield {
+                "name": f"senses/{word}/{layer_name(layer)}",
+                "same": _percent(found.same),
+                "chance": _percent(found.chance),
+                "num_uses": found.num_uses,
+                "num_senses": found.num_senses,
+            }
+        uses = gather_uses(embedder, semcor, word)
+        for query in queries:
+            nearest = nearest_uses(embedder, uses, query.split(), word, NEAREST)
+            shown = [
+                (round(cosine, 3), sense_label(uses.senses[number]), " ".join(uses.sentences[number]))
+                for cosine, number in nearest
+            ]
+            yield {"name": f"nearest/{word}", "query": query, "uses": shown}
+        if pictures:
+            plot_uses(pictures / f"{word}.png", uses, f"Uses of “{word}” in SemCor, last layer")
+
+
+def _layers(embedder: Embedder) -> list[Layers]:
+    return [*range(embedder.num_layers), "mean"]
+
+
+def _percent(share: float) -> float:
+    return round(100 * share, 2)
+
+
+def _find(folder: Path, pattern: str) -> Path:
+    """A file of the folder or of those in it, compressed or not."""
+    found = sorted(folder.rglob(f"{pattern}*"))
+    if not found:
+        raise ElmoError(f"{folder}: has no file {pattern}, nor one of the name compressed")
+    return found[0]
+
+
+def main() -> None:
+    """Measure the parts whose data is given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="whatever elmo.load takes")
+    parser.add_argument("--heldout", nargs="+", type=Path, default=[], help="raw text; its tokens are made by ptb")
+    parser.add_argument("--tokenized", nargs="+", type=Path, default=[])
+    parser.add_argument("--pos", nargs=3, type=Path, metavar=("TRAIN", "DEV", "TEST"))
+    parser.add_argument("--wsd", type=Path, metavar="FOLDER")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="for pictures of the words' uses")
+    parser.add_argument("--precision", default="float32", choices=list(PRECISIONS))
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--quick", action="store_true", help="the beginnings of all texts")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    report([*_measure(arguments)], arguments.json)
+
+
+def _measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    start = time.perf_counter()
+
+    def timed(part: str) -> dict[str, Any]:
+        nonlocal start
+        start, before = time.perf_counter(), start
+        return {"name": f"seconds/{part}", "seconds": round(start - before, 1)}
+
+    quick: bool = arguments.quick
+    model = formats.load(arguments.model)
+    if arguments.heldout or arguments.tokenized:
+        for tokenized, paths in ((False, arguments.heldout), (True, arguments.tokenized)):
+            yield from (measure_perplexity(model, path, tokenized, quick) for path in paths)
+        yield timed("perplexity")
+    embedder = Embedder(model, device=arguments.device, precision=arguments.precision)
+    if arguments.pos:
+        sizes = QUICK_POS if quick else (None, None, None)
+        yield from measure_pos(
+            embedder, [read_conllu(path)[:size] for path, size in zip(arguments.pos, sizes, strict=True)]
+        )
+        yield timed("pos")
+    if arguments.wsd:
+        semcor, *tests = (list(read_annotated(_find(arguments.wsd, f"{name}.data.xml"))) for name in ("semcor", *TESTS))
+        known = semcor[:QUICK_SEMCOR] if quick else semcor
+        yield from measure_wsd(
+            embedder, known, dict(zip(TESTS, tests, strict=True)), _find(arguments.wsd, "*index.sense")
+        )
+        yield timed("wsd")
+        if arguments.pictures:
+            arguments.pictures.mkdir(parents=True, exist_ok=True)
+        yield from measure_senses(embedder, semcor, arguments.pictures)
+        yield timed("senses")
+
+
+if __name__ == "__main__":
+    main()

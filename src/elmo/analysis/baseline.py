@@ -1,0 +1,91 @@
+"""Parts of speech from words known only as a whole, not by their characters: what to compare an ELMo with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from elmo.analysis.pos import Tagged, tags_of
+from elmo.errors import ElmoError
+
+MIN_COUNT = 2
+"""A word that is rarer is an unknown one in training too: so the classifier learns what these are like."""
+
+EPOCHS, BATCH_SIZE, LEARNING_RATE = 8, 256, 0.5
+"""Of Adagrad, whose steps are large for rare words; the score on a dev set is level by then."""
+
+UNKNOWN, OUTSIDE = 0, 1
+"""The numbers of all unknown words, and of what stands before and after a sentence."""
+
+
+@dataclass(frozen=True)
+class WordTagger:
+    """A softmax regression on which words stand before, at and after a place: `weight` (3V, K) has a row for each."""
+
+    words: dict[str, int]
+    tags: tuple[str, ...]
+    weight: Tensor
+    bias: Tensor
+
+    def predict(self, sentences: Iterable[Sequence[str]]) -> list[str]:
+        """The tags of all tokens, sentence after sentence."""
+        windows = _windows(self.words, sentences)
+        scores = F.embedding_bag(windows, self.weight, mode="sum") + self.bias
+        return [self.tags[index] for index in scores.argmax(dim=1).tolist()]
+
+
+def fit_word_tagger(train: Sequence[Tagged], dev: Sequence[Tagged], seed: int = 0) -> WordTagger:
+    """Fit a tagger to words and tags of `train`; of all epochs, the one that is most accurate on `dev`.
+
+    `seed` is of the order in which the tokens are taken: the same input gives the same tagger.
+    """
+    if not tags_of(train) or not tags_of(dev):
+        raise ElmoError("train, dev: one of them holds no token; give tagged sentences")
+    counts = Counter(token for sentence in train for token in sentence.tokens)
+    known = [word for word, count in counts.items() if count >= MIN_COUNT]
+    tags = tuple(sorted(set(tags_of(train))))
+    words = {word: number for number, word in enumerate(known, OUTSIDE + 1)}
+    tagger = WordTagger(words, tags, torch.zeros(3 * (len(words) + 2), len(tags)), torch.zeros(len(tags)))
+    places = {tag: place for place, tag in enumerate(tags)}
+    windows = _windows(words, (sentence.tokens for sentence in train))
+    targets = torch.tensor([places[tag] for tag in tags_of(train)])
+    weight, bias = tagger.weight.clone().requires_grad_(), tagger.bias.clone().requires_grad_()
+    optimizer = torch.optim.Adagrad([weight, bias], lr=LEARNING_RATE)
+    order = torch.Generator().manual_seed(seed)
+    best = -1.0
+    for _ in range(EPOCHS):
+        for batch in torch.randperm(len(targets), generator=order).split(BATCH_SIZE):
+            _step(optimizer, windows[batch], targets[batch], weight, bias)
+        now = WordTagger(words, tags, weight.detach().clone(), bias.detach().clone())
+        score = accuracy(now.predict(sentence.tokens for sentence in dev), tags_of(dev))
+        if score > best:
+            best, tagger = score, now
+    return tagger
+
+
+def _step(optimizer: torch.optim.Optimizer, windows: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> None:
+    optimizer.zero_grad()
+    with torch.sparse.check_sparse_tensor_invariants(enable=False):  # torch's own gradients; else it warns
+        scores = F.embedding_bag(windows, weight, mode="sum", sparse=True) + bias
+        F.cross_entropy(scores, targets).backward()
+        optimizer.step()
+
+
+def accuracy(predicted: Sequence[str], tags: Sequence[str]) -> float:
+    """The share of tags that are predicted."""
+    return sum(map(str.__eq__, predicted, tags)) / len(tags)
+
+
+def _windows(words: dict[str, int], sentences: Iterable[Sequence[str]]) -> Tensor:
+    """Rows of the weight for the word before, at and after each token, (N, 3)."""
+    size = len(words) + 2
+    rows: list[tuple[int, int, int]] = []
+    for tokens in sentences:
+        numbers = [OUTSIDE, *(words.get(token, UNKNOWN) for token in tokens), OUTSIDE]
+        rows += [(a, size + b, 2 * size + c) for a, b, c in zip(numbers, numbers[1:], numbers[2:], strict=False)]
+    return torch.tensor(rows, dtype=torch.long).reshape(-1, 3)

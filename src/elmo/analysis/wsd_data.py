@@ -1,0 +1,178 @@
+"""Sense-annotated text in the format of Raganato et al. 2017, and WordNet's first senses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+from xml.parsers import expat
+
+from elmo.errors import ElmoError
+from elmo.text.reading import read_blocks, read_lines
+
+PARENTS = {"corpus": None, "text": "corpus", "sentence": "text", "wf": "sentence", "instance": "sentence"}
+"""The elements, and which one each stands in."""
+
+PARTS_OF_SPEECH = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
+"""Of the digit after a sense key's `%`: a satellite (5) is numbered among the senses of its adjective (3)."""
+
+DATA, KEYS = ".data.xml", ".gold.key.txt"
+
+
+class Target(NamedTuple):
+    """What senses belong to: a lemma as one part of speech (NOUN, VERB, ADJ or ADV)."""
+
+    lemma: str
+    pos: str
+
+
+class Instance(NamedTuple):
+    """A word, or an expression of several, whose sense is known: the tokens from `start` to before `end`.
+
+    `senses` are WordNet's sense keys, such as "play%1:10:01::"; where there are several, each of them is right.
+    """
+
+    target: Target
+    start: int
+    end: int
+    senses: tuple[str, ...]
+
+
+class Annotated(NamedTuple):
+    """A sentence's tokens, and its instances in their order."""
+
+    tokens: list[str]
+    instances: list[Instance]
+
+
+def read_annotated(path: str | Path) -> Iterator[Annotated]:
+    """The sentences of `NAME.data.xml`, whose senses stand beside it in `NAME.gold.key.txt`; both `.xz` too.
+
+    The text is streamed. Expressions that are written as one element ("primary election") become several tokens.
+    Raises ElmoError naming file and line for other XML, an instance without senses, senses without an instance, and
+    a document type, in which entities could be declared that grow without bound.
+    """
+    path = Path(path)
+    if DATA not in path.name:
+        raise ElmoError(f"{path}: expected a file NAME{DATA}, beside which NAME{KEYS} holds the senses")
+    senses = _read_senses(path.with_name(path.name.replace(DATA, KEYS)))
+    parser = _Parser(path, senses)
+    for block in read_blocks(path):
+        yield from parser.feed(f"{block}\n")
+    yield from parser.feed("", is_last=True)
+    if senses:
+        raise ElmoError(f"{path}: has no instance {next(iter(senses))}, but the file of senses beside it has")
+
+
+def _read_senses(path: Path) -> dict[str, tuple[str, ...]]:
+    """The sense keys of each instance."""
+    senses: dict[str, tuple[str, ...]] = {}
+    for number, line in enumerate(read_lines(path), 1):
+        name, *keys = line.split() or [""]
+        if not keys or not all("%" in key for key in keys):
+            raise ElmoError(f"{path}, line {number}: expected an instance and its sense keys, as in 'd0.s0.t0 art%1:…'")
+        if name in senses:
+            raise ElmoError(f"{path}, line {number}: the instance {name} stands here twice")
+        senses[name] = tuple(keys)
+    return senses
+
+
+class _Parser:
+    """Collects the sentences whose XML goes by. Takes what they use out of `senses`."""
+
+    def __init__(self, path: Path, senses: dict[str, tuple[str, ...]]) -> None:
+        self._path, self._senses = path, senses
+        self._open: list[str] = []
+        self._done: list[Annotated] = []
+        self._sentence = Annotated([], [])
+        self._attributes: Mapping[str, str] = {}
+        self._text: list[str] = []
+        self._expat = expat.ParserCreate("utf-8")
+        self._expat.StartDoctypeDeclHandler = self._doctype
+        self._expat.StartElementHandler = self._start
+        self._expat.EndElementHandler = self._end
+        self._expat.CharacterDataHandler = self._text.append
+
+    def feed(self, text: str, *, is_last: bool = False) -> list[Annotated]:
+        """The sentences that end in the text."""
+        try:
+            self._expat.Parse(text, is_last)
+        except expat.ExpatError as error:
+            raise self._error(expat.ErrorString(error.code), error.lineno) from None
+        done, self._done = self._done, []
+        return done
+
+    def _error(self, what: str, line: int | None = None) -> ElmoError:
+        return ElmoError(f"{self._path}, line {line or self._expat.CurrentLineNumber}: {what}")
+
+    def _doctype(self, *_: object) -> None:
+        raise self._error("declares a document type; the framework's files have none: remove it")
+
+    def _start(self, name: str, attributes: Mapping[str, str]) -> None:
+        self._take_text(allowed=False)
+        parent = self._open[-1] if self._open else None
+        if name not in PARENTS or PARENTS[name] != parent:
+            where = f"inside <{parent}>" if parent else "at the top"
+            raise self._error(f"<{name}> {where}; expected <corpus>, in it <text>, <sentence>, and <wf> or <instance>")
+        self._open.append(name)
+        self._attributes = attributes
+        if name == "sentence":
+            self._sentence = Annotated([], [])
+
+    def _end(self, name: str) -> None:
+        self._open.pop()
+        words = self._take_text(allowed=PARENTS[name] == "sentence")
+        if PARENTS[name] == "sentence":
+            start = len(self._sentence.tokens)
+            self._sentence.tokens.extend(words)
+            if not words:
+                raise self._error(f"<{name}> holds no word")
+            if name == "instance":
+                self._sentence.instances.append(self._instance(start))
+        elif name == "sentence":
+            self._done.append(self._sentence)
+
+    def _take_text(self, *, allowed: bool) -> list[str]:
+        words = "".join(self._text).split()
+        self._text.clear()
+        if words and not allowed:
+            raise self._error(f"{words[0]!r} stands outside of <wf> and <instance>")
+        return words
+
+    def _instance(self, start: int) -> Instance:
+        try:
+            name, lemma, pos = (self._attributes[key] for key in ("id", "lemma", "pos"))
+        except KeyError as error:
+            raise self._error(f"<instance> without {error.args[0]}; it needs id, lemma and pos") from None
+        if pos not in PARTS_OF_SPEECH.values():
+            raise self._error(f"pos {pos!r} of an instance is none of NOUN, VERB, ADJ, ADV")
+        senses = self._senses.pop(name, None)
+        if senses is None:
+            raise self._error(f"the file of senses has none for the instance {name}, or it stands here twice")
+        return Instance(Target(lemma, pos), start, len(self._sentence.tokens), senses)
+
+
+def read_first_senses(path: str | Path) -> dict[Target, str]:
+    """The sense key that WordNet numbers 1 of each lemma and part of speech, from its file `index.sense`.
+
+    Adjectives and their satellites are numbered together: one key is first, whichever of the two it is.
+    """
+    first: dict[Target, str] = {}
+    for number, line in enumerate(read_lines(path), 1):
+        match line.split():
+            case [key, _, order, _] if (target := _target(key)) and order.isdecimal():
+                if order == "1":
+                    first[target] = key
+            case _:
+                raise ElmoError(
+                    f"{path}, line {number}: expected a sense key, an offset, the sense's number and a count, "
+                    "as in WordNet's index.sense"
+                )
+    return first
+
+
+def _target(key: str) -> Target | None:
+    """What a sense key belongs to."""
+    lemma, _, rest = key.rpartition("%")
+    pos = PARTS_OF_SPEECH.get(rest[:1])
+    return Target(lemma, pos) if lemma and pos else None

@@ -1,0 +1,214 @@
+"""One word's uses: found, compared and drawn."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmo import formats
+from elmo.analysis.senses import (
+    Separation,
+    Uses,
+    gather_uses,
+    mark_uses,
+    nearest_uses,
+    plot_uses,
+    project,
+    sense_label,
+    separation,
+)
+from elmo.analysis.wsd_data import Annotated, Instance, Target
+from elmo.embed import Embedder
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+
+NOUN, VERB = Target("play", "NOUN"), Target("play", "VERB")
+GAME, DRAMA, MOVE = "play%1:04:00::", "play%1:10:01::", "play%2:33:00::"
+TEXT = [
+    Annotated(["a", "new", "play", "."], [Instance(NOUN, 2, 3, (DRAMA,))]),
+    Annotated(["no", "use"], [Instance(Target("use", "NOUN"), 1, 2, ("use%1:04:00::",))]),
+    Annotated(["they", "played", "a", "play"], [Instance(VERB, 1, 2, (MOVE, GAME)), Instance(NOUN, 3, 4, (DRAMA,))]),
+    Annotated(["she", "plays", "on"], [Instance(VERB, 1, 3, (MOVE,))]),
+]
+
+ROUNDING = 1e-6
+"""Of float32 vectors that were computed in other batches."""
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
+    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
+
+
+def make_uses(vectors: list[list[float]], senses: list[str], sentences: list[str]) -> Uses:
+    """Uses with vectors of our own."""
+    texts = [tuple(sentence.split()) for sentence in sentences]
+    return Uses(texts, [(0, 1)] * len(texts), senses, np.array(vectors, np.float32), "top")
+
+
+# --- gathering, and the nearest
+
+
+@pytest.mark.parametrize("layer", [0, "top", "mean", [0.2, 0.3, 0.5]])
+def test_uses_are_embedded_in_their_sentences(embedder: Embedder, layer) -> None:
+    """As whatever part of speech; an expression is the mean of its tokens."""
+    uses = gather_uses(embedder, iter(TEXT), "play", layer)
+    assert uses.senses == [DRAMA, MOVE, DRAMA, MOVE]
+    assert uses.spans == [(2, 3), (1, 2), (3, 4), (1, 3)]
+    assert [" ".join(tokens) for tokens in uses.sentences] == [
+        "a new play .",
+        "they played a play",
+        "they played a play",
+        "she plays on",
+    ]
+    expected = [
+        embedder.embed([tokens], layers=layer)[0][start:end].mean(axis=0)
+        for tokens, (start, end) in zip(uses.sentences, uses.spans, strict=True)
+    ]
+    np.testing.assert_allclose(uses.vectors, expected, atol=ROUNDING)
+
+
+def test_any_text_can_be_marked(embedder: Embedder) -> None:
+    text = [["Play", "the", "play"], ["nothing"]]
+    folded = list(mark_uses(text, "play", ignore_case=True))
+    assert [[i.start for i in sentence.instances] for sentence in folded] == [[0, 2], []]
+    uses = gather_uses(embedder, mark_uses(text, "play"), "play")
+    assert (uses.spans, uses.senses) == ([(2, 3)], [""])
+
+
+def test_nearest_uses_are_those_of_the_highest_cosine(embedder: Embedder) -> None:
+    uses = gather_uses(embedder, TEXT, "play", 1)
+    target = embedder.embed([["the", "play", "play"]], layers=1)[0][1]
+    norms = np.linalg.norm(uses.vectors, axis=1) * np.linalg.norm(target)
+    expected = sorted(zip((uses.vectors @ target / norms).tolist(), range(4), strict=True), reverse=True)
+    found = nearest_uses(embedder, uses, ["the", "play", "play"], "play", top=3)
+    assert [number for _, number in found] == [number for _, number in expected[:3]]
+    assert [cosine for cosine, _ in found] == pytest.approx([cosine for cosine, _ in expected[:3]], abs=ROUNDING)
+
+
+def test_the_query_itself_is_left_out(embedder: Embedder) -> None:
+    uses = gather_uses(embedder, TEXT, "play")
+    assert sorted(n for _, n in nearest_uses(embedder, uses, ["they", "played", "a", "play"], "play")) == [0, 3]
+
+
+def test_absent_words_and_several_layers_are_refused(embedder: Embedder) -> None:
+    with pytest.raises(ElmoError, match="the text has no use of 'Play'; lemmas of annotated text are in lower case"):
+        gather_uses(embedder, TEXT, "Play")
+    with pytest.raises(ElmoError, match="the text has no use of 'bank'"):
+        nearest_uses(embedder, gather_uses(embedder, TEXT, "play"), ["no", "such"], "bank")
+    with pytest.raises(ElmoError, match="layer: 'all' gives several vectors"):
+        gather_uses(embedder, TEXT, "play", "all")
+
+
+# --- separation
+
+
+def test_separation_by_hand() -> None:
+    """Five uses of a, b and c: c is alone and not asked, but nearest to the second b; 3 of 4 are right.
+
+    Chance: each of a and b has one of its kind among the four others, 1/4.
+    """
+    uses = make_uses([[1, 0], [9, 1], [0, 1], [-5, 5], [-6, 5]], list("aabbc"), list("pqrst"))
+    assert separation(uses) == Separation(0.75, 0.25, 4, 3)
+
+
+def test_neighbours_in_the_same_sentence_count_for_nothing() -> None:
+    """Equal sentences too: else what stands twice would be its own neighbour."""
+    uses = make_uses([[1, 0], [1, 0.1], [0, 1], [0.1, 1], [1, 0.2]], list("aabba"), ["p", "p", "q", "r", "s"])
+    assert separation(uses) == Separation(1.0, pytest.approx((1 / 3 * 2 + 1 / 4 * 2 + 2 / 4) / 5), 5, 2)
+
+
+def test_uses_without_a_sense_are_left_out() -> None:
+    uses = make_uses([[1, 0], [1, 0.01], [1, 0.1]], ["a", "", "a"], list("pqr"))
+    assert separation(uses) == Separation(1.0, 1.0, 2, 1)
+
+
+@pytest.mark.parametrize(("senses", "sentences"), [("ab", "pq"), ("aa", "pp"), (["", ""], "pq")])
+def test_senses_without_their_like_are_refused(senses, sentences) -> None:
+    with pytest.raises(ElmoError, match="uses: no sense has uses in two sentences"):
+        separation(make_uses([[1, 0], [0, 1]], list(senses), list(sentences)))
+
+
+# --- pictures
+
+
+def test_points_are_the_first_two_principal_components() -> None:
+    """Against the eigenvectors of the covariance; directions count, lengths don't; 1e-4 is float32 in a product."""
+    vectors = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
+    points, shares = project(vectors * np.arange(1, 31, dtype=np.float32)[:, None])
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    values, axes = np.linalg.eigh(np.cov(units.T))
+    expected = (units - units.mean(axis=0)) @ axes[:, [-1, -2]]
+    np.testing.assert_allclose(np.abs(points), np.abs(expected), atol=1e-4)
+    assert shares == pytest.approx([values[-1] / values.sum(), values[-2] / values.sum()], abs=1e-4)
+    assert (points.max(axis=0) >= -points.min(axis=0)).all(), "the sign is settled"
+
+
+def test_equal_vectors_are_one_point() -> None:
+    points, shares = project(np.ones((4, 3), np.float32))
+    assert np.abs(points).max() < ROUNDING
+    assert all(0 <= share <= 1 for share in shares)
+
+
+@pytest.mark.parametrize(("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
+def test_pictures_are_written(tmp_path: Path, ending: str, magic: bytes) -> None:
+    """Nine senses, more than there are colours, and what matplotlib would take for a formula."""
+    pytest.importorskip("matplotlib")
+    vectors = np.random.default_rng(1).normal(size=(20, 6)).tolist()
+    senses = [f"s%1:{n % 9 + 3:02}:00::" for n in range(18)] + ["", ""]
+    path = tmp_path / f"uses.{ending}"
+    plot_uses(path, make_uses(vectors, senses, ["cost $ 5 or $_6"] * 20), "Title of ours")
+    assert path.read_bytes().startswith(magic)
+
+
+def test_legend_says_what_is_drawn(tmp_path: Path, monkeypatch) -> None:
+    """Counts and names of senses, the commonest first, the rest together, a quotation of each."""
+    figures = pytest.importorskip("matplotlib.figure")
+    drawn: list[tuple[list[str], list[str]]] = []
+
+    def look(self, *_: object, **__: object) -> None:
+        [axes] = self.axes
+        drawn.append((axes.get_legend_handles_labels()[1], [axes.get_title(), axes.get_xlabel(), axes.get_ylabel()]))
+
+    monkeypatch.setattr(figures.Figure, "savefig", look)
+    senses = [GAME, GAME, GAME, DRAMA, DRAMA, *(f"x{n}" for n in range(7))]
+    vectors = [[float(np.cos(n)), float(np.sin(n))] for n in range(12)]
+    plot_uses(tmp_path / "x.svg", make_uses(vectors, senses, ["play a b c d e"] * 12), "Title of ours")
+    [(labels, texts)] = drawn
+    quote = "\n“play a b c”"
+    assert labels[:3] == [f"noun.act 00 (3){quote}", f"noun.communication 01 (2){quote}", f"x0 (1){quote}"]
+    assert labels[7:] == ["other senses (2)"]
+    assert texts[0] == "Title of ours"
+    assert [text.split(" (")[0] for text in texts[1:]] == ["First principal component", "Second principal component"]
+
+
+def test_pictures_that_cannot_be_are_refused(tmp_path: Path, monkeypatch) -> None:
+    uses = make_uses([[1, 0], [0, 1], [1, 1]], ["", "", ""], ["p", "q", "r"])
+    with pytest.raises(ElmoError, match=r"uses\.jpg: pictures end in \.png or \.svg"):
+        plot_uses(tmp_path / "uses.jpg", uses)
+    with pytest.raises(ElmoError, match=r"uses\.png: 2 uses make no picture; it takes 3"):
+        plot_uses(tmp_path / "uses.png", make_uses([[1, 0], [0, 1]], ["", ""], ["p", "q"]))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ElmoError, match=r"uses\.png: pictures need matplotlib: pip install 'elmo-torch\[analysis\]'"):
+        plot_uses(tmp_path / "uses.png", uses)
+
+
+@pytest.mark.parametrize(
+    ("sense", "label"),
+    [
+        (DRAMA, "noun.communication 01"),
+        (MOVE, "verb.competition 00"),
+        ("fast%5:00:02:quick:00", "adj.all 02 quick"),
+        ("fast%3:44:00::", "adj.ppl 00"),
+        ("fast%4:02:00::", "adv.all 00"),
+        ("fast%3:45:00::", "fast%3:45:00::"),
+        ("theatre", "theatre"),
+        ("", ""),
+    ],
+)
+def test_senses_are_labelled_for_people(sense: str, label: str) -> None:
+    assert sense_label(sense) == label

@@ -1,0 +1,160 @@
+"""Typos are of four kinds, seeded, in the share asked for; and the table tells what they cost."""
+
+from __future__ import annotations
+
+from itertools import chain, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo import formats
+from elmo.analysis.baseline import fit_word_tagger
+from elmo.analysis.pos import Tagged, probe_pos
+from elmo.analysis.typos import KEY_ROWS, WORDS_ONLY, evaluate_typos, with_typos
+from elmo.embed import Embedder
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+
+WORDS = ["playing", "parks", "Broadway", "eeee", "straße", "пример"]
+STAY = ["the", "B2B1", "e-mail", "2018", "Ünö", "...", "don't", "", "http://example.com"]
+"""Of less than four letters, or of more than letters."""
+
+TAGS = {"play": "NN", "plays": "VBZ", "played": "VBD", "the": "DT", "they": "PRP", "swiftly": "RB", "old": "JJ"}
+
+
+def make_tagged(num_sentences: int, seed: int) -> list[Tagged]:
+    draw = np.random.default_rng(seed)
+    sentences = [draw.choice(list(TAGS), size=draw.integers(2, 9)).tolist() for _ in range(num_sentences)]
+    return [Tagged(tokens, [TAGS[token] for token in tokens]) for tokens in sentences]
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
+    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
+
+
+def kind_of(word: str, typo: str) -> str:
+    """Which kind of typo makes `typo` of `word`, by definition; "" for none."""
+    places = range(len(word))
+    if len(typo) == len(word):
+        differ = [i for i in places if word[i] != typo[i]]
+        if (
+            len(differ) == 2
+            and differ[1] == differ[0] + 1
+            and word[differ[0]] + word[differ[1]] == typo[differ[1]] + typo[differ[0]]
+        ):
+            return "swapped"
+        if len(differ) == 1 and are_neighbours(word[differ[0]], typo[differ[0]]):
+            return "slipped"
+    if typo in [word[:i] + word[i + 1 :] for i in places]:
+        return "dropped"
+    return "doubled" if typo in [word[:i] + word[i] + word[i:] for i in places] else ""
+
+
+def are_neighbours(a: str, b: str) -> bool:
+    """Beside each other in a row, or one above the other: below a key are those of its column and of the one left."""
+    if a.isupper() != b.isupper():
+        return False
+    (row_a, a_at), (row_b, b_at) = sorted(
+        (r, row.index(x)) for x, (r, row) in product((a.lower(), b.lower()), enumerate(KEY_ROWS)) if x in row
+    )
+    return abs(a_at - b_at) == 1 if row_a == row_b else row_b == row_a + 1 and a_at - b_at in (0, 1)
+
+
+@given(
+    sentences=st.lists(st.lists(st.sampled_from(WORDS + STAY), max_size=6), max_size=6),
+    share=st.floats(0, 1),
+    seed=st.integers(0, 99),
+)
+def test_the_share_of_long_words_gets_one_typo_each(sentences: list[list[str]], share: float, seed: int) -> None:
+    noisy = with_typos(sentences, share, seed)
+    assert list(map(len, noisy)) == list(map(len, sentences))
+    pairs = list(zip(chain(*sentences), chain(*noisy), strict=True))
+    changed = [(word, typo) for word, typo in pairs if word != typo]
+    assert len(changed) == round(share * sum(word in WORDS for word, _ in pairs))
+    for word, typo in changed:
+        assert word in WORDS
+        assert kind_of(word, typo), (word, typo)
+
+
+def test_kinds_are_equally_frequent() -> None:
+    """Of 4,000, 1,000 each; the standard deviation is 27, and 5 of these are 137. "playing" gives no two alike."""
+    noisy = with_typos([["playing"]] * 4000, 1.0)
+    kinds = [kind_of("playing", typo) for [typo] in noisy]
+    assert {kind: abs(kinds.count(kind) - 1000) < 137 for kind in set(kinds)} == dict.fromkeys(
+        ["swapped", "dropped", "doubled", "slipped"], True
+    )
+
+
+def test_every_place_of_a_word_is_hit() -> None:
+    typos = {typo for [typo] in with_typos([["word"]] * 2000, 1.0)}
+    assert {"owrd", "wrod", "wodr", "ord", "wrd", "wod", "wor", "wword", "woord", "worrd", "wordd"} <= typos
+    assert {"qord", "eord", "wird", "wors", "worf", "wore", "worc"} <= typos
+
+
+def test_typos_are_the_same_anywhere() -> None:
+    """Those of seed 0, written down: other versions of Python and other machines must make them too."""
+    assert with_typos([["They", "played", "spectacular", "games"]], 1.0) == [["Tjey", "plaayed", "spectcular", "gakes"]]
+    assert with_typos([["They", "played", "spectacular", "games"]], 1.0, seed=1) != with_typos(
+        [["They", "played", "spectacular", "games"]], 1.0
+    )
+
+
+def test_a_larger_share_adds_to_a_smaller_one() -> None:
+    text = [WORDS] * 10
+    few, many = (list(chain(*with_typos(text, share))) for share in (0.2, 0.6))
+    assert all(b == a for a, b, word in zip(few, many, chain(*text), strict=True) if a != word)
+
+
+def test_the_text_itself_stays() -> None:
+    text = [["playing"]]
+    with_typos(text, 1.0)
+    assert text == [["playing"]]
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_share_is_one(share: float) -> None:
+    with pytest.raises(ElmoError, match="is not between 0 and 1"):
+        with_typos([], share)
+
+
+# --- what they cost
+
+
+def test_table_has_the_scores_of_each_text_and_of_the_misspelt_words(embedder: Embedder) -> None:
+    """Layer 0 against its parts: the probe on clean text, and on the noisy text as a test set of its own."""
+    train, dev, test = (make_tagged(n, seed) for seed, n in enumerate((80, 20, 40)))
+    table = evaluate_typos(embedder, train, dev, test, [0, "mean"], share=0.5)
+    assert list(table) == [WORDS_ONLY, "layer 0", "mean"]
+    noisy = [Tagged(t, s.tags) for t, s in zip(with_typos([s.tokens for s in test], 0.5), test, strict=True)]
+    assert table["layer 0"].clean == probe_pos(embedder, train, dev, test, 0) == 1.0
+    assert table["layer 0"].noisy == probe_pos(embedder, train, dev, noisy, 0)
+    predicted = fit_word_tagger(train, dev).predict(sentence.tokens for sentence in noisy)
+    pairs = [
+        (tag == guess, word != typo)
+        for tag, guess, word, typo in zip(
+            chain(*(s.tags for s in test)),
+            predicted,
+            chain(*(s.tokens for s in test)),
+            chain(*(s.tokens for s in noisy)),
+            strict=True,
+        )
+    ]
+    words = table[WORDS_ONLY]
+    assert words.clean == words.misspelt_clean == 1.0
+    assert words.noisy == pytest.approx(np.mean([right for right, _ in pairs]))
+    assert words.misspelt_noisy == pytest.approx(np.mean([right for right, misspelt in pairs if misspelt]))
+    assert words.misspelt_noisy < words.noisy
+
+
+def test_all_layers_are_measured_by_default(embedder: Embedder) -> None:
+    parts = [make_tagged(n, n) for n in (20, 5, 5)]
+    assert list(evaluate_typos(embedder, *parts)) == [WORDS_ONLY, "layer 0", "layer 1", "layer 2"]
+
+
+def test_a_test_text_without_typos_is_refused(embedder: Embedder) -> None:
+    parts = [make_tagged(20, 0), make_tagged(5, 1), [Tagged(["the", "old"], ["DT", "JJ"])]]
+    with pytest.raises(ElmoError, match="test: typos in 20% of its words of 4 letters or more are none at all"):
+        evaluate_typos(embedder, *parts)
