@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elmo.cli.shared import device_option, examples, json_option, print_result
+from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
     from elmo.tasks.experiment import Experiment
     from elmo.tasks.run_folder import TrainedTask
+    from elmo.tasks.task import Task
+    from elmo.text.tokenizers import Tokenizer
 
 CHUNK = 512
 """Lines that are predicted together: sorted by length, and few enough that a pipe doesn't wait."""
@@ -28,7 +31,7 @@ CHUNK = 512
     )
 )
 def command() -> None:
-    """Train, evaluate and use models of the paper's tasks, with ELMo and without. The tasks: ner."""
+    """Train, evaluate and use models of the paper's tasks, with ELMo and without. The tasks: ner, sst, snli."""
 
 
 @command.command(
@@ -139,38 +142,53 @@ def evaluate(run: Path, file: str, overrides: tuple[str, ...], device: str, as_j
     epilog=examples(
         "elmo task predict run/ text.txt > tagged.conll",
         'echo "They\'ve met in Espoo." | elmo task predict run/ - --tokenizer ptb --json',
+        'printf "A dog runs.\\tAn animal moves.\\n" | elmo task predict snli-run/ -',
     )
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("file", type=click.Path(), metavar="FILE|-")
 @click.option(
     "--tokenizer",
-    default="whitespace",
-    show_default=True,
     metavar="NAME",
-    help="whitespace (for tokenized text), ptb (for raw English), or spacy:LANGUAGE (as spacy:de).",
+    help="whitespace (for tokenized text), ptb (for raw English), or spacy:LANGUAGE (as spacy:de). "
+    "Default: what RUN was trained on.",
 )
 @click.option("--encoding", default="utf-8", show_default=True, help="Of the text; for example latin-1.")
 @device_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line instead of the task's format.")
-def predict(run: Path, file: str, tokenizer: str, encoding: str, device: str, as_json: bool) -> None:
-    """Print what the model of the folder RUN says of each line of a text. Blank lines are passed over."""
+def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: str, as_json: bool) -> None:
+    """Print what the model of the folder RUN says of each line of a text. Blank lines are passed over.
+
+    A line is a sentence; for snli it is premise, tab and hypothesis, or a JSON object with sentence1 and sentence2.
+    """
     import json
 
     from elmo.tasks.trainer import predict as predict_all
-    from elmo.text.reading import expand, read_lines
+    from elmo.text.reading import expand
     from elmo.text.tokenizers import get_tokenizer
 
-    tokenize, (path,) = get_tokenizer(tokenizer), expand([file])[:1]
+    (path,) = expand([file])[:1]
     trained = _load(run, device)
-    parse = trained.task.parse
-    found: Iterator[Any] = (parse(line, tokenize) for line in read_lines(path, encoding) if line.strip())
+    tokenize = get_tokenizer(tokenizer or trained.task.tokenizer(trained.recipe))
+    found = _parse(trained.task, path, encoding, tokenize)
     while chunk := list(islice(found, CHUNK)):
         for example, prediction in zip(chunk, predict_all(trained.task, trained.model, chunk), strict=True):
             if as_json:
                 click.echo(json.dumps(trained.task.as_json(example, prediction), ensure_ascii=False))
             else:
                 click.echo(trained.task.as_text(example, prediction), nl=False)
+
+
+def _parse(task: Task[Any, Any, Any], path: str, encoding: str, tokenize: Tokenizer) -> Iterator[Any]:
+    """The examples of a plain text."""
+    from elmo.text.reading import read_lines
+
+    for number, line in enumerate(read_lines(path, encoding), 1):
+        if line.strip():
+            try:
+                yield task.parse(line, tokenize)
+            except ElmoError as error:
+                raise ElmoError(f"{path}, line {number}: {error}") from None
 
 
 def _load(run: Path, device: str) -> TrainedTask[Any, Any]:

@@ -25,7 +25,11 @@ from typing import Any
 from elmo.errors import ElmoError
 from elmo.tasks.task import Task
 
-TASKS = {"ner": "Named entities: spans in a sentence."}
+TASKS = {
+    "ner": "Named entities: spans in a sentence.",
+    "sst": "Sentiment: from very negative to very positive, of a sentence.",
+    "snli": "Textual entailment: does one sentence follow from another?",
+}
 """The tasks, each the name of its module and of its recipe, and what it is about."""
 
 

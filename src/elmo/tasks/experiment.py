@@ -80,8 +80,9 @@ class Experiment:
     def __init__(self, job: Job) -> None:
         self.job, self.task = job, get_task(job.task)
         self.device = use_device(job.device)
-        paths = {"train": job.train, "dev": job.dev, "test": job.test}
-        self.sets = {name: self.task.read(path, job.recipe) for name, path in paths.items() if path is not None}
+        self.sets = {"train": self.task.read_train(job.train, job.recipe), "dev": self.task.read(job.dev, job.recipe)}
+        if job.test is not None:
+            self.sets["test"] = self.task.read(job.test, job.recipe)
         self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe)
         self.bilm: Model | None = None if job.elmo == NO_ELMO else formats.load(job.elmo)
         self.results: list[Result] = []

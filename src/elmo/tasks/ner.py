@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,26 +15,13 @@ from elmo.tasks.modules.elmo_input import ElmoInput
 from elmo.tasks.modules.padding import lengths_of, mask_of, pad_ids
 from elmo.tasks.modules.rnn import BiLSTMs
 from elmo.tasks.modules.words import CharacterEmbedding, WordEmbedding
-from elmo.tasks.recipe import TaskRecipe, require_share
+from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_share
 from elmo.tasks.spans import Span, allowed_sequences, score_spans, spans_of, tags_for, tags_of
-from elmo.tasks.static_vectors import read_vectors
+from elmo.tasks.static_vectors import choose_words, set_word_vectors
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer
 
 Spans = tuple[Span, ...]
-
-
-@dataclass(frozen=True)
-class WordsConfig:
-    """Word vectors: of width `dim`, from the first `max_words` lines of the text file `vectors` (as word2vec or GloVe
-    write it), or from chance. Words of the training set that have no vector there get one of their own if they
-    occur `min_count` times."""
-
-    dim: int = 50
-    vectors: str | None = None
-    max_words: int = 100_000
-    min_count: int = 2
-    trainable: bool = True
 
 
 @dataclass(frozen=True)
@@ -82,7 +68,7 @@ class NerModel(TaskModel[NerExample, Spans]):
         super().__init__(elmo)
         self.scheme, self.tags = recipe.scheme, tags_for(types, recipe.scheme)
         self._places = {tag: place for place, tag in enumerate(self.tags)}
-        self.words = WordEmbedding(words, recipe.words.dim, trainable=recipe.words.trainable)
+        self.words = WordEmbedding(words, recipe.words.dim, trainable=recipe.words.are_trained)
         size = recipe.characters
         self.characters = CharacterEmbedding(size.dim, size.filters, size.width)
         width = self.words.width + self.characters.width + elmo.input_width
@@ -138,11 +124,7 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
         types = sorted({span.type for example in train for span in example.spans})
         if not types:
             raise ElmoError("the training set has no entity in it; is its last column the tag?")
-        config = recipe.words
-        given = read_vectors(config.vectors, config.max_words).words if config.vectors else []
-        counts = Counter(word for example in train for word in example.tokens)
-        own = [word for word, count in counts.most_common() if count >= config.min_count]
-        return {"types": types, "words": list(dict.fromkeys([*given, *own]))}
+        return {"types": types, "words": choose_words((example.tokens for example in train), recipe.words)}
 
     def model(self, recipe: NerRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> NerModel:
         """A model with random weights."""
@@ -150,14 +132,8 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
 
     def initialize(self, model: TaskModel[NerExample, Spans], recipe: NerRecipe) -> None:
         """Put the vectors of the recipe's file into the model."""
-        config = recipe.words
-        if not config.vectors:
-            return
         assert isinstance(model, NerModel)
-        words, vectors = read_vectors(config.vectors, config.max_words)
-        if vectors.shape[1] != config.dim:
-            raise ElmoError(f"words.dim: is {config.dim}, but the vectors of {config.vectors} have {vectors.shape[1]}")
-        model.words.set_vectors(words, torch.from_numpy(vectors))
+        set_word_vectors(model.words, recipe.words)
 
     def score(self, examples: Sequence[NerExample], predictions: Sequence[Spans]) -> Scores:
         """Precision, recall and F1 of spans in percent, and the F1 of each type."""

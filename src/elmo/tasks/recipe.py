@@ -73,6 +73,24 @@ class TrainingConfig:
                 raise ElmoError(f"training.{name}: {getattr(self, name)} is not positive")
 
 
+@dataclass(frozen=True)
+class WordsConfig:
+    """Word vectors: of width `dim`, from the first `max_words` lines of the text file `vectors` (as word2vec or GloVe
+    write it), or from chance. Words of the training set that have no vector there get one of their own if they
+    occur `min_count` times. All are trained along if `trainable` says so, and always where there is no file."""
+
+    dim: int = 50
+    vectors: str | None = None
+    max_words: int = 100_000
+    min_count: int = 2
+    trainable: bool = True
+
+    @property
+    def are_trained(self) -> bool:
+        """Whether the vectors change in training: fixed ones from chance would tell nothing but which word it is."""
+        return self.trainable or self.vectors is None
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskRecipe:
     """The sections of every task's recipe."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
+from elmo.tasks.modules.words import WordEmbedding
+from elmo.tasks.recipe import WordsConfig
 from elmo.text.reading import read_lines
 
 
@@ -44,6 +48,24 @@ def read_vectors(path: str | Path, max_words: int | None = None) -> StaticVector
     if not words:
         raise ElmoError(f"{path}: holds no vectors; expected a word and its numbers a line")
     return StaticVectors(words, np.stack(rows))
+
+
+def choose_words(sentences: Iterable[Sequence[str]], config: WordsConfig) -> list[str]:
+    """The words with a vector of their own: those of the recipe's file, then of the training set's `sentences`."""
+    given = read_vectors(config.vectors, config.max_words).words if config.vectors else []
+    counts = Counter(word for sentence in sentences for word in sentence)
+    own = [word for word, count in counts.most_common() if count >= config.min_count]
+    return list(dict.fromkeys([*given, *own]))
+
+
+def set_word_vectors(embedding: WordEmbedding, config: WordsConfig) -> None:
+    """Put the vectors of the recipe's file, if it names one, into a model."""
+    if not config.vectors:
+        return
+    words, vectors = read_vectors(config.vectors, config.max_words)
+    if vectors.shape[1] != config.dim:
+        raise ElmoError(f"words.dim: is {config.dim}, but the vectors of {config.vectors} have {vectors.shape[1]}")
+    embedding.set_vectors(words, torch.from_numpy(vectors))
 
 
 def _lines(path: str | Path) -> Iterator[tuple[int, str]]:

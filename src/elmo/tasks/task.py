@@ -57,9 +57,17 @@ class Task(ABC, Generic[R, E, P]):
     def read(self, path: str, recipe: R) -> list[E]:
         """The examples of a file of the task's own format, with what is to be predicted; one at least."""
 
+    def read_train(self, path: str, recipe: R) -> list[E]:
+        """As `read`, for the training set, of which a task may use more than what it is measured on."""
+        return self.read(path, recipe)
+
     @abstractmethod
     def parse(self, line: str, tokenize: Tokenizer) -> E:
-        """An example from a line of plain text, which isn't blank."""
+        """An example from a line of plain text, which isn't blank. Raises ElmoError for one that isn't of the form."""
+
+    def tokenizer(self, recipe: R) -> str:
+        """The name of the tokenizer that fits what the model was trained on (see `get_tokenizer`)."""
+        return "whitespace"
 
     @abstractmethod
     def sentences(self, example: E) -> Sequence[Sentence]:

@@ -1,0 +1,37 @@
+"""One label for a whole example: what a model says, and how a set is scored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from elmo.tasks.task import Scores
+
+
+class LabelPrediction(NamedTuple):
+    """The likeliest label, and the probability of each."""
+
+    label: str
+    probabilities: dict[str, float]
+
+
+def label_predictions(scores: Tensor, labels: Sequence[str]) -> list[LabelPrediction]:
+    """The predictions of a batch, from the scores (B, K) of K `labels` before the softmax."""
+    rows: list[list[float]] = scores.softmax(dim=1).tolist()
+    return [LabelPrediction(labels[row.index(max(row))], dict(zip(labels, row, strict=True))) for row in rows]
+
+
+def score_labels(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> Scores:
+    """Accuracy in percent, in all and of the examples of each label; and the confusion matrix.
+
+    "accuracy/A" is there for labels that occur in `gold`; "confusion/A/B" is the number of examples of A that were
+    taken for B, for all pairs of `labels`.
+    """
+    cells = Counter(zip(gold, predicted, strict=True))
+    totals = Counter(gold)
+    scores = {"accuracy": 100 * sum(cells[label, label] for label in labels) / len(gold)}
+    scores |= {f"accuracy/{label}": 100 * cells[label, label] / totals[label] for label in labels if totals[label]}
+    return scores | {f"confusion/{a}/{b}": float(cells[a, b]) for a in labels for b in labels}

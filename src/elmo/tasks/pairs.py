@@ -1,0 +1,99 @@
+"""Pairs of sentences with a label: JSON a line, as SNLI and MultiNLI are published, or the two sentences and a tab."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from elmo.errors import ElmoError
+from elmo.text.reading import read_lines
+from elmo.text.tokenizers import Tokenizer
+
+LABEL, PREMISE, HYPOTHESIS = "gold_label", "sentence1", "sentence2"
+NO_LABEL = "-"
+"""What SNLI says where its annotators found no majority."""
+
+
+@dataclass(frozen=True)
+class PairExample:
+    """Two tokenized sentences; does the second follow from the first? `label` is "" where that isn't known."""
+
+    premise: tuple[str, ...]
+    hypothesis: tuple[str, ...]
+    label: str = ""
+
+
+def read_pairs(path: str | Path, labels: Sequence[str], tokenize: Tokenizer) -> list[PairExample]:
+    """The labelled pairs of a file, plain or compressed, with a JSON object a line.
+
+    Its keys are "gold_label", "sentence1" and "sentence2", others don't matter; pairs with the label "-" are passed
+    over. Raises ElmoError for a line that isn't such an object, a label that is none of `labels` and a sentence without
+    tokens, naming the line, and for a file without pairs.
+    """
+    pairs = list(_read(path, labels, tokenize))
+    if not pairs:
+        raise ElmoError(f"{path}: holds no pair; expected JSON objects with {LABEL}, {PREMISE} and {HYPOTHESIS}")
+    return pairs
+
+
+def parse_pair(line: str, tokenize: Tokenizer) -> PairExample:
+    """A pair without label: premise, tab and hypothesis, or a JSON object as in files."""
+    sentences = line.split("\t")
+    if len(sentences) == 2:
+        premise, hypothesis = sentences
+        return PairExample(_tokens(premise, "premise", tokenize), _tokens(hypothesis, "hypothesis", tokenize))
+    if len(sentences) == 1 and line.lstrip().startswith("{"):
+        return _pair(_object(line), tokenize)
+    raise ElmoError(
+        f"expected premise and hypothesis with one tab between them, or a JSON object with {PREMISE} and {HYPOTHESIS}; "
+        f"found {len(sentences) - 1} tabs"
+    )
+
+
+def _read(path: str | Path, labels: Sequence[str], tokenize: Tokenizer) -> Iterator[PairExample]:
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            values = _object(line)
+            label = _text(values, LABEL)
+            if label == NO_LABEL:
+                continue
+            if label not in labels:
+                raise ElmoError(f"key {LABEL!r}: {label!r} is none of {', '.join(labels)}")
+            yield _pair(values, tokenize, label)
+        except ElmoError as error:
+            raise ElmoError(f"{path}, line {number}: {error}") from None
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        values: object = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ElmoError(f"not valid JSON ({getattr(error, 'msg', error)})") from None
+    if not isinstance(values, dict):
+        raise ElmoError(f"expected a JSON object, found {type(values).__name__}")
+    return cast("dict[str, Any]", values)
+
+
+def _pair(values: dict[str, Any], tokenize: Tokenizer, label: str = "") -> PairExample:
+    premise, hypothesis = (_tokens(_text(values, key), f"key {key!r}", tokenize) for key in (PREMISE, HYPOTHESIS))
+    return PairExample(premise, hypothesis, label)
+
+
+def _text(values: dict[str, Any], key: str) -> str:
+    if key not in values:
+        raise ElmoError(f"key {key!r} is missing")
+    if not isinstance(values[key], str):
+        raise ElmoError(f"key {key!r}: expected text, found {type(values[key]).__name__}")
+    return values[key]
+
+
+def _tokens(text: str, where: str, tokenize: Tokenizer) -> tuple[str, ...]:
+    tokens = tuple(tokenize(text))
+    if not tokens:
+        raise ElmoError(f"{where}: the sentence is empty")
+    return tokens

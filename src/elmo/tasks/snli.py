@@ -1,0 +1,173 @@
+"""Textual entailment: ESIM (Chen et al. 2017), with ELMo as in Peters et al. 2018, sec. 4 and appendix A.3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from elmo.errors import ElmoError
+from elmo.tasks.labels import LabelPrediction, label_predictions, score_labels
+from elmo.tasks.modules.attention import soft_align
+from elmo.tasks.modules.elmo_input import ElmoInput
+from elmo.tasks.modules.padding import lengths_of, mask_of
+from elmo.tasks.modules.pooling import pool
+from elmo.tasks.modules.rnn import BiLSTMs
+from elmo.tasks.modules.words import WordEmbedding
+from elmo.tasks.pairs import HYPOTHESIS, PREMISE, PairExample, parse_pair, read_pairs
+from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_share
+from elmo.tasks.static_vectors import choose_words, set_word_vectors
+from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
+from elmo.text.tokenizers import Tokenizer, get_tokenizer
+
+
+@dataclass(frozen=True)
+class WithElmoConfig:
+    """What a model with ELMo, which has more parameters, is regularized by beside all else; a baseline isn't.
+
+    `attention_dropout` is on what comes of the attention; `l2`, times the sum of the squares of all weight matrices of
+    LSTMs and linear layers, is part of the loss.
+    """
+
+    attention_dropout: float = 0.5
+    l2: float = 0.0001
+
+    def __post_init__(self) -> None:
+        require_share("with_elmo.attention_dropout", self.attention_dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnliRecipe(TaskRecipe):
+    """`tokenizer` is what the sentences of files are cut by (as `--tokenizer`). `size` is the hidden units of the
+    biLSTMs, per direction, and the width of linear layers; `dropout` is variational, on the input of the biLSTMs, and a
+    plain one on the input of the last two linear layers."""
+
+    labels: tuple[str, ...] = ("entailment", "neutral", "contradiction")
+    tokenizer: str = "ptb"
+    words: WordsConfig
+    size: int = 300
+    dropout: float = 0.5
+    with_elmo: WithElmoConfig = WithElmoConfig()
+
+    def __post_init__(self) -> None:
+        require_share("dropout", self.dropout)
+        if len(set(self.labels)) < max(2, len(self.labels)):
+            raise ElmoError("labels: expected two or more, each once")
+
+
+class _Encoded(NamedTuple):
+    """Sentences as the first biLSTM and ELMo see them: `vectors` (B, T, D), zeros at padding, `lengths`, `mask`."""
+
+    vectors: Tensor
+    lengths: Tensor
+    mask: Tensor
+
+
+class SnliModel(TaskModel[PairExample, LabelPrediction]):
+    """ESIM: both sentences are encoded, aligned, compared token by token, read again, and pooled."""
+
+    def __init__(self, recipe: SnliRecipe, words: Sequence[str], elmo: ElmoInput) -> None:
+        super().__init__(elmo)
+        self.labels, size, dropout = recipe.labels, recipe.size, recipe.dropout
+        has_elmo = elmo.input_width + elmo.output_width > 0
+        self.l2 = recipe.with_elmo.l2 if has_elmo else 0.0
+        self.words = WordEmbedding(words, recipe.words.dim, trainable=recipe.words.are_trained)
+        self.encoder = BiLSTMs(self.words.width + elmo.input_width, (size,), dropout)
+        width = 4 * (self.encoder.width + elmo.output_width)
+        attention_dropout = nn.Dropout(recipe.with_elmo.attention_dropout if has_elmo else 0.0)
+        self.project = nn.Sequential(attention_dropout, nn.Linear(width, size), nn.ReLU())
+        self.composer = BiLSTMs(size, (size,), dropout)
+        self.classify = nn.Sequential(
+            nn.Dropout(dropout),
+            nn.Linear(4 * self.composer.width, size),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(size, len(self.labels)),
+        )
+
+    def loss(self, examples: Sequence[PairExample]) -> Tensor:
+        """The mean cross-entropy of the labels in nats, and with ELMo the penalty of weight matrices."""
+        gold = [self.labels.index(example.label) for example in examples]
+        loss = F.cross_entropy(self._scores(examples), torch.tensor(gold, device=self.device))
+        return loss + self.l2 * self._squares() if self.l2 else loss
+
+    def predict(self, examples: Sequence[PairExample]) -> list[LabelPrediction]:
+        """The probabilities of each pair's labels."""
+        return label_predictions(self._scores(examples), self.labels)
+
+    def _scores(self, examples: Sequence[PairExample]) -> Tensor:
+        """The score of each label (B, K), before the softmax."""
+        a, b = self._encode([e.premise for e in examples]), self._encode([e.hypothesis for e in examples])
+        in_b, in_a = soft_align(a.vectors, b.vectors, a.mask, b.mask)
+        return self.classify(torch.cat([self._compose(a, in_b), self._compose(b, in_a)], dim=1))
+
+    def _encode(self, sentences: Sequence[Sentence]) -> _Encoded:
+        lengths, elmo = lengths_of(sentences), self.elmo(sentences)
+        encoded = self.encoder(torch.cat([self.words(sentences), elmo.input], dim=2), lengths)
+        return _Encoded(torch.cat([encoded, elmo.output], dim=2), lengths, mask_of(lengths, self.device))
+
+    def _compose(self, own: _Encoded, other: Tensor) -> Tensor:
+        """One vector (B, 4H) of sentences and what their tokens are aligned with (Chen et al. 2017, sec. 3.2, 3.3)."""
+        compared = torch.cat([own.vectors, other, own.vectors - other, own.vectors * other], dim=2)
+        return pool(self.composer(self.project(compared), own.lengths), own.mask)
+
+    def _squares(self) -> Tensor:
+        parts = (self.encoder, self.project, self.composer, self.classify)
+        return torch.stack([p.square().sum() for part in parts for p in part.parameters() if p.dim() > 1]).sum()
+
+
+class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
+    """Reads JSON lines as SNLI is published, and pairs of plain text; scores accuracy."""
+
+    name, metric, recipe = "snli", "accuracy", SnliRecipe
+
+    def read(self, path: str, recipe: SnliRecipe) -> list[PairExample]:
+        """The pairs of a JSON lines file that have a label."""
+        return read_pairs(path, recipe.labels, get_tokenizer(recipe.tokenizer))
+
+    def tokenizer(self, recipe: SnliRecipe) -> str:
+        """The recipe's."""
+        return recipe.tokenizer
+
+    def parse(self, line: str, tokenize: Tokenizer) -> PairExample:
+        """Premise, tab and hypothesis, or a JSON object."""
+        return parse_pair(line, tokenize)
+
+    def sentences(self, example: PairExample) -> Sequence[Sentence]:
+        """Both sentences."""
+        return [example.premise, example.hypothesis]
+
+    def vocabularies(self, train: Sequence[PairExample], recipe: SnliRecipe) -> Vocabularies:
+        """`words` with a vector of their own, those of the file first."""
+        return {"words": choose_words((s for example in train for s in self.sentences(example)), recipe.words)}
+
+    def model(self, recipe: SnliRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SnliModel:
+        """A model with random weights."""
+        return SnliModel(recipe, vocabularies["words"], elmo)
+
+    def initialize(self, model: TaskModel[PairExample, LabelPrediction], recipe: SnliRecipe) -> None:
+        """Put the vectors of the recipe's file into the model."""
+        assert isinstance(model, SnliModel)
+        set_word_vectors(model.words, recipe.words)
+
+    def score(self, examples: Sequence[PairExample], predictions: Sequence[LabelPrediction]) -> Scores:
+        """Accuracy in percent, that of each label, and the confusion matrix (see `labels.score_labels`)."""
+        labels = list(predictions[0].probabilities)
+        return score_labels([e.label for e in examples], [p.label for p in predictions], labels)
+
+    def as_text(self, example: PairExample, prediction: LabelPrediction) -> str:
+        """A line: the label, and behind tabs the probability of each as label=0.123."""
+        shares = (f"{label}={share:.3f}" for label, share in prediction.probabilities.items())
+        return "\t".join([prediction.label, *shares]) + "\n"
+
+    def as_json(self, example: PairExample, prediction: LabelPrediction) -> dict[str, object]:
+        """`label`, `probabilities`, and the tokenized pair."""
+        pair = {PREMISE: " ".join(example.premise), HYPOTHESIS: " ".join(example.hypothesis)}
+        return {**prediction._asdict(), **pair}
+
+
+TASK = Snli()
