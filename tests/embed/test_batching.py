@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.embed.batching import Batch, number_types, plan_batches, windows
+from elmo.embed.batching import Batch, plan_batches, windows
+from elmo.text.characters import number_types
 
 lengths_lists = st.lists(st.integers(0, 30), max_size=40)
 

@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from bridge import make_model, state_of
 from elmo import _native, formats
 from elmo.embed import Embedder, packed_engine
-from elmo.embed.batching import number_types
 from elmo.embed.module_engine import ModuleEngine
 from elmo.embed.packed_engine import PackedEngine
 from elmo.embed.type_cache import TypeCache
 from elmo.embed.type_encoder import TypeEncoder
 from elmo.errors import ElmoError
-from elmo.text.characters import encode_words
+from elmo.text.characters import encode_words, number_types
 from make_bilm_hdf5 import make
 from make_many_langs import make as make_many_langs
 from oracle import Oracle, encode_sentence

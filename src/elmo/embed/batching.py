@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
-from elmo.text.characters import BOS, EOS
 
 Sentence = Sequence[str]
 
@@ -98,16 +97,6 @@ def plan_batches(lengths: Sequence[int], max_tokens: int, max_sentences: int | N
             num_tokens = lengths[index] + 2
         batches[-1].append(index)
     return batches
-
-
-def number_types(sentences: Sequence[Sentence]) -> tuple[list[str], list[list[int]]]:
-    """The distinct words of `sentences`, boundaries first, and each sentence as indices into them.
-
-    `<S>` and `</S>` are put around each sentence.
-    """
-    types: dict[str, int] = {BOS: 0, EOS: 1}
-    numbered = [[0, *(types.setdefault(word, len(types)) for word in sentence), 1] for sentence in sentences]
-    return list(types), numbered
 
 
 def check_sentence(sentence: object, number: int) -> None:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from elmo import formats
-from elmo.embed.batching import Batch, Sentence, number_types, plan_batches, windows
+from elmo.embed.batching import Batch, Sentence, plan_batches, windows
 from elmo.embed.engine import Precision, make_engine
 from elmo.embed.fingerprint import fingerprint
 from elmo.embed.layers import Entry, Layers, Layout, layer_weights
@@ -20,6 +20,7 @@ from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_warm_state
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.lstm import LSTMState
+from elmo.text.characters import number_types
 
 State = Literal["zero", "carry", "warm"]
 """What a sentence starts from: zeros, the state that the sentences before it left, or the model's warm state."""

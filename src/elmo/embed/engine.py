@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Literal, Protocol, get_args
 
 import numpy as np
@@ -14,11 +13,9 @@ from elmo import _native
 from elmo.embed.batching import Batch
 from elmo.embed.module_engine import ModuleEngine
 from elmo.embed.packed_engine import PackedEngine
-from elmo.embed.type_encoder import ToIds
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLMState
-from elmo.text.characters import encode_words
 
 Array = NDArray[np.float32]
 
@@ -57,19 +54,17 @@ def make_engine(model: Model, precision: str, device: torch.device) -> Engine:
         raise ElmoError(f"precision: {precision!r} is none of {', '.join(PRECISIONS)}")
     if precision == "auto":
         precision = "bf16" if _computes_bf16(device) else "float32"
-    longest = model.config.char_cnn.max_characters_per_token
-    to_ids: ToIds = model.lexicon.encode if model.lexicon else partial(encode_words, max_characters=longest)
     if device.type != "cpu":
         if precision == "int8":
             raise ElmoError(f"precision: int8 is for processors; use bf16 on {device}")
-        return ModuleEngine(model.bilm, to_ids, precision, device)
+        return ModuleEngine(model.bilm, model.to_ids, precision, device)
     if precision == "float16":
         raise ElmoError("precision: float16 is for GPUs; use bf16 on a processor")
     if precision == "int8" and "int8" not in _native.available():
         raise ElmoError(
             "precision: int8 needs the native module, which isn't built here or not for this processor; use bf16"
         )
-    return PackedEngine(model.bilm, to_ids, precision)
+    return PackedEngine(model.bilm, model.to_ids, precision)
 
 
 def _computes_bf16(device: torch.device) -> bool:

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from elmo.embed.batching import Batch
 from elmo.embed.type_cache import TypeCache
-from elmo.embed.type_encoder import ToIds, run_module
+from elmo.embed.type_encoder import run_module
+from elmo.formats.model import ToIds
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.together import run_together

@@ -12,7 +12,8 @@ from elmo._native import empty
 from elmo.embed.batching import Batch
 from elmo.embed.kernels import Kernels, kernels_for
 from elmo.embed.type_cache import TypeCache
-from elmo.embed.type_encoder import ToIds, make_encode, numbers
+from elmo.embed.type_encoder import make_encode, numbers
+from elmo.formats.model import ToIds
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import FORGET_BIAS, LSTMLayer, LSTMStack, LSTMState
 from elmo.nn.together import run_together

@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elmo.embed.kernels import Kernels, Linear, kernels_for
+from elmo.formats.model import ToIds
 from elmo.nn.char_encoder import CharEncoder, Highway, word_lengths
 
 Array = NDArray[np.float32]
 Encode = Callable[[Sequence[str]], Array]
 """Words to their vectors (N, P)."""
-ToIds = Callable[[Sequence[str]], NDArray[Any]]
-"""Words to the ids (N, C) that a char encoder takes."""
-
 TYPES_AT_ONCE = 512
 """Types that are encoded together: enough for products at full speed, few enough for any memory."""
 

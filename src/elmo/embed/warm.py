@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
-from elmo.embed.batching import Sentence, number_types, plan_batches, windows
+from elmo.embed.batching import Sentence, plan_batches, windows
 from elmo.errors import ElmoError
-from elmo.formats.model import Model
+from elmo.formats.model import Model, predictor_inputs
 from elmo.nn.bilm import BiLMState
 from elmo.nn.lstm import LSTMState
-from elmo.text.characters import encode_words
 
 BATCH_TOKENS, WINDOW_TOKENS = 2048, 1 << 15
 """Tokens that run together, and those whose sentences are sorted by length together."""
@@ -52,11 +50,5 @@ def _ends(model: Model, sentences: Sequence[Sentence]) -> BiLMState:
     """The state in which each sentence ends that starts from zeros."""
     bilm = model.bilm.eval()
     device = next(bilm.parameters()).device
-    types, numbered = number_types(sentences)
-    longest = model.config.char_cnn.max_characters_per_token
-    ids = model.lexicon.encode(types) if model.lexicon else encode_words(types, longest)
-    tokens = pad_sequence([torch.tensor(row) for row in numbered], batch_first=True).to(device)
-    lengths = torch.tensor([len(row) - 1 for row in numbered])
-    # Forward reads all but </S>, backward all but <S>.
-    inputs = tokens[:, :-1], tokens[:, 1:]
-    return bilm.predictors(torch.from_numpy(ids).to(device), inputs, lengths, bilm.initial_state(len(sentences)))[2]
+    inputs = predictor_inputs(model, sentences, device)
+    return bilm.predictors(*inputs, bilm.initial_state(len(sentences)))[2]

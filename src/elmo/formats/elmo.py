@@ -20,7 +20,7 @@ from elmo.formats.recognise import load
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule
 from elmo.nn.scalar_mix import ScalarMix
-from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.characters import BOS, EOS
 
 _URL = re.compile(r"\w+://")
 
@@ -149,6 +149,4 @@ def _characters(model: Model, words: Sequence[str] | None) -> Tensor | None:
         return None
     if isinstance(words, str):
         raise ElmoError("vocab_to_cache: expected a list of words, found a string")
-    longest = model.config.char_cnn.max_characters_per_token
-    every = [*words, BOS, EOS]
-    return torch.from_numpy(model.lexicon.encode(every) if model.lexicon else encode_words(every, longest))
+    return torch.from_numpy(model.to_ids([*words, BOS, EOS]))

@@ -1,7 +1,15 @@
 """A biLM with all that belongs to it, whatever file it came from."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from elmo.config import BiLMConfig
 from elmo.errors import ElmoError
@@ -10,8 +18,12 @@ from elmo.formats.words import require_room
 from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.scalar_mix import ScalarMix
+from elmo.text.characters import encode_words, number_types
 from elmo.text.lexicon import Lexicon
 from elmo.text.vocabulary import Vocabulary
+
+ToIds = Callable[[Sequence[str]], NDArray[Any]]
+"""Words to the ids (N, C) that a char encoder takes."""
 
 
 @dataclass
@@ -38,6 +50,26 @@ class Model:
     def config(self) -> BiLMConfig:
         """The biLM's sizes."""
         return self.bilm.config
+
+    @property
+    def to_ids(self) -> ToIds:
+        """How this model reads words. It may be kept without the model."""
+        if self.lexicon is not None:
+            return self.lexicon.encode
+        return partial(encode_words, max_characters=self.config.char_cnn.max_characters_per_token)
+
+
+def predictor_inputs(
+    model: Model, sentences: Sequence[Sequence[str]], device: torch.device
+) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
+    """What `BiLM.predictors` takes to predict every token of `sentences`: characters, tokens, lengths.
+
+    As in training, forward reads all but `</S>` and predicts all but `<S>`; backward the other way round.
+    """
+    types, numbered = number_types(sentences)
+    tokens = pad_sequence([torch.tensor(row) for row in numbered], batch_first=True).to(device)
+    lengths = torch.tensor([len(row) - 1 for row in numbered])
+    return torch.from_numpy(model.to_ids(types)).to(device), (tokens[:, :-1], tokens[:, 1:]), lengths
 
 
 def require_warm_state(state: BiLMState | None) -> BiLMState:

@@ -38,21 +38,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from elmo import formats
 from elmo.embed import Embedder
-from elmo.embed.batching import Sentence, check_sentence, number_types
+from elmo.embed.batching import Sentence, check_sentence
 from elmo.embed.embedder import STATES, State
 from elmo.embed.layers import Layers
 from elmo.embed.pooling import Pool
 from elmo.errors import ElmoError
-from elmo.formats.model import Model, require_warm_state
+from elmo.formats.model import Model, predictor_inputs, require_warm_state
 from elmo.formats.tensorflow import find_checkpoint
 from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.softmax import BLOCK_NUMBERS
-from elmo.text.characters import encode_words
 from elmo.text.vocabulary import Vocabulary
 
 Array = NDArray[np.float32]
@@ -236,15 +234,10 @@ class _Predictor:
     def _predict(self, batch: Sequence[Sentence], before: BiLMState) -> tuple[list[Tensor], BiLMState]:
         """The outputs (N, P) from which each direction predicts the batch's N words, and the state after.
 
-        As in training, forward reads all but `</S>` and backward all but `<S>`; the boundaries they predict are left.
+        The boundaries that they predict are left out.
         """
-        types, numbered = number_types(batch)
-        characters = torch.from_numpy(encode_words(types, self._model.config.char_cnn.max_characters_per_token))
-        tokens = pad_sequence([torch.tensor(row) for row in numbered], batch_first=True).to(self._device)
-        lengths = torch.tensor([len(row) - 1 for row in numbered])
-        tops, orders, after = self._model.bilm.predictors(
-            characters.to(self._device), (tokens[:, :-1], tokens[:, 1:]), lengths, before
-        )
+        characters, tokens, lengths = predictor_inputs(self._model, batch, self._device)
+        tops, orders, after = self._model.bilm.predictors(characters, tokens, lengths, before)
         hidden: list[Tensor] = []
         for first, top, order in zip((0, 1), tops, orders, strict=False):
             places = top.new_zeros(len(batch) * int(lengths.max()), top.shape[1]).index_copy(0, order, top)

@@ -17,10 +17,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from elmo.errors import ElmoError
-from elmo.formats.model import Model, require_warm_state
+from elmo.formats.model import Model, predictor_inputs, require_warm_state
 from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows
-from elmo.text.characters import BOS, EOS, encode_words
+from elmo.text.characters import BOS, EOS
 from elmo.text.vocabulary import Vocabulary
 
 State = Literal["carry", "zero", "warm"]
@@ -125,17 +125,11 @@ def _score_batch(
     model: Model, softmax: AnySoftmax, vocabulary: Vocabulary, batch: Sequence[Sequence[str]], before: BiLMState
 ) -> tuple[list[SentenceScore], BiLMState]:
     device = next(softmax.parameters()).device
-    bounded = [[BOS, *sentence, EOS] for sentence in batch]
-    places: dict[str, int] = {}
-    for word in (word for sentence in bounded for word in sentence):
-        places.setdefault(word, len(places))
-    characters = torch.from_numpy(encode_words(list(places), model.config.char_cnn.max_characters_per_token))
-    types = _pad([[places[word] for word in sentence] for sentence in bounded]).to(device)
-    ids = _pad([[vocabulary.id(word) for word in sentence] for sentence in bounded]).to(device)
-    lengths = torch.tensor([len(sentence) - 1 for sentence in bounded])
-    # Forward reads all but </S> and predicts all but <S>; backward the other way round.
-    tokens, targets = (types[:, :-1], types[:, 1:]), (ids[:, 1:], ids[:, :-1])
-    hidden, orders, after = model.bilm.predictors(characters.to(device), tokens, lengths, before)
+    characters, tokens, lengths = predictor_inputs(model, batch, device)
+    words = [torch.tensor([vocabulary.id(word) for word in (BOS, *sentence, EOS)]) for sentence in batch]
+    ids = pad_sequence(words, batch_first=True).to(device)
+    targets = ids[:, 1:], ids[:, :-1]
+    hidden, orders, after = model.bilm.predictors(characters, tokens, lengths, before)
     rows = [
         _rows(softmax.log_probabilities(h, target.flatten()[order]), order, lengths, target.shape[1])
         for h, target, order in zip(hidden, targets, orders, strict=False)
@@ -146,10 +140,6 @@ def _score_batch(
         for sentence, predictions, num_oov in zip(batch, zip(*rows, strict=True), oov, strict=True)
     ]
     return scores, after
-
-
-def _pad(rows: list[list[int]]) -> Tensor:
-    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
 
 
 def _rows(values: Tensor, places: Tensor, lengths: Tensor, longest: int) -> list[tuple[float, ...]]:

@@ -89,7 +89,7 @@ def make_layers(
         return None
     state = require_warm_state(bilm.warm_state) if config.state == "warm" else None
     if config.vectors == "trained":
-        return TrainedLayers(deepcopy(bilm.bilm), bilm.lexicon, state)
+        return TrainedLayers(deepcopy(bilm.bilm), bilm.to_ids, state)
     return LiveLayers(Embedder(bilm, device=device), config)
 
 

@@ -51,3 +51,13 @@ def batch_to_ids(batch: Sequence[Sequence[str]], max_characters: int = MAX_CHARA
     for row, sentence in enumerate(batch):
         ids[row, : len(sentence)] = encode_words(sentence, max_characters)
     return torch.from_numpy(ids)
+
+
+def number_types(sentences: Sequence[Sequence[str]]) -> tuple[list[str], list[list[int]]]:
+    """The distinct words of `sentences`, boundaries first, and each sentence as indices into them.
+
+    `<S>` and `</S>` are put around each sentence.
+    """
+    types: dict[str, int] = {BOS: 0, EOS: 1}
+    numbered = [[0, *(types.setdefault(word, len(types)) for word in sentence), 1] for sentence in sentences]
+    return list(types), numbered

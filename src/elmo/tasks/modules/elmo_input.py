@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from elmo.formats.model import ToIds
 from elmo.nn.bilm import BiLM, BiLMState, repeat_row, to_device
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.tasks.modules.padding import lengths_of, mask_of, pad_ids
 from elmo.tasks.recipe import ElmoConfig
-from elmo.text.characters import BOS, EOS, encode_words
-from elmo.text.lexicon import Lexicon
+from elmo.text.characters import number_types
 
 Sentences = Sequence[Sequence[str]]
 FrozenLayers = Callable[[Sentences], Sequence[NDArray[np.floating]]]
@@ -39,22 +39,18 @@ class TrainedLayers(nn.Module):
     `state`, of one row, is what each sentence starts from, zeros when None.
     """
 
-    def __init__(self, bilm: BiLM, lexicon: Lexicon | None = None, state: BiLMState | None = None) -> None:
+    def __init__(self, bilm: BiLM, to_ids: ToIds, state: BiLMState | None = None) -> None:
         super().__init__()
         self.bilm = bilm.requires_grad_(True)
-        self._lexicon, self._state = lexicon, state
+        self._to_ids, self._state = to_ids, state
 
     def forward(self, sentences: Sentences) -> Tensor:
         """(L, B, T, D), zeros at padding."""
         device = self.bilm.char_encoder.embedding.weight.device
-        places = {BOS: 0, EOS: 1}
-        rows = [[0, *(places.setdefault(word, len(places)) for word in sentence), 1] for sentence in sentences]
-        types = list(places)
-        longest = self.bilm.config.char_cnn.max_characters_per_token
-        ids = self._lexicon.encode(types) if self._lexicon else encode_words(types, longest)
+        types, rows = number_types(sentences)
         lengths = lengths_of(rows)
         state = None if self._state is None else to_device(repeat_row(self._state, len(rows)), device)
-        layers, _ = self.bilm(torch.from_numpy(ids).to(device), pad_ids(rows, device), lengths, state)
+        layers, _ = self.bilm(torch.from_numpy(self._to_ids(types)).to(device), pad_ids(rows, device), lengths, state)
         return layers[:, :, 1:-1] * mask_of(lengths - 2, device).unsqueeze(2)
 
 
