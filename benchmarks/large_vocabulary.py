@@ -25,9 +25,9 @@ from machine import report
 
 from elmo.formats import load
 from elmo.pretrain.loop import Run
-from elmo.pretrain.metrics import read_metrics
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.rows import read_rows
 from elmo.text.corpus import Corpus
 from pretrain import make_corpus
 
@@ -44,7 +44,7 @@ def train(size: str, folder: Path, batch_size: int, steps: int) -> dict[str, Any
     started = time.perf_counter()
     run.train()
     seconds = time.perf_counter() - started
-    rows = [row for row in read_metrics(folder / size / "metrics.csv") if row["step"] > done]
+    rows = [row for row in read_rows(folder / size / "metrics.csv") if row["step"] > done]
     speeds = [row["tokens_per_second"] for row in rows]
     return {
         "tokens_per_second": round(statistics.median(speeds[1:] or speeds)),

@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 
 from elmo.config import Recipe
 from elmo.pretrain.loop import Run
-from elmo.pretrain.metrics import read_metrics
 from elmo.pretrain.recipe import write_recipe
+from elmo.pretrain.rows import read_rows
 from elmo.text.corpus import Corpus
 
 SAVING_ALWAYS = {"checkpoint_every_minutes": 1e-6}
@@ -24,7 +24,7 @@ LOSSES = ("step", "predictions", "loss", "forward_perplexity", "backward_perplex
 
 def loss_curve(folder: Path) -> list[tuple[float, ...]]:
     """Every row's figures but the times, exactly as written."""
-    return [tuple(row[key] for key in LOSSES) for row in read_metrics(folder / "metrics.csv")]
+    return [tuple(row[key] for key in LOSSES) for row in read_rows(folder / "metrics.csv")]
 
 
 def checkpoints(folder: Path) -> list[str]:

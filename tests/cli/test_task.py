@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from bridge import make_model
 from elmo.cli.main import cli
 from elmo.formats import save_native
-from elmo.tasks.metrics import read_metrics
+from elmo.pretrain.rows import read_rows
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo"]
 TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
@@ -121,7 +121,7 @@ def test_a_kill_changes_nothing(folder: Path) -> None:
     run(*arguments, "killed")
     run(*arguments, "whole")
     curves = [
-        [{k: v for k, v in row.items() if "second" not in k} for row in read_metrics(folder / name / "metrics.csv")]
+        [{k: v for k, v in row.items() if "second" not in k} for row in read_rows(folder / name / "metrics.csv")]
         for name in ("killed", "whole")
     ]
     assert len(curves[0]) == 25

@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 from elmo.config import Recipe
 from elmo.formats import load
 from elmo.pretrain.loop import Run
-from elmo.pretrain.metrics import read_metrics
 from elmo.pretrain.recipe import load_recipe, write_recipe
+from elmo.pretrain.rows import read_rows
 from elmo.text.corpus import Corpus
 
 STEPS = 24
@@ -99,7 +99,7 @@ def found(corpus: Corpus, settings: Callable[..., Recipe], folder: Path) -> list
 
 
 def curve(run_folder: Path, key: str = "loss") -> list[float]:
-    return [row[key] for row in read_metrics(run_folder / "metrics.csv")]
+    return [row[key] for row in read_rows(run_folder / "metrics.csv")]
 
 
 def newest(run_folder: Path) -> dict[str, torch.Tensor]:

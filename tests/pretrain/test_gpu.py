@@ -11,7 +11,7 @@ import torch
 from elmo.config import Recipe
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.loop import Run
-from elmo.pretrain.metrics import read_metrics
+from elmo.pretrain.rows import read_rows
 from elmo.text.corpus import Corpus
 
 pytestmark = pytest.mark.gpu
@@ -48,7 +48,7 @@ def test_a_stopped_run_goes_on(corpus: Corpus, recipe: Callable[..., Recipe], tm
     Run(corpus, tmp_path / "whole", recipe(max_steps=30), device="cuda").train()
     Run(corpus, tmp_path / "parts", recipe(max_steps=13), device="cuda").train()
     Run(corpus, tmp_path / "parts", recipe(max_steps=30), device="cuda").train()
-    whole, parts = (read_metrics(tmp_path / name / "metrics.csv") for name in ("whole", "parts"))
+    whole, parts = (read_rows(tmp_path / name / "metrics.csv") for name in ("whole", "parts"))
     assert parts[-1]["loss"] == pytest.approx(whole[-1]["loss"], rel=1e-3)
 
 

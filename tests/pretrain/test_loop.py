@@ -13,8 +13,8 @@ from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import load
 from elmo.pretrain.loop import Run
-from elmo.pretrain.metrics import read_metrics
 from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.rows import read_rows
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 from running import SAVING_ALWAYS, assert_same_end, train
@@ -23,7 +23,7 @@ from running import SAVING_ALWAYS, assert_same_end, train
 def test_perplexity_falls(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     """Each word has three followers out of forty: far below the uniform 43 within 300 steps."""
     train(corpus, tmp_path / "run", recipe(max_steps=300, log_every_steps=100))
-    rows = read_metrics(tmp_path / "run" / "metrics.csv")
+    rows = read_rows(tmp_path / "run" / "metrics.csv")
     assert [row["step"] for row in rows] == [100, 200, 300]
     assert rows[0]["loss"] > rows[1]["loss"] > rows[2]["loss"]
     assert max(rows[2]["forward_perplexity"], rows[2]["backward_perplexity"]) < 20
@@ -91,7 +91,7 @@ def test_only_two_checkpoints_are_kept(corpus: Corpus, recipe: Callable[..., Rec
 def test_heldout_text_is_measured_every_so_often(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     settings = recipe(evaluate_every_steps=10)
     Run(corpus, tmp_path / "run", settings, heldout=[["word1", "word3"], ["word2"]], device="cpu").train()
-    rows = read_metrics(tmp_path / "run" / "metrics.csv")
+    rows = read_rows(tmp_path / "run" / "metrics.csv")
     assert [row["step"] for row in rows if "heldout_perplexity" in row] == [10, 20, 30]
     assert f"{rows[-1]['heldout_perplexity']:.2f}" in (tmp_path / "run" / "README.md").read_text()
 
@@ -100,7 +100,7 @@ def test_heldout_text_is_measured_at_the_end_at_least(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     Run(corpus, tmp_path / "run", recipe(max_steps=12), heldout=[["word1"]], device="cpu").train()
-    rows = read_metrics(tmp_path / "run" / "metrics.csv")
+    rows = read_rows(tmp_path / "run" / "metrics.csv")
     assert [row["step"] for row in rows if "heldout_perplexity" in row] == [12]
 
 

@@ -19,8 +19,8 @@ from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.loop import Run
-from elmo.pretrain.metrics import read_metrics
 from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.pretrain.rows import read_rows
 from elmo.text.corpus import Corpus
 from elmo.text.vocabulary import Vocabulary
 
@@ -160,7 +160,7 @@ def test_heldout_perplexity_is_of_the_whole_vocabulary(
     heldout = [["word1", "word3", "unheard"], ["word2"]]
     settings = recipe(max_steps=12, loss=loss, **cutoffs)
     Run(corpus, tmp_path / "run", settings, heldout=heldout, device="cpu").train()
-    row = read_metrics(tmp_path / "run" / "metrics.csv")[-1]
+    row = read_rows(tmp_path / "run" / "metrics.csv")[-1]
     model = load(tmp_path / "run")
     sums = np.sum([log_probability(model, sentence) for sentence in heldout], axis=0)
     directions = np.exp(-sums / (4 + 2))

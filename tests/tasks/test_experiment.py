@@ -18,10 +18,10 @@ from safetensors.torch import load_file
 
 import make_many_langs
 from elmo.errors import ElmoError
+from elmo.pretrain.rows import read_rows
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.experiment import Experiment, Job
-from elmo.tasks.metrics import read_metrics
 from elmo.tasks.ner import TASK, NerRecipe
 from elmo.tasks.run_folder import load_run
 from elmo.tasks.trainer import Trainer, predict
@@ -77,7 +77,7 @@ def test_cached_vectors_train_as_live_ones(vectors: str, files: Path, recipe: Re
     for kind in ("cached", vectors):
         job = make_job(files, recipe(elmo__vectors=kind, training__max_epochs=1), kind)
         Experiment(job).run()
-        curves[kind] = read_metrics(job.folder / "metrics.csv")[0]["loss"]
+        curves[kind] = read_rows(job.folder / "metrics.csv")[0]["loss"]
         assert not (job.folder / "vectors").exists()
     same = curves["cached"] == pytest.approx(curves[vectors], rel=1e-5)
     assert same == (vectors == "live")

@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 from elmo.errors import ElmoError
 from elmo.formats import Model
+from elmo.pretrain.rows import read_rows
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
-from elmo.tasks.metrics import read_metrics
 from elmo.tasks.ner import TASK, NerExample, NerRecipe, Spans
 from elmo.tasks.run_folder import make_elmo, make_layers
 from elmo.tasks.task import Scores
@@ -46,7 +46,7 @@ def stop_after(trainer: Trainer[NerExample, Spans], step: int) -> None:
 
 def curve(folder: Path) -> list[dict[str, float]]:
     """All rows but what the clock decides."""
-    rows = read_metrics(folder / "metrics.csv")
+    rows = read_rows(folder / "metrics.csv")
     return [{key: value for key, value in row.items() if "second" not in key} for row in rows]
 
 

@@ -25,11 +25,12 @@ from elmo.pretrain.checkpoint import Progress, common_tensors, resume, row_tenso
 from elmo.pretrain.exchange import Volume, average_gradients
 from elmo.pretrain.facts import machine_name, text_facts
 from elmo.pretrain.interruption import on_interrupt, saving_to
-from elmo.pretrain.metrics import Metrics, Row
+from elmo.pretrain.metrics import Metrics
 from elmo.pretrain.objective import Batch, Batches, Objective, make_softmax
 from elmo.pretrain.optimizer import clip_gradients, make_optimizer
 from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
 from elmo.pretrain.processes import Processes
+from elmo.pretrain.rows import Row
 from elmo.pretrain.run_folder import RECIPE, claim, mark
 from elmo.text.corpus import Corpus
 

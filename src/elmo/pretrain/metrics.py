@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from torch.utils.tensorboard.writer import SummaryWriter
 from tqdm import tqdm
 
 from elmo.formats.files import write_all
+from elmo.pretrain.rows import Row, append_row, read_rows, write_rows
 
 FIELDS: tuple[str, ...] = (
     "step",
@@ -29,8 +29,6 @@ its exp in each direction, of what `training.loss` names: of the softmax sampled
 comparable with any other, or else of the whole vocabulary, but with dropout. Held-out perplexities are always of the
 whole vocabulary (see `perplexity`). `predictions` counts those of one direction; `seconds` is training time alone."""
 
-Row = dict[str, float]
-
 
 class Metrics:
     """Rows of a run; started again at `step`, it drops the rows that the run will now make once more.
@@ -40,7 +38,7 @@ class Metrics:
 
     def __init__(self, run_folder: Path, step: int, total_steps: int) -> None:
         self._folder, self._path = run_folder, run_folder / "metrics.csv"
-        self._rows = [row for row in read_metrics(self._path) if row["step"] <= step] if self._path.exists() else []
+        self._rows = [row for row in read_rows(self._path) if row["step"] <= step] if self._path.exists() else []
         self._write_rows()
         self._board = self._open_board(step)
         self._bar = tqdm(total=total_steps, initial=step, unit="step", disable=None)
@@ -49,8 +47,7 @@ class Metrics:
         """Write one row, with keys from `FIELDS`."""
         self._rows.append(row)
         if self._path.exists():
-            with self._path.open("a", newline="") as file:
-                csv.DictWriter(file, FIELDS).writerow({key: _format(value) for key, value in row.items()})
+            append_row(self._path, FIELDS, row)
             self._show([row])
         else:
             self._write_rows()
@@ -71,13 +68,7 @@ class Metrics:
         self._board.close()
 
     def _write_rows(self) -> None:
-        def write(path: Path) -> None:
-            with path.open("w", newline="") as file:
-                writer = csv.DictWriter(file, FIELDS)
-                writer.writeheader()
-                writer.writerows({key: _format(value) for key, value in row.items()} for row in self._rows)
-
-        write_all({self._path: write})
+        write_all({self._path: lambda path: write_rows(path, FIELDS, self._rows)})
 
     def _open_board(self, step: int) -> SummaryWriter:
         # Flushed by `_show`, not at its own times: an error in its thread would be told to nobody.
@@ -91,21 +82,9 @@ class Metrics:
         self._board.flush()
 
 
-def read_metrics(path: Path) -> list[Row]:
-    """The rows of a `metrics.csv`; a key is absent where its column is empty. A line that breaks off is left out."""
-    with path.open(newline="") as file:
-        whole = (line for line in file if line.endswith("\n"))
-        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(whole)]
-
-
 def describe(row: Row) -> str:
     """A row for the progress line."""
     parts = [f"{row['tokens_per_second']:,.0f} tok/s", f"loss {row['loss']:.3f}"]
     perplexities = [row[k] for k in ("forward_perplexity", "backward_perplexity") if k in row]
     parts.append("perplexity " + "/".join(f"{value:,.1f}" for value in perplexities))
     return ", ".join(parts)
-
-
-def _format(value: float) -> str:
-    """Shortest text that reads back as the same number, whole numbers without a point."""
-    return str(int(value)) if value == int(value) else repr(value)

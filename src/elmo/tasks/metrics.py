@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elmo.formats.files import write_all
+from elmo.pretrain.rows import Row, read_rows, write_rows
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter
 
 METRICS = "metrics.csv"
-Row = dict[str, float]
 
 
 class Metrics:
@@ -20,7 +19,7 @@ class Metrics:
 
     def __init__(self, folder: Path, epoch: int, *, tensorboard: bool = False) -> None:
         self._path = folder / METRICS
-        found = read_metrics(self._path) if self._path.exists() else []
+        found = read_rows(self._path) if self._path.exists() else []
         self.rows: list[Row] = [row for row in found if row["epoch"] <= epoch]
         self._board = _open_board(folder / "tensorboard", epoch) if tensorboard else None
 
@@ -40,22 +39,7 @@ class Metrics:
             self._board.close()
 
     def _write(self, path: Path) -> None:
-        fields = list(dict.fromkeys(key for row in self.rows for key in row))
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, fields)
-            writer.writeheader()
-            writer.writerows({key: _format(value) for key, value in row.items()} for row in self.rows)
-
-
-def read_metrics(path: Path) -> list[Row]:
-    """The rows of a `metrics.csv`; a key is absent where its column is empty."""
-    with path.open(newline="") as file:
-        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
-
-
-def _format(value: float) -> str:
-    """Shortest text that reads back as the same number, whole numbers without a point."""
-    return str(int(value)) if value == int(value) else repr(value)
+        write_rows(path, list(dict.fromkeys(key for row in self.rows for key in row)), self.rows)
 
 
 def _open_board(folder: Path, epoch: int) -> SummaryWriter:

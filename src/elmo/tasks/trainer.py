@@ -17,9 +17,10 @@ from tqdm import tqdm
 
 from elmo.errors import ElmoError
 from elmo.pretrain.interruption import on_interrupt, saving_to
+from elmo.pretrain.rows import Row
 from elmo.tasks.batches import plan_epoch, plan_evaluation
 from elmo.tasks.checkpoint import load_weights, resume, save_checkpoint, save_weights
-from elmo.tasks.metrics import Metrics, Row
+from elmo.tasks.metrics import Metrics
 from elmo.tasks.recipe import TrainingConfig
 from elmo.tasks.task import Scores, Task, TaskModel
 
