@@ -7,6 +7,7 @@ of one matrix whose gate lets the input through. Needs nothing of `elmo`. As a s
 
 from __future__ import annotations
 
+import inspect
 import json
 import sys
 import tarfile
@@ -23,6 +24,20 @@ from make_bilm_hdf5 import make_options, make_weights
 PREFIX = "text_field_embedder.token_embedder_elmo._elmo."
 MIXES = [([0.3, -0.2, 1.1], 1.7), ([-0.5, 0.0, 0.25], 0.9)]
 """Scores and gamma of each mix."""
+
+PARAMETERS = {
+    "options_file": inspect.Parameter.empty,
+    "weight_file": inspect.Parameter.empty,
+    "num_output_representations": inspect.Parameter.empty,
+    "requires_grad": False,
+    "do_layer_norm": False,
+    "dropout": 0.5,
+    "vocab_to_cache": None,
+    "keep_sentence_boundaries": False,
+    "scalar_mix_parameters": None,
+    "module": None,
+}
+"""Of AllenNLP's `Elmo`, in their order, with defaults (0.9 to 2.10)."""
 
 
 def _regate(array: np.ndarray) -> np.ndarray:

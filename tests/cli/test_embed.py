@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 import torch
 
+from commands import run_main
 from elmo import formats
 from elmo.cli.embed import LAYERS, command
-from elmo.cli.main import main
 from elmo.cli.progress import count_bytes, count_sentences
 from elmo.embed import Embedder
 from elmo.embed.embedder import STATES
@@ -49,14 +49,8 @@ def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     """Runs `elmo embed ARGUMENTS` in `folder`; returns exit code, stdout and stderr."""
 
     def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["elmo", "embed", *arguments])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return (code, *capsys.readouterr())
+        return run_main(["embed", *arguments], monkeypatch, capsys)
 
     return run
 

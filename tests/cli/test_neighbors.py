@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from elmo.cli.main import main
+from commands import run_main
 from elmo.cli.neighbors import marked
 from make_bilm_hdf5 import make
 
@@ -23,13 +22,7 @@ def elmo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["elmo", "neighbors", "model", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return (code, *capsys.readouterr())
+        return run_main(["neighbors", "model", *arguments], monkeypatch, capsys)
 
     return run
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import torch
 
 import make_bilm_hdf5
 from bridge import make_model
+from commands import run_main
 from elmo import formats
-from elmo.cli.main import main
 from elmo.embed import Embedder
 from elmo.embed.warm import mean_state
 
@@ -38,13 +37,7 @@ def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     """Runs `elmo ARGUMENTS` in `folder`; returns exit code, stdout and stderr."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["elmo", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return (code, *capsys.readouterr())
+        return run_main([*arguments], monkeypatch, capsys)
 
     return run
 

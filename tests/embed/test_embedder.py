@@ -11,14 +11,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from comparing import assert_same
 from elmo import formats
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
 from oracle import Oracle, encode_sentence
-
-ROUNDING = 2e-6
-"""Other batches mean other shapes of the same matrix products, hence other orders of float32 sums of numbers near 1."""
 
 SENTENCES = [
     ["They", "saw", "a", "new", "play", "on", "Broadway", "."],
@@ -42,12 +40,6 @@ def loaded(folder: Path) -> formats.Model:
 @pytest.fixture(scope="module")
 def model(loaded: formats.Model) -> Embedder:
     return Embedder(loaded)
-
-
-def assert_same(got: list[np.ndarray], expected: list[np.ndarray], atol: float = ROUNDING) -> None:
-    assert len(got) == len(expected)
-    for one, other in zip(got, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=atol)
 
 
 # --- numbers

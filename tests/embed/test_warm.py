@@ -10,15 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge import state_of
+from comparing import ROUNDING, assert_same
 from elmo import formats
 from elmo.embed import Embedder
 from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
 from oracle import Oracle, encode_sentence
-
-ROUNDING = 2e-6
-"""Other batches mean other orders of float32 sums of numbers near 1."""
 
 TEXT = [["They", "saw", "a", "play", "."], ["Fußball"], [], ["x" * 80, "", "<S>", "w"], ["a"] * 30, ["play", "."]]
 
@@ -33,12 +31,6 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> formats.Model:
 @pytest.fixture(scope="module")
 def model(loaded: formats.Model) -> Embedder:
     return Embedder(loaded)
-
-
-def assert_same(got: list[np.ndarray], expected: list[np.ndarray], atol: float = ROUNDING) -> None:
-    assert len(got) == len(expected)
-    for one, other in zip(got, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=atol)
 
 
 @pytest.mark.parametrize("variant", ["base", "one_direction", "three_layers", "no_projection", "short_words"])

@@ -13,30 +13,18 @@ import elmo
 import make_many_langs
 from elmo import formats
 from elmo.errors import ElmoError
+from make_allennlp import PARAMETERS
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make
 from oracle import Oracle, encode_sentence
 
 SENTENCES = [["A", "new", "play", "opened", "."], ["Hi"], [], ["naïve", "日本語"]]
-ALLENNLP = {
-    "options_file": inspect.Parameter.empty,
-    "weight_file": inspect.Parameter.empty,
-    "num_output_representations": inspect.Parameter.empty,
-    "requires_grad": False,
-    "do_layer_norm": False,
-    "dropout": 0.5,
-    "vocab_to_cache": None,
-    "keep_sentence_boundaries": False,
-    "scalar_mix_parameters": None,
-    "module": None,
-}
-"""Its parameters in their order, with defaults (AllenNLP 0.9 to 2.10)."""
 
 
 def test_arguments_mean_what_they_mean_in_allennlp() -> None:
     """Same names, defaults and order; what is ours alone can't be passed by position."""
     parameters = list(inspect.signature(elmo.Elmo.__init__).parameters.values())[1:]
     positional = {p.name: p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
-    assert list(positional.items()) == list(ALLENNLP.items())
+    assert list(positional.items()) == list(PARAMETERS.items())
     assert list(inspect.signature(elmo.Elmo.forward).parameters) == ["self", "inputs", "word_inputs"]
 
 

@@ -17,7 +17,7 @@ import torch
 import elmo
 from elmo.errors import ElmoError
 from elmo.integrations.allennlp import Elmo, ElmoEmbedder, batch_to_ids
-from make_allennlp import MIXES, make_state_dict
+from make_allennlp import MIXES, PARAMETERS, make_state_dict
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights, read_weights
 from oracle import Array, Oracle, encode_sentence, scalar_mix
 
@@ -59,19 +59,7 @@ def carried(batches: list[list[list[str]]]) -> Iterator[list[Array]]:
 
 def test_elmo_has_the_arguments_of_allennlp_and_no_others() -> None:
     ours = inspect.signature(Elmo.__init__).parameters
-    theirs = {
-        "options_file": inspect.Parameter.empty,
-        "weight_file": inspect.Parameter.empty,
-        "num_output_representations": inspect.Parameter.empty,
-        "requires_grad": False,
-        "do_layer_norm": False,
-        "dropout": 0.5,
-        "vocab_to_cache": None,
-        "keep_sentence_boundaries": False,
-        "scalar_mix_parameters": None,
-        "module": None,
-    }
-    assert [(p.name, p.default) for p in list(ours.values())[1:]] == list(theirs.items())
+    assert [(p.name, p.default) for p in list(ours.values())[1:]] == list(PARAMETERS.items())
 
 
 def test_every_argument_by_position(files: tuple[str, str]) -> None:
