@@ -20,7 +20,7 @@ ALLOWED = {
     "errors": set[str](),
     "config": {"errors"},
     "text": BASE,
-    "nn": BASE,
+    "nn": BASE | {"_native"},
     "formats": BASE | {"nn", "text"},
     "_native": set[str](),
     "embed": MODEL | {"_native"},

@@ -1,5 +1,7 @@
 """Products and LSTM recurrences in C++ with weights packed once: inference on x86-64 CPUs at their limit.
 
+And what training does between its products, which torch multiplies well: `lstm_cell`, `softmax`.
+
 The module is there when the package was built with a compiler (see setup.py); the kernels for the best instruction
 set of the CPU are chosen at run time. `available()` says what can be used here; setting the environment variable
 `ELMO_NATIVE=0` makes that nothing. Everything takes NumPy arrays of float32 that are contiguous in C order, and
@@ -19,6 +21,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from math import inf, prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +32,13 @@ except ImportError:  # not built
     _kernel = None
 
 Array = NDArray[np.float32]
+Products = NDArray[np.float32] | NDArray[np.uint16]
 
 _PRECISIONS = ("float32", "bf16", "int8")
 """In the order of the C++ enumeration."""
+
+_CELL_TYPES = [(np.float32, np.float32), (np.uint16, np.uint16), (np.uint16, np.float32)]
+"""Of an LSTM's products in training and of what its projection reads; without a projection, that is its output."""
 
 _levels = _kernel.levels() if _kernel is not None else []
 """The instruction sets that the module has kernels for and this CPU knows, the best first: the first is used."""
@@ -136,6 +143,107 @@ class Recurrence:
         _kernel.run_recurrence(self._handle, gates, sizes, hidden, cell, outputs, len(sizes), threads)
 
 
+def lstm_cell(
+    from_input: Products,
+    from_hidden: Products,
+    bias: Array,
+    cell_before: Array,
+    gates: Array,
+    cell: Array,
+    squashed: Array,
+    mixed: Products,
+    clip: float,
+    num_threads: int = 1,
+) -> None:
+    """One training step of an LSTM after its products, see `elmo.nn.cell.step`: the last four arrays are written.
+
+    Products are float32, or bf16 as 16 bits in uint16; `mixed` may be so only where they are. Threads share the rows.
+    """
+    rows, size = cell_before.shape
+    products, bf16_mixed = from_input.dtype, mixed.dtype == np.uint16
+    _check("from_input", from_input, (rows, 4 * size), dtype=products)
+    _check("from_hidden", from_hidden, (rows, 4 * size), dtype=products)
+    _check("bias", bias, (4 * size,))
+    _check("cell_before", cell_before, (rows, size))
+    _check("gates", gates, (rows, 4 * size), written=True)
+    _check("cell", cell, (rows, size), written=True)
+    _check("squashed", squashed, (rows, size), written=True)
+    _check("mixed", mixed, (rows, size), written=True, dtype=mixed.dtype)
+    bf16_products = _are_bf16(products, mixed.dtype)
+    assert _kernel is not None
+    arrays = from_input, from_hidden, bias, cell_before, gates, cell, squashed, mixed
+    if rows:
+        threads = _threads(num_threads)
+        _kernel.run_cell(*arrays, rows, size, clip, bf16_products, bf16_mixed, threads, _levels[0])
+
+
+def lstm_cell_backward(
+    gates: Array,
+    cell_before: Array,
+    cell: Array,
+    squashed: Array,
+    d_mixed: Products,
+    d_cell: Array,
+    d_gates: Products,
+    clip: float,
+    num_threads: int = 1,
+) -> None:
+    """The way back through `lstm_cell`, see `elmo.nn.cell.step_backward`: the last two arrays are written."""
+    rows, size = cell_before.shape
+    _check("gates", gates, (rows, 4 * size))
+    _check("cell_before", cell_before, (rows, size))
+    _check("cell", cell, (rows, size))
+    _check("squashed", squashed, (rows, size))
+    _check("d_mixed", d_mixed, (rows, size), dtype=d_mixed.dtype)
+    _check("d_cell", d_cell, (rows, size), written=True)
+    _check("d_gates", d_gates, (rows, 4 * size), written=True, dtype=d_gates.dtype)
+    bf16_products = _are_bf16(d_gates.dtype, d_mixed.dtype)
+    assert _kernel is not None
+    arrays = gates, cell_before, cell, squashed, d_mixed, d_cell, d_gates
+    if rows:
+        threads = _threads(num_threads)
+        bf16_mixed = d_mixed.dtype == np.uint16
+        _kernel.run_cell_backward(*arrays, rows, size, clip, bf16_products, bf16_mixed, threads, _levels[0])
+
+
+def softmax(
+    products: Products,
+    bias: Array,
+    target_scores: Array,
+    own: NDArray[np.int64],
+    losses: Array,
+    target_shares: Array,
+    d_bias: Array,
+) -> None:
+    """The softmax of training, see `elmo.nn.cross_entropy`: one thread for each row of `d_bias` (threads, K).
+
+    `products` (N, K), float32 or bf16 as 16 bits in uint16, become probabilities, which are added to `d_bias`;
+    `losses` and `target_shares` (N,) are written. `own` (N,) holds columns, or -1.
+    """
+    rows, columns = products.shape
+    _check("products", products, (rows, columns), written=True, dtype=products.dtype)
+    _check("bias", bias, (columns,))
+    _check("target_scores", target_scores, (rows,))
+    _check("own", own, (rows,), dtype=np.int64)
+    _check("losses", losses, (rows,), written=True)
+    _check("target_shares", target_shares, (rows,), written=True)
+    _check("d_bias", d_bias, (len(d_bias), columns), written=True)
+    if rows and not -1 <= own.min() <= own.max() < columns:
+        raise ValueError(f"own holds {own.min()} to {own.max()}, but there are {columns} columns")
+    bf16 = _are_bf16(products.dtype, products.dtype)
+    assert _kernel is not None
+    arrays = products, bias, target_scores, own, losses, target_shares, d_bias
+    if rows:
+        _kernel.run_softmax(*arrays, rows, columns, bf16, _threads(len(d_bias)), _levels[0])
+
+
+def _are_bf16(products: np.dtype[Any], mixed: np.dtype[Any]) -> bool:
+    """Whether products are; refuses types that there are no kernels for."""
+    if (products, mixed) not in _CELL_TYPES:
+        raise ValueError(f"products of {products} with {mixed}: there are kernels for float32 and for bf16 in uint16")
+    return products == np.uint16
+
+
 def _code(precision: str) -> int:
     if precision not in available():
         usable = ", ".join(sorted(available())) or "none: the module is not built, or ELMO_NATIVE=0 is set"
@@ -150,9 +258,9 @@ def _weight_shape(name: str, weight: Array) -> tuple[int, int]:
     return weight.shape[0], weight.shape[1]
 
 
-def _check(name: str, array: Array, shape: tuple[int, ...], written: bool = False) -> None:
-    if array.dtype != np.float32:
-        raise ValueError(f"{name} is {array.dtype}, but must be float32")
+def _check(name: str, array: Products, shape: tuple[int, ...], written: bool = False, dtype: Any = np.float32) -> None:
+    if array.dtype != dtype:
+        raise ValueError(f"{name} is {array.dtype}, but must be {np.dtype(dtype)}")
     if array.shape != shape:
         raise ValueError(f"{name} is {array.shape}, but must be {shape}")
     if not array.flags.c_contiguous:

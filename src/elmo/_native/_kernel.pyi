@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float32]
+Products = NDArray[np.float32] | NDArray[np.uint16]
 Handle = NewType("Handle", object)
 
 def levels() -> list[str]: ...
@@ -33,5 +34,55 @@ def run_recurrence(
     outputs: Array,
     steps: int,
     num_threads: int,
+    /,
+) -> None: ...
+def run_cell(
+    from_input: Products,
+    from_hidden: Products,
+    bias: Array,
+    cell_before: Array,
+    gates: Array,
+    cell: Array,
+    squashed: Array,
+    mixed: Products,
+    rows: int,
+    size: int,
+    clip: float,
+    bf16_products: bool,
+    bf16_mixed: bool,
+    num_threads: int,
+    level: str,
+    /,
+) -> None: ...
+def run_cell_backward(
+    gates: Array,
+    cell_before: Array,
+    cell: Array,
+    squashed: Array,
+    d_mixed: Products,
+    d_cell: Array,
+    d_gates: Products,
+    rows: int,
+    size: int,
+    clip: float,
+    bf16_products: bool,
+    bf16_mixed: bool,
+    num_threads: int,
+    level: str,
+    /,
+) -> None: ...
+def run_softmax(
+    products: Products,
+    bias: Array,
+    target_scores: Array,
+    own: NDArray[np.int64],
+    losses: Array,
+    target_shares: Array,
+    d_bias: Array,
+    rows: int,
+    columns: int,
+    bf16: bool,
+    num_threads: int,
+    level: str,
     /,
 ) -> None: ...

@@ -60,12 +60,48 @@ struct RecurrenceCall {
     float* mixed;  // room for what the projection reads, (B, H)
 };
 
+// One time step of a layer in training, over some rows of H cells. Products are (rows, 4H), all else is (rows, H); the
+// four gates are i, j (candidate), f, o.
+struct CellCall {
+    size_t size;  // H
+    float clip;   // infinite for none
+    bool bf16_products, bf16_mixed;
+    const void *from_input, *from_hidden;  // products
+    const float *bias, *cell_before;       // the bias (4H) holds the forget bias too
+    float *gates, *cell, *squashed;        // written for the way back: gates (rows, 4H), cells, and tanh of them
+    void* mixed;                           // o * tanh(cell)
+};
+
+// The way back: gradients of the sums of the gates, and from d_cell that of the cell to that of the cell before.
+struct CellBackwardCall {
+    size_t size;
+    float clip;
+    bool bf16_products, bf16_mixed;
+    const float *gates, *cell_before, *cell, *squashed;
+    const void* d_mixed;
+    float* d_cell;
+    void* d_gates;  // products: (rows, 4H)
+};
+
+// The cross-entropies of rows, each with a target of its own beside K words.
+struct SoftmaxCall {
+    size_t columns;  // K
+    bool bf16;
+    void* products;                    // (rows, K), which become probabilities
+    const float *bias, *target_scores; // (K) and (rows)
+    const int64_t* own;                // (rows): the column that is the row's own target and doesn't count, or -1
+    float *losses, *target_shares;     // (rows), written
+};
+
 // The kernels of one instruction set.
 struct Kernels {
     const char* name;
     size_t lanes;
     void (*linear)(const LinearCall&, Range blocks, Scratch);
     void (*recurrence)(const RecurrenceCall&, size_t thread, size_t threads, Scratch, Barrier&);
+    void (*cell)(const CellCall&, Range rows);
+    void (*cell_backward)(const CellBackwardCall&, Range rows);
+    void (*softmax)(const SoftmaxCall&, Range rows, float* d_bias);
 };
 
 extern const Kernels avx2, avx512, avx512_vnni, avx512_bf16;

@@ -4,6 +4,8 @@
 // HAS_BF16 and HAS_VNNI say that there are instructions for products of bf16 and of int8.
 
 #include "vectors.h"
+#include "cell.h"
+#include "softmax.h"
 
 #define QUOTED(word) #word
 #define NAME(word) QUOTED(word)
@@ -286,6 +288,6 @@ void recurrence(const RecurrenceCall& call, size_t thread, size_t threads, Scrat
 
 }  // namespace
 
-extern const Kernels LEVEL = {NAME(LEVEL), LANES, linear, recurrence};
+extern const Kernels LEVEL = {NAME(LEVEL), LANES, linear, recurrence, cell, cell_backward, softmax};
 
 }  // namespace elmo

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -190,6 +191,71 @@ PyObject* run_recurrence(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
+// Threads share the rows of a step, of which there is at least one.
+void for_rows(Py_ssize_t rows, Py_ssize_t threads, const std::function<void(Range, size_t thread)>& work) {
+    Released gil;
+    Pool::instance().run(std::min(threads, rows), [&](size_t thread, size_t count, Barrier&) {
+        work(share(rows, thread, count), thread);
+    });
+}
+
+PyObject* run_cell(PyObject*, PyObject* args) {
+    Buffer from_input, from_hidden, bias, cell_before, gates, cell, squashed, mixed;
+    Py_ssize_t rows, size, threads;
+    int bf16_products, bf16_mixed;
+    float clip;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*w*w*w*w*nnfppns", &from_input.view, &from_hidden.view, &bias.view,
+                          &cell_before.view, &gates.view, &cell.view, &squashed.view, &mixed.view, &rows, &size, &clip,
+                          &bf16_products, &bf16_mixed, &threads, &level))
+        return nullptr;
+    const Kernels* kernels = find(level);
+    if (!kernels) return nullptr;
+    const CellCall call{static_cast<size_t>(size), clip, bf16_products != 0, bf16_mixed != 0, from_input.view.buf,
+                        from_hidden.view.buf, bias.floats(), cell_before.floats(), gates.floats(), cell.floats(),
+                        squashed.floats(), mixed.view.buf};
+    for_rows(rows, threads, [&](Range range, size_t) { kernels->cell(call, range); });
+    Py_RETURN_NONE;
+}
+
+PyObject* run_cell_backward(PyObject*, PyObject* args) {
+    Buffer gates, cell_before, cell, squashed, d_mixed, d_cell, d_gates;
+    Py_ssize_t rows, size, threads;
+    int bf16_products, bf16_mixed;
+    float clip;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*w*w*nnfppns", &gates.view, &cell_before.view, &cell.view, &squashed.view,
+                          &d_mixed.view, &d_cell.view, &d_gates.view, &rows, &size, &clip, &bf16_products, &bf16_mixed,
+                          &threads, &level))
+        return nullptr;
+    const Kernels* kernels = find(level);
+    if (!kernels) return nullptr;
+    const CellBackwardCall call{static_cast<size_t>(size), clip, bf16_products != 0, bf16_mixed != 0, gates.floats(),
+                                cell_before.floats(), cell.floats(), squashed.floats(), d_mixed.view.buf,
+                                d_cell.floats(), d_gates.view.buf};
+    for_rows(rows, threads, [&](Range range, size_t) { kernels->cell_backward(call, range); });
+    Py_RETURN_NONE;
+}
+
+PyObject* run_softmax(PyObject*, PyObject* args) {
+    Buffer products, bias, target_scores, own, losses, target_shares, d_bias;
+    Py_ssize_t rows, columns, threads;
+    int bf16;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "w*y*y*y*w*w*w*nnpns", &products.view, &bias.view, &target_scores.view, &own.view,
+                          &losses.view, &target_shares.view, &d_bias.view, &rows, &columns, &bf16, &threads, &level))
+        return nullptr;
+    const Kernels* kernels = find(level);
+    if (!kernels) return nullptr;
+    const SoftmaxCall call{static_cast<size_t>(columns), bf16 != 0, products.view.buf, bias.floats(),
+                           target_scores.floats(), static_cast<const int64_t*>(own.view.buf), losses.floats(),
+                           target_shares.floats()};
+    for_rows(rows, threads, [&](Range range, size_t thread) {
+        kernels->softmax(call, range, d_bias.floats() + thread * columns);
+    });
+    Py_RETURN_NONE;
+}
+
 // Bodies may run out of memory; Python hears of it as usual.
 template <PyObject* (*BODY)(PyObject*, PyObject*)>
 PyObject* guarded(PyObject* self, PyObject* args) {
@@ -206,6 +272,9 @@ PyMethodDef METHODS[] = {
     {"pack_recurrence", guarded<pack_recurrence>, METH_VARARGS, "A handle on the packed weights of a recurrence."},
     {"run_linear", guarded<run_linear>, METH_VARARGS, "Multiply rows with a packed weight."},
     {"run_recurrence", guarded<run_recurrence>, METH_VARARGS, "Run a recurrence over a packed batch."},
+    {"run_cell", guarded<run_cell>, METH_VARARGS, "What a step of an LSTM does with its gates."},
+    {"run_cell_backward", guarded<run_cell_backward>, METH_VARARGS, "The way back through `run_cell`."},
+    {"run_softmax", guarded<run_softmax>, METH_VARARGS, "The softmax of training over rows of scores."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -16,10 +16,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmo.config import LSTMConfig
-from elmo.nn.precision import multiply, product_dtype
-
-_aten: Any = torch.ops.aten
-"""Holds the derivatives of the activations as one operation each."""
+from elmo.nn.cell import Cells, step, step_backward, through_clip
+from elmo.nn.precision import product_dtype
 
 FORGET_BIAS = 1.0
 """Added to the forget gate at run time; the stored bias doesn't hold it."""
@@ -55,37 +53,29 @@ class _ProjectedLSTM(torch.autograd.Function):
         proj_clip: float | None,
     ) -> tuple[Tensor, Tensor]:
         """`inputs` (N, I), states (batch_sizes[0], P) and (batch_sizes[0], H) to outputs (N, P) and cells (N, H)."""
-        size = cell.shape[1]
-        dtype = product_dtype(inputs)
+        size, dtype, cell = cell.shape[1], product_dtype(inputs), cell.contiguous()
         weight_ih, weight_hh = weight_ih.to(dtype), weight_hh.to(dtype)
         weight_hr = None if weight_hr is None else weight_hr.to(dtype)
-        gates = multiply(inputs, weight_ih.t(), onto=bias)
-        gates[:, 2 * size : 3 * size] += FORGET_BIAS
-        cells, tanh_cells = (inputs.new_empty(len(inputs), size) for _ in range(2))
-        outputs = inputs.new_empty(len(inputs), hidden.shape[1])
+        inputs = inputs.to(dtype)
+        bias = bias.clone()
+        bias[2 * size : 3 * size] += FORGET_BIAS
+        from_inputs = inputs @ weight_ih.t()
+        cells = Cells.empty(len(inputs), size, cell, dtype if weight_hr is not None else cell.dtype)
+        outputs = cells.mixed if weight_hr is None else hidden.new_empty(len(inputs), hidden.shape[1])
         h, c_before = hidden, cell
         for start, rows in zip(_starts(batch_sizes), batch_sizes, strict=True):
-            gate, c, tanh_c, out = (x[start : start + rows] for x in (gates, cells, tanh_cells, outputs))
-            multiply(h[:rows], weight_hh.t(), onto=gate, out=gate)
-            i, j, f, o = gate.chunk(4, dim=1)
-            i.sigmoid_()
-            j.tanh_()
-            gate[:, 2 * size :].sigmoid_()
-            torch.mul(f, c_before[:rows], out=c).addcmul_(i, j)
-            if cell_clip is not None:
-                c.clamp_(-cell_clip, cell_clip)
-            torch.tanh(c, out=tanh_c)
-            if weight_hr is None:
-                torch.mul(o, tanh_c, out=out)
-            else:
-                multiply(o * tanh_c, weight_hr.t(), out=out)
+            now = slice(start, start + rows)
+            here, out = cells.rows(now), outputs[now]
+            step(from_inputs[now], h[:rows].to(dtype) @ weight_hh.t(), bias, c_before[:rows], cell_clip, here)
+            if weight_hr is not None:
+                out.copy_(here.mixed @ weight_hr.t())
             if proj_clip is not None:
                 out.clamp_(-proj_clip, proj_clip)
-            h, c_before = out, c
-        ctx.save_for_backward(inputs, weight_ih, weight_hh, weight_hr, hidden, cell, gates, cells, tanh_cells, outputs)
+            h, c_before = out, here.cell
+        ctx.save_for_backward(inputs, weight_ih, weight_hh, weight_hr, hidden, cell, outputs, *cells)
         ctx.set_materialize_grads(False)
         ctx.constants = batch_sizes, cell_clip, proj_clip
-        return outputs, cells
+        return outputs, cells.cell
 
     @staticmethod
     @once_differentiable
@@ -93,54 +83,41 @@ class _ProjectedLSTM(torch.autograd.Function):
         ctx: Any, *grad_outputs: Any
     ) -> tuple[Tensor | None, ...]:
         """Gradients of every tensor argument of `forward`."""
-        inputs, weight_ih, weight_hh, weight_hr, hidden, cell, gates, cells, tanh_cells, outputs = ctx.saved_tensors
-        batch_sizes, cell_clip, proj_clip = ctx.constants
+        inputs, weight_ih, weight_hh, weight_hr, hidden, cell, outputs, *saved = ctx.saved_tensors
+        cells, (batch_sizes, cell_clip, proj_clip) = Cells(*saved), ctx.constants
         d_outputs, d_cells = grad_outputs
         d_outputs = torch.zeros_like(outputs) if d_outputs is None else d_outputs
-        d_out, d_gates = torch.empty_like(outputs), torch.empty_like(gates)
+        dtype = weight_ih.dtype
+        d_out, d_gates = torch.empty_like(outputs, dtype=dtype), torch.empty_like(cells.gates, dtype=dtype)
         d_h, d_c = torch.zeros_like(hidden), torch.zeros_like(cell)
         starts = _starts(batch_sizes)
-        for step in reversed(range(len(starts))):
-            rows = batch_sizes[step]
-            now = slice(starts[step], starts[step] + rows)
-            c_before = cells[starts[step - 1] :][:rows] if step else cell[:rows]
-            torch.add(d_h[:rows], d_outputs[now], out=d_out[now])
+        for number in reversed(range(len(starts))):
+            rows = batch_sizes[number]
+            now = slice(starts[number], starts[number] + rows)
+            c_before = cells.cell[starts[number - 1] :][:rows] if number else cell[:rows]
+            d_h[:rows] += d_outputs[now]
             if proj_clip is not None:
-                _through_clip(d_out[now], outputs[now], proj_clip)
-            d_m = d_out[now] if weight_hr is None else multiply(d_out[now], weight_hr)
-            i, j, f, o = gates[now].chunk(4, dim=1)
-            d_i, d_j, d_f, d_o = d_gates[now].chunk(4, dim=1)
-            d_cell = d_c[:rows].add_(_aten.tanh_backward(d_m * o, tanh_cells[now]))
+                through_clip(d_h[:rows], outputs[now], proj_clip)
+            d_out[now] = d_h[:rows]
+            d_mixed = d_h[:rows] if weight_hr is None else d_out[now] @ weight_hr
             if d_cells is not None:
-                d_cell += d_cells[now]
-            if cell_clip is not None:
-                _through_clip(d_cell, cells[now], cell_clip)
-            _aten.sigmoid_backward(d_cell * j, i, grad_input=d_i)
-            _aten.tanh_backward(d_cell * i, j, grad_input=d_j)
-            _aten.sigmoid_backward(d_cell * c_before, f, grad_input=d_f)
-            _aten.sigmoid_backward(d_m * tanh_cells[now], o, grad_input=d_o)
-            d_cell *= f
-            multiply(d_gates[now], weight_hh, out=d_h[:rows])
-        wanted, dtype = ctx.needs_input_grad, weight_ih.dtype
-        before_projection = gates[:, 3 * cell.shape[1] :] * tanh_cells
-        h_before = torch.cat([hidden, outputs])[_rows_before(batch_sizes, len(hidden), gates.device)]
+                d_c[:rows] += d_cells[now]
+            step_backward(cells.rows(now), c_before, d_mixed, cell_clip, d_c[:rows], d_gates[now])
+            d_h[:rows] = d_gates[now] @ weight_hh
+        wanted = ctx.needs_input_grad
+        h_before = torch.cat([hidden, outputs])[_rows_before(batch_sizes, len(hidden), outputs.device)].to(dtype)
         return (
-            multiply(d_gates, weight_ih) if wanted[0] else None,
-            multiply(d_gates.t(), inputs.to(dtype)) if wanted[1] else None,
-            multiply(d_gates.t(), h_before.to(dtype)) if wanted[2] else None,
-            multiply(d_out.t(), before_projection.to(dtype)) if weight_hr is not None and wanted[3] else None,
-            d_gates.sum(dim=0) if wanted[4] else None,
+            (d_gates @ weight_ih).to(hidden.dtype) if wanted[0] else None,
+            (d_gates.t() @ inputs).to(hidden.dtype) if wanted[1] else None,
+            (d_gates.t() @ h_before).to(hidden.dtype) if wanted[2] else None,
+            (d_out.t() @ cells.mixed).to(hidden.dtype) if weight_hr is not None and wanted[3] else None,
+            (d_gates.new_ones(1, len(d_gates)) @ d_gates).squeeze(0).to(hidden.dtype) if wanted[4] else None,
             d_h,
             d_c,
             None,
             None,
             None,
         )
-
-
-def _through_clip(gradient: Tensor, clipped: Tensor, limit: float) -> Tensor:
-    """Zero the gradient, in place, where a value was clipped to ±`limit`."""
-    return _aten.hardtanh_backward(gradient, clipped, -limit, limit, grad_input=gradient)
 
 
 def _starts(batch_sizes: Sequence[int]) -> list[int]:

@@ -1,12 +1,17 @@
-"""Products of matrices in the precision that `torch.autocast` asks for.
+"""Products of matrices in the precision that `torch.autocast` asks for, and what computes between them.
 
 Under autocast to bfloat16 the operands of every product are rounded to it, and so is its result; weights, states,
 activations, sums and losses stay float32. Autograd functions with a backward pass of their own don't take part in
 autocast by themselves: those of this package ask here.
 """
 
+from typing import Any
+
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+
+from elmo import _native
 
 
 def product_dtype(like: Tensor) -> torch.dtype:
@@ -15,16 +20,16 @@ def product_dtype(like: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
 
 
-def multiply(a: Tensor, b: Tensor, *, onto: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """`a @ b` of (M, K) and (K, N) with operands in the type of `b`, in the type of `a`.
+def fast_dtype(device: torch.device) -> torch.dtype:
+    """The type that `device` multiplies fastest: bfloat16, but on processors without instructions for it."""
+    return torch.float32 if device.type == "cpu" and not _native.multiplies_bf16() else torch.bfloat16
 
-    `onto` (M, N) or (N,) is added to it; `out` (M, N) receives it, and may be `onto`.
-    """
-    if a.dtype == b.dtype:
-        if onto is None:
-            return torch.mm(a, b, out=out)
-        return torch.addmm(onto, a, b, out=out)
-    product = a.to(b.dtype) @ b
-    if out is None:
-        return product.to(a.dtype) if onto is None else onto + product
-    return out.copy_(product) if onto is None else torch.add(onto, product, out=out)
+
+def uses_native(like: Tensor) -> bool:
+    """Whether the native kernels compute on tensors as `like`: float32, or products of bfloat16 to it, on a CPU."""
+    return like.is_cpu and like.dtype == torch.float32 and bool(_native.available())
+
+
+def as_array(tensor: Tensor) -> NDArray[Any]:
+    """The tensor's memory as NumPy's; bfloat16, which it doesn't know, as whole numbers of 16 bits."""
+    return (tensor.detach().view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor.detach()).numpy()

@@ -2,23 +2,18 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-from elmo.nn.precision import multiply, product_dtype
+from elmo.nn.cross_entropy import cross_entropy
 
 BLOCK_NUMBERS = 1 << 25
 """Logits held at once by the full softmax, in numbers (128 MB of float32)."""
-
-
-CACHED_NUMBERS, CACHED_NUMBERS_ON_GPU = 1 << 21, 1 << 26
-"""Scores held at once in training, in numbers: 8 MB of float32, which fits the cache that cores share, or 256 MB."""
 
 
 class Negatives(NamedTuple):
@@ -46,7 +41,7 @@ class Softmax(nn.Module):
         """Mean cross-entropy of the full softmax: `hidden` (N, P), `targets` (N,). Returns a scalar, in nats."""
         target_scores = _target_scores(hidden, F.embedding(targets, self.weight), self.bias.index_select(0, targets))
         everything = torch.arange(len(self.bias), device=targets.device)
-        return _cross_entropy(hidden, target_scores, self.weight, self.bias, targets, everything)
+        return cross_entropy(hidden, target_scores, self.weight, self.bias, targets, everything)
 
     def sampled_loss(self, hidden: Tensor, targets: Tensor, negatives: Negatives) -> Tensor:
         """Mean cross-entropy of the target among the batch's negatives (Jean et al. 2015, eq. 10).
@@ -65,7 +60,7 @@ class Softmax(nn.Module):
             [bias.index_select(0, rows) for rows in where.split([len(targets), len(negatives.ids)])],
         )
         target_scores = _target_scores(hidden, target_weight, target_bias)
-        return _cross_entropy(hidden, target_scores, negative_weight, negative_bias, targets, negatives.ids)
+        return cross_entropy(hidden, target_scores, negative_weight, negative_bias, targets, negatives.ids)
 
     def log_prob(self, hidden: Tensor) -> Tensor:
         """Log probability of every word under the full softmax: `hidden` (N, P) to (N, V), in nats."""
@@ -86,72 +81,6 @@ class Softmax(nn.Module):
 def _target_scores(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The score of each row's own target: (N, P), (N, P), (N,) to (N,)."""
     return (hidden * weight).sum(dim=1) + bias
-
-
-def _cross_entropy(
-    hidden: Tensor, target_scores: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, words: Tensor
-) -> Tensor:
-    """Mean cross-entropy of each row's target against the K `words` other than it, scored by `weight` and `bias`."""
-    return _CrossEntropy.apply(hidden, target_scores, weight, bias, targets, words) / len(targets)  # pyright: ignore[reportReturnType]
-
-
-class _CrossEntropy(torch.autograd.Function):
-    """The summed cross-entropy, whose (N, K) scores exist only a block of rows at a time.
-
-    A block stays in the processor's cache from its product to its gradients, which are made at once: the loss is a
-    sum, so that what comes from above can only scale them.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden: Tensor,
-        target_scores: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        targets: Tensor,
-        words: Tensor,
-    ) -> Tensor:
-        """`hidden` (N, P), `target_scores` (N,), `weight` (K, P), `bias` (K,), ids (N,) and (K,) to a scalar."""
-        loss = hidden.new_zeros(())
-        d_hidden, d_target_scores = torch.empty_like(hidden), torch.empty_like(target_scores)
-        d_weight, d_bias = torch.zeros_like(weight), torch.zeros_like(bias)
-        ordered, columns = words.sort()
-        rounded = weight.to(product_dtype(hidden))
-        size = max(1, (CACHED_NUMBERS if hidden.is_cpu else CACHED_NUMBERS_ON_GPU) // len(words))
-        for start in range(0, len(hidden), size):
-            rows = slice(start, start + size)
-            h, target = hidden[rows], target_scores[rows]
-            scores = multiply(h, rounded.t(), onto=bias)
-            scores[_own_target(targets[rows], ordered, columns)] = -math.inf
-            highest = torch.maximum(scores.amax(dim=1), target)
-            scores.sub_(highest.unsqueeze(1)).exp_()
-            target_share = (target - highest).exp_()
-            total = scores.sum(dim=1).add_(target_share)
-            loss += (total.log() + highest - target).sum()
-            if any(ctx.needs_input_grad):
-                scores.div_(total.unsqueeze(1))  # now each word's probability, which is the gradient of its score
-                multiply(scores, rounded, out=d_hidden[rows])
-                multiply(scores.t(), h.to(rounded.dtype), onto=d_weight, out=d_weight)
-                d_bias += scores.sum(dim=0)
-                d_target_scores[rows] = target_share / total - 1
-        ctx.save_for_backward(d_hidden, d_target_scores, d_weight, d_bias)
-        return loss
-
-    @staticmethod
-    @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
-        ctx: Any, *grad_outputs: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        """The gradients made in `forward`, scaled."""
-        return *(gradient * grad_outputs[0] for gradient in ctx.saved_tensors), None, None
-
-
-def _own_target(targets: Tensor, ordered: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows and columns of the scores where the word is the row's own target; words are `ordered`, at `columns`."""
-    place = torch.searchsorted(ordered, targets).clamp(max=len(ordered) - 1)
-    rows = (ordered[place] == targets).nonzero().squeeze(1)
-    return rows, columns[place[rows]]
 
 
 def log_expected_count(ids: Tensor, num_words: int, num_tries: int) -> Tensor:

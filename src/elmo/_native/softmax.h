@@ -1,0 +1,73 @@
+// The softmax of training, over blocks of rows of scores that stay in the cache; part of kernel_body.h.
+//
+// Products, which become probabilities in place, are float32 or, as uint16_t, bf16.
+
+#include <cmath>
+#include <vector>
+
+namespace elmo {
+namespace {
+
+inline void forbid(float* at) { *at = -INFINITY; }
+inline void forbid(uint16_t* at) { *at = 0xff80; }
+
+inline float largest(F v) {
+    float highest = v[0];
+    for (size_t lane = 1; lane < LANES; ++lane) highest = v[lane] > highest ? v[lane] : highest;
+    return highest;
+}
+
+inline float sum(F v) {
+    float total = 0;
+    for (size_t lane = 0; lane < LANES; ++lane) total += v[lane];
+    return total;
+}
+
+template <class Product>
+void softmax_of(const SoftmaxCall& call, Range rows, float* d_bias) {
+    const size_t K = call.columns;
+    std::vector<float> room(K + LANES);
+    float* powers = room.data();
+    const F nothing = F{} - INFINITY;
+    for (size_t row = rows.begin; row < rows.end; ++row) {
+        Product* products = static_cast<Product*>(call.products) + row * K;
+        const int64_t own = call.own[row];
+        if (own >= 0) forbid(products + own);
+        F highest = nothing;
+        for (size_t k = 0; k < K; k += LANES) {
+            const size_t valid = K - k;
+            F score = read(products + k, valid) + load(call.bias + k, valid);
+            for (size_t lane = valid; lane < LANES; ++lane) score[lane] = -INFINITY;
+            store(powers + k, score, LANES);
+            highest = score > highest ? score : highest;
+        }
+        const float target = call.target_scores[row], most = largest(highest), top = most > target ? most : target;
+        F sums = {};
+        for (size_t k = 0; k < K; k += LANES) {
+            const Exponential e = exponential(load(powers + k) - top);
+            const F power = e.power * e.rest + e.power;
+            store(powers + k, power, LANES);
+            sums += power;
+        }
+        const float share = std::exp(target - top);
+        // a score of minus infinity counts e^-40 of the highest: less than rounding does
+        const float total = sum(sums) + share, factor = 1.0f / total;
+        if (own >= 0) powers[own] = 0;
+        for (size_t k = 0; k < K; k += LANES) {
+            const size_t valid = K - k;
+            const F probability = load(powers + k) * factor;
+            store(d_bias + k, load(d_bias + k, valid) + probability, valid);
+            write(products + k, probability, valid);
+        }
+        call.losses[row] = std::log(total) + (top - target);
+        call.target_shares[row] = share * factor;
+    }
+}
+
+void softmax(const SoftmaxCall& call, Range rows, float* d_bias) {
+    if (call.bf16) softmax_of<uint16_t>(call, rows, d_bias);
+    else softmax_of<float>(call, rows, d_bias);
+}
+
+}  // namespace
+}  // namespace elmo

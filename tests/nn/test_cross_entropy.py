@@ -1,0 +1,115 @@
+"""The softmax of training by native kernels against torch's operations, which tests/nn/test_softmax.py holds against
+the definition, on every instruction set that this machine has kernels for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from elmo import _native
+from elmo.nn.cross_entropy import cross_entropy
+
+needs_native = pytest.mark.skipif(
+    not _native.available(), reason="the native module is not built, not for this CPU, or turned off by ELMO_NATIVE=0"
+)
+
+
+@pytest.fixture(params=_native._levels or ["none"])  # pyright: ignore[reportPrivateUsage]
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(_native, "_levels", [request.param])
+    return request.param
+
+
+class Problem:
+    """N rows, a third of which have their target among the K words."""
+
+    def __init__(self, num_rows: int = 30, num_words: int = 37, scale: float = 1.0) -> None:
+        generator = torch.Generator().manual_seed(num_words)
+        sizes = ((num_rows, 8), (num_rows,), (num_words, 8), (num_words,))
+        self.hidden, self.target_scores, self.weight, self.bias = (
+            (scale * torch.randn(*size, generator=generator)).requires_grad_() for size in sizes
+        )
+        self.words = torch.randperm(3 * num_words, generator=generator)[:num_words]
+        self.targets = torch.randint(3 * num_words, (num_rows,), generator=generator)
+
+    def solve(self) -> list[Tensor]:
+        """The loss and its gradients."""
+        parts = self.hidden, self.target_scores, self.weight, self.bias
+        loss = cross_entropy(self.hidden, self.target_scores, self.weight, self.bias, self.targets, self.words)
+        return [loss.detach(), *torch.autograd.grad(3 * loss, parts)]
+
+
+@needs_native
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+@pytest.mark.parametrize(("num_rows", "num_words"), [(1, 1), (30, 37), (7, 64), (300, 9000)])
+def test_equals_torch(num_rows: int, num_words: int, scale: float, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over several blocks of rows too. Exponents are to 2e-7, and sums of K of them round in another order."""
+    problem = Problem(num_rows, num_words, scale)
+    found = problem.solve()
+    monkeypatch.setenv("ELMO_NATIVE", "0")
+    for ours, theirs in zip(found, problem.solve(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=2e-6 * scale, rtol=1e-5)
+
+
+@needs_native
+def test_equals_torch_in_bfloat16(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both round products and probabilities to bfloat16, of 8 bits, each here or there to the neighbour."""
+    problem = Problem()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = problem.solve()
+        monkeypatch.setenv("ELMO_NATIVE", "0")
+        wanted = problem.solve()
+    torch.testing.assert_close(found[0], wanted[0], atol=1e-6, rtol=1e-6)
+    for ours, theirs in zip(found[1:], wanted[1:], strict=True):
+        torch.testing.assert_close(ours, theirs, atol=2**-8 * theirs.abs().max().item(), rtol=0)
+
+
+@needs_native
+def test_threads_change_rounding_alone(level: str) -> None:
+    problem = Problem(50, 100)
+    alone = problem.solve()
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        together = problem.solve()
+    finally:
+        torch.set_num_threads(threads)
+    for ours, theirs in zip(alone, together, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
+
+
+@needs_native
+def test_what_is_not_a_number_is_seen(level: str) -> None:
+    problem = Problem()
+    with torch.no_grad():
+        problem.hidden[4, 2] = torch.nan
+    loss, d_hidden, *_ = problem.solve()
+    assert loss.isnan()
+    assert d_hidden.isnan().any(dim=1).nonzero().flatten().tolist() == [4], "and where it came from"
+
+
+@pytest.mark.parametrize("native", ["0", "1"])
+def test_very_different_scores(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The highest decides alone, whether it is the target's or not; nothing overflows."""
+    monkeypatch.setenv("ELMO_NATIVE", native)
+    hidden, weight, bias = torch.zeros(2, 1), torch.zeros(3, 1), torch.tensor([0.0, 500.0, -500.0])
+    loss = cross_entropy(hidden, torch.tensor([1000.0, 0.0]), weight, bias, torch.tensor([7, 8]), torch.arange(3))
+    assert loss.item() == pytest.approx((0 + 500) / 2)
+
+
+@needs_native
+def test_refuses_columns_that_are_not_there() -> None:
+    """They would be written to."""
+
+    def run(own: list[int], num_losses: int = 2) -> None:
+        products, bias, targets, losses, shares, d_bias = (
+            np.zeros(shape, np.float32) for shape in ((2, 3), 3, 2, num_losses, 2, (1, 3))
+        )
+        _native.softmax(products, bias, targets, np.array(own), losses, shares, d_bias)
+
+    with pytest.raises(ValueError, match="own holds 0 to 3, but there are 3 columns"):
+        run([0, 3])
+    with pytest.raises(ValueError, match=r"losses is \(1,\), but must be \(2,\)"):
+        run([0, -1], num_losses=1)
