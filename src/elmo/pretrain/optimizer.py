@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.config import TrainingConfig
+from elmo.pretrain.muon import Muon
 
 BETAS = (0.9, 0.99)
 """Decay of Adam's two averages. A row that is touched for the first time late in the run then moves by the rate, as one
@@ -90,12 +91,12 @@ def make_optimizer(module: nn.Module, training: TrainingConfig, row_sparse: Coll
             kind = "rows" if p in rows else "orthogonal" if orthogonal else "matrices" if p.dim() > 1 else "vectors"
             groups[kind].append(p)
         adam: dict[str, Any] = {"lr": rate, "betas": BETAS}
-        muon: dict[str, Any] = {"lr": rate, "momentum": MOMENTUM, "adjust_lr_fn": "match_rms_adamw"}
+        muon: dict[str, Any] = {"lr": rate, "momentum": MOMENTUM}
         made = [
             _make(torch.optim.SparseAdam, groups["rows"], _adam_state, **adam),
             _make(torch.optim.AdamW, groups["matrices"], _adam_state, weight_decay=decay, **adam),
             _make(torch.optim.AdamW, groups["vectors"], _adam_state, weight_decay=0.0, **adam),
-            _make(torch.optim.Muon, groups["orthogonal"], _muon_state, weight_decay=decay, **muon),
+            _make(Muon, groups["orthogonal"], _muon_state, weight_decay=decay, **muon),
         ]
         parts = [part for part in made if part is not None]
     return Optimizer(parts, training.warmup, training.decay)
