@@ -1,12 +1,15 @@
 """What a model is good for: perplexity, parts of speech, typos, and senses of words (Peters et al. 2018, sec. 5.3).
 
-Each part runs if its data is given. `--heldout` is raw text, a paragraph a line, `--tokenized` sentences, one a line
-with spaces between tokens; each file has figures of its own, of the full softmax, with the state carried on.
+Each part runs if its data is given; if none is, all run, on the files of `--data`. `--heldout` is raw text, a
+paragraph a line, `--tokenized` sentences, one a line with spaces between tokens; each file has figures of its own, of
+the full softmax, with the state carried on. With `--corpus` and `--kenlm` a 5-gram model of the text and vocabulary of
+the training, with modified Kneser-Ney smoothing, stands beside (see `ngram.py`), with `--baseline` another biLM.
 `--pos` is CoNLL-U with tags in column 5: a linear classifier on each layer, and one that knows words only as a whole,
 on the test text as it is and with typos in one of five longer words. `--wsd` is a folder with SemCor and the test sets
 in the format of Raganato et al. (2017) and WordNet's `index.sense`: F1 of the nearest sense for each layer, beside
 WordNet's first sense; for some words how often the nearest use has the same sense, and the nearest uses of queries.
 
+    python benchmarks/default_model.py --json --corpus corpus/ --kenlm kenlm/build/bin
     python benchmarks/default_model.py run/ --json --heldout test.txt --pos en_ewt-ud-{train,dev,test}.conllu
     python benchmarks/default_model.py run/ --json --wsd WSD/ --pictures pictures/
 """
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import report
+from ngram import measure as measure_ngram
 
 from elmo import formats
 from elmo.analysis.pos import Tagged, most_frequent_tag, read_conllu
@@ -34,8 +38,12 @@ from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.text.corpus import Corpus
 from elmo.text.reading import read_sentences
 
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+HELDOUT, TOKENIZED = "lm/en_heldout_test.txt", "lm/wikitext2_valid.txt"
+POS, WSD = "pos/ud_ewt_{}.conllu", "wsd"
 TESTS = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")
 QUERIES = {
     "play": ("They went to see a new play on Broadway .", "The children play in the park ."),
@@ -60,6 +68,31 @@ def measure_perplexity(model: Model, path: Path, tokenized: bool, quick: bool) -
         "num_tokens": found.num_tokens,
         "oov_rate": round(found.oov_rate, 4),
     }
+
+
+def measure_perplexities(model: Model, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Of each text; of the raw ones also the perplexities to beat, and by which share the model's is lower."""
+    quick: bool = arguments.quick
+    for path in arguments.heldout:
+        own = measure_perplexity(model, path, False, quick)
+        yield own
+        for name, other in _to_beat(model, arguments, path):
+            lower = round(1 - own["perplexity"] / other["perplexity"], 4)
+            yield {**other, "name": f"{own['name']}/{name}", "model_is_lower_by": lower}
+    yield from (measure_perplexity(model, path, True, quick) for path in arguments.tokenized)
+
+
+def _to_beat(model: Model, arguments: argparse.Namespace, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What else is measured on a text. The 5-gram takes minutes, and all of the text: not with `--quick`."""
+    if arguments.baseline:
+        yield "baseline", measure_perplexity(formats.load(arguments.baseline), path, False, arguments.quick)
+    if arguments.kenlm and arguments.corpus and not arguments.quick:
+        corpus = Corpus.open(arguments.corpus)
+        if model.vocabulary is None or model.vocabulary.words != corpus.vocabulary().words:
+            raise ElmoError(
+                f"{arguments.corpus}: has another vocabulary than the model; no 5-gram model compares with it"
+            )
+        yield "5-gram", measure_ngram(corpus, path, arguments.kenlm)
 
 
 def measure_pos(embedder: Embedder, parts: Sequence[Sequence[Tagged]]) -> Iterator[dict[str, Any]]:
@@ -122,9 +155,15 @@ def _find(folder: Path, pattern: str) -> Path:
 def main() -> None:
     """Measure the parts whose data is given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="whatever elmo.load takes")
+    parser.add_argument("model", nargs="?", default="en", help="whatever elmo.load takes; default: en")
+    parser.add_argument(
+        "--data", type=Path, default=DATA, help="the folder of texts for all parts; default: %(default)s"
+    )
     parser.add_argument("--heldout", nargs="+", type=Path, default=[], help="raw text; its tokens are made by ptb")
     parser.add_argument("--tokenized", nargs="+", type=Path, default=[])
+    parser.add_argument("--corpus", type=Path, help="the prepared training text, for a 5-gram model")
+    parser.add_argument("--kenlm", type=Path, help="the folder with KenLM's programs, for a 5-gram model")
+    parser.add_argument("--baseline", help="a model of the same size, trained otherwise, for its perplexity")
     parser.add_argument("--pos", nargs=3, type=Path, metavar=("TRAIN", "DEV", "TEST"))
     parser.add_argument("--wsd", type=Path, metavar="FOLDER")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="for pictures of the words' uses")
@@ -133,6 +172,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="the beginnings of all texts")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    if not (arguments.heldout or arguments.tokenized or arguments.pos or arguments.wsd):
+        data: Path = arguments.data
+        arguments.heldout, arguments.tokenized = [_find(data, HELDOUT)], [_find(data, TOKENIZED)]
+        arguments.pos = [_find(data, POS.format(part)) for part in ("train", "dev", "test")]
+        arguments.wsd = data / WSD
     report([*_measure(arguments)], arguments.json)
 
 
@@ -147,8 +191,7 @@ def _measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     quick: bool = arguments.quick
     model = formats.load(arguments.model)
     if arguments.heldout or arguments.tokenized:
-        for tokenized, paths in ((False, arguments.heldout), (True, arguments.tokenized)):
-            yield from (measure_perplexity(model, path, tokenized, quick) for path in paths)
+        yield from measure_perplexities(model, arguments)
         yield timed("perplexity")
     embedder = Embedder(model, device=arguments.device, precision=arguments.precision)
     if arguments.pos:

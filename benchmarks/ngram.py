@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from machine import report
@@ -47,38 +48,43 @@ def write(path: Path, sentences: Iterable[list[str]]) -> tuple[int, int]:
     return num_tokens, num_sentences
 
 
+def measure(
+    corpus: Corpus, heldout: Path, kenlm: Path, order: int = 5, max_tokens: int | None = None
+) -> dict[str, Any]:
+    """Estimate on the corpus and score the held-out text, read like that of the corpus. `kenlm` has the programs."""
+    vocabulary = corpus.vocabulary()
+    sentences = (s for s in read_sentences(expand([str(heldout)]), **corpus.reading) if s)
+    with tempfile.TemporaryDirectory() as folder:
+        text, scored, model = (Path(folder) / name for name in ("train.txt", "heldout.txt", "model.arpa"))
+        num_tokens, _ = write(text, training_sentences(corpus, max_tokens))
+        num_scored, num_sentences = write(scored, ([w if w in vocabulary else UNKNOWN for w in s] for s in sentences))
+        with text.open() as source, model.open("w") as target:
+            estimate = [kenlm / "lmplz", "-o", str(order), "-S", "30%", "-T", folder, "--skip_symbols"]
+            subprocess.run(estimate, stdin=source, stdout=target, check=True)
+        with scored.open() as source:
+            query = [kenlm / "query", "-v", "summary", model]
+            output = subprocess.run(query, stdin=source, capture_output=True, text=True, check=True).stdout
+    return {
+        "name": f"ngram/{order}/kneser-ney",
+        "train_tokens": num_tokens,
+        "vocabulary_size": corpus.vocabulary_size,
+        "num_predictions": num_scored + num_sentences,
+        "perplexity": float(re.findall(r"Perplexity including OOVs:\s+([\d.e+]+)", output)[0]),
+    }
+
+
 def main() -> None:
     """Estimate on the corpus, score the held-out text, print a line or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path, help="a folder made by elmo prepare")
-    parser.add_argument("heldout", help="text to score, read like that of the corpus")
+    parser.add_argument("heldout", type=Path, help="text to score, read like that of the corpus")
     parser.add_argument("--kenlm", type=Path, required=True, help="the folder with lmplz and query")
     parser.add_argument("--order", type=int, default=5)
     parser.add_argument("--max-tokens", type=int, help="train on this many tokens of the corpus, at random")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-
     corpus = Corpus.open(arguments.corpus)
-    vocabulary = corpus.vocabulary()
-    heldout = (s for s in read_sentences(expand([arguments.heldout]), **corpus.reading) if s)
-    with tempfile.TemporaryDirectory() as folder:
-        text, scored, model = (Path(folder) / name for name in ("train.txt", "heldout.txt", "model.arpa"))
-        num_tokens, _ = write(text, training_sentences(corpus, arguments.max_tokens))
-        num_scored, num_sentences = write(scored, ([w if w in vocabulary else UNKNOWN for w in s] for s in heldout))
-        with text.open() as source, model.open("w") as target:
-            estimate = [arguments.kenlm / "lmplz", "-o", str(arguments.order), "-S", "30%", "-T", folder]
-            subprocess.run([*estimate, "--skip_symbols"], stdin=source, stdout=target, check=True)
-        with scored.open() as source:
-            query = [arguments.kenlm / "query", "-v", "summary", model]
-            output = subprocess.run(query, stdin=source, capture_output=True, text=True, check=True).stdout
-    perplexity = float(re.findall(r"Perplexity including OOVs:\s+([\d.e+]+)", output)[0])
-    result = {
-        "name": f"ngram/{arguments.order}/kneser-ney",
-        "train_tokens": num_tokens,
-        "vocabulary_size": corpus.vocabulary_size,
-        "num_predictions": num_scored + num_sentences,
-        "perplexity": perplexity,
-    }
+    result = measure(corpus, arguments.heldout, arguments.kenlm, arguments.order, arguments.max_tokens)
     report([result], arguments.json)
 
 

@@ -1,7 +1,8 @@
 """The whole way on a text that every machine has: the help texts in Python's own documentation.
 
 Prepares it, pretrains the `tiny` recipe for two minutes, evaluates it on text held out, embeds sentences of our own
-and shows the nearest uses of a word. Run by `make demo`; each step is a command that you could type.
+and shows the nearest uses of a word. Then the package's own English model, if this checkout has it, embeds sentences of
+ours, tells the senses of words apart, and draws them. Run by `make demo`; each step is a command that you could type.
 """
 
 import argparse
@@ -14,10 +15,17 @@ import sys
 import textwrap
 from pathlib import Path
 
+from elmo.formats import bundled
+
 SENTENCES = """\
 The value of the name is a list of all the names in the module .
 If the object is of the right type , its value is returned .
 An exception is raised when the name can not be found .
+"""
+OWN = """\
+They saw a new play on Broadway .
+Children play in the park .
+The bank of the river is steep .
 """
 WORD, QUERY = "name", "The class name is bound to the class object in the original namespace ."
 
@@ -67,6 +75,15 @@ def show_metrics(path: Path) -> None:
         print(" ".join(f"{float(row[name]):>19,.0f}" for name in names))
 
 
+def show_english(folder: Path) -> None:
+    """What the package's own model makes of sentences of ours: vectors, and the senses of three words."""
+    (folder / "own.txt").write_text(OWN, encoding="utf-8")
+    elmo("embed", "en", str(folder / "own.txt"), str(folder / "english.h5"))
+    script = Path(__file__).with_name("senses.py")
+    print(f"\n$ python examples/senses.py en --pictures {folder / 'senses'}", flush=True)
+    subprocess.run([sys.executable, script, "en", "--pictures", folder / "senses"], check=True)
+
+
 def main() -> None:
     """Run the demo in a folder that is made anew."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -94,6 +111,10 @@ def main() -> None:
     elmo("perplexity", path("model"), path("heldout.txt"), *raw)
     elmo("embed", path("model"), path("sentences.txt"), path("vectors.h5"))
     elmo("neighbors", path("model"), path("train.txt"), *raw, "--word", WORD, "--in", QUERY, "--top", "5")
+    if (bundled.MODELS / "en").is_dir():
+        show_english(folder)
+    else:
+        print("\nThis checkout is without the package's own English model; with it, the demo goes on to word senses.")
 
 
 if __name__ == "__main__":

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from bridge import make_model
+from elmo import formats
+from elmo.formats import bundled
+
 DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
+SENSES = DEMO.with_name("senses.py")
 
 
 @pytest.fixture
@@ -42,6 +48,29 @@ def test_all_steps_run(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     verbs = [line.split()[2] for line in done.stdout.splitlines() if line.startswith("$ elmo ")]
-    assert verbs == ["prepare", "pretrain", "perplexity", "embed", "neighbors"]
+    has_english = (bundled.MODELS / "en").is_dir()
+    english = ["embed"] if has_english else []
+    assert verbs == ["prepare", "pretrain", "perplexity", "embed", "neighbors", *english]
     assert "held-out perplexity" in done.stdout
     assert (tmp_path / "demo" / "vectors.h5").exists()
+    assert (tmp_path / "demo" / "senses" / "bank.png").exists() == has_english
+
+
+def test_senses_are_told_apart_and_drawn(tmp_path: Path) -> None:
+    """Of any model: it prints a figure and the nearest uses for every word, and leaves a picture of each."""
+    formats.save_native(make_model(), tmp_path / "model")
+    command = [sys.executable, SENSES, tmp_path / "model", "--pictures", tmp_path / "pictures", "--top", "2"]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("the nearest other use has the same sense in ") == 3
+    assert "\n  bank (river): They walked along the bank of the river .\n" in done.stdout
+    for word in ("play", "bank", "spring"):
+        assert (tmp_path / "pictures" / f"{word}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_sentences_of_the_demo_use_each_word_once_in_two_senses() -> None:
+    """A word twice in a sentence would have two places and one sense."""
+    rows = [line.split("\t") for line in (SENSES.parent / "uses.tsv").read_text(encoding="utf-8").splitlines()]
+    assert Counter(word for word, *_ in rows) == {"play": 20, "bank": 20, "spring": 20}
+    assert all(sentence.split().count(word) == 1 for word, _, sentence in rows)
+    assert set(Counter((word, sense) for word, sense, _ in rows).values()) == {10}

@@ -12,7 +12,8 @@ from elmo import formats
 from elmo.config import BiLMConfig, from_mapping
 from elmo.errors import ElmoError
 from elmo.formats import Model
-from elmo.formats.native import save_warm_state
+from elmo.formats.card import figures_of, model_card, without_head
+from elmo.formats.native import STORAGES, Storage, save_warm_state
 from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
@@ -207,3 +208,56 @@ def test_tied_or_transposed_memory_is_saved(save: object, tmp_path: Path) -> Non
     assert callable(save)
     save(model, tmp_path)
     assert_equal(formats.load(tmp_path).bilm, model.bilm)
+
+
+@pytest.mark.parametrize(("storage", "bits"), [("float16", 11), ("bf16", 8)])
+def test_weights_stored_in_half_are_float32_again_when_read(storage: Storage, bits: int, tmp_path: Path) -> None:
+    """Exactly the rounded values: within half a unit of the last of `bits` digits, and rounded but once."""
+    model = make_model(softmax=True)
+    formats.save_native(model, tmp_path / "half", storage=storage)
+    found = formats.load(tmp_path / "half")
+    for ours, theirs in ((found.bilm, model.bilm), (found.softmax, model.softmax)):
+        assert ours is not None
+        assert theirs is not None
+        for name, tensor in theirs.state_dict().items():
+            read = ours.state_dict()[name]
+            assert read.dtype == torch.float32
+            assert torch.equal(read, tensor.to(STORAGES[storage]).float())
+            assert (read - tensor).abs().max() <= tensor.abs().max() * 2**-bits
+    formats.save_native(found, tmp_path / "again", storage=storage)
+    for name in ("model.safetensors", "softmax.safetensors"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "half" / name).read_bytes()
+
+
+def test_half_storage_takes_half_the_space(tmp_path: Path) -> None:
+    """Beside the header, which is as long in both; the warm state, a few numbers, stays as it is."""
+    model = make_model(softmax=True)
+    model.warm_state = make_warm_state(model)
+    formats.save_native(model, tmp_path / "full")
+    formats.save_native(model, tmp_path / "half", storage="float16")
+    num_weights = sum(weight.numel() for weight in model.bilm.state_dict().values())
+    full, half = (tmp_path / name / "model.safetensors" for name in ("full", "half"))
+    assert abs(full.stat().st_size - half.stat().st_size - 2 * num_weights) < 64
+    assert load_file(tmp_path / "half" / "warm.safetensors")["forward.cell"].dtype == torch.float32
+
+
+def test_weights_too_large_for_float16_are_refused(tmp_path: Path) -> None:
+    model = make_model()
+    model.bilm.forward_lstm.layers[0].bias.data[0] = 1e5
+    with pytest.raises(ElmoError, match=r"'forward_lstm.layers.0.bias' has numbers too large for float16"):
+        formats.save_native(model, tmp_path / "half", storage="float16")
+    assert not (tmp_path / "half").exists()
+    formats.save_native(model, tmp_path / "half", storage="bf16")
+    assert formats.load(tmp_path / "half").bilm.forward_lstm.layers[0].bias[0] == torch.tensor(1e5).bfloat16()
+
+
+def test_a_card_gives_its_figures_back_and_takes_sections(tmp_path: Path) -> None:
+    """So a card can be made anew from that of the run, with what was measured since."""
+    figures = {"training text": "68 tokens", "trained on": "a laptop, 2 threads"}
+    card = model_card(make_model(), figures, {"license": "apache-2.0"}, sections={"Limits": "Old text."}, source="en")
+    assert figures_of(card) == figures
+    assert figures_of(model_card(make_model(), {})) == {}
+    assert 'elmo.load("en")' in card
+    assert "\n## Limits\n\nOld text.\n\nArchitecture: " in card
+    assert without_head(card).startswith("# ELMo biLM")
+    assert without_head("No head.\n---\nA rule.") == "No head.\n---\nA rule."

@@ -65,7 +65,7 @@ def test_a_wrong_key_or_value_is_named(override: str, message: str) -> None:
 
 
 def test_unknown_recipe_is_refused() -> None:
-    with pytest.raises(ElmoError, match="recipe huge: neither a file nor one of paper, small, mini, tiny"):
+    with pytest.raises(ElmoError, match="recipe huge: neither a file nor one of paper, small, en, mini, tiny"):
         load_recipe("huge")
 
 

@@ -199,7 +199,7 @@ def test_checksum_tells_corpora_apart(text, tmp_path):
         ({"vocabulary": Vocabulary([*SPECIAL, "a\nb"])}, "line end"),
         ({"vocabulary": Vocabulary([*SPECIAL, "a"]), "max_vocabulary": 4}, "exclude each other"),
     ],
-    ids=str,
+    ids=lambda value: " and ".join(value) if isinstance(value, dict) else value,
 )
 def test_bad_settings_leave_nothing(text, tmp_path, settings, message):
     with pytest.raises(ElmoError, match=message):

@@ -40,6 +40,7 @@ def parse_layers(ctx: click.Context, param: click.Parameter, value: str) -> Laye
 @click.command(
     epilog=examples(
         "elmo embed model corpus.txt vectors.h5",
+        "elmo embed en corpus.txt vectors.h5                 (the package's own English model)",
         "elmo embed model corpus.txt vectors.h5              (interrupted? again: goes on where it was)",
         "elmo embed model corpus.txt vectors.h5 --layers mean --dtype float16 --precision auto",
         "elmo embed model corpus.txt vectors.h5 --devices cuda:0,cuda:1",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 )
 @click.argument("corpus", type=click.Path(path_type=Path))
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--recipe", default="mini", show_default=True, help="paper, small, mini, tiny, or a YAML file.")
+@click.option("--recipe", default="mini", show_default=True, help="paper, small, en, mini, tiny, or a YAML file.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe.")
 @click.option("--max-steps", type=click.IntRange(1), help="End after this many steps.")
 @click.option("--max-minutes", type=click.FloatRange(0), help="End after this much training time.")

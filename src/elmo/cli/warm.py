@@ -19,7 +19,7 @@ from elmo.errors import ElmoError
         "elmo embed run/ corpus.txt vectors.h5 --state warm",
     )
 )
-@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("model")
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
 @click.option(
     "--max-sentences",
@@ -30,7 +30,7 @@ from elmo.errors import ElmoError
 )
 @reading_options
 @json_option
-def command(model: Path, texts: tuple[str, ...], max_sentences: int, as_json: bool, **reading: Any) -> None:
+def command(model: str, texts: tuple[str, ...], max_sentences: int, as_json: bool, **reading: Any) -> None:
     """Store a warm state in the model folder MODEL: what embedding with --state warm starts each sentence from.
 
     It is the mean of the states in which the sentences of TEXT end. Text like that of the training is best. Vectors
@@ -40,12 +40,13 @@ def command(model: Path, texts: tuple[str, ...], max_sentences: int, as_json: bo
 
     from elmo.embed.warm import mean_state
     from elmo.formats import load
+    from elmo.formats.bundled import is_bundled
     from elmo.formats.native import WARM, is_native, save_warm_state
     from elmo.text.reading import expand, read_sentences
 
     paths = expand(texts)
-    loaded = load(str(model))
-    if not is_native(model):
+    loaded, folder = load(model), Path(model)
+    if is_bundled(model) or not is_native(folder):
         raise ElmoError(
             f"{model}: no model folder of our own, so there is no place for the state ({loaded.origin}); "
             f"make one with 'elmo convert {model} FOLDER'"
@@ -53,9 +54,9 @@ def command(model: Path, texts: tuple[str, ...], max_sentences: int, as_json: bo
     lengths: list[int] = []
     chosen = islice(filter(None, read_sentences(paths, **reading)), max_sentences)
     counted = (lengths.append(len(sentence)) or sentence for sentence in chosen)
-    save_warm_state(mean_state(loaded, tqdm(counted, unit="sentence", disable=None)), model)
+    save_warm_state(mean_state(loaded, tqdm(counted, unit="sentence", disable=None)), folder)
     print_result(
-        f"{model / WARM}: warm state of {len(lengths):,} sentences, {sum(lengths):,} tokens",
-        {"file": str(model / WARM), "num_sentences": len(lengths), "num_tokens": sum(lengths)},
+        f"{folder / WARM}: warm state of {len(lengths):,} sentences, {sum(lengths):,} tokens",
+        {"file": str(folder / WARM), "num_sentences": len(lengths), "num_tokens": sum(lengths)},
         as_json,
     )

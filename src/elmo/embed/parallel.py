@@ -55,7 +55,7 @@ class ParallelEmbedder(Embedder):
         num_threads = max(1, torch.get_num_threads() // max(1, devices.count("cpu")))
         self._workers = [_Worker(device) for device in devices]
         try:
-            starts = [w.submit(_start, str(source), w.device, precision, num_threads) for w in self._workers]
+            starts = [w.submit(_start, source, w.device, precision, num_threads) for w in self._workers]
             facts = [worker.wait(start) for worker, start in zip(self._workers, starts, strict=True)]
             if len({(fact.fingerprint, fact.precision) for fact in facts}) > 1:
                 raise ElmoError(f"devices: {', '.join(devices)} compute in different precisions; choose one of them")
@@ -150,7 +150,7 @@ _embedder: Embedder | None = None
 """In a process of a device: its own."""
 
 
-def _start(source: str, device: str, precision: Precision, num_threads: int) -> _Facts:
+def _start(source: str | Path, device: str, precision: Precision, num_threads: int) -> _Facts:
     global _embedder
     torch.set_num_threads(num_threads)
     _embedder = load(source, device=use_device(device), precision=precision)

@@ -1,5 +1,8 @@
 """The model card: what a model folder's README.md says."""
 
+import re
+from collections.abc import Mapping
+
 from elmo.formats.model import Model
 from elmo.nn.adaptive import AdaptiveSoftmax
 
@@ -16,29 +19,56 @@ tags: [elmo, bilm, word-vectors]
 ```python
 import elmo
 
-model = elmo.load("path/to/this/folder")
+model = elmo.load("{source}")
 vectors = model.embed([["They", "saw", "a", "new", "play", "."]])
 ```
 
 Tokens are to be cut as in the text that the model was trained on. It reads any word by its characters, but how words
 are used it knows from that text alone, with its time, its subjects and its prejudices.
-
+{sections}
 Architecture: Peters et al. 2018, *Deep contextualized word representations*.
 """
 
+_HEAD = re.compile(r"---\n.*?\n---\n", re.DOTALL)
+_ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 
-def model_card(model: Model, figures: dict[str, str], metadata: dict[str, str] | None = None) -> str:
+
+def model_card(
+    model: Model,
+    figures: Mapping[str, str],
+    metadata: Mapping[str, str] | None = None,
+    *,
+    sections: Mapping[str, str] | None = None,
+    source: str = "path/to/this/folder",
+) -> str:
     """Markdown that says how large the model is, and `figures`, facts about its training (name to value).
 
     `metadata` goes into the head that the Hugging Face Hub reads, such as `language` and `license` of the model.
+    `sections` stand at the end, each under its heading, and `source` is what one loads the model by.
     """
-    rows = "\n".join(f"| {name} | {value} |" for name, value in figures.items())
     return _TEMPLATE.format(
         metadata="".join(f"{name}: {value}\n" for name, value in (metadata or {}).items()),
         width=model.config.width,
         sizes=describe(model),
-        figures=f"| training | |\n|---|---|\n{rows}\n" if rows else "",
+        figures=f"| training | |\n|---|---|\n{table_rows(figures)}\n" if figures else "",
+        sections="".join(f"\n## {title}\n\n{text.strip()}\n" for title, text in (sections or {}).items()),
+        source=source,
     )
+
+
+def table_rows(cells: Mapping[str, str]) -> str:
+    """Rows of a table of two columns."""
+    return "\n".join(f"| {name} | {value} |" for name, value in cells.items())
+
+
+def figures_of(card: str) -> dict[str, str]:
+    """The `figures` that a card of ours was made with."""
+    return dict(_ROW.findall(card.partition("```")[0]))
+
+
+def without_head(card: str) -> str:
+    """A card as people read it."""
+    return _HEAD.sub("", card, count=1) if card.startswith("---\n") else card
 
 
 def describe(model: Model) -> str:

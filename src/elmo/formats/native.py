@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import accumulate, count, takewhile
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -35,6 +36,11 @@ CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, VOCABULARY, CARD = (
 
 _LONGEST_CARD = 1 << 20
 """Characters of a card that are read."""
+
+Storage = Literal["float32", "float16", "bf16"]
+"""What weights are stored as. Half the size costs digits: float16 keeps eleven bits of a number, bf16 eight."""
+
+STORAGES: dict[Storage, torch.dtype] = {"float32": torch.float32, "float16": torch.float16, "bf16": torch.bfloat16}
 
 DIRECTIONS = ("forward", "backward")
 """What the tensors of a warm state are named after."""
@@ -153,18 +159,21 @@ def save_native(
     metadata: dict[str, str] | None = None,
     *,
     with_card: bool = True,
+    storage: Storage = "float32",
 ) -> None:
     """Write a model folder; `figures` and `metadata` are for its card (see `model_card`), which else stays as it was.
 
-    Files appear under their names only when all are complete.
+    The weights of biLM and softmax are rounded to `storage`; whoever reads them has float32 again, of the rounded
+    values. Files appear under their names only when all are complete.
     """
     require_bytes(model, folder)
+    weights = {folder / WEIGHTS: _rounded(model.bilm, storage, folder / WEIGHTS)}
+    if model.softmax is not None:
+        weights[folder / SOFTMAX] = _rounded(model.softmax, storage, folder / SOFTMAX)
     folder.mkdir(parents=True, exist_ok=True)
     writers: dict[Path, Callable[[Path], object]] = {
-        folder / WEIGHTS: lambda path: write_tensors(path, model.bilm.state_dict())
+        place: lambda path, tensors=tensors: write_tensors(path, tensors) for place, tensors in weights.items()
     }
-    if (softmax := model.softmax) is not None:
-        writers[folder / SOFTMAX] = lambda path: write_tensors(path, softmax.state_dict())
     if model.mixes:
         writers[folder / MIXES] = lambda path: write_tensors(path, _mix_tensors(model.mixes))
     if (state := model.warm_state) is not None:
@@ -176,6 +185,18 @@ def save_native(
         writers[folder / CARD] = lambda path: path.write_text(card, encoding="utf-8")
     writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config))
     write_all(writers, optional=(folder / SOFTMAX, folder / MIXES, folder / WARM, folder / VOCABULARY))
+
+
+def _rounded(module: torch.nn.Module, storage: Storage, path: Path) -> dict[str, Tensor]:
+    """The weights of `module` as `path` will hold them; numbers that `storage` can't hold are refused."""
+    tensors: dict[str, Tensor] = module.state_dict()
+    if storage == "float32":
+        return tensors
+    tensors = {name: tensor.to(STORAGES[storage]) for name, tensor in tensors.items()}
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise ElmoError(f"{path}: tensor '{name}' has numbers too large for {storage}; store it as bf16 or float32")
+    return tensors
 
 
 def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:

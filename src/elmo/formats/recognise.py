@@ -11,6 +11,7 @@ from elmo.formats.allennlp import load_allennlp
 from elmo.formats.archive import is_archive, unpacked
 from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.bilm_layout import OPTIONS
+from elmo.formats.bundled import NAMES, folder_of, is_bundled
 from elmo.formats.files import read_json
 from elmo.formats.hdf5 import SUFFIXES, top_names
 from elmo.formats.many_langs import load_many_langs
@@ -31,8 +32,11 @@ META = "meta.json"
 def load(source: str | Path) -> Model:
     """Read a model from a folder, file, archive or repository `owner/name` on the Hub (see `docs/formats.md`).
 
-    Raises `ElmoError`, one sentence, for anything else and for files that are damaged or don't fit together.
+    The string `en` is the package's own model, wherever the program runs; a folder called so is `./en`. Raises
+    `ElmoError`, one sentence, for anything else and for files that are damaged or don't fit together.
     """
+    if is_bundled(source):
+        return _load_bundled(str(source))
     path = Path(source)
     if not path.is_dir() and (prefix := prefix_of(path)):
         return load_tensorflow(prefix)
@@ -41,6 +45,12 @@ def load(source: str | Path) -> Model:
     if not path.exists():
         raise ElmoError(f"{path}: no such file or folder")
     return _load_folder(path) if path.is_dir() else _load_file(path)
+
+
+def _load_bundled(name: str) -> Model:
+    model = load_native(folder_of(name))
+    model.origin = f"the package's own {NAMES[name]} model, {model.origin}"
+    return model
 
 
 def _load_hub(name: str) -> Model:

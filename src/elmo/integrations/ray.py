@@ -41,7 +41,7 @@ ROWS = 256
 class _Options:
     """What every actor is told."""
 
-    model: str
+    model: str | Path
     column: str
     tokenizer: str
     layers: Layers
@@ -87,7 +87,7 @@ def embed_dataset(
     # If actors reserved all processors, nothing could be read, and they would wait for ever.
     reserved = num_cpus if num_cpus * concurrency <= spare_cpus else 0
     options = _Options(
-        str(model),
+        model,
         column,
         tokenizer,
         layers,

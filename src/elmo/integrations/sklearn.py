@@ -101,7 +101,8 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
     def _embedder(self) -> Embedder:
         path = Path(self.model)
         written = path.stat().st_mtime_ns if path.exists() else 0
-        return _load(str(self.model), written, self.precision, self.device)
+        source = self.model if isinstance(self.model, str) else str(path.absolute())  # Path("en") is a folder
+        return _load(source, written, self.precision, self.device)
 
     def _num_features(self) -> int:
         embedder = self._embedder()

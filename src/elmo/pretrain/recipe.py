@@ -14,7 +14,7 @@ from elmo.errors import ElmoError
 
 T = TypeVar("T")
 
-NAMES = ("paper", "small", "mini", "tiny")
+NAMES = ("paper", "small", "en", "mini", "tiny")
 """Recipes that come with the package."""
 
 

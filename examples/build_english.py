@@ -1,0 +1,185 @@
+"""The package's own English model, from a folder of texts: prepared, pretrained, measured, described, packed in half.
+
+Makes `src/elmo/models/en` anew. DATA has the texts in `lm/`, and those that models are measured on in `lm/`, `pos/` and
+`wsd/`, each file plain or compressed. WORK keeps the corpus, the run, the figures and the packed model; the same
+command started again goes on where it was, in the middle of training, too. Each step is a command that you could type.
+
+    python examples/build_english.py ../shared/data work/ --kenlm kenlm/build/bin
+    python examples/build_english.py ../shared/data work/ --corpus corpus/ --run run/      (a run that is done)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elmo import formats
+from elmo.errors import ElmoError
+from elmo.formats import bundled
+from elmo.formats.card import figures_of, model_card, table_rows
+from elmo.formats.model import Model
+from elmo.formats.native import SOFTMAX, WEIGHTS
+from elmo.pretrain.facts import machine_name, text_facts
+from elmo.text.corpus import Corpus
+
+TEXTS = ("en_wiki2014", "en_wiki_recent", "en_books", "en_misc")
+SOURCES = "Wikipedia (CC BY-SA), books, speeches and other free texts (public domain)"
+VALID = "en_heldout_valid"
+BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "default_model.py"
+MOST_BYTES = 30_000_000
+"""Of the model, and of what predicts words."""
+
+LIMITS = """\
+- A small model, for a package: larger ones, and newer kinds of models, know more.
+- Of its text, two thirds are encyclopedia articles as of 2015, a quarter is books from before 1929: it has read little
+  of today's spoken language, no posts and hardly any news, and it has those texts' views of people and peoples.
+- It reads text cut like the Penn Treebank (`--tokenizer ptb`), with its case.
+- It has read Wikipedia articles and novels: tests made from these may hold sentences that it knows.
+- It was trained from left to right and from right to left, a word at a time: it is no writer of text.
+"""
+LICENSE = """\
+The files of the model are under Apache-2.0, as the package is. They hold none of the texts, but for a list of their
+most frequent words.
+"""
+
+
+def run(*command: object) -> str:
+    """Run a command, showing it first; returns what it printed."""
+    words = [str(word) for word in command]
+    print("\n$ python " + " ".join(f"'{word}'" if " " in word else word for word in words), flush=True)
+    return subprocess.run([sys.executable, *words], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+
+
+def elmo(*arguments: object) -> None:
+    """Run a command of `elmo`."""
+    print(run("-m", "elmo", *arguments), end="")
+
+
+def find(folder: Path, name: str) -> Path:
+    """A text of the folder, compressed or not."""
+    found = sorted(folder.glob(f"{name}.txt*"))
+    if not found:
+        raise ElmoError(f"{folder}: has no {name}.txt, nor one of the name compressed")
+    return found[0]
+
+
+def train(arguments: argparse.Namespace) -> None:
+    """Prepare the corpus, unless it is there, and pretrain until the run is done."""
+    texts: Path = arguments.data / "lm"
+    if not arguments.corpus.exists():
+        source = ("--language", "en", "--license", SOURCES)
+        how = ("--tokenizer", "ptb", "--text", "paragraphs", "--max-vocabulary", 50_000)
+        elmo("prepare", arguments.corpus, *(find(texts, name) for name in TEXTS), *how, *source)
+    overrides = [word for text in arguments.overrides for word in ("--set", text)]
+    heldout = ("--heldout", find(texts, VALID))
+    elmo("pretrain", arguments.corpus, arguments.run, "--recipe", arguments.recipe, *overrides, *heldout)
+
+
+def measure(arguments: argparse.Namespace, model: Path) -> Path:
+    """The figures of a model, in a file; on what is shipped, not on what was trained."""
+    path: Path = arguments.work / "figures.json"
+    kenlm = ("--kenlm", arguments.kenlm, "--corpus", arguments.corpus) if arguments.kenlm else ()
+    baseline = ("--baseline", arguments.baseline) if arguments.baseline else ()
+    quick = ("--quick",) if arguments.quick else ()
+    path.write_text(run(BENCHMARK, model, "--json", "--data", arguments.data, *kenlm, *baseline, *quick))
+    return path
+
+
+def measured(results: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The rows of the card's table, from what `benchmarks/default_model.py` found."""
+    for result in results:
+        kind, _, name = str(result["name"]).partition("/")
+        layers = "mean" not in name
+        if kind == "perplexity":
+            value = f"{result['perplexity']:.1f}"
+            if "directions" in result:
+                value += " (" + ", ".join(f"{direction:.1f}" for direction in result["directions"]) + ")"
+            if "model_is_lower_by" in result:
+                value += f", the model's is {result['model_is_lower_by']:.0%} lower"
+            yield f"perplexity of {name.replace('/', ', ')}", value
+        elif kind == "pos":
+            noisy = f", {result['noisy']:.1f} with typos in one of five longer words" if "noisy" in result else ""
+            yield f"tags of UD EWT, %: {name}", f"{result['clean']:.1f}{noisy}"
+        elif kind == "wsd" and layers:
+            yield f"word senses, F1 of five sets: {name}", f"{result['all']:.1f}"
+        elif kind == "senses" and layers:
+            word, _, layer = name.partition("/")
+            value = f"{result['same']:.0f} % (by chance {result['chance']:.0f} %)"
+            yield f"uses of “{word}” in SemCor whose nearest has their sense: {layer}", value
+
+
+def describe(model: Model, corpus: Corpus, found: Mapping[str, Any]) -> str:
+    """The card: what the run's says, what was measured since, limits, license."""
+    facts = text_facts(corpus)
+    told = {"its files": ", ".join(TEXTS), "its language": "en", "its license": SOURCES}
+    here = {"trained on": machine_name(torch.device("cpu"))}
+    figures = facts | told | here | figures_of(model.card or "") | facts
+    rows = table_rows(dict(measured(found["results"])))
+    about = (
+        "By `python benchmarks/default_model.py`. Perplexity is of the whole vocabulary, the mean of both directions "
+        "(forward, backward); words outside of the vocabulary must be predicted as one. *5-gram*: of the same text and "
+        "vocabulary, modified Kneser-Ney smoothing; *baseline*: of the same size, trained as published. Tags: a linear "
+        "classifier on one layer; *words* knows words as a whole only. Senses: the nearest mean of a sense's uses in "
+        "SemCor, or the nearest use."
+    )
+    sections = {"Measured": f"{about}\n\n| | |\n|---|---|\n{rows}", "Limits": LIMITS, "License": LICENSE}
+    return model_card(model, figures, {"language": "en", "license": "apache-2.0"}, sections=sections, source="en")
+
+
+def pack(arguments: argparse.Namespace) -> None:
+    """Round the run's weights, measure and describe that, and put it into the package."""
+    half: Path = arguments.work / "half"
+    formats.save_native(formats.load(arguments.run), half, storage=arguments.storage)
+    for name in (WEIGHTS, SOFTMAX):
+        size = (half / name).stat().st_size
+        if size > MOST_BYTES:
+            raise ElmoError(f"{half / name}: {size:,} bytes are more than the {MOST_BYTES:,} that a package may hold")
+    figures: Path = arguments.figures or measure(arguments, half)
+    model = formats.load(half)
+    card = describe(model, Corpus.open(arguments.corpus), json.loads(figures.read_text(encoding="utf-8")))
+    formats.save_native(replace(model, card=card), arguments.into, storage=arguments.storage)
+    elmo("info", arguments.into)
+    print("\n".join(f"{path}: {path.stat().st_size:,} bytes" for path in sorted(arguments.into.iterdir())))
+
+
+def main() -> None:
+    """Go all the way, or from a finished run on."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("work", type=Path)
+    parser.add_argument(
+        "--corpus", type=Path, help="a prepared corpus; default: WORK/corpus, made where it isn't there"
+    )
+    parser.add_argument("--run", type=Path, help="a finished run on that corpus; default: WORK/run, trained to its end")
+    parser.add_argument("--recipe", default="en", help="of the training")
+    parser.add_argument(
+        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="of the recipe"
+    )
+    parser.add_argument("--kenlm", type=Path, help="the folder with KenLM's programs: a 5-gram model to compare with")
+    parser.add_argument("--baseline", help="a model of the same size, trained otherwise, to compare with")
+    parser.add_argument(
+        "--figures", type=Path, help="what benchmarks/default_model.py --json printed; default: measured"
+    )
+    parser.add_argument("--quick", action="store_true", help="measure on the beginnings of all texts")
+    parser.add_argument("--storage", default="float16", choices=["float16", "bf16", "float32"])
+    parser.add_argument("--into", type=Path, default=bundled.MODELS / "en", help="default: the package itself")
+    arguments = parser.parse_args()
+    is_trained = arguments.run is not None
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    arguments.corpus = arguments.corpus or arguments.work / "corpus"
+    arguments.run = arguments.run or arguments.work / "run"
+    if not is_trained:
+        train(arguments)
+    pack(arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""One word, several senses: a model's vectors of it lie near those of its like.
+
+For each word of `uses.tsv` (word, sense and sentence, between tabs; the sentences are our own) it prints how often the
+nearest other use has the same sense, beside chance, and the nearest uses of one use of each sense; and it draws all
+uses in the plane. Sentences of yours do as well: name the file.
+
+    python examples/senses.py
+    python examples/senses.py run/ --uses mine.tsv --layer 1 --pictures pictures/
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+
+import elmo
+from elmo.analysis.senses import Uses, gather_uses, mark_uses, nearest_uses, plot_uses, separation
+from elmo.analysis.wsd_data import Annotated
+from elmo.embed.layers import Layers
+
+USES = Path(__file__).with_name("uses.tsv")
+
+
+def read_uses(path: Path) -> dict[str, list[Annotated]]:
+    """Sentences by the word that they are examples of, the word annotated with its sense."""
+    found: defaultdict[str, list[Annotated]] = defaultdict(list)
+    for line in path.read_text(encoding="utf-8").splitlines():
+        word, sense, sentence = line.split("\t")
+        (marked,) = mark_uses([sentence.split()], word)
+        found[word].append(Annotated(marked.tokens, [use._replace(senses=(sense,)) for use in marked.instances]))
+    return dict(found)
+
+
+def show_nearest(embedder: elmo.Embedder, word: str, uses: Uses, top: int) -> None:
+    """Print, for the first use of each sense, the nearest others with their senses."""
+    for sense in dict.fromkeys(uses.senses):
+        query = uses.sentences[uses.senses.index(sense)]
+        print(f"\n  {word} ({sense}): {' '.join(query)}")
+        for cosine, number in nearest_uses(embedder, uses, query, word, top):
+            print(f"    {cosine:.3f}  {uses.senses[number]:<8} {' '.join(uses.sentences[number])}")
+
+
+def main() -> None:
+    """Show every word of the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", default="en", help="whatever elmo.load takes; default: en")
+    parser.add_argument("--uses", type=Path, default=USES)
+    parser.add_argument("--layer", default="top", help="top, mean, or a layer's number")
+    parser.add_argument("--top", type=int, default=4, help="uses to print for each sense")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="where to draw each word's uses")
+    arguments = parser.parse_args()
+    layer: Layers = int(arguments.layer) if arguments.layer.isdecimal() else arguments.layer
+    embedder = elmo.load(arguments.model)
+    for word, sentences in read_uses(arguments.uses).items():
+        uses = gather_uses(embedder, sentences, word, layer)
+        found = separation(uses)
+        print(f"\n{word}: the nearest other use has the same sense in {found.same:.0%} (by chance: {found.chance:.0%})")
+        show_nearest(embedder, word, uses, arguments.top)
+        if arguments.pictures:
+            arguments.pictures.mkdir(parents=True, exist_ok=True)
+            picture = arguments.pictures / f"{word}.png"
+            plot_uses(picture, uses, f"{len(uses.senses)} uses of “{word}”")
+            print(f"\n  {picture}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The package's own model by its name: found anywhere, and told from a folder that is called so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import elmo
+from bridge import assert_equal, make_model
+from commands import run_main
+from elmo import formats
+from elmo.errors import ElmoError
+from elmo.formats import bundled
+
+SENTENCES = "They saw a new play .\nw1 w2 w3\n"
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A package with a tiny model `en`, and the working directory of a user, with a text."""
+    monkeypatch.setattr(bundled, "MODELS", tmp_path / "package" / "models")
+    formats.save_native(make_model(softmax=True), tmp_path / "package" / "models" / "en", {"perplexity": "39.7"})
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    Path("text.txt").write_text(SENTENCES * 40)
+    return tmp_path / "package" / "models" / "en"
+
+
+def test_models_lie_in_the_package() -> None:
+    assert Path(elmo.__file__).parent / "models" == bundled.MODELS
+
+
+def test_the_name_is_resolved_wherever_a_model_is_asked_for(own: Path) -> None:
+    """By `elmo.load`, the layer for task models and the readers beneath them."""
+    wanted = make_model(softmax=True)
+    found = formats.load("en")
+    assert_equal(found.bilm, wanted.bilm)
+    assert_equal(found.softmax, wanted.softmax)
+    assert found.origin.startswith("the package's own English model, native: en holds ")
+    vectors = elmo.load("en").embed([["They", "saw"]])
+    np.testing.assert_array_equal(vectors[0], elmo.load(own).embed([["They", "saw"]])[0])
+    assert_equal(elmo.Elmo.from_pretrained("en").bilm, wanted.bilm)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["info", "en"],
+        ["embed", "en", "text.txt", "vectors.npz"],
+        ["perplexity", "en", "text.txt"],
+        ["neighbors", "en", "text.txt", "--word", "play", "--in", "A play ."],
+        ["convert", "en", "copy"],
+        ["finetune", "en", "tuned", "text.txt", "--batch-size", "2", "--set", "max_steps=2", "--device", "cpu"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_commands_take_the_name(
+    arguments: list[str], own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run_main(arguments, monkeypatch, capsys)
+    assert code == 0, err
+    assert out.strip()
+
+
+def test_a_folder_of_that_name_needs_its_path(
+    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`en` means the same wherever a program runs; many a data set has a folder called so."""
+    formats.save_native(make_model("three_layers"), Path("en"))
+    assert formats.load("en").config.lstm.n_layers == 2
+    for source in ("./en", Path("en"), Path("en").resolve()):
+        assert formats.load(source).config.lstm.n_layers == 3
+    code, out, _ = run_main(["info", "./en"], monkeypatch, capsys)
+    assert (code, "3 LSTM layers" in out) == (0, True)
+
+
+def test_warm_puts_nothing_into_the_package_or_a_folder_of_that_name(
+    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A state of one model in the folder of another would be of wrong sizes, or worse, of right ones."""
+    formats.save_native(make_model(), Path("en"))
+    before = [sorted(path.name for path in folder.iterdir()) for folder in (own, Path("en"))]
+    code, _, err = run_main(["warm", "en", "text.txt"], monkeypatch, capsys)
+    assert code == 2
+    assert "make one with 'elmo convert en FOLDER'" in err
+    assert [sorted(path.name for path in folder.iterdir()) for folder in (own, Path("en"))] == before
+    assert run_main(["warm", "./en", "text.txt"], monkeypatch, capsys)[0] == 0
+    assert (Path("en") / "warm.safetensors").exists()
+
+
+def test_a_package_without_the_model_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bundled, "MODELS", tmp_path / "nothing")
+    with pytest.raises(ElmoError, match=r"^en: this copy of the package is without its English model .* is \./en\)$"):
+        elmo.load("en")
+    code, out, err = run_main(["info", "en"], monkeypatch, capsys)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+
+
+@pytest.mark.skipif(not bundled.MODELS.is_dir(), reason="this checkout is without the package's model")
+def test_what_is_shipped_is_whole_and_small() -> None:
+    """The model, and what predicts words, are at most 30 MB each; its card tells what was measured."""
+    folder = bundled.folder_of("en")
+    model = formats.load("en")
+    assert model.softmax is not None
+    assert model.vocabulary is not None
+    assert (folder / "model.safetensors").stat().st_size <= 30e6
+    assert sum((folder / name).stat().st_size for name in ("softmax.safetensors", "vocabulary.txt")) <= 30e6
+    assert all(f"\n## {title}\n" in (model.card or "") for title in ("Measured", "Limits", "License"))
