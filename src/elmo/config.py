@@ -238,12 +238,12 @@ def _plain(value: object) -> object:
 
 def _convert(hint: Any, value: object, where: str, ignore_unknown: bool) -> object:
     """`value` as the annotated type `hint`, or one sentence that says why not."""
-    if dataclasses.is_dataclass(hint):
-        return from_mapping(typing.cast("type[object]", hint), value, where, ignore_unknown=ignore_unknown)
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         if value is None:
             return None
         hint = next(option for option in typing.get_args(hint) if option is not type(None))
+    if dataclasses.is_dataclass(hint):
+        return from_mapping(typing.cast("type[object]", hint), value, where, ignore_unknown=ignore_unknown)
     if typing.get_origin(hint) is tuple:
         return _convert_tuple(hint, value, where, ignore_unknown)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from safetensors.torch import load_file
 
 import make_allennlp
 import make_bilm_hdf5
@@ -82,6 +83,31 @@ def test_convert_keeps_every_number(kind: str, target: str, tmp_path: Path) -> N
     for name, tensor in wanted.bilm.state_dict().items():
         assert torch.equal(found.bilm.state_dict()[name], tensor), name
     assert (found.softmax is None) == (wanted.softmax is None)
+
+
+def test_info_shows_the_card(tmp_path: Path) -> None:
+    """Without the head that the Hub reads, and before the result; machines have all of it."""
+    formats.save_native(make_model(), tmp_path / "model", {"perplexity": "39.7"}, {"language": "cs"})
+    shown = CliRunner().invoke(cli, ["info", str(tmp_path / "model")]).output
+    assert shown.startswith("# ELMo biLM, 12 wide\n")
+    assert "| perplexity | 39.7 |" in shown
+    assert shown.index("Architecture: ") < shown.index("native: model holds")
+    facts = json.loads(CliRunner().invoke(cli, ["info", str(tmp_path / "model"), "--json"]).output)
+    assert facts["card"].startswith("---\n")
+
+
+def test_convert_stores_in_half(tmp_path: Path) -> None:
+    """What is computed with afterwards are the rounded numbers; the published format has no place for half ones."""
+    formats.save_native(make_model(), tmp_path / "model")
+    convert = ["convert", str(tmp_path / "model"), str(tmp_path / "half"), "--storage", "bf16"]
+    refused = CliRunner().invoke(cli, [*convert, "--to", "bilm"])
+    assert isinstance(refused.exception, ElmoError)
+    assert str(refused.exception).startswith("--storage bf16: ")
+    assert not (tmp_path / "half").exists()
+    assert CliRunner().invoke(cli, convert).exit_code == 0
+    assert load_file(tmp_path / "half" / "model.safetensors")["char_encoder.embedding.weight"].dtype == torch.bfloat16
+    found, wanted = (formats.load(tmp_path / name).bilm.state_dict() for name in ("half", "model"))
+    assert all(torch.equal(found[name], tensor.bfloat16().float()) for name, tensor in wanted.items())
 
 
 def test_what_can_not_be_converted_leaves_nothing(tmp_path: Path) -> None:

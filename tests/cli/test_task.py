@@ -86,6 +86,32 @@ def test_how_a_file_is_read_may_differ(trained: str) -> None:
     assert right["scores"]["f1"] == 100 > wrong["scores"]["f1"]
 
 
+def test_info_says_what_a_run_folder_is(trained: str) -> None:
+    """Its card, then one line; for machines all results. One that isn't finished says so."""
+    out = run("info", "run")
+    assert out.startswith("# A model for the task ner\n")
+    last = out.splitlines()[-1]
+    assert last == "run: a model for the task ner, with ELMo (bilm), seeds 0; dev f1 100.00, test f1 100.00."
+    facts = json.loads(run("info", "run", "--json"))
+    assert (facts["task"], facts["metric"], facts["done"], facts["runs"][0]["seed"]) == ("ner", "f1", True, 0)
+    assert facts["runs"][0]["machine"].endswith(" threads")
+    assert facts["recipe"]["scheme"] == "BIO"
+    for name in ("results.json", "README.md"):
+        (Path("run") / name).unlink()
+    unfinished = "run: a model for the task ner, with ELMo (bilm); not finished: the same elmo task train goes on.\n"
+    assert run("info", "run") == unfinished
+
+
+def test_a_tasks_own_text_is_fine_tuned_on(folder: Path) -> None:
+    """Each sentence once, as the task cuts it; what comes of it is a model that the task takes."""
+    text = run("task", "text", "ner", "text.conll", "text.conll")
+    assert text.splitlines() == SENTENCES
+    Path("task.txt").write_text(text)
+    run("finetune", "model", "tuned", "task.txt", "--new-softmax", "--min-count", "1", "--device", "cpu")
+    out = run(*TRAIN, "--elmo", "tuned", "--out", "run", "--set", "training.max_epochs=1", "--device", "cpu")
+    assert out.startswith("run: dev f1 ")
+
+
 def test_seeds_and_json(folder: Path) -> None:
     short = ["--set", "training.max_epochs=2", "--out", "run"]
     out = run(*TRAIN, *short, "--elmo", "none", "--seeds", "2")
@@ -161,7 +187,7 @@ def test_bad_input_is_one_sentence(
     assert sorted(folder.rglob("*")) == before
 
 
-@pytest.mark.parametrize("verb", ["train", "evaluate", "predict"])
+@pytest.mark.parametrize("verb", ["train", "evaluate", "text", "predict"])
 def test_help_has_examples(verb: str) -> None:
     assert f"elmo task {verb} " in run("task", verb, "--help").split("Examples:")[1]
 

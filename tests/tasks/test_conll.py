@@ -30,6 +30,15 @@ def test_reads_the_known_columns(text: str, column: int, tmp_path: Path) -> None
     assert read_conll(tmp_path / "a.conll.xz", column) == ESPOO
 
 
+def test_columns_count_from_the_end_too(tmp_path: Path) -> None:
+    """Files with and without numbers in front are then read alike."""
+    (tmp_path / "a").write_text("0 In O\n1 Espoo B-LOC\n\nNow O\n")
+    assert [sentence.tokens for sentence in read_conll(tmp_path / "a", -2)] == [("In", "Espoo"), ("Now",)]
+    (tmp_path / "a").write_text("Now O\nO\n")
+    with pytest.raises(ElmoError, match="line 2: 1 columns, but the token should be column 0"):
+        read_conll(tmp_path / "a", -2)
+
+
 def test_a_tab_apart_token_may_hold_a_blank(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("New York\tB-LOC\n")
     assert read_conll(tmp_path / "a")[0].tokens == ("New York",)

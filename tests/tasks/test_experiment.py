@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 
 import make_many_langs
 from elmo.errors import ElmoError
+from elmo.formats import bundled
 from elmo.pretrain.rows import read_rows
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
@@ -109,6 +110,18 @@ def test_without_a_copy_the_bilm_must_stay(files: Path, recipe: Recipe) -> None:
     (files / "model").rename(files / "gone")
     with pytest.raises(ElmoError, match="model: no such file or folder"):
         load_run(job.folder)
+
+
+def test_the_model_of_the_package_stays_a_name(files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that is called so, where the task was trained, is not what the trained model looks for."""
+    monkeypatch.setattr(bundled, "MODELS", files / "package")
+    shutil.copytree(files / "model", files / "package" / "en")
+    (files / "en").mkdir()
+    monkeypatch.chdir(files)
+    job = replace(make_job(files, recipe(training__max_epochs=1), with_bilm=False), elmo="en")
+    Experiment(job).run()
+    assert json.loads((job.folder / "config.json").read_text())["bilm"] == "en"
+    load_run(job.folder)
 
 
 def test_the_baseline_has_no_bilm(files: Path, recipe: Recipe) -> None:

@@ -30,12 +30,8 @@ def test_the_recipe_is_the_published_one() -> None:
     recipe = read_recipe(NerRecipe, "ner", ("ner",))
     assert (recipe.characters.dim, recipe.characters.filters, recipe.characters.width) == (16, 128, 3)
     assert (recipe.words.dim, recipe.lstm, recipe.dropout) == (50, (200, 100), 0.5)
-    assert (recipe.elmo.at, recipe.elmo.dropout, recipe.elmo.penalty, recipe.elmo.layer_norm) == (
-        "input",
-        0.5,
-        0.1,
-        False,
-    )
+    elmo = recipe.elmo
+    assert (elmo.at, elmo.dropout, elmo.penalty, elmo.layer_norm) == ("input", 0.0, 0.1, False)
     training = recipe.training
     assert (training.optimizer, training.learning_rate, training.clip_norm) == ("adam", 0.001, 5.0)
     assert (training.batch_size, training.patience, training.plateau_factor) == (64, 25, None)

@@ -151,9 +151,15 @@ def test_the_rate_falls_with_steps(recipe: Recipe, examples: list[NerExample], t
 
 
 def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """When they are up, the epoch ends then and there, measured and kept; with more of them training goes on."""
     trainer = make_trainer(tmp_path, recipe(training__max_minutes=1e-9), examples)
     trainer.train()
-    assert (trainer.progress.epoch, trainer.is_done) == (1, True)
+    assert (trainer.progress.epoch, trainer.progress.step, trainer.num_trained) == (1, 1, 8)
+    assert trainer.is_done
+    assert trainer.progress.best_epoch == 1
+    longer = make_trainer(tmp_path, recipe(training__max_minutes=60), examples)
+    longer.train()
+    assert (longer.progress.epoch, longer.progress.step, longer.num_trained) == (3, 9, 72)
 
 
 def test_gradients_are_clipped_together(

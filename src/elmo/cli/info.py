@@ -1,25 +1,34 @@
 """`elmo info`."""
 
+from pathlib import Path
+
 import click
 
 from elmo.cli.shared import examples, json_option, print_result
 
 
 @click.command(
-    epilog=examples("elmo info run/", "elmo info lm_weights.hdf5", "elmo info 193.zip", "elmo info owner/name --json")
+    epilog=examples("elmo info en", "elmo info run/", "elmo info lm_weights.hdf5", "elmo info owner/name --json")
 )
 @click.argument("model")
 @json_option
 def command(model: str, as_json: bool) -> None:
-    """Say what MODEL is, by which signs that was recognised, and its sizes.
+    """Show the card of MODEL, where it has one, and say by which signs it was recognised, and its sizes.
 
-    MODEL is a folder, file or archive in any format we know (docs/formats.md), or a repository on the Hugging Face Hub.
+    MODEL is a folder, file or archive in any format we know (docs/formats.md), a repository on the Hugging Face Hub, or
+    en, the model that comes with the package; or a run folder of elmo task.
     """
     from elmo.config import to_mapping
     from elmo.formats import load
-    from elmo.formats.card import describe
+    from elmo.formats.card import describe, without_head
+    from elmo.tasks.run_folder import is_run
 
+    if is_run(Path(model)):
+        _tell_run(Path(model), as_json)
+        return
     loaded = load(model)
+    if loaded.card and not as_json:
+        click.echo(f"{without_head(loaded.card).strip()}\n")
     words = None if loaded.vocabulary is None else len(loaded.vocabulary)
     print_result(
         f"{model}: {loaded.origin}.\n{describe(loaded)}\nVectors: {loaded.config.num_layers} layers, "
@@ -36,7 +45,37 @@ def command(model: str, as_json: bool) -> None:
             "has_warm_state": loaded.warm_state is not None,
             "num_mixes": len(loaded.mixes),
             "num_token_vectors": None if loaded.token_vectors is None else len(loaded.token_vectors.words),
+            "card": loaded.card,
             "config": to_mapping(loaded.config),
+        },
+        as_json,
+    )
+
+
+def _tell_run(folder: Path, as_json: bool) -> None:
+    """What a run folder of a task holds, and how good it is."""
+    from elmo.formats.card import without_head
+    from elmo.tasks import get_task
+    from elmo.tasks.card import describe_scores
+    from elmo.tasks.run_folder import CARD, read_config, read_results
+
+    (config, recipe), results = read_config(folder), read_results(folder)
+    metric, card = get_task(config.task).metric, folder / CARD
+    if card.exists() and not as_json:
+        click.echo(f"{without_head(card.read_text(encoding='utf-8')).strip()}\n")
+    elmo = "without ELMo" if config.bilm is None else f"with ELMo ({config.bilm})"
+    scores = describe_scores(results, metric) or "not finished: the same elmo task train goes on"
+    seeds = f", seeds {', '.join(str(result.seed) for result in results)}" if results else ""
+    print_result(
+        f"{folder}: a model for the task {config.task}, {elmo}{seeds}; {scores}.",
+        {
+            "run": str(folder),
+            "task": config.task,
+            "metric": metric,
+            "bilm": config.bilm,
+            "done": bool(results),
+            "runs": [result.as_json() for result in results],
+            "recipe": recipe,
         },
         as_json,
     )

@@ -31,7 +31,10 @@ CHUNK = 512
     )
 )
 def command() -> None:
-    """Train, evaluate and use models of the paper's tasks, with ELMo and without. The tasks: ner, sst, snli."""
+    """Train, evaluate and use models of the paper's tasks, with ELMo and without.
+
+    The tasks: ner, sst, snli, srl, coref, squad.
+    """
 
 
 @command.command(
@@ -39,6 +42,7 @@ def command() -> None:
         "elmo task train ner --train train.conll --dev dev.conll --test test.conll --elmo model/ --out run/",
         "elmo task train ner --train train.conll --dev dev.conll --elmo none --out run/ --set words.vectors=glove.txt",
         "elmo task train ner --recipe my.yaml --train t.conll --dev d.conll --elmo model/ --out run/ --seeds 5",
+        "elmo task train squad --train 'a.json#:40,b.json' --dev 'a.json#40:' --elmo model/ --out run/",
     )
 )
 @click.argument("task")
@@ -82,10 +86,10 @@ def train(
 
 
 def _report(experiment: Experiment, as_json: bool) -> None:
-    from elmo.tasks.card import describe
+    from elmo.tasks.card import describe_scores
 
-    out, metric, results = experiment.job.folder, experiment.task.metric, experiment.results
-    scores = ", ".join(f"{part} {metric} {describe(values[metric])}" for part, values in experiment.summary.items())
+    out, results = experiment.job.folder, experiment.results
+    scores = describe_scores(results, experiment.task.metric)
     if not experiment.is_done:
         num_seeds = experiment.job.num_seeds
         sentence = f"{out}: stopped, {len(results)} of {num_seeds} runs are done; the same command goes on"
@@ -106,26 +110,48 @@ def _report(experiment: Experiment, as_json: bool) -> None:
     epilog=examples(
         "elmo task evaluate run/ test.conll",
         "elmo task evaluate run/ wikineural.conll --set token_column=1 --json",
+        "elmo task evaluate run/seed-* dev.json --ensemble --predictions answers.json",
     )
 )
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
 @click.argument("file", type=click.Path())
+@click.option("--ensemble", is_flag=True, help="Let the models of all RUNs predict together (snli, squad).")
+@click.option("--predictions", type=click.Path(path_type=Path), metavar="OUT", help="Write what is predicted, too.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="How FILE is read, as token_column=1.")
 @device_option
 @json_option
-def evaluate(run: Path, file: str, overrides: tuple[str, ...], device: str, as_json: bool) -> None:
-    """Score the model of the folder RUN on FILE, which is in the task's format."""
+def evaluate(
+    runs: tuple[Path, ...],
+    file: str,
+    ensemble: bool,
+    predictions: Path | None,
+    overrides: tuple[str, ...],
+    device: str,
+    as_json: bool,
+) -> None:
+    """Score the model of the folder RUN on FILE, which is in the task's format; or those of several as an ensemble."""
     import time
 
+    from elmo.embed.devices import use_device
+    from elmo.formats.files import write_all
     from elmo.pretrain.recipe import override, parse_override
+    from elmo.tasks.ensemble import load_ensemble, predict_together
     from elmo.tasks.trainer import predict as predict_all
 
-    trained = _load(run, device)
+    first, *others = runs
+    if others and not ensemble:
+        raise ElmoError(f"{len(runs)} run folders: add --ensemble to let them predict together, or name one")
+    members = load_ensemble(runs, use_device(device)) if ensemble else [_load(first, device)]
+    trained = members[0]
     recipe = override(trained.recipe, dict(parse_override(text) for text in overrides))
     found = trained.task.read(file, recipe)
     started = time.perf_counter()
-    scores = trained.task.score(found, predict_all(trained.task, trained.model, found))
+    predicted = predict_together(members, found) if ensemble else predict_all(trained.task, trained.model, found)
     rate = len(found) / (time.perf_counter() - started)
+    scores = trained.task.score(found, predicted)
+    if predictions is not None:
+        text = trained.task.as_file(found, predicted)
+        write_all({predictions: lambda path: path.write_text(text, encoding="utf-8")})
     if not as_json:
         for name, value in scores.items():
             if name != trained.task.metric:
@@ -140,9 +166,36 @@ def evaluate(run: Path, file: str, overrides: tuple[str, ...], device: str, as_j
 
 @command.command(
     epilog=examples(
+        "elmo task text ner train.conll > task.txt && elmo finetune model/ tuned/ task.txt",
+        "elmo task text ner train.conll --set token_column=1",
+        "elmo task text snli train.jsonl.xz dev.jsonl.xz > task.txt",
+    )
+)
+@click.argument("task")
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
+@click.option("--recipe", help="A YAML file. Default: the published recipe of the task.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="How FILE is read, as token_column=1.")
+def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple[str, ...]) -> None:
+    """Print the sentences of a task's FILEs, each once, to fine-tune ELMo on before the task is trained.
+
+    A line is a sentence, with blanks between its tokens.
+    """
+    from elmo.pretrain.recipe import parse_override, read_recipe
+    from elmo.tasks import TASKS, get_task
+
+    found = get_task(task)
+    loaded = read_recipe(found.recipe, recipe or task, tuple(TASKS), dict(map(parse_override, overrides)))
+    tokens = (s for file in files for example in found.read(file, loaded) for s in found.sentences(example) if s)
+    for line in dict.fromkeys(map(" ".join, tokens)):
+        click.echo(line)
+
+
+@command.command(
+    epilog=examples(
         "elmo task predict run/ text.txt > tagged.conll",
         'echo "They\'ve met in Espoo." | elmo task predict run/ - --tokenizer ptb --json',
         'printf "A dog runs.\\tAn animal moves.\\n" | elmo task predict snli-run/ -',
+        'printf "They met in Espoo.\\tWhere did they meet?\\n" | elmo task predict squad-run/ -',
     )
 )
 @click.argument("run", type=click.Path(path_type=Path))
@@ -159,7 +212,11 @@ def evaluate(run: Path, file: str, overrides: tuple[str, ...], device: str, as_j
 def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: str, as_json: bool) -> None:
     """Print what the model of the folder RUN says of each line of a text. Blank lines are passed over.
 
-    A line is a sentence; for snli it is premise, tab and hypothesis, or a JSON object with sentence1 and sentence2.
+    A line is a sentence; for snli it is premise, tab and hypothesis, or a JSON object with sentence1 and sentence2; for
+    squad paragraph, tab and question, or a JSON object with context and question; for srl a JSON object with tokens and
+    predicates (their places, from 0) says which words are predicates, which are found by their forms otherwise.
+
+    For coref, an example is not a line but a document: blank lines are between documents.
     """
     import json
 
@@ -183,12 +240,11 @@ def _parse(task: Task[Any, Any, Any], path: str, encoding: str, tokenize: Tokeni
     """The examples of a plain text."""
     from elmo.text.reading import read_lines
 
-    for number, line in enumerate(read_lines(path, encoding), 1):
-        if line.strip():
-            try:
-                yield task.parse(line, tokenize)
-            except ElmoError as error:
-                raise ElmoError(f"{path}, line {number}: {error}") from None
+    for number, text in task.pieces(read_lines(path, encoding)):
+        try:
+            yield task.parse(text, tokenize)
+        except ElmoError as error:
+            raise ElmoError(f"{path}, line {number}: {error}") from None
 
 
 def _load(run: Path, device: str) -> TrainedTask[Any, Any]:

@@ -29,6 +29,9 @@ TASKS = {
     "ner": "Named entities: spans in a sentence.",
     "sst": "Sentiment: from very negative to very positive, of a sentence.",
     "snli": "Textual entailment: does one sentence follow from another?",
+    "srl": "Semantic roles: who did what to whom, for each predicate of a sentence.",
+    "coref": "Coreference: the mentions in a document that are of the same thing.",
+    "squad": "Question answering: the words of a paragraph that answer a question.",
 }
 """The tasks, each the name of its module and of its recipe, and what it is about."""
 

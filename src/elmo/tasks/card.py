@@ -42,7 +42,7 @@ class Result:
     """What came of a training. `scores` are those of each set under the weights of `best_epoch` ("dev", "test").
 
     `seconds` are those of training and of measuring the dev set after each epoch; `examples_per_second` those trained
-    on in this time.
+    on in this time; `machine` is what it was done on.
     """
 
     seed: int
@@ -51,12 +51,15 @@ class Result:
     seconds: float
     examples_per_second: float
     scores: dict[str, Scores]
+    machine: str = ""
 
     @classmethod
-    def of(cls, progress: Progress, num_examples: int, seed: int, scores: dict[str, Scores]) -> Result:
-        """The result of a training that has ended, of `num_examples` an epoch."""
-        rate = progress.epoch * num_examples / progress.seconds
-        return cls(seed, progress.epoch, progress.best_epoch, progress.seconds, rate, scores)
+    def of(
+        cls, progress: Progress, num_trained: int, seed: int, scores: dict[str, Scores], device: torch.device
+    ) -> Result:
+        """The result of a training on `device` that has ended, of `num_trained` examples in all its epochs together."""
+        rate, machine = num_trained / progress.seconds, machine_name(device)
+        return cls(seed, progress.epoch, progress.best_epoch, progress.seconds, rate, scores, machine)
 
     def as_json(self) -> dict[str, object]:
         """Plain values."""
@@ -64,11 +67,10 @@ class Result:
 
 
 class Facts(NamedTuple):
-    """What a card tells beside the results: the training set, what ELMo was used, where it was trained."""
+    """What a card tells beside the results: the training set, and what ELMo was used."""
 
     train: str
     elmo: str
-    device: torch.device
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -82,6 +84,20 @@ def describe(values: Sequence[float]) -> str:
     return f"{mean:.2f}" if len(values) == 1 else f"{mean:.2f} ± {deviation:.2f}"
 
 
+def summarize(results: Sequence[Result]) -> dict[str, dict[str, list[float]]]:
+    """Each score of each set, of all `results`, seed by seed."""
+    first = results[0].scores if results else {}
+    return {
+        part: {name: [result.scores[part].get(name, 0.0) for result in results] for name in scores}
+        for part, scores in first.items()
+    }
+
+
+def describe_scores(results: Sequence[Result], metric: str) -> str:
+    """The score that counts, of each set, as "dev f1 92.00 ± 0.10, test f1 90.00 ± 0.20"."""
+    return ", ".join(f"{part} {metric} {describe(values[metric])}" for part, values in summarize(results).items())
+
+
 def task_card(task: str, facts: Facts, results: Sequence[Result]) -> str:
     """Markdown that says what a model is of, and the scores of its `results`, one for each seed."""
     rows = {
@@ -91,7 +107,7 @@ def task_card(task: str, facts: Facts, results: Sequence[Result]) -> str:
         "epochs": ", ".join(f"{result.epochs} (best: {result.best_epoch})" for result in results),
         "seeds": ", ".join(str(result.seed) for result in results),
         "minutes": describe([result.seconds / 60 for result in results]),
-        "machine": machine_name(facts.device),
+        "machine": ", ".join(dict.fromkeys(result.machine for result in results)),
     }
     parts = list(results[0].scores)
     names = dict.fromkeys(name for result in results for scores in result.scores.values() for name in scores)

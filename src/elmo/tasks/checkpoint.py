@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -38,9 +39,16 @@ class Progress:
     waited: int = 0
 
 
-def save_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, progress: Progress) -> None:
-    """Replace the folder's checkpoint, whole or not at all."""
+def save_checkpoint(
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    progress: Progress,
+    averages: Mapping[str, Tensor],
+) -> None:
+    """Replace the folder's checkpoint, whole or not at all. `averages` are those of parameters, by name."""
     tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors |= {f"average/{name}": tensor for name, tensor in averages.items()}
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"optimizer/{key}/{name}"] = value
@@ -48,8 +56,11 @@ def save_checkpoint(folder: Path, model: nn.Module, optimizer: torch.optim.Optim
     write_all({folder / CHECKPOINT: lambda path: write_tensors(path, tensors, metadata)})
 
 
-def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> Progress:
-    """Put the folder's checkpoint into model and optimizer; returns where the training is, its begin without one."""
+def resume(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, averages: Mapping[str, Tensor]
+) -> Progress:
+    """Put the folder's checkpoint into model, optimizer and `averages`; returns where the training is, its begin
+    without one."""
     path = folder / CHECKPOINT
     if not path.exists():
         return Progress()
@@ -57,7 +68,8 @@ def resume(folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> 
         tensors, metadata = read_tensors(path)
     except ElmoError as error:
         raise ElmoError(f"{error}; remove it to begin anew") from None
-    _fill(model, {name.removeprefix("model/"): t for name, t in tensors.items() if name.startswith("model/")}, path)
+    for kind, wanted in (("model/", model.state_dict()), ("average/", averages)):
+        _fill(wanted, {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}, path)
     parameters = dict(model.named_parameters())
     for name, tensor in tensors.items():
         kind, _, rest = name.partition("/")
@@ -76,12 +88,11 @@ def save_weights(folder: Path, model: nn.Module) -> None:
 
 def load_weights(folder: Path, model: nn.Module) -> None:
     """Put the folder's weights into a model of the same sizes."""
-    _fill(model, read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
+    _fill(model.state_dict(), read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
 
 
-def _fill(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Copy `tensors` into the model's own, which must have the same names and shapes."""
-    wanted = model.state_dict()
+def _fill(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Copy `tensors` into those of the model, `wanted`, which must have the same names and shapes."""
     for name in sorted(wanted.keys() | tensors.keys()):
         if name not in tensors or name not in wanted or tensors[name].shape != wanted[name].shape:
             raise ElmoError(f"{path}: tensor {name!r} isn't what the settings beside it say; is it of another model?")

@@ -27,8 +27,9 @@ class TaggedSentence(NamedTuple):
 def read_conll(path: str | Path, token_column: int = 0) -> list[TaggedSentence]:
     """The sentences of a file, plain or compressed; the last column is the tag.
 
-    Columns are between tabs in a line that holds any, else between blanks. `token_column` counts from 0. Raises
-    ElmoError for a line with too few columns or a tag of no known scheme, naming it, and for a file without sentence.
+    Columns are between tabs in a line that holds any, else between blanks. `token_column` counts from 0, or if it is
+    negative from the end, so that -2 is the column before the tag. Raises ElmoError for a line with too few columns or
+    a tag of no known scheme, naming it, and for a file without sentence.
     """
     sentences = list(_read(path, token_column))
     if not sentences:
@@ -54,12 +55,13 @@ def _read(path: str | Path, token_column: int) -> Iterator[TaggedSentence]:
 
 def _parse(line: str, token_column: int, where: str) -> tuple[str, str]:
     columns = line.split("\t") if "\t" in line else [column for column in line.split(" ") if column]
-    if len(columns) < token_column + 2:
+    place = token_column if token_column >= 0 else len(columns) + token_column
+    if not 0 <= place < len(columns) - 1:
         raise ElmoError(
-            f"{where}: {len(columns)} columns, but the token should be column {token_column + 1} and its tag the last "
+            f"{where}: {len(columns)} columns, but the token should be column {place + 1} and its tag the last "
             "one after it; the recipe's token_column says which it is, counted from 0"
         )
-    token, tag = columns[token_column], columns[-1].strip()
+    token, tag = columns[place], columns[-1].strip()
     if not token:
         raise ElmoError(f"{where}: the token is empty")
     if not _TAG.fullmatch(tag):

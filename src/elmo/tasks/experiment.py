@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,10 +15,11 @@ from elmo import formats
 from elmo.embed.devices import use_device
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json, write_all, write_json
+from elmo.formats.bundled import is_bundled
+from elmo.formats.files import write_all, write_json
 from elmo.formats.model import Model, require_warm_state
 from elmo.tasks import get_task
-from elmo.tasks.card import Facts, Result, spread, task_card
+from elmo.tasks.card import Facts, Result, spread, summarize, task_card
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.modules.elmo_input import FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import TaskRecipe
@@ -36,6 +37,7 @@ from elmo.tasks.run_folder import (
     make_elmo,
     make_layers,
     read_config,
+    read_results,
     write_config,
 )
 from elmo.tasks.trainer import Trainer
@@ -71,18 +73,29 @@ class Job:
     tensorboard: bool = False
 
 
+Sets = Mapping[str, Sequence[Any]]
+"""The examples of a task by the name of their set: "train", "dev", and "test" where there is one."""
+
+
+def read_sets(job: Job) -> Sets:
+    """The examples of a job's files."""
+    task = get_task(job.task)
+    sets = {"train": task.read_train(job.train, job.recipe), "dev": task.read(job.dev, job.recipe)}
+    return sets if job.test is None else {**sets, "test": task.read(job.test, job.recipe)}
+
+
 class Experiment:
     """A job with its files read.
 
-    `results` are those of the seeds that are done. The same job started again goes on where it was.
+    `results` are those of the seeds that are done. The same job started again goes on where it was. Jobs that share
+    their data may be given `sets`, in place of what is in the files, and `layers`, where frozen ELMo vectors come from.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, sets: Sets | None = None, layers: FrozenLayers | None = None) -> None:
         self.job, self.task = job, get_task(job.task)
         self.device = use_device(job.device)
-        self.sets = {"train": self.task.read_train(job.train, job.recipe), "dev": self.task.read(job.dev, job.recipe)}
-        if job.test is not None:
-            self.sets["test"] = self.task.read(job.test, job.recipe)
+        self.sets = read_sets(job) if sets is None else sets
+        self._given_layers = layers
         self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe)
         self.bilm: Model | None = None if job.elmo == NO_ELMO else formats.load(job.elmo)
         self.results: list[Result] = []
@@ -92,15 +105,6 @@ class Experiment:
     def is_done(self) -> bool:
         """Whether all seeds are trained."""
         return len(self.results) == self.job.num_seeds
-
-    @property
-    def summary(self) -> dict[str, dict[str, list[float]]]:
-        """Each score of each set, of all seeds that are done."""
-        first = self.results[0].scores if self.results else {}
-        return {
-            part: {name: [result.scores[part].get(name, 0.0) for result in self.results] for name in scores}
-            for part, scores in first.items()
-        }
 
     def run(self) -> list[Result]:
         """Train what isn't trained yet, to the end or an interrupt; returns `results`."""
@@ -145,8 +149,8 @@ class Experiment:
         folder, job = self._folder_of(seed), self.job
         recipe = replace(job.recipe, training=replace(job.recipe.training, seed=seed))
         claim(folder, self._config(), recipe, self.vocabularies)
-        if (folder / RESULTS).exists():
-            return Result(**cast("dict[str, Any]", read_json(folder / RESULTS)))
+        if done := read_results(folder):
+            return done[0]
         if self.bilm is not None and job.with_bilm:
             keep_bilm(self.bilm, job.folder / BILM)
         trainer = self._trainer(folder, recipe)
@@ -154,7 +158,7 @@ class Experiment:
         if not trainer.is_done:
             return None
         scores = {name: trainer.evaluate(examples) for name, examples in self.sets.items() if name != "train"}
-        result = Result.of(trainer.progress, len(self.sets["train"]), seed, scores)
+        result = Result.of(trainer.progress, trainer.num_trained, seed, scores, self.device)
         self._write_card(folder, [result])
         write_all({folder / RESULTS: lambda path: write_json(path, result.as_json())})
         (folder / CHECKPOINT).unlink(missing_ok=True)
@@ -179,6 +183,8 @@ class Experiment:
 
     @cached_property
     def _frozen_layers(self) -> FrozenLayers | None:
+        if self._given_layers is not None:
+            return self._given_layers
         config = self.job.recipe.elmo
         live = make_layers(self.bilm, config, self.device)
         if not isinstance(live, LiveLayers) or config.vectors == "live":
@@ -189,7 +195,8 @@ class Experiment:
 
     def _config(self) -> RunConfig:
         job = self.job
-        source = Path(job.elmo).resolve() if Path(job.elmo).exists() else job.elmo
+        is_file = Path(job.elmo).exists() and not is_bundled(job.elmo)
+        source = Path(job.elmo).resolve() if is_file else job.elmo
         kept = BILM if job.num_seeds == 1 else f"../{BILM}"
         return RunConfig(
             FORMAT,
@@ -212,7 +219,8 @@ class Experiment:
         config, recipe = read_config(source)
         bilm = BILM if self.bilm is not None and self.job.with_bilm else config.bilm
         results = {"best_seed": best.seed, "runs": [result.as_json() for result in self.results]}
-        results |= {part: {name: spread(v) for name, v in scores.items()} for part, scores in self.summary.items()}
+        summary = summarize(self.results)
+        results |= {part: {name: spread(values) for name, values in scores.items()} for part, scores in summary.items()}
         write_all(
             {
                 folder / VOCABULARIES: lambda path: shutil.copyfile(source / VOCABULARIES, path),
@@ -224,10 +232,10 @@ class Experiment:
 
     def _write_card(self, folder: Path, results: Sequence[Result]) -> None:
         job = self.job
+        files = ", ".join(Path(file).name for file in job.train.split(","))
         facts = Facts(
-            train=f"{Path(job.train).name}, {len(self.sets['train']):,} examples",
+            train=f"{files}, {len(self.sets['train']):,} examples",
             elmo=self._describe_elmo(),
-            device=self.device,
         )
         text = task_card(job.task, facts, results)
         write_all({folder / CARD: lambda path: path.write_text(text, encoding="utf-8")})

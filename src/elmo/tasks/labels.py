@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from torch import Tensor
@@ -22,6 +23,13 @@ def label_predictions(scores: Tensor, labels: Sequence[str]) -> list[LabelPredic
     """The predictions of a batch, from the scores (B, K) of K `labels` before the softmax."""
     rows: list[list[float]] = scores.softmax(dim=1).tolist()
     return [LabelPrediction(labels[row.index(max(row))], dict(zip(labels, row, strict=True))) for row in rows]
+
+
+def combine_labels(predictions: Sequence[LabelPrediction]) -> LabelPrediction:
+    """What several models say of one example: the mean of their probabilities."""
+    labels = list(predictions[0].probabilities)
+    shares = {label: fmean(found.probabilities[label] for found in predictions) for label in labels}
+    return LabelPrediction(max(labels, key=shares.__getitem__), shares)
 
 
 def score_labels(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> Scores:

@@ -15,7 +15,7 @@ from elmo.tasks.modules.elmo_input import ElmoInput
 from elmo.tasks.modules.padding import lengths_of, mask_of, pad_ids
 from elmo.tasks.modules.rnn import BiLSTMs
 from elmo.tasks.modules.words import CharacterEmbedding, WordEmbedding
-from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_share
+from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig, require_share
 from elmo.tasks.spans import Span, allowed_sequences, score_spans, spans_of, tags_for, tags_of
 from elmo.tasks.static_vectors import choose_words, set_word_vectors
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
@@ -24,20 +24,11 @@ from elmo.text.tokenizers import Tokenizer
 Spans = tuple[Span, ...]
 
 
-@dataclass(frozen=True)
-class CharactersConfig:
-    """The convolution over a word's characters: their vectors' width, the filters' number and width."""
-
-    dim: int = 16
-    filters: int = 128
-    width: int = 3
-
-
 @dataclass(frozen=True, kw_only=True)
 class NerRecipe(TaskRecipe):
-    """`token_column` of the files counts from 0; the last column is the tag. The model predicts tags of `scheme`, BIO
-    or BIOUL. `lstm` holds the hidden units of each biLSTM, per direction; `dropout` is variational, on the input of
-    each, and a plain one on the last output."""
+    """`token_column` of the files counts from 0, or from the end if negative; the last column is the tag. The model
+    predicts tags of `scheme`, BIO or BIOUL. `lstm` holds the hidden units of each biLSTM, per direction; `dropout` is
+    variational, on the input of each, and a plain one on the last output."""
 
     token_column: int = 0
     scheme: str = "BIOUL"

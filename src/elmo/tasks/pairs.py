@@ -46,7 +46,7 @@ def parse_pair(line: str, tokenize: Tokenizer) -> PairExample:
         premise, hypothesis = sentences
         return PairExample(_tokens(premise, "premise", tokenize), _tokens(hypothesis, "hypothesis", tokenize))
     if len(sentences) == 1 and line.lstrip().startswith("{"):
-        return _pair(_object(line), tokenize)
+        return _pair(read_object(line), tokenize)
     raise ElmoError(
         f"expected premise and hypothesis with one tab between them, or a JSON object with {PREMISE} and {HYPOTHESIS}; "
         f"found {len(sentences) - 1} tabs"
@@ -58,7 +58,7 @@ def _read(path: str | Path, labels: Sequence[str], tokenize: Tokenizer) -> Itera
         if not line.strip():
             continue
         try:
-            values = _object(line)
+            values = read_object(line)
             label = _text(values, LABEL)
             if label == NO_LABEL:
                 continue
@@ -69,7 +69,8 @@ def _read(path: str | Path, labels: Sequence[str], tokenize: Tokenizer) -> Itera
             raise ElmoError(f"{path}, line {number}: {error}") from None
 
 
-def _object(line: str) -> dict[str, Any]:
+def read_object(line: str) -> dict[str, Any]:
+    """The JSON object of a line."""
     try:
         values: object = json.loads(line)
     except (ValueError, RecursionError) as error:

@@ -10,6 +10,8 @@ PLACES = ("input", "output", "both")
 VECTORS = ("cached", "live", "trained")
 OPTIMIZERS = ("adam", "adadelta", "sgd")
 DTYPES = ("float32", "float16")
+LAYERS = ("all", "top")
+STATES = ("zero", "warm")
 
 
 @dataclass(frozen=True)
@@ -17,8 +19,9 @@ class ElmoConfig:
     """How a task uses ELMo (sec. 3.3).
 
     `at` is where its vectors go, at the task's lowest RNN: its `input`, its `output`, or `both`, each place with a
-    scalar mix of its own. `dropout` is on these vectors; `layer_norm` normalizes the layers before the mix; `penalty`
-    is the paper's lambda, times the squared norm of the mix's scores.
+    scalar mix of its own, of `all` layers or of the `top` one alone, which gamma scales (`layers`). `dropout` is on
+    these vectors; `layer_norm` normalizes the layers before the mix; `penalty` is the paper's lambda, times the squared
+    norm of the mix's scores.
 
     `vectors` says where layers come from. With `cached`, those of all the sets' sentences are computed once and kept on
     disk for the run, as `cache_dtype`; with `live`, they are computed anew for each batch; with `trained`, the biLM is
@@ -26,6 +29,7 @@ class ElmoConfig:
     """
 
     at: str = "input"
+    layers: str = "all"
     dropout: float = 0.5
     layer_norm: bool = False
     penalty: float = 0.0
@@ -34,7 +38,7 @@ class ElmoConfig:
     state: str = "zero"
 
     def __post_init__(self) -> None:
-        choices = {"at": PLACES, "vectors": VECTORS, "cache_dtype": DTYPES, "state": ("zero", "warm")}
+        choices = {"at": PLACES, "layers": LAYERS, "vectors": VECTORS, "cache_dtype": DTYPES, "state": STATES}
         for name, known in choices.items():
             _require_choice(f"elmo.{name}", getattr(self, name), known)
         require_share("elmo.dropout", self.dropout)
@@ -44,11 +48,12 @@ class ElmoConfig:
 class TrainingConfig:
     """How a task's model is trained.
 
-    Training ends when the dev set's score wasn't above its best for `patience` epochs, or after `max_epochs`, or after
-    the epoch in which `max_minutes` are up; the weights of the best epoch are kept. `clip_norm` bounds the norm of
-    all gradients together. The learning rate is multiplied by `plateau_factor` after each `plateau_patience` epochs in
-    a row without a better score, and by `decay` every `decay_steps` steps. Batches are of sentences of about the same
-    length.
+    Training ends when the dev set's score wasn't above its best for `patience` epochs, or after `max_epochs`, or when
+    `max_minutes` are up, which cuts an epoch short; the weights of the best epoch are kept. `clip_norm` bounds the norm
+    of all gradients together. The learning rate is multiplied by `plateau_factor` after each `plateau_patience` epochs
+    in a row without a better score, and by `decay` every `decay_steps` steps. Batches are of sentences of about the
+    same length. With an `ema_decay`, not the weights themselves are measured and kept but their exponential moving
+    average, which begins with those from chance and loses all but this share of itself to the weights at each step.
     """
 
     batch_size: int = 32
@@ -62,6 +67,7 @@ class TrainingConfig:
     plateau_patience: int = 1
     decay: float = 1.0
     decay_steps: int = 100
+    ema_decay: float | None = None
     max_minutes: float | None = None
     checkpoint_every_minutes: float = 5.0
     seed: int = 0
@@ -71,6 +77,8 @@ class TrainingConfig:
         for name in ("batch_size", "learning_rate", "max_epochs", "patience", "plateau_patience", "decay_steps"):
             if getattr(self, name) <= 0:
                 raise ElmoError(f"training.{name}: {getattr(self, name)} is not positive")
+        if self.ema_decay is not None:
+            require_share("training.ema_decay", self.ema_decay)
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,15 @@ class WordsConfig:
     def are_trained(self) -> bool:
         """Whether the vectors change in training: fixed ones from chance would tell nothing but which word it is."""
         return self.trainable or self.vectors is None
+
+
+@dataclass(frozen=True)
+class CharactersConfig:
+    """The convolution over a word's characters: their vectors' width, the filters' number and width."""
+
+    dim: int = 16
+    filters: int = 128
+    width: int = 3
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,6 +23,7 @@ from elmo.formats.files import read_json, write_all, write_json
 from elmo.formats.model import Model, require_bytes, require_warm_state
 from elmo.formats.native import is_native, save_native
 from elmo.tasks import get_task
+from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import WEIGHTS, load_weights
 from elmo.tasks.modules.elmo_input import ElmoInput, FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import ElmoConfig, TaskRecipe
@@ -79,6 +80,26 @@ def load_run(folder: Path, device: torch.device | str = "cpu") -> TrainedTask[An
     model = task.model(recipe, vocabularies, elmo).to(device)
     load_weights(folder, model)
     return TrainedTask(task, recipe, model)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a task's run folder, finished or not."""
+    if not (folder / CONFIG).is_file():
+        return False
+    values = read_json(folder / CONFIG)
+    return isinstance(values, dict) and {"task", "recipe"} <= values.keys()
+
+
+def read_results(folder: Path) -> list[Result]:
+    """What came of each seed of a run folder; nothing as long as it isn't finished."""
+    path = folder / RESULTS
+    if not path.exists():
+        return []
+    values = cast("dict[str, Any]", read_json(path))
+    try:
+        return [Result(**run) for run in values.get("runs", [values])]
+    except TypeError as error:
+        raise ElmoError(f"{path}: holds something else than results ({error}); train anew") from None
 
 
 def make_layers(

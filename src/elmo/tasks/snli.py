@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.errors import ElmoError
-from elmo.tasks.labels import LabelPrediction, label_predictions, score_labels
+from elmo.tasks.labels import LabelPrediction, combine_labels, label_predictions, score_labels
 from elmo.tasks.modules.attention import soft_align
 from elmo.tasks.modules.elmo_input import ElmoInput
-from elmo.tasks.modules.padding import lengths_of, mask_of
+from elmo.tasks.modules.padding import lengths_of, mask_of, spread_out
 from elmo.tasks.modules.pooling import pool
 from elmo.tasks.modules.rnn import BiLSTMs
 from elmo.tasks.modules.words import WordEmbedding
@@ -59,14 +58,6 @@ class SnliRecipe(TaskRecipe):
             raise ElmoError("labels: expected two or more, each once")
 
 
-class _Encoded(NamedTuple):
-    """Sentences as the first biLSTM and ELMo see them: `vectors` (B, T, D), zeros at padding, `lengths`, `mask`."""
-
-    vectors: Tensor
-    lengths: Tensor
-    mask: Tensor
-
-
 class SnliModel(TaskModel[PairExample, LabelPrediction]):
     """ESIM: both sentences are encoded, aligned, compared token by token, read again, and pooled."""
 
@@ -100,20 +91,26 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
         return label_predictions(self._scores(examples), self.labels)
 
     def _scores(self, examples: Sequence[PairExample]) -> Tensor:
-        """The score of each label (B, K), before the softmax."""
-        a, b = self._encode([e.premise for e in examples]), self._encode([e.hypothesis for e in examples])
-        in_b, in_a = soft_align(a.vectors, b.vectors, a.mask, b.mask)
-        return self.classify(torch.cat([self._compose(a, in_b), self._compose(b, in_a)], dim=1))
+        """The score of each label (B, K), before the softmax.
 
-    def _encode(self, sentences: Sequence[Sentence]) -> _Encoded:
-        lengths, elmo = lengths_of(sentences), self.elmo(sentences)
+        Premises and hypotheses go through each layer together, as the rows of one batch: a processor multiplies many
+        rows at little more cost than few.
+        """
+        sentences: list[Sentence] = [*(e.premise for e in examples), *(e.hypothesis for e in examples)]
+        lengths, half = lengths_of(sentences), len(examples)
+        mask = mask_of(lengths, self.device)
+        own, other = self._align(sentences, lengths, mask)
+        compared = torch.cat([own, other, own - other, own * other], dim=1)
+        pooled = pool(self.composer(spread_out(self.project(compared), mask), lengths), mask)
+        return self.classify(torch.cat([pooled[:half], pooled[half:]], dim=1))
+
+    def _align(self, sentences: Sequence[Sentence], lengths: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The encoded tokens (N, D) of all sentences, one after the other, and what each is aligned with (N, D)."""
+        elmo, half = self.elmo(sentences), len(sentences) // 2
         encoded = self.encoder(torch.cat([self.words(sentences), elmo.input], dim=2), lengths)
-        return _Encoded(torch.cat([encoded, elmo.output], dim=2), lengths, mask_of(lengths, self.device))
-
-    def _compose(self, own: _Encoded, other: Tensor) -> Tensor:
-        """One vector (B, 4H) of sentences and what their tokens are aligned with (Chen et al. 2017, sec. 3.2, 3.3)."""
-        compared = torch.cat([own.vectors, other, own.vectors - other, own.vectors * other], dim=2)
-        return pool(self.composer(self.project(compared), own.lengths), own.mask)
+        vectors = torch.cat([encoded, elmo.output], dim=2)
+        found = torch.cat(soft_align(vectors[:half], vectors[half:], mask[:half], mask[half:]))
+        return vectors[mask], found[mask]
 
     def _squares(self) -> Tensor:
         parts = (self.encoder, self.project, self.composer, self.classify)
@@ -153,6 +150,10 @@ class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
         """Put the vectors of the recipe's file into the model."""
         assert isinstance(model, SnliModel)
         set_word_vectors(model.words, recipe.words)
+
+    def combine(self, recipe: SnliRecipe, predictions: Sequence[LabelPrediction]) -> LabelPrediction:
+        """The mean of the probabilities."""
+        return combine_labels(predictions)
 
     def score(self, examples: Sequence[PairExample], predictions: Sequence[LabelPrediction]) -> Scores:
         """Accuracy in percent, that of each label, and the confusion matrix (see `labels.score_labels`)."""

@@ -102,14 +102,15 @@ def score_spans(gold: Iterable[Sequence[Span]], predicted: Iterable[Sequence[Spa
         found.update(span.type for span in predicted_spans)
         right.update(span.type for span in set(gold_spans) & set(predicted_spans))
     scores = {
-        "precision": _percent(right.total(), found.total()),
-        "recall": _percent(right.total(), wanted.total()),
-        "f1": _percent(2 * right.total(), found.total() + wanted.total()),
+        "precision": percent(right.total(), found.total()),
+        "recall": percent(right.total(), wanted.total()),
+        "f1": percent(2 * right.total(), found.total() + wanted.total()),
     }
     for kind in sorted(wanted | found):
-        scores[f"f1/{kind}"] = _percent(2 * right[kind], found[kind] + wanted[kind])
+        scores[f"f1/{kind}"] = percent(2 * right[kind], found[kind] + wanted[kind])
     return scores
 
 
-def _percent(part: int, whole: int) -> float:
+def percent(part: int, whole: int) -> float:
+    """`part` of `whole` in percent, 0 of nothing."""
     return 100 * part / whole if whole else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import torch
@@ -26,7 +26,12 @@ Vocabularies = Mapping[str, Sequence[str]]
 
 
 class TaskModel(nn.Module, ABC, Generic[E, P]):
-    """A model of a task: examples in, loss and predictions out. `elmo` is where its ELMo vectors come from."""
+    """A model of a task: examples in, loss and predictions out. `elmo` is where its ELMo vectors come from.
+
+    `labels` are what it chooses one of, for tasks with a label for each example.
+    """
+
+    labels: tuple[str, ...] = ()
 
     def __init__(self, elmo: ElmoInput) -> None:
         super().__init__()
@@ -61,9 +66,13 @@ class Task(ABC, Generic[R, E, P]):
         """As `read`, for the training set, of which a task may use more than what it is measured on."""
         return self.read(path, recipe)
 
+    def pieces(self, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+        """What of a plain text makes an example each, with the number of its first line: a line that isn't blank."""
+        return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
+
     @abstractmethod
     def parse(self, line: str, tokenize: Tokenizer) -> E:
-        """An example from a line of plain text, which isn't blank. Raises ElmoError for one that isn't of the form."""
+        """An example from one of the `pieces` of a plain text. Raises ElmoError for one that isn't of the form."""
 
     def tokenizer(self, recipe: R) -> str:
         """The name of the tokenizer that fits what the model was trained on (see `get_tokenizer`)."""
@@ -95,6 +104,14 @@ class Task(ABC, Generic[R, E, P]):
     @abstractmethod
     def as_json(self, example: E, prediction: P) -> dict[str, object]:
         """An example and its prediction as plain values."""
+
+    def as_file(self, examples: Sequence[E], predictions: Sequence[P]) -> str:
+        """The predictions of a whole set in the task's file format."""
+        return "".join(map(self.as_text, examples, predictions))
+
+    def combine(self, recipe: R, predictions: Sequence[P]) -> P:
+        """What several models say together, from their predictions for one example. Only for tasks with ensembles."""
+        raise NotImplementedError
 
     def length(self, example: E) -> int:
         """The number of tokens."""

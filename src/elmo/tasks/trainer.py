@@ -18,6 +18,7 @@ from tqdm import tqdm
 from elmo.errors import ElmoError
 from elmo.pretrain.interruption import on_interrupt, saving_to
 from elmo.pretrain.rows import Row
+from elmo.tasks.averaging import Averages
 from elmo.tasks.batches import plan_epoch, plan_evaluation
 from elmo.tasks.checkpoint import load_weights, resume, save_checkpoint, save_weights
 from elmo.tasks.metrics import Metrics
@@ -58,10 +59,11 @@ class Trainer(Generic[E, P]):
         kind, options = _OPTIMIZERS[config.optimizer]
         self.optimizer = kind(parameters, **options, lr=config.learning_rate, weight_decay=config.weight_decay)  # pyright: ignore[reportCallIssue]
         self._parameters = parameters
+        self._averages = Averages(model, config.ema_decay)
         self._lengths = [task.length(example) for example in train]
         with saving_to(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            self.progress = resume(folder, model, self.optimizer)
+            self.progress = resume(folder, model, self.optimizer, self._averages.tensors)
             self.metrics = Metrics(folder, self.progress.epoch, tensorboard=tensorboard)
 
     @property
@@ -73,9 +75,18 @@ class Trainer(Generic[E, P]):
     def is_done(self) -> bool:
         """Whether epochs, patience or minutes are used up."""
         progress, config = self.progress, self.config
-        minutes_up = config.max_minutes is not None and progress.seconds >= 60 * config.max_minutes
         patience_out = progress.epoch - progress.best_epoch >= config.patience
-        return progress.batch == 0 and (progress.epoch >= config.max_epochs or patience_out or minutes_up)
+        return progress.batch == 0 and (progress.epoch >= config.max_epochs or patience_out or self._minutes_are_up)
+
+    @property
+    def num_trained(self) -> int:
+        """How many examples were trained on, in all epochs together."""
+        return round(len(self.train_set) * self.progress.step / self.steps_per_epoch)
+
+    @property
+    def _minutes_are_up(self) -> bool:
+        minutes = self.config.max_minutes
+        return minutes is not None and self.progress.seconds >= 60 * minutes
 
     def train(self) -> None:
         """Train to the end, or to an interrupt; either way all is saved. Leaves the model with the best weights."""
@@ -91,9 +102,9 @@ class Trainer(Generic[E, P]):
                     if time.monotonic() - saved > 60 * self.config.checkpoint_every_minutes:
                         self.save()
                         saved = time.monotonic()
-                    if self.stopped:
+                    if self.stopped or self._minutes_are_up:
                         break
-                else:
+                if not self.stopped:
                     self._end_epoch()
             self.save()
             self.metrics.close()
@@ -102,7 +113,7 @@ class Trainer(Generic[E, P]):
 
     def save(self) -> None:
         """Write a checkpoint."""
-        save_checkpoint(self.folder, self.model, self.optimizer, self.progress)
+        save_checkpoint(self.folder, self.model, self.optimizer, self.progress, self._averages.tensors)
 
     def _plan(self) -> list[list[int]]:
         return plan_epoch(self._lengths, self.config.batch_size, self.config.seed, self.progress.epoch)
@@ -120,6 +131,7 @@ class Trainer(Generic[E, P]):
         if self.config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm)
         self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
+        self._averages.update()
         value = loss.item()
         if not math.isfinite(value):
             raise ElmoError(
@@ -149,9 +161,10 @@ class Trainer(Generic[E, P]):
             "loss": progress.loss_sum / progress.batch,
             "examples_per_second": progress.num_examples / progress.epoch_seconds,
         }
-        scores = self.evaluate(self.dev_set)
-        progress.epoch += 1
-        self._judge(scores[self.task.metric])
+        with self._averages.in_place():
+            scores = self.evaluate(self.dev_set)
+            progress.epoch += 1
+            self._judge(scores[self.task.metric])
         progress.batch, progress.loss_sum, progress.num_examples = 0, 0.0, 0
         self._count_seconds(started)
         progress.epoch_seconds = 0.0

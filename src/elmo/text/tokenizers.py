@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -99,6 +99,15 @@ def get_tokenizer(name: str) -> Tokenizer:
     if kind == "spacy" and language:
         return _spacy_tokenizer(language)
     raise ElmoError(f"tokenizer {name!r} is unknown; choose whitespace, ptb or spacy:<language>, such as spacy:de")
+
+
+def find_tokens(text: str, tokens: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """The characters that each token begins with and ends before, of all the `tokens` that `text` was cut into."""
+    end = 0
+    for token in tokens:
+        start = text.index(token, end)
+        end = start + len(token)
+        yield start, end
 
 
 def split_sentences(paragraph: str) -> list[str]:

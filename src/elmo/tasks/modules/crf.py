@@ -32,10 +32,9 @@ class CRF(nn.Module):
         self.transitions = nn.Parameter(torch.zeros(num_tags, num_tags))
         self.end = nn.Parameter(torch.zeros(num_tags))
         nn.init.xavier_normal_(self.transitions)
-        for name, possible in (allowed or Allowed(*(p == p for p in self.parameters())))._asdict().items():
-            self.register_buffer(
-                f"{name}_penalty", torch.zeros(possible.shape).masked_fill(~possible, -torch.inf), False
-            )
+        allowed = allowed or Allowed(*(p == p for p in self.parameters()))
+        for name, penalty in zip(Allowed._fields, penalties(allowed), strict=True):
+            self.register_buffer(f"{name}_penalty", penalty, False)
 
     def forward(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
         """The log-likelihood (B,) of the `tags` of each row, in nats."""
@@ -50,25 +49,9 @@ class CRF(nn.Module):
             scores = torch.where(is_token.unsqueeze(1), longer, scores)
         return torch.logsumexp(scores + self.end, dim=1)
 
-    @torch.no_grad()
     def decode(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:
-        """The best allowed tag sequence of each row: the Viterbi algorithm. A row without tokens gives `[]`."""
-        lengths = mask.sum(dim=1).tolist()
-        if not emissions.shape[1]:
-            return [[] for _ in lengths]
-        start, transitions, end = self._constrained()
-        first, *rest = emissions.unbind(1)
-        scores, same = start + first, torch.arange(len(self.end), device=emissions.device)
-        origins: list[Tensor] = []
-        for emission, is_token in zip(rest, mask.unbind(1)[1:], strict=True):
-            best, origin = (scores.unsqueeze(2) + transitions).max(dim=1)
-            scores = torch.where(is_token.unsqueeze(1), best + emission, scores)
-            origins.append(torch.where(is_token.unsqueeze(1), origin, same))
-        path = [(scores + end).argmax(dim=1)]
-        for origin in reversed(origins):
-            path.append(origin.gather(1, path[-1].unsqueeze(1)).squeeze(1))
-        rows = torch.stack(path[::-1], dim=1).tolist()
-        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
+        """The best allowed tag sequence of each row. A row without tokens gives `[]`."""
+        return viterbi(emissions, mask, *self._constrained())
 
     def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
         chosen = emissions.gather(2, tags.unsqueeze(2)).squeeze(2)
@@ -80,3 +63,31 @@ class CRF(nn.Module):
     def _constrained(self) -> list[Tensor]:
         """Start, transitions and end, minus infinity where they are not allowed."""
         return [parameter + self.get_buffer(f"{name}_penalty") for name, parameter in self.named_parameters()]
+
+
+def penalties(allowed: Allowed) -> list[Tensor]:
+    """What to add to the scores of start, transitions and end: 0 for what is allowed, minus infinity for all else."""
+    return [torch.zeros(possible.shape).masked_fill(~possible, -torch.inf) for possible in allowed]
+
+
+@torch.no_grad()
+def viterbi(emissions: Tensor, mask: Tensor, start: Tensor, transitions: Tensor, end: Tensor) -> list[list[int]]:
+    """The tag sequence of each row with the highest sum of scores: the Viterbi algorithm. Shapes are as in `CRF`.
+
+    A row without tokens gives `[]`.
+    """
+    lengths = mask.sum(dim=1).tolist()
+    if not emissions.shape[1]:
+        return [[] for _ in lengths]
+    first, *rest = emissions.unbind(1)
+    scores, same = start + first, torch.arange(len(end), device=emissions.device)
+    origins: list[Tensor] = []
+    for emission, is_token in zip(rest, mask.unbind(1)[1:], strict=True):
+        best, origin = (scores.unsqueeze(2) + transitions).max(dim=1)
+        scores = torch.where(is_token.unsqueeze(1), best + emission, scores)
+        origins.append(torch.where(is_token.unsqueeze(1), origin, same))
+    path = [(scores + end).argmax(dim=1)]
+    for origin in reversed(origins):
+        path.append(origin.gather(1, path[-1].unsqueeze(1)).squeeze(1))
+    rows = torch.stack(path[::-1], dim=1).tolist()
+    return [row[:length] for row, length in zip(rows, lengths, strict=True)]

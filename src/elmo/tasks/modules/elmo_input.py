@@ -68,8 +68,13 @@ class ElmoInput(nn.Module):
         self.config, self.layers = config, layers
         self._width = width if layers is not None else 0
         places = ("input", "output") if config.at == "both" else (config.at,)
+        top_only = config.layers == "top"
         self.mixes = nn.ModuleDict(
-            {place: ScalarMix(num_layers, layer_norm=config.layer_norm) for place in places if self._width}
+            {
+                place: ScalarMix(num_layers, top_only=top_only, layer_norm=config.layer_norm)
+                for place in places
+                if self._width
+            }
         )
         self.register_buffer("_here", torch.zeros(0), persistent=False)
 

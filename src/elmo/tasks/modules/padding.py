@@ -19,6 +19,11 @@ def mask_of(lengths: Tensor, device: torch.device) -> Tensor:
     return (torch.arange(longest) < lengths.unsqueeze(1)).to(device)
 
 
+def spread_out(tokens: Tensor, mask: Tensor) -> Tensor:
+    """Vectors (N, D) of the tokens that `mask` (B, T) is true at, row by row, to (B, T, D), zeros at padding."""
+    return tokens.new_zeros(*mask.shape, tokens.shape[1]).masked_scatter(mask.unsqueeze(2), tokens)
+
+
 def pad_ids(rows: Sequence[Sequence[int]], device: torch.device, padding: int = 0) -> Tensor:
     """Rows of ids as one (B, T) tensor, `padding` where a row has ended."""
     longest = max(map(len, rows), default=0)

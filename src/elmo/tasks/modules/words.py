@@ -54,15 +54,16 @@ class WordEmbedding(nn.Module):
 
 
 class CharacterEmbedding(nn.Module):
-    """A convolution over the characters (bytes) of each word, and the maximum over its places."""
+    """Convolutions of `widths` over the characters (bytes) of each word, and the maximum over their places."""
 
-    def __init__(self, dim: int, filters: int, width: int) -> None:
+    def __init__(self, dim: int, filters: int, *widths: int) -> None:
         super().__init__()
-        self.width = filters
-        self.encoder = CharEncoder(CharCNNConfig(CharEmbeddingConfig(dim), ((width, filters),)), filters)
+        self.width = filters * len(widths)
+        sizes = tuple((width, filters) for width in widths)
+        self.encoder = CharEncoder(CharCNNConfig(CharEmbeddingConfig(dim), sizes), self.width)
 
     def forward(self, sentences: Sentences) -> Tensor:
-        """(B, T, filters), zeros at padding."""
+        """(B, T, `width`), zeros at padding."""
         device = self.encoder.embedding.weight.device
         types, tokens = number_types(sentences, device)
         vectors = self.encoder(torch.from_numpy(encode_words(types)).to(device))

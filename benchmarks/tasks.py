@@ -1,0 +1,125 @@
+"""How fast task models train and predict: without ELMo, with its vectors cached on disk, and computed anew.
+
+Each argument is a task and a file of its own format. Examples are drawn from it by chance; a model of the task's recipe
+trains on them for some epochs, the first of which isn't counted, and predicts them. `cache` is the computing of the
+vectors that `cached` reads. Word vectors of a file are fixed in some recipes, which then train faster: `--set`.
+
+    python benchmarks/tasks.py ner=train.conll sst=train.txt snli=train.jsonl --elmo en --json
+    python benchmarks/tasks.py sst=train.txt --elmo en --set words.vectors=static300.txt --examples 1000 --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from machine import report
+
+from elmo import formats
+from elmo.embed.devices import use_device
+from elmo.formats.model import Model
+from elmo.pretrain.recipe import parse_override, read_recipe
+from elmo.pretrain.rows import read_rows
+from elmo.tasks import TASKS, get_task
+from elmo.tasks.modules.elmo_input import FrozenLayers
+from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.task import Task
+from elmo.tasks.trainer import Trainer, predict
+from elmo.tasks.vector_cache import LiveLayers
+
+T = TypeVar("T")
+
+
+class Bench:
+    """One task's examples, and how long a model takes for them."""
+
+    def __init__(self, task: Task[Any, Any, Any], file: str, settings: Sequence[str], arguments: Any) -> None:
+        self.task, self.repeats = task, 1 if arguments.quick else arguments.repeats
+        self.device = use_device(arguments.device)
+        self.recipe = read_recipe(task.recipe, task.name, tuple(TASKS), dict(map(parse_override, settings)))
+        found = task.read_train(file, self.recipe)
+        size = min(len(found), 2 * self.recipe.training.batch_size if arguments.quick else arguments.examples)
+        self.examples = [found[index] for index in np.random.default_rng(0).permutation(len(found))[:size]]
+        self.vocabularies = task.vocabularies(self.examples, self.recipe)
+        self.num_tokens = sum(map(task.length, self.examples))
+
+    def run(self, bilm: Model | None, folder: Path) -> Iterator[dict[str, Any]]:
+        """The results without ELMo, and with that of `bilm`."""
+        plain = self.measure("none", None, None, folder)
+        yield from plain
+        if bilm is None:
+            return
+        live = make_layers(bilm, replace(self.recipe.elmo, vectors="live"), self.device)
+        assert isinstance(live, LiveLayers)
+        sentences = [s for example in self.examples for s in self.task.sentences(example)]
+        seconds, cached = _timed(lambda: live.cached(sentences, folder / "vectors"))
+        yield self._row("cache", self.recipe.elmo.cache_dtype, seconds)
+        kinds: dict[str, FrozenLayers] = {"cached": cached, "live": live}
+        for kind, layers in kinds.items():
+            for row, base in zip(self.measure(kind, bilm, layers, folder), plain, strict=True):
+                ratio = row["examples_per_second"] / base["examples_per_second"]
+                yield {**row, "ratio_to_none": round(ratio, 3)}
+
+    def measure(self, kind: str, bilm: Model | None, layers: FrozenLayers | None, folder: Path) -> list[dict[str, Any]]:
+        """Medians of training and of prediction."""
+        torch.manual_seed(0)
+        elmo = make_elmo(bilm, self.recipe.elmo, layers)
+        model = self.task.model(self.recipe, self.vocabularies, elmo)
+        self.task.initialize(model, self.recipe)
+        model.to(self.device)
+        epochs = self.repeats + 1
+        training = replace(self.recipe.training, max_epochs=epochs, patience=epochs)
+        place = folder / self.task.name / kind
+        Trainer(self.task, model, training, place, self.examples, self.examples[: training.batch_size]).train()
+        rates = [row["examples_per_second"] for row in read_rows(place / "metrics.csv")[1:]]
+        seconds = [_timed(lambda: predict(self.task, model, self.examples))[0] for _ in range(self.repeats)]
+        return [
+            self._row("train", kind, len(self.examples) / statistics.median(rates)),
+            self._row("predict", kind, statistics.median(seconds)),
+        ]
+
+    def _row(self, what: str, setting: str, seconds: float) -> dict[str, Any]:
+        return {
+            "name": f"{what}/{self.task.name}/{setting}",
+            "examples_per_second": round(len(self.examples) / seconds, 1),
+            "tokens_per_second": round(self.num_tokens / seconds),
+            "num_examples": len(self.examples),
+        }
+
+
+def _timed(run: Callable[[], T]) -> tuple[float, T]:
+    start = time.perf_counter()
+    result = run()
+    return time.perf_counter() - start, result
+
+
+def main() -> None:
+    """Measure each task."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("files", nargs="+", metavar="TASK=FILE")
+    parser.add_argument("--elmo", default="none", help="any model that elmo knows; none for baselines alone")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of all recipes")
+    parser.add_argument("--examples", type=int, default=1_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--quick", action="store_true", help="two batches, once")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    bilm = None if arguments.elmo == "none" else formats.load(arguments.elmo)
+    results: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, _, file in (word.partition("=") for word in arguments.files):
+            results += Bench(get_task(name), file, arguments.set, arguments).run(bilm, Path(folder))
+    report(results, arguments.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Coreference: end-to-end, of spans (Lee et al. 2017), with ELMo as in Peters et al. 2018, sec. 4 and appendix A.6."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, groupby
+
+import torch
+import torch.nn.functional as F
+
+from elmo.errors import ElmoError
+from elmo.tasks.coref_conll import Cluster, Clusters, Document, format_document, read_documents
+from elmo.tasks.coref_model import CorefModel
+from elmo.tasks.coref_recipe import CorefRecipe
+from elmo.tasks.coref_scores import score_clusters
+from elmo.tasks.modules.elmo_input import ElmoInput
+from elmo.tasks.static_vectors import choose_words, set_word_vectors
+from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
+from elmo.text.tokenizers import Tokenizer
+
+
+class Coref(Task[CorefRecipe, Document, Clusters]):
+    """Reads and writes CoNLL-2012, scores as its scorer does; an example is a document."""
+
+    name, metric, recipe = "coref", "f1", CorefRecipe
+
+    def read(self, path: str, recipe: CorefRecipe) -> list[Document]:
+        """The documents of a CoNLL file."""
+        least = 1 if recipe.singletons else 2
+        return [
+            replace(document, clusters=tuple(cluster for cluster in document.clusters if len(cluster) >= least))
+            for document in read_documents(path)
+        ]
+
+    def pieces(self, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+        """Documents: blank lines are between them, and their other lines are sentences."""
+        for is_text, group in groupby(enumerate(lines, 1), key=lambda item: bool(item[1].strip())):
+            if is_text:
+                numbers, texts = zip(*group, strict=True)
+                yield numbers[0], "\n".join(texts)
+
+    def parse(self, line: str, tokenize: Tokenizer) -> Document:
+        """A document, its sentences a line each."""
+        sentences = (tuple(tokenize(sentence)) for sentence in line.split("\n"))
+        return Document(tuple(filter(None, sentences)))
+
+    def sentences(self, example: Document) -> Sequence[Sentence]:
+        """All of the document."""
+        return example.sentences
+
+    def vocabularies(self, train: Sequence[Document], recipe: CorefRecipe) -> Vocabularies:
+        """`words` with a vector of their own, those of the file first, and `genres`."""
+        if not any(len(cluster) > 1 for document in train for cluster in document.clusters):
+            raise ElmoError("the training set has no two mentions of the same thing; is its last column coreference?")
+        words = choose_words((sentence for document in train for sentence in document.sentences), recipe.words)
+        return {"words": words, "genres": sorted({recipe.genre_of(document.name) for document in train} - {""})}
+
+    def model(self, recipe: CorefRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> CorefModel:
+        """A model with random weights."""
+        return CorefModel(recipe, vocabularies["words"], vocabularies["genres"], elmo)
+
+    def initialize(self, model: TaskModel[Document, Clusters], recipe: CorefRecipe) -> None:
+        """Put the vectors of the recipe's file into the model, each with a length of 1."""
+        assert isinstance(model, CorefModel)
+        set_word_vectors(model.words, recipe.words)
+        if recipe.words.vectors:
+            with torch.no_grad():
+                model.words.weight.copy_(F.normalize(model.words.weight))
+
+    def score(self, examples: Sequence[Document], predictions: Sequence[Clusters]) -> Scores:
+        """The mean F1 of MUC, B³ and CEAF-e in percent, and what it is made of (see `coref_scores`)."""
+        return score_clusters([example.clusters for example in examples], predictions)
+
+    def as_text(self, example: Document, prediction: Clusters) -> str:
+        """The document in CoNLL columns; behind its end, where readers see none of it, a line for each cluster."""
+        lines = (f"# {number}: {' | '.join(_texts(example, cluster))}\n" for number, cluster in enumerate(prediction))
+        return format_document(example, prediction) + "".join(lines)
+
+    def as_json(self, example: Document, prediction: Clusters) -> dict[str, object]:
+        """`name`, `part`, `sentences`, and `clusters` of mentions with `start`, `end` (behind the last word, counted in
+        the document) and `text`."""
+        clusters = [
+            [
+                {**mention._asdict(), "text": text}
+                for mention, text in zip(cluster, _texts(example, cluster), strict=True)
+            ]
+            for cluster in prediction
+        ]
+        sentences = [list(sentence) for sentence in example.sentences]
+        return {"name": example.name, "part": example.part, "sentences": sentences, "clusters": clusters}
+
+
+def _texts(document: Document, cluster: Cluster) -> list[str]:
+    words = list(chain.from_iterable(document.sentences))
+    return [" ".join(words[start:end]) for start, end in cluster]
+
+
+TASK = Coref()

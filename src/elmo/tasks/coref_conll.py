@@ -1,0 +1,184 @@
+"""Documents with coreference in the columns of the CoNLL-2012 shared task (Pradhan et al. 2012), in and out."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+from elmo.errors import ElmoError
+from elmo.text.reading import read_lines
+
+UNKNOWN_SPEAKER = "-"
+WORD, SPEAKER, MIN_COLUMNS = 3, 9, 11
+
+BEGIN = "#begin document"
+"""What the first line of a document starts with."""
+
+_BEGIN = re.compile(r"#begin document \((.*)\);?(?:\s+part\s+(\d+))?\s*")
+_END = re.compile(r"#\s*end document.*")
+_MENTIONS = re.compile(r"(?:\([^()|]+\)?|[^()|]+\))(?:\|(?:\([^()|]+\)?|[^()|]+\)))*")
+
+
+class Mention(NamedTuple):
+    """The words of a document from `start` up to, not including, `end`, counted from 0."""
+
+    start: int
+    end: int
+
+
+Cluster = tuple[Mention, ...]
+"""Mentions of the same thing."""
+
+Clusters = tuple[Cluster, ...]
+"""What a document is about."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """Sentences, who says each word (all unknown where it is empty), and which mentions are of the same thing."""
+
+    sentences: tuple[tuple[str, ...], ...]
+    speakers: tuple[str, ...] = ()
+    clusters: Clusters = ()
+    name: str = "text"
+    part: int = 0
+
+    @property
+    def starts(self) -> list[int]:
+        """The place of each sentence's first word in the document, and the number of all words."""
+        return list(accumulate(map(len, self.sentences), initial=0))
+
+
+def read_documents(path: str | Path) -> list[Document]:
+    """The documents (each part is one) of a file, plain or compressed.
+
+    Columns are between tabs in a line that holds any, else between blanks: word 4, speaker 10, coreference the last.
+    Raises ElmoError for lines that are none of a document and for brackets without their other half, naming the line,
+    and for a file without document.
+    """
+    documents = list(parse_documents(read_lines(path), str(path)))
+    if not documents:
+        raise ElmoError(f"{path}: holds no document; expected lines between '{BEGIN} (name); part 000' and its end")
+    return documents
+
+
+def parse_documents(lines: Iterable[str], where: str) -> Iterator[Document]:
+    """The documents of lines; `where` is what errors call their text."""
+    reader: _Reader | None = None
+    number = 0
+    for number, line in enumerate(lines, 1):
+        try:
+            if match := _BEGIN.fullmatch(line):
+                if reader:
+                    raise ElmoError("a document begins before the last one's '#end document'")
+                reader = _Reader(match[1], int(match[2] or 0))
+            elif reader and _END.fullmatch(line):
+                yield reader.finish()
+                reader = None
+            elif reader:
+                reader.add(line)
+            elif line.strip() and not line.startswith("#"):
+                raise ElmoError(f"is in no document; expected '{BEGIN} (name); part 000' before it")
+        except ElmoError as error:
+            raise ElmoError(f"{where}, line {number}: {error}") from None
+    if reader:
+        raise ElmoError(f"{where}, line {number}: the text ends within a document; '#end document' is missing")
+
+
+def cut_document(document: Document, first: int, last: int) -> Document:
+    """The sentences from number `first` up to, not including, `last`, and those of the clusters' mentions in them."""
+    start, end = document.starts[first], document.starts[last]
+    clusters = (
+        tuple(Mention(a - start, b - start) for a, b in cluster if start <= a and b <= end)
+        for cluster in document.clusters
+    )
+    sentences, speakers = document.sentences[first:last], document.speakers[start:end]
+    return replace(document, sentences=sentences, speakers=speakers, clusters=tuple(filter(None, clusters)))
+
+
+def format_document(document: Document, clusters: Sequence[Cluster]) -> str:
+    """A document with these clusters in twelve columns; what isn't known is `-` or `*`."""
+    cells: defaultdict[int, list[str]] = defaultdict(list)
+    mentions = [(mention, number) for number, cluster in enumerate(clusters) for mention in cluster]
+    for (start, end), number in sorted(mentions, key=lambda item: (item[0].start, -item[0].end)):
+        cells[start].append(f"({number})" if end == start + 1 else f"({number}")
+    for (start, end), number in sorted(mentions, key=lambda item: (item[0].end, -item[0].start)):
+        if end > start + 1:
+            cells[end - 1].append(f"{number})")
+    lines = [f"{BEGIN} ({document.name}); part {document.part:03}"]
+    for first, sentence in zip(document.starts, document.sentences, strict=False):
+        for number, word in enumerate(sentence):
+            speaker = document.speakers[first + number] if document.speakers else UNKNOWN_SPEAKER
+            mark = "|".join(cells[first + number]) or "-"
+            columns = [document.name, document.part, number, word, "-", "*", "-", "-", "-", speaker, "*", mark]
+            lines.append("\t".join(map(str, columns)))
+        lines.append("")
+    return "\n".join([*lines, "#end document\n"])
+
+
+@dataclass
+class _Reader:
+    """A document as far as it is read."""
+
+    name: str
+    part: int
+    sentences: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    sentence: list[str] = field(default_factory=list[str])
+    speakers: list[str] = field(default_factory=list[str])
+    clusters: defaultdict[str, list[Mention]] = field(default_factory=lambda: defaultdict[str, list[Mention]](list))
+    begun: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict[str, list[int]](list))
+
+    def add(self, line: str) -> None:
+        """A word's line, or the blank one after a sentence."""
+        if not line.strip():
+            self._end_sentence()
+            return
+        columns = line.split("\t") if "\t" in line else [column for column in line.split(" ") if column]
+        if len(columns) < MIN_COLUMNS:
+            raise ElmoError(f"{len(columns)} columns, but CoNLL-2012 has {MIN_COLUMNS} at least, coreference the last")
+        mark = columns[-1].strip()
+        if mark not in ("-", "_") and not _MENTIONS.fullmatch(mark):
+            raise ElmoError(f"{mark!r} is no coreference such as '-', '(3', '(3)' or '3)|(5'")
+        if not columns[WORD]:
+            raise ElmoError("the word is empty")
+        self._mark(mark)
+        self.sentence.append(columns[WORD])
+        self.speakers.append(columns[SPEAKER])
+
+    def finish(self) -> Document:
+        """The document."""
+        self._end_sentence()
+        if not self.sentences:
+            raise ElmoError("the document ends without a word")
+        for name, starts in self.begun.items():
+            if starts:
+                raise ElmoError(f"the document ends within a mention of cluster {name}; '{name})' is missing")
+        speakers = tuple(self.speakers) if set(self.speakers) - {UNKNOWN_SPEAKER} else ()
+        clusters = tuple(tuple(sorted(dict.fromkeys(mentions))) for mentions in self.clusters.values() if mentions)
+        return Document(tuple(self.sentences), speakers, clusters, self.name, self.part)
+
+    def _end_sentence(self) -> None:
+        if self.sentence:
+            self.sentences.append(tuple(self.sentence))
+            self.sentence = []
+
+    def _mark(self, mark: str) -> None:
+        """Begin and end mentions at the next word. As the official scorer does: ends after all begins, and a cluster's
+        mention that began last ends first."""
+        place = len(self.speakers)
+        pieces = [] if mark in ("-", "_") else mark.split("|")
+        for piece in pieces:
+            if piece[0] == "(":
+                self.clusters[piece.strip("()")]  # clusters are in the order of their first mentions' begins
+                self.begun[piece.strip("()")].append(place)
+        for piece in pieces:
+            name = piece.strip("()")
+            if piece[-1] == ")":
+                if not self.begun[name]:
+                    raise ElmoError(f"a mention of cluster {name} ends that hasn't begun; '({name}' is missing")
+                self.clusters[name].append(Mention(self.begun[name].pop(), place + 1))

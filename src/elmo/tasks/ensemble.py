@@ -1,0 +1,51 @@
+"""Several trained models of one task that predict together (Peters et al. 2018, tables 8 and 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from elmo.errors import ElmoError
+from elmo.tasks.run_folder import TrainedTask, load_run
+from elmo.tasks.task import Task
+from elmo.tasks.trainer import predict
+from elmo.tasks.vector_cache import LiveLayers
+
+Members = Sequence[TrainedTask[Any, Any]]
+
+
+def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -> list[TrainedTask[Any, Any]]:
+    """The models of run folders. Raises ElmoError for models of several tasks, of other labels or of text cut by other
+    rules, and for a task whose predictions can't be joined."""
+    members = [load_run(folder, device) for folder in folders]
+    task = members[0].task
+    if type(task).combine is Task.combine:
+        raise ElmoError(f"{folders[0]}: models of the task {task.name} make no ensemble; evaluate them one by one")
+    for name, own in {
+        "task": [member.task.name for member in members],
+        "labels": [", ".join(sorted(member.model.labels)) for member in members],
+        "tokenizer": [member.task.tokenizer(member.recipe) for member in members],
+    }.items():
+        for folder, value in zip(folders, own, strict=True):
+            if value != own[0]:
+                raise ElmoError(f"{folder}: {name} {value}, but {folders[0]} has {own[0]}; they make no ensemble")
+    return members
+
+
+def predict_together(members: Members, examples: Sequence[Any]) -> list[Any]:
+    """The joint predictions for examples. Members with the same biLM share its vectors, on the disk meanwhile."""
+    task, recipe = members[0].task, members[0].recipe
+    sentences = [sentence for example in examples for sentence in task.sentences(example)]
+    found: list[list[Any]] = []
+    with TemporaryDirectory(prefix="elmo-") as folder:
+        for member in members:
+            elmo, layers = member.model.elmo, member.model.elmo.layers
+            if isinstance(layers, LiveLayers):
+                elmo.layers = layers.cached(sentences, Path(folder))
+            found.append(predict(task, member.model, examples))
+            elmo.layers = layers
+    return [task.combine(recipe, predictions) for predictions in zip(*found, strict=True)]

@@ -1,0 +1,63 @@
+"""The bidirectional LSTM of Lee et al. 2017, whose cell forgets just as much as it takes in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from elmo.nn.packing import Packing
+
+
+class CoupledLSTM(nn.Module):
+    """One direction: c = (1 - i) * c_prev + i * tanh(j), h = sigmoid(o) * tanh(c), and a first state that is learned.
+
+    `dropout` is on the state that the gates see, with the same mask at all words of a sentence. Source: Lee et al.
+    2017, sec. 4 and 7.
+    """
+
+    def __init__(self, in_width: int, size: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = dropout
+        self.input = nn.Linear(in_width, 3 * size)
+        self.recurrent = nn.Parameter(torch.cat([nn.init.orthogonal_(torch.empty(size, size)) for _ in range(3)], 1))
+        self.hidden, self.cell = (nn.Parameter(nn.init.xavier_uniform_(torch.empty(1, size))) for _ in range(2))
+        nn.init.xavier_uniform_(self.input.weight)
+        nn.init.zeros_(self.input.bias)
+
+    def forward(self, x: Tensor, batch_sizes: Sequence[int]) -> Tensor:
+        """Packed words (N, D), see `elmo.nn.lstm`, to packed outputs (N, H)."""
+        mask = F.dropout(self.hidden.new_ones(batch_sizes[0], self.hidden.shape[1]), self.dropout, self.training)
+        hidden, cell = self.hidden.expand_as(mask), self.cell.expand_as(mask)
+        outputs: list[Tensor] = []
+        for gates in self.input(x).split(batch_sizes):
+            rows = len(gates)
+            gates = torch.addmm(gates, hidden[:rows] * mask[:rows], self.recurrent)
+            i, j, o = gates.chunk(3, dim=1)
+            cell = torch.lerp(cell[:rows], j.tanh(), i.sigmoid())
+            hidden = o.sigmoid() * cell.tanh()
+            outputs.append(hidden)
+        return torch.cat(outputs)
+
+
+class CoupledBiLSTM(nn.Module):
+    """A forward and a backward one of `size` units each, over the sentences of a document."""
+
+    def __init__(self, in_width: int, size: int, dropout: float) -> None:
+        super().__init__()
+        self.directions = nn.ModuleList(CoupledLSTM(in_width, size, dropout) for _ in range(2))
+        self.width = 2 * size
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """The words (N, D) of all sentences, one after the other, whose `lengths` are a CPU tensor, to (N, 2H)."""
+        longest = int(lengths.max())
+        packing = Packing.of(lengths, longest, x.device)
+        starts = (lengths.cumsum(0) - lengths).to(x.device)
+        halves: list[Tensor] = []
+        for direction, order in zip(self.directions, packing.orders, strict=True):
+            words = starts[order // longest] + order % longest
+            outputs = direction(x[words], packing.batch_sizes)
+            halves.append(outputs.new_zeros(outputs.shape).index_copy(0, words, outputs))
+        return torch.cat(halves, dim=1)

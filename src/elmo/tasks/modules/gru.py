@@ -1,0 +1,126 @@
+"""A bidirectional GRU over packed sentences, with the backward pass written out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from elmo.nn.packing import Packing
+
+_aten: Any = torch.ops.aten
+"""Holds the derivatives of the activations as one operation each."""
+
+
+class _GRU(torch.autograd.Function):
+    """One direction over a packed batch (see `elmo.nn.lstm`), from a state of zeros.
+
+    Gates are in the order r, z, n, as torch has them: n = tanh(W_n x + r * (U_n h)), h' = n + z * (h - n). Autograd
+    would add to each weight's gradient once a step; here it is one product over all steps.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        weight_ih: Tensor,
+        weight_hh: Tensor,
+        bias_ih: Tensor,
+        bias_hh: Tensor,
+        batch_sizes: Sequence[int],
+    ) -> Tensor:
+        """`inputs` (N, I) to outputs (N, H)."""
+        size = weight_hh.shape[1]
+        gates = torch.addmm(bias_ih, inputs, weight_ih.t())
+        before, inner, outputs = (inputs.new_empty(len(inputs), size) for _ in range(3))
+        h = inputs.new_zeros(batch_sizes[0], size)
+        for start, rows in zip(_starts(batch_sizes), batch_sizes, strict=True):
+            now = slice(start, start + rows)
+            before[now] = h = h[:rows]
+            hidden = torch.addmm(bias_hh, h, weight_hh.t())
+            gate, inner[now] = gates[now], hidden[:, 2 * size :]
+            both, n = gate[:, : 2 * size], gate[:, 2 * size :]
+            both.add_(hidden[:, : 2 * size]).sigmoid_()
+            r, z = both.chunk(2, dim=1)
+            n.addcmul_(r, inner[now]).tanh_()
+            h = torch.lerp(n, h, z, out=outputs[now])
+        ctx.save_for_backward(inputs, weight_ih, weight_hh, gates, before, inner)
+        ctx.batch_sizes = batch_sizes
+        return outputs
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
+        ctx: Any, d_outputs: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        """Gradients of every tensor argument of `forward`."""
+        inputs, weight_ih, weight_hh, gates, before, inner = ctx.saved_tensors
+        batch_sizes, size = ctx.batch_sizes, weight_hh.shape[1]
+        d_gates, d_hidden = torch.empty_like(gates), torch.empty_like(gates)
+        carry = torch.zeros_like(before[: batch_sizes[0]])
+        starts = _starts(batch_sizes)
+        for step in reversed(range(len(starts))):
+            rows = batch_sizes[step]
+            now = slice(starts[step], starts[step] + rows)
+            r, z, n = gates[now].chunk(3, dim=1)
+            d_r, d_z, d_n = d_gates[now].chunk(3, dim=1)
+            d_h = d_outputs[now] + carry[:rows]
+            _aten.tanh_backward(d_h - d_h * z, n, grad_input=d_n)
+            _aten.sigmoid_backward(d_h * (before[now] - n), z, grad_input=d_z)
+            _aten.sigmoid_backward(d_n * inner[now], r, grad_input=d_r)
+            d_hidden[now, : 2 * size] = d_gates[now, : 2 * size]
+            torch.mul(d_n, r, out=d_hidden[now, 2 * size :])
+            carry[:rows] = torch.addmm(d_h * z, d_hidden[now], weight_hh)
+        return (
+            d_gates @ weight_ih if ctx.needs_input_grad[0] else None,
+            d_gates.t() @ inputs,
+            d_hidden.t() @ before,
+            d_gates.sum(dim=0),
+            d_hidden.sum(dim=0),
+            None,
+        )
+
+
+def _starts(batch_sizes: Sequence[int]) -> list[int]:
+    """Where each step begins in a packed tensor."""
+    return list(accumulate(batch_sizes, initial=0))[:-1]
+
+
+class _Direction(nn.Module):
+    """Weights of one direction, with torch's names and order of gates: from chance, near zero, without biases."""
+
+    def __init__(self, in_width: int, size: int) -> None:
+        super().__init__()
+        self.weight_ih, self.weight_hh = (nn.Parameter(torch.empty(3 * size, width)) for width in (in_width, size))
+        self.bias_ih, self.bias_hh = (nn.Parameter(torch.zeros(3 * size)) for _ in range(2))
+        for weight in (self.weight_ih, self.weight_hh):
+            nn.init.trunc_normal_(weight, std=0.05, a=-0.1, b=0.1)
+
+    def forward(self, inputs: Tensor, batch_sizes: Sequence[int]) -> Tensor:
+        """Packed (N, I) to (N, H)."""
+        return _GRU.apply(inputs, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh, batch_sizes)
+
+
+class BiGRU(nn.Module):
+    """A forward and a backward GRU of `size` hidden units each (Cho et al. 2014), as cuDNN and torch compute it.
+
+    Its weights start from a truncated normal distribution of deviation 0.05 (Clark and Gardner 2017, their code).
+    """
+
+    def __init__(self, in_width: int, size: int) -> None:
+        super().__init__()
+        self.directions = nn.ModuleList(_Direction(in_width, size) for _ in range(2))
+        self.size, self.width = size, 2 * size
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        """(B, T, D) to (B, T, 2H), zeros at padding."""
+        B, T, _ = x.shape
+        halves: list[Tensor] = []
+        for direction, order in zip(self.directions, packing.orders, strict=True):
+            outputs = direction(x.flatten(0, 1)[order], packing.batch_sizes)
+            halves.append(outputs.new_zeros(B * T, self.size).index_copy(0, order, outputs))
+        return torch.cat(halves, dim=1).unflatten(0, (B, T))

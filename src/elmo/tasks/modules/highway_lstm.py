@@ -1,0 +1,188 @@
+"""Highway LSTMs that read a sentence in turn from its two ends (He et al. 2017, sec. 2.1 to 2.3).
+
+*Packed* is as in `elmo.nn.lstm`: time-major, rows by falling length, `batch_sizes[t]` of them at step t, N tokens in
+all. A layer that reads backward walks through the same packed tensor from its end: rows join at their last token, so
+that no token is moved between layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from elmo.nn.packing import Packing
+
+_aten: Any = torch.ops.aten
+"""Holds the derivatives of the activations as one operation each."""
+
+
+class Course(NamedTuple):
+    """The order in which a layer reads packed tokens.
+
+    `steps` are the places of each step's tokens, the longest row's first; `heard` are those of all tokens that another
+    one was read before, and `spoke` those of the tokens before.
+    """
+
+    steps: list[slice]
+    heard: Tensor
+    spoke: Tensor
+
+    @classmethod
+    def both(cls, batch_sizes: Sequence[int], device: torch.device) -> tuple[Course, Course]:
+        """Forward and backward."""
+        steps = [slice(*ends) for ends in pairwise(accumulate(batch_sizes, initial=0))]
+        numbers = torch.arange(sum(batch_sizes), device=device)
+        later = numbers[batch_sizes[0] :]
+        earlier = torch.cat([later[:0], *(numbers[a][: b.stop - b.start] for a, b in pairwise(steps))])
+        return cls(steps, later, earlier), cls(steps[::-1], earlier, later)
+
+    def before(self, x: Tensor) -> Tensor:
+        """For each token what `x` (N, H) holds at the one read before, zeros where there is none."""
+        return torch.zeros_like(x).index_copy_(0, self.heard, x[self.spoke])
+
+
+class _HighwayLSTM(torch.autograd.Function):
+    """One layer over a whole packed batch, with the backward pass written out.
+
+    The blocks of the gates are j (candidate), i, f, o, t (transform) and k (what is carried past the LSTM); all but k
+    also hear the output before. c = f * c_before + i * j and h = mask * (t * o * tanh(c) + (1 - t) * k).
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        weight_ih: Tensor,
+        weight_hh: Tensor,
+        bias: Tensor,
+        mask: Tensor | None,
+        course: Course,
+    ) -> Tensor:
+        """`inputs` (N, I) to outputs (N, H); `mask` (B, H) is on those of each row, at all steps."""
+        H = weight_hh.shape[1]
+        gates = torch.addmm(bias, inputs, weight_ih.t())
+        cells, tanh_cells, outputs = (inputs.new_empty(len(inputs), H) for _ in range(3))
+        h_before = c_before = outputs[:0]
+        for now in course.steps:
+            gate, c, tanh_c, h = (x[now] for x in (gates, cells, tanh_cells, outputs))
+            rows = min(len(gate), len(h_before))
+            gate[:rows, : 5 * H].addmm_(h_before[:rows], weight_hh.t())
+            j, i, f, o, t, k = gate.chunk(6, dim=1)
+            j.tanh_()
+            gate[:, H : 5 * H].sigmoid_()
+            torch.mul(i, j, out=c)[:rows].addcmul_(f[:rows], c_before[:rows])
+            torch.tanh(c, out=tanh_c)
+            torch.lerp(k, torch.mul(o, tanh_c, out=h), t, out=h)
+            if mask is not None:
+                h *= mask[: len(h)]
+            h_before, c_before = h, c
+        ctx.save_for_backward(inputs, weight_ih, weight_hh, mask, gates, cells, tanh_cells, outputs)
+        ctx.course = course
+        return outputs
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
+        ctx: Any, *grad_outputs: Any
+    ) -> tuple[Tensor | None, ...]:
+        """Gradients of every tensor argument of `forward` but the mask.
+
+        What each gate's gradient is in proportion to is computed for all tokens at once, and then multiplied step by
+        step with the gradient of the cell (the first three gates) or of the output (the others).
+        """
+        inputs, weight_ih, weight_hh, mask, gates, cells, tanh_cells, outputs = ctx.saved_tensors
+        course: Course = ctx.course
+        H = weight_hh.shape[1]
+        d_gates, d_cells = _proportions(gates, course.before(cells), tanh_cells)
+        d_outputs = grad_outputs[0].clone()
+        f_after = d_c_after = cells[:0]
+        for number in reversed(range(len(course.steps))):
+            now = course.steps[number]
+            d_gate, d_c, d_h = (x[now] for x in (d_gates, d_cells, d_outputs))
+            if mask is not None:
+                d_h *= mask[: len(d_h)]
+            rows = min(len(d_c), len(d_c_after))
+            d_c.mul_(d_h)[:rows].addcmul_(d_c_after[:rows], f_after[:rows])
+            by_source = d_gate.unflatten(1, (2, 3, H))
+            by_source[:, 0] *= d_c.unsqueeze(1)
+            by_source[:, 1] *= d_h.unsqueeze(1)
+            if number:
+                d_h_before = d_outputs[course.steps[number - 1]]
+                rows = min(len(d_gate), len(d_h_before))
+                d_h_before[:rows].addmm_(d_gate[:rows, : 5 * H], weight_hh)
+            f_after, d_c_after = gates[now, 2 * H : 3 * H], d_c
+        wanted = ctx.needs_input_grad
+        return (
+            d_gates @ weight_ih if wanted[0] else None,
+            d_gates.t() @ inputs if wanted[1] else None,
+            d_gates[:, : 5 * H].t() @ course.before(outputs) if wanted[2] else None,
+            d_gates.sum(dim=0) if wanted[3] else None,
+            None,
+            None,
+        )
+
+
+def _proportions(gates: Tensor, c_before: Tensor, tanh_cells: Tensor) -> tuple[Tensor, Tensor]:
+    """What the gradients of the gates (N, 6H) and of the cells (N, H) are in proportion to."""
+    result = torch.empty_like(gates)
+    j, i, f, o, t, k = gates.chunk(6, dim=1)
+    d_j, d_i, d_f, d_o, d_t, d_k = result.chunk(6, dim=1)
+    _aten.tanh_backward(i, j, grad_input=d_j)
+    _aten.sigmoid_backward(j, i, grad_input=d_i)
+    _aten.sigmoid_backward(c_before, f, grad_input=d_f)
+    _aten.sigmoid_backward(t * tanh_cells, o, grad_input=d_o)
+    _aten.sigmoid_backward(torch.addcmul(-k, o, tanh_cells), t, grad_input=d_t)
+    torch.sub(1, t, out=d_k)
+    return result, _aten.tanh_backward(t * o, tanh_cells)
+
+
+class HighwayLSTMLayer(nn.Module):
+    """One layer. Weights start orthonormal, block by block, and biases at 0, that of the forget gate at 1."""
+
+    def __init__(self, in_width: int, size: int) -> None:
+        super().__init__()
+        self.weight_ih = nn.Parameter(torch.empty(6 * size, in_width))
+        self.weight_hh = nn.Parameter(torch.empty(5 * size, size))
+        self.bias = nn.Parameter(torch.zeros(6 * size))
+        with torch.no_grad():
+            for block in (*self.weight_ih.split(size), *self.weight_hh.split(size)):
+                nn.init.orthogonal_(block)
+            self.bias[2 * size : 3 * size] = 1
+
+    def forward(self, inputs: Tensor, mask: Tensor | None, course: Course) -> Tensor:
+        """Packed inputs (N, I) to packed outputs (N, H), times `mask` (B, H), rows as they are packed."""
+        return _HighwayLSTM.apply(inputs, self.weight_ih, self.weight_hh, self.bias, mask, course)  # pyright: ignore
+
+
+class AlternatingLSTM(nn.Module):
+    """Highway LSTMs of `size` hidden units, one on top of the other: the first reads forward, the second backward, …
+
+    `dropout` is on the outputs of each, the same at all steps of a sentence, as the layer itself and the next one hear
+    them (He et al. 2017, sec. 2.2).
+    """
+
+    def __init__(self, in_width: int, size: int, num_layers: int, dropout: float) -> None:
+        super().__init__()
+        self.width, self.dropout = size, dropout
+        self.layers = nn.ModuleList(
+            HighwayLSTMLayer(size if number else in_width, size) for number in range(num_layers)
+        )
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """`x` (B, T, D) and `lengths` (B,), a CPU tensor, one of them positive, to (B, T, H), zeros at padding."""
+        B, T, _ = x.shape
+        packing = Packing.of(lengths, T, x.device)
+        order, courses = packing.orders[0], Course.both(packing.batch_sizes, x.device)
+        packed = x.flatten(0, 1)[order]
+        for number, layer in enumerate(self.layers):
+            mask = None
+            if self.training and self.dropout:
+                mask = F.dropout(x.new_ones(len(packing.rows), self.width), self.dropout)
+            packed = layer(packed, mask, courses[number % 2])
+        return x.new_zeros(B * T, self.width).index_copy(0, order, packed).unflatten(0, (B, T))

@@ -1,0 +1,173 @@
+"""Spans of a document as vectors, their scores as mentions, and as antecedents of each other (Lee et al. 2017).
+
+Both scorers' first layer sees a concatenation. It is applied part by part, to words or to spans, whichever are fewer,
+before the parts meet: what is in memory grows with the number of spans and of pairs, but not with their vectors' width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+DISTANCES = (1, 2, 3, 4, 5, 8, 16, 32, 64)
+"""Where the buckets of distances begin, after that of 0."""
+
+ROWS = 32
+"""Mentions whose antecedents are scored together: few enough for the memory, enough to keep a processor busy."""
+
+
+class SpanParts(NamedTuple):
+    """What N spans of up to W words are made of: their `first` and `last` words (N,), the vectors of their `widths`
+    (N, F), their `words` (N, W), and the `weights` of these in the span's head (N, W), 0 behind the last."""
+
+    first: Tensor
+    last: Tensor
+    widths: Tensor
+    words: Tensor
+    weights: Tensor
+
+    def select(self, places: Tensor) -> SpanParts:
+        """Some of the spans."""
+        return SpanParts(*(part[places] for part in self))
+
+
+class MentionScorer(nn.Module):
+    """A span is its first and its last word in context, its width, and a mean of its words' vectors, by attention."""
+
+    def __init__(
+        self, word_width: int, context_width: int, max_width: int, features: int, hidden: Sequence[int], dropout: float
+    ) -> None:
+        super().__init__()
+        self.widths = make_embedding(max_width, features)
+        self.head = nn.Linear(context_width, 1)
+        self.dropout = nn.Dropout(dropout)
+        self.parts = [context_width, context_width, features, word_width]
+        self.width = sum(self.parts)
+        self.first, self.rest = make_layers(self.width, hidden, dropout)
+
+    def split(self, context: Tensor, starts: Tensor, ends: Tensor) -> SpanParts:
+        """Spans (N,) to (N,), their ends excluded, of words in context (V, C)."""
+        steps = torch.arange(self.widths.num_embeddings, device=context.device)
+        words = starts.unsqueeze(1) + steps
+        is_inside = words < ends.unsqueeze(1)
+        words = words.clamp(max=len(context) - 1)
+        scores = self.head(context).squeeze(1)[words]
+        weights = scores.masked_fill(~is_inside, -torch.inf).softmax(dim=1)
+        return SpanParts(starts, ends - 1, self.dropout(self.widths(ends - starts - 1)), words, weights)
+
+    def forward(self, words: Tensor, context: Tensor, spans: SpanParts) -> Tensor:
+        """The scores (N,) of spans as mentions, of `words` (V, D) and the same in `context` (V, C)."""
+        first, last, width, head = self.first.weight.split(self.parts, dim=1)
+        hidden = (context @ first.t())[spans.first] + (context @ last.t())[spans.last]
+        hidden = hidden + F.linear(spans.widths, width, self.first.bias) + _heads(words @ head.t(), spans)
+        return self.rest(hidden).squeeze(1)
+
+    def vectors(self, words: Tensor, context: Tensor, spans: SpanParts) -> Tensor:
+        """The vectors of spans (N, `width`)."""
+        return torch.cat([context[spans.first], context[spans.last], spans.widths, _heads(words, spans)], dim=1)
+
+
+class Antecedents(NamedTuple):
+    """The scores of mentions from place `row` on, (R, C): of each column, a mention from place `column` on, as their
+    antecedent; minus infinity for what can't be one."""
+
+    row: int
+    column: int
+    scores: Tensor
+
+
+class AntecedentScorer(nn.Module):
+    """A pair of mentions is both vectors, their product, and features: distance, same speaker or not, genre.
+
+    Distance is in mentions; only the last `max_antecedents` before a mention are scored. A pair's score is that of both
+    as mentions and that of the pair. Genre 0, an unknown one, says nothing at first.
+    """
+
+    def __init__(
+        self, width: int, num_genres: int, features: int, hidden: Sequence[int], dropout: float, max_antecedents: int
+    ) -> None:
+        super().__init__()
+        self.max_antecedents = max_antecedents
+        self.distances = make_embedding(len(DISTANCES) + 1, features)
+        self.speakers = make_embedding(2, features)
+        self.genres = make_embedding(num_genres, features)
+        nn.init.zeros_(self.genres.weight[0])
+        self.dropout = nn.Dropout(dropout)
+        self.parts = [width, width, width, 3 * features]
+        self.first, self.rest = make_layers(sum(self.parts), hidden, dropout)
+
+    def forward(self, vectors: Tensor, scores: Tensor, speakers: Tensor, genre: Tensor) -> Iterator[Antecedents]:
+        """Blocks of rows of all M mentions, in the text's order: `vectors` (M, D), `scores` (M,), the number of the one
+        who `speakers` (M,), and that of the document's `genre`, a scalar."""
+        own, other, product, features = self.first.weight.split(self.parts, dim=1)
+        of_own, of_other = F.linear(vectors, own, self.first.bias), vectors @ other.t()
+        places = torch.arange(len(vectors), device=vectors.device)
+        for row in range(0, len(vectors), ROWS):
+            column, end = max(0, row - self.max_antecedents), min(row + ROWS, len(vectors))
+            mine, others = slice(row, end), slice(column, end)
+            distances = places[mine, None] - places[others]
+            found = self._features(distances, speakers[mine, None] == speakers[others], genre)
+            hidden = _Products.apply(vectors[mine], product, vectors[others])
+            hidden = hidden + of_own[mine, None] + of_other[others] + found @ features.t()
+            pairs = self.rest(hidden).squeeze(2) + scores[mine, None] + scores[others]
+            is_before = (distances > 0) & (distances <= self.max_antecedents)
+            yield Antecedents(row, column, pairs.masked_fill(~is_before, -torch.inf))
+
+    def _features(self, distances: Tensor, is_same: Tensor, genre: Tensor) -> Tensor:
+        """(R, C) each to (R, C, 3F)."""
+        buckets = torch.bucketize(distances, torch.tensor(DISTANCES, device=distances.device), right=True)
+        parts = [self.speakers(is_same.long()), self.genres(genre.expand_as(distances)), self.distances(buckets)]
+        return self.dropout(torch.cat(parts, dim=2))
+
+
+class _Products(torch.autograd.Function):
+    """`out[i, j, h]`, the sum over d of `x[i, d] * w[h, d] * y[j, d]`: a layer w over the products of all pairs.
+
+    Autograd would keep the products of x or y with w or each other; here they are made again in the backward pass.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
+        """`x` (R, D), `w` (H, D) and `y` (C, D) to (R, C, H)."""
+        ctx.save_for_backward(x, w, y)
+        return (x.unsqueeze(1) * w).matmul(y.t()).transpose(1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
+        ctx: Any, *grad_outputs: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Gradients of `x`, `w` and `y`."""
+        x, w, y = ctx.saved_tensors
+        d_out = grad_outputs[0].transpose(1, 2).flatten(0, 1)
+        d_y = d_out.t() @ (x.unsqueeze(1) * w).flatten(0, 1)
+        d_xw = (d_out @ y).unflatten(0, (len(x), len(w)))
+        return (d_xw * w).sum(dim=1), d_xw.mul_(x.unsqueeze(1)).sum(dim=0), d_y
+
+
+def make_embedding(number: int, width: int) -> nn.Embedding:
+    """Vectors (number, width) of features, from chance as published (Glorot)."""
+    return nn.Embedding.from_pretrained(nn.init.xavier_uniform_(torch.empty(number, width)), freeze=False)
+
+
+def make_layers(width: int, hidden: Sequence[int], dropout: float) -> tuple[nn.Linear, nn.Sequential]:
+    """The first linear layer of a network with one output, and what comes after it: ReLU, dropout, the other layers."""
+    layers: list[nn.Module] = []
+    for before, after in zip([width, *hidden], [*hidden, 1], strict=True):
+        linear = nn.Linear(before, after)
+        nn.init.xavier_uniform_(linear.weight)
+        nn.init.zeros_(linear.bias)
+        layers += [linear, nn.ReLU(), nn.Dropout(dropout)]
+    first, *rest = layers[:-2]
+    assert isinstance(first, nn.Linear)
+    return first, nn.Sequential(*rest)
+
+
+def _heads(words: Tensor, spans: SpanParts) -> Tensor:
+    """The weighted sums (N, D) of the spans' `words` (V, D), without a tensor of all words of all spans."""
+    return F.embedding_bag(spans.words, words, per_sample_weights=spans.weights, mode="sum")

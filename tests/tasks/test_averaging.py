@@ -1,0 +1,109 @@
+"""The moving average of weights: its figures, that measuring by it leaves no trace, and that it is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from elmo.errors import ElmoError
+from elmo.pretrain.rows import read_rows
+from elmo.tasks.averaging import Averages
+from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS, load_weights
+from elmo.tasks.ner import TASK, NerExample, NerRecipe, Spans
+from elmo.tasks.run_folder import make_elmo
+from elmo.tasks.trainer import Trainer
+
+Recipe = Callable[..., NerRecipe]
+
+
+def make_trainer(folder: Path, recipe: NerRecipe, examples: list[NerExample]) -> Trainer[NerExample, Spans]:
+    torch.manual_seed(0)
+    model = TASK.model(recipe, TASK.vocabularies(examples, recipe), make_elmo(None, recipe.elmo, None))
+    return Trainer(TASK, model, recipe.training, folder, examples[8:], examples[:8])
+
+
+def test_it_is_the_weighted_mean_of_all_weights_so_far() -> None:
+    """After n steps the first weights count 0.9^n and those of step k count 0.1 * 0.9^(n - k)."""
+    model = nn.Linear(1, 1, bias=False)
+    averages, history = Averages(model, 0.9), [model.weight.item()]
+    for step in range(5):
+        model.weight.data.fill_(step * step)
+        history.append(model.weight.item())
+        averages.update()
+    wanted = 0.9**5 * history[0] + sum(0.1 * 0.9 ** (5 - k) * history[k] for k in range(1, 6))
+    assert averages.tensors["weight"].item() == pytest.approx(wanted, rel=1e-5)
+
+
+def test_the_model_gets_its_weights_back() -> None:
+    """To the bit, after an error too."""
+    model = nn.Linear(2, 2)
+    averages, before = Averages(model, 0.5), {name: t.clone() for name, t in model.state_dict().items()}
+    averages.tensors["weight"].fill_(7)
+
+    def fail() -> None:
+        with averages.in_place():
+            assert (model.weight == 7).all()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_fixed_weights_have_none_and_neither_has_a_model_without() -> None:
+    model = nn.Linear(2, 2)
+    model.weight.requires_grad_(False)
+    assert Averages(model, 0.9).tensors.keys() == {"bias"}
+    assert not Averages(model, None).tensors
+
+
+def test_measuring_by_it_does_not_change_the_training(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    """The weights that are trained are the same with and without; those that are kept and measured are the averages."""
+    for name, decay in (("plain", None), ("averaged", 0.8)):
+        trainer = make_trainer(tmp_path / name, recipe(training__ema_decay=decay), examples)
+        trainer.train()
+    plain, averaged = (load_file(tmp_path / name / CHECKPOINT) for name in ("plain", "averaged"))
+    assert all(torch.equal(averaged[name], tensor) for name, tensor in plain.items())
+    losses = [[row["loss"] for row in read_rows(tmp_path / name / "metrics.csv")] for name in ("plain", "averaged")]
+    assert losses[0] == losses[1]
+    averages = {name for name in averaged if name.startswith("average/")}
+    assert averages == {f"average/{name}" for name, _ in trainer.model.named_parameters()}
+    progress = trainer.progress
+    load_weights(tmp_path / "averaged", trainer.model)
+    assert trainer.evaluate(trainer.dev_set)["f1"] == progress.best_score
+    if progress.best_epoch == progress.epoch:
+        kept = load_file(tmp_path / "averaged" / WEIGHTS)
+        assert all(torch.equal(kept[name.removeprefix("average/")], averaged[name]) for name in averages)
+
+
+@pytest.mark.parametrize("stop", [3, 4, 6])
+def test_it_is_resumed_to_the_bit(stop: int, recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """Stopped inside an epoch and at its end: four steps are one."""
+    settings = recipe(training__ema_decay=0.7, training__optimizer="adadelta")
+    make_trainer(tmp_path / "whole", settings, examples).train()
+    trainer = make_trainer(tmp_path / "parts", settings, examples)
+    make_step = trainer._step
+
+    def until(batch: Sequence[NerExample]) -> None:
+        make_step(batch)
+        trainer.stopped = trainer.progress.step == stop
+
+    trainer._step = until
+    trainer.train()
+    make_trainer(tmp_path / "parts", settings, examples).train()
+    for name in (CHECKPOINT, WEIGHTS):
+        whole, parts = (load_file(tmp_path / folder / name) for folder in ("whole", "parts"))
+        assert whole.keys() == parts.keys()
+        assert [key for key in whole if not torch.equal(whole[key], parts[key])] == []
+
+
+def test_a_decay_is_a_share(recipe: Recipe) -> None:
+    with pytest.raises(ElmoError, match=r"training\.ema_decay: 1\.0 is not in \[0, 1\)"):
+        recipe(training__ema_decay=1.0)

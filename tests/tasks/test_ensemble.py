@@ -1,0 +1,168 @@
+"""Several models that predict together: what joining means, who may join, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from bridge import make_model
+from elmo.cli.main import cli
+from elmo.embed.embedder import Embedder
+from elmo.errors import ElmoError
+from elmo.formats import save_native
+from elmo.pretrain.recipe import read_recipe
+from elmo.tasks.ensemble import load_ensemble, predict_together
+from elmo.tasks.labels import LabelPrediction, combine_labels
+from elmo.tasks.pairs import PairExample, read_pairs
+from elmo.tasks.squad import TASK as SQUAD
+from elmo.tasks.squad import SquadPrediction, SquadRecipe
+from elmo.tasks.trainer import predict
+
+SMALL = {"words.dim": 6, "size": 6, "training.batch_size": 8, "training.learning_rate": 0.02, "training.max_epochs": 2}
+LABELS = ("entailment", "neutral", "contradiction")
+OTHER_LABELS = '["entailment", "neutral", "contradiction", "unsure"]'
+
+
+def test_labels_are_joined_by_the_mean_of_their_probabilities() -> None:
+    """The joint label may be nobody's first choice; the order of labels doesn't matter."""
+    first = LabelPrediction("a", {"a": 0.55, "b": 0.45, "c": 0.0})
+    second = LabelPrediction("c", {"c": 0.55, "b": 0.45, "a": 0.0})
+    joint = combine_labels([first, second])
+    assert joint.label == "b"
+    assert joint.probabilities == pytest.approx({"a": 0.275, "b": 0.45, "c": 0.275})
+    assert combine_labels([first]) == first
+
+
+def spans_of(starts: list[float], ends: list[float]) -> SquadPrediction:
+    return SquadPrediction((0, 0), 0.0, np.array(starts, np.float32), np.array(ends, np.float32))
+
+
+def test_spans_are_joined_by_the_mean_probabilities_of_their_bounds() -> None:
+    """Worked out by hand: the means are 0.35 0.3 0.35 and 0.2 0.5 0.3; of spans of two tokens (0, 1) gives 0.175,
+    (1, 1) 0.15, (2, 2) 0.105. Alone, the first model says (0, 1), the second one (1, 1)."""
+    recipe = read_recipe(SquadRecipe, "squad", ("squad",), {"longest_answer": 2})
+    first = spans_of([0.6, 0.1, 0.3], [0.1, 0.6, 0.3])
+    second = spans_of([0.1, 0.5, 0.4], [0.3, 0.4, 0.3])
+    joint = SQUAD.combine(recipe, [first, second])
+    assert (joint.bounds, joint.score) == ((0, 1), pytest.approx(0.175))
+    np.testing.assert_allclose(joint.starts, [0.35, 0.3, 0.35], atol=1e-6)
+    np.testing.assert_allclose(joint.ends, [0.2, 0.5, 0.3], atol=1e-6)
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def write_pairs(path: Path, number: int) -> None:
+    """Pairs about a dog; some of the premises are the same."""
+    rows = (
+        {"gold_label": LABELS[n % 3], "sentence1": f"A dog {n % 5} runs .", "sentence2": f"It is {n} ."}
+        for n in range(number)
+    )
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def train(folder: Path, name: str, *more: str, elmo: str = "model") -> None:
+    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
+    files = ["--train", f"{folder}/train.jsonl", "--dev", f"{folder}/test.jsonl"]
+    where = ["--elmo", elmo if elmo == "none" else f"{folder}/{elmo}", "--out", f"{folder}/{name}", "--device", "cpu"]
+    run("task", "train", "snli", *files, *settings, *more, *where)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of snli: two with the same biLM, one without, and two that fit none of these."""
+    folder = tmp_path_factory.mktemp("ensemble")
+    write_pairs(folder / "train.jsonl", 30)
+    write_pairs(folder / "test.jsonl", 12)
+    save_native(make_model(), folder / "model")
+    train(folder, "a")
+    train(folder, "b", "--set", "training.seed=1")
+    train(folder, "c", elmo="none")
+    train(folder, "labels", "--set", f"labels={OTHER_LABELS}", elmo="none")
+    train(folder, "words", "--set", "tokenizer=whitespace", elmo="none")
+    return folder
+
+
+@pytest.fixture
+def folder(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(trained)
+    return trained
+
+
+@pytest.fixture
+def pairs(folder: Path) -> list[PairExample]:
+    return read_pairs("test.jsonl", LABELS, str.split)
+
+
+def test_members_with_the_same_bilm_share_its_vectors(
+    folder: Path, pairs: list[PairExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The biLM runs over each distinct sentence once for both; the predictions are the means of what each says alone,
+    to 1e-5: vectors of a whole set are computed in other batches than those of single ones."""
+    members = load_ensemble([folder / name for name in ("a", "b", "c")])
+    alone = [predict(member.task, member.model, pairs) for member in members]
+    seen: list[int] = []
+    stream = Embedder.stream
+
+    def count(self: Embedder, sentences: list[tuple[str, ...]], **options: object) -> object:
+        seen.append(len(sentences))
+        return stream(self, sentences, **options)
+
+    monkeypatch.setattr(Embedder, "stream", count)
+    joint = predict_together(members, pairs)
+    assert seen == [len({sentence for pair in pairs for sentence in (pair.premise, pair.hypothesis)})]
+    for found, *own in zip(joint, *alone, strict=True):
+        for label, share in found.probabilities.items():
+            assert share == pytest.approx(sum(one.probabilities[label] for one in own) / 3, abs=1e-5)
+    assert predict(members[0].task, members[0].model, pairs) == alone[0]  # as before
+
+
+def test_the_command(folder: Path, pairs: list[PairExample]) -> None:
+    arguments = ["task", "evaluate", "a", "b", "c", "test.jsonl", "--device", "cpu", "--json"]
+    figures = json.loads(run(*arguments, "--ensemble", "--predictions", "found.tsv"))
+    assert figures["num_examples"] == 12
+    labels = [line.split("\t")[0] for line in Path("found.tsv").read_text().splitlines()]
+    right = sum(label == pair.label for label, pair in zip(labels, pairs, strict=True))
+    assert figures["scores"]["accuracy"] == pytest.approx(100 * right / 12)
+    with pytest.raises(ElmoError, match="3 run folders: add --ensemble"):
+        run(*arguments)
+
+
+def test_an_ensemble_of_one_is_that_one(folder: Path) -> None:
+    plain, joint = (
+        json.loads(run("task", "evaluate", "a", "test.jsonl", "--json", "--device", "cpu", *more))["scores"]
+        for more in ([], ["--ensemble"])
+    )
+    assert joint == plain
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ("labels", "labels: labels contradiction, entailment, neutral, unsure, but a has contradiction, entailment"),
+        ("words", "words: tokenizer whitespace, but a has ptb; they make no ensemble"),
+        ("model", r"model/config\.json: key 'recipe' is missing"),
+    ],
+)
+def test_members_that_do_not_fit_are_refused(folder: Path, other: str, says: str) -> None:
+    with pytest.raises(ElmoError, match=f"^{says}"):
+        run("task", "evaluate", "a", other, "test.jsonl", "--ensemble", "--device", "cpu")
+
+
+def test_tasks_without_ensembles_are_refused(folder: Path) -> None:
+    """Before anything is predicted."""
+    Path("t.conll").write_text("Ann B-PER\nran O\n")
+    files = ["--train", "t.conll", "--dev", "t.conll", "--elmo", "none", "--out", "ner", "--device", "cpu"]
+    run("task", "train", "ner", *files, "--set", "training.max_epochs=1", "--set", "words.dim=4")
+    with pytest.raises(ElmoError, match=r"^ner: models of the task ner make no ensemble"):
+        run("task", "evaluate", "ner", "t.conll", "--ensemble")
+    with pytest.raises(ElmoError, match=r"^ner: task ner, but a has snli; they make no ensemble"):
+        load_ensemble([Path("a"), Path("ner")], torch.device("cpu"))
