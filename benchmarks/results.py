@@ -1,0 +1,168 @@
+"""Write docs/results.md: the paper's tasks without ELMo and with it, from the run folders of `elmo task train`.
+
+    python benchmarks/results_run.py runs/ --elmo en --vectors static50.txt static300.txt
+    python benchmarks/results.py runs/ docs/results.md
+
+Of the folder of runs, `DATA/none` is a baseline's run folder, `DATA/elmo`, or any other name, one with ELMo, and
+`DATA/none.sh` the command that made it; DATA is any name. Runs that aren't finished are passed over, and all figures
+are read from the run folders: seeds, scores, times, machines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import ElmoError
+from elmo.formats.files import write_all
+from elmo.tasks import TASKS, get_task
+from elmo.tasks.card import Result, describe, spread, summarize
+from elmo.tasks.run_folder import is_run, read_config, read_results
+
+BASELINE = "none"
+PUBLISHED = {
+    "squad": (81.1, 85.8),
+    "snli": (88.0, 88.7),
+    "srl": (81.4, 84.6),
+    "coref": (67.2, 70.4),
+    "ner": (90.15, 92.22),
+    "sst": (51.4, 54.7),
+}
+"""Table 1 of Peters et al. 2018: the score of the paper's own baseline on the test set, and with ELMo."""
+
+HEAD = """\
+# Results on the paper's tasks
+
+Each task of Peters et al. 2018 on data that is free, without ELMo and with it, on test sets; made by
+`benchmarks/results_run.py`, written by `benchmarks/results.py`. Figures are the mean and the standard deviation over
+seeds, each a training of its own; what differs from the published recipes is in the commands. *Fewer errors* is the
+share of the baseline's errors that ELMo takes away, with the points gained, and how many standard deviations (the
+larger of the two rows') that is; beside it what the paper's Table 1 comes to, on its own data. Minutes are of one
+seed's training, without the computing of cached ELMo vectors.
+
+| data | task | | score | dev | test | fewer errors | in the paper | seeds | minutes |
+|---|---|---|---|---|---|---|---|---|---|
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run folder: its task, recipe, and the result of each seed."""
+
+    data: str
+    kind: str
+    task: str
+    recipe: Mapping[str, Any]
+    results: Sequence[Result]
+    command: str
+
+    @property
+    def metric(self) -> str:
+        """The score that counts."""
+        return get_task(self.task).metric
+
+    def scores(self, part: str) -> list[float]:
+        """That score of a set, seed by seed; empty if it wasn't measured."""
+        return summarize(self.results).get(part, {}).get(self.metric, [])
+
+
+def find_runs(root: Path) -> Iterator[Run]:
+    """The finished runs of a folder: data by data in the order of the tasks, the baseline first."""
+    folders = [path for path in sorted(root.glob("*/*")) if is_run(path)]
+    runs = [_read(path) for path in folders]
+    order = list(TASKS)
+    yield from sorted(
+        (run for run in runs if run.results),
+        key=lambda run: (order.index(run.task), run.data, run.kind != BASELINE, run.kind),
+    )
+
+
+def _read(folder: Path) -> Run:
+    config, recipe = read_config(folder)
+    script = folder.with_name(f"{folder.name}.sh")
+    command = script.read_text(encoding="utf-8") if script.exists() else ""
+    return Run(folder.parent.name, folder.name, config.task, recipe, read_results(folder), command)
+
+
+def write_page(root: Path) -> str:
+    """The whole page, in Markdown."""
+    runs = list(find_runs(root))
+    if not runs:
+        raise ElmoError(f"{root}: holds no finished run; make some with benchmarks/results_run.py")
+    baselines = {run.data: run for run in runs if run.kind == BASELINE}
+    rows = "".join(f"| {' | '.join(_row(run, baselines.get(run.data)))} |\n" for run in runs)
+    machines = dict.fromkeys(result.machine for run in runs for result in run.results if result.machine)
+    commands = "".join(f"```\n{_shown(run.command)}\n```\n" for run in runs if run.command)
+    return f"{HEAD}{rows}\nMachine: {'; '.join(machines)}.\n\n## Commands\n\n{commands}"
+
+
+def _row(run: Run, baseline: Run | None) -> list[str]:
+    test, dev, minutes = run.scores("test"), run.scores("dev"), [result.seconds / 60 for result in run.results]
+    is_baseline = run is baseline
+    return [
+        run.data if is_baseline or baseline is None else "",
+        run.task if is_baseline or baseline is None else "",
+        {BASELINE: "baseline", "elmo": "+ ELMo"}.get(run.kind, f"+ {run.kind}"),
+        run.metric,
+        describe(dev),
+        describe(test) if test else "",
+        "" if is_baseline or baseline is None or not test else _gain(baseline.scores("test"), test),
+        "" if is_baseline else _published(run),
+        str(len(run.results)),
+        describe([round(value, 1) for value in minutes]),
+    ]
+
+
+def _gain(before: Sequence[float], after: Sequence[float]) -> str:
+    """The relative error reduction, the points, and these in standard deviations where there are several seeds."""
+    if not before:
+        return ""
+    (base, base_sd), (mean, sd) = spread(before).values(), spread(after).values()
+    widest = max(base_sd, sd)
+    times = f", {(mean - base) / widest:.1f} sd" if widest else ""
+    return f"**{100 * error_reduction(base, mean):.1f} %** ({mean - base:+.2f}{times})"
+
+
+def error_reduction(before: float, after: float) -> float:
+    """The share of what a score lacks to 100 that a better one takes away."""
+    return (after - before) / (100 - before)
+
+
+def _published(run: Run) -> str:
+    """The paper's reduction; it has none of two labels of sentiment."""
+    if run.task not in PUBLISHED or run.recipe.get("binary"):
+        return ""
+    return f"{100 * error_reduction(*PUBLISHED[run.task]):.1f} %"
+
+
+def _shown(command: str) -> str:
+    """A command with files by their names alone, as anyone may have them elsewhere."""
+    return shlex.join(_without_folders(shlex.split(command)))
+
+
+def _without_folders(words: Iterable[str]) -> Iterator[str]:
+    for word in words:
+        key, equals, value = word.rpartition("=")
+        yield f"{key}{equals}{Path(value).name if '/' in value else value}"
+
+
+def main() -> None:
+    """Read the runs, write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", type=Path, help="the folder of runs")
+    parser.add_argument("page", type=Path, help="the page to write, as docs/results.md")
+    arguments = parser.parse_args()
+    try:
+        page = write_page(arguments.root)
+    except ElmoError as error:
+        parser.error(str(error))
+    write_all({arguments.page: lambda path: path.write_text(page, encoding="utf-8")})
+    print(f"{arguments.page}: {page.count('baseline |')} baselines, {page.count('| + ')} rows with ELMo")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""Train all models of docs/results.md, one after the other; what is finished is passed over, what was stopped goes on.
+
+    python benchmarks/results_run.py runs/ --elmo en --vectors static50.txt static300.txt
+    python benchmarks/results_run.py runs/ --elmo en --only wnut17 sst5 --seeds 1 --set training.max_minutes=30
+
+`--vectors` are files of static word vectors (`elmo static`); each task takes the one of its recipe's width, and vectors
+from chance without one. What comes of it is described in `results.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from results import BASELINE
+
+from elmo.errors import ElmoError
+from elmo.pretrain.recipe import read_recipe
+from elmo.tasks import TASKS, get_task
+from elmo.tasks.run_folder import read_results
+from elmo.text.reading import read_lines
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a task is trained and measured on: files below the data folder, and settings of the recipe."""
+
+    name: str
+    task: str
+    train: str
+    dev: str
+    test: str
+    seeds: int = 5
+    settings: tuple[str, ...] = ()
+
+
+PLANS = (
+    Plan("wnut17", "ner", *(f"ner/wnut17_{part}.conll.xz" for part in ("train", "dev", "test"))),
+    Plan(
+        "wikigold",
+        "ner",
+        *(f"ner/{name}.conll.xz" for name in ("wikineural_val", "wikineural_test", "wikigold")),
+        settings=("token_column=-2",),
+    ),
+    Plan("sst5", "sst", *(f"sst5/{part}.txt.xz" for part in ("train", "dev", "test"))),
+    Plan("sst2", "sst", *(f"sst5/{part}.txt.xz" for part in ("train", "dev", "test")), settings=("binary=true",)),
+    Plan("snli", "snli", *(f"nli/{name}.jsonl.xz" for name in ("train", "snli_dev", "snli_test")), seeds=1),
+)
+
+
+def command_of(plan: Plan, kind: str, arguments: argparse.Namespace) -> list[str]:
+    """The command `elmo` that trains one model of the plan; `kind` is also its folder's name."""
+    data: Path = arguments.data
+    files = [word for part in ("train", "dev", "test") for word in (f"--{part}", str(data / getattr(plan, part)))]
+    recipe: Any = read_recipe(get_task(plan.task).recipe, plan.task, tuple(TASKS))
+    settings = [*plan.settings, *arguments.set]
+    words = getattr(recipe, "words", None)
+    if words is not None and (vectors := arguments.vectors.get(words.dim)):
+        settings.append(f"words.vectors={vectors}")
+    elmo = arguments.elmo if kind != BASELINE else BASELINE
+    out, seeds = arguments.root / plan.name / kind, min(plan.seeds, arguments.seeds or plan.seeds)
+    command = ["task", "train", plan.task, *files, "--elmo", elmo, "--out", str(out), "--seeds", str(seeds)]
+    return [*command, "--device", arguments.device, *(word for setting in settings for word in ("--set", setting))]
+
+
+def train(command: Sequence[str], folder: Path) -> None:
+    """Run a command that makes `folder`, unless that is finished; it is noted beside the folder."""
+    if read_results(folder):
+        print(f"{folder}: finished already")
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.with_name(f"{folder.name}.sh").write_text(f"elmo {shlex.join(command)}\n", encoding="utf-8")
+    if subprocess.run([sys.executable, "-m", "elmo", *command], check=False).returncode or not read_results(folder):
+        raise SystemExit(f"{folder}: stopped; the same command goes on")
+
+
+def read_width(path: Path) -> int:
+    """The width of the vectors in a file, from the line that word2vec writes first."""
+    fields = next(islice(read_lines(path), 1), "").split()
+    if len(fields) != 2 or not all(map(str.isdecimal, fields)):
+        raise ElmoError(
+            f"{path}: expected the number of words and the width in the first line; 'elmo static' writes so"
+        )
+    return int(fields[1])
+
+
+def main() -> None:
+    """Train the baseline and the model with ELMo of each plan."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", type=Path, help="the folder of runs")
+    parser.add_argument("--elmo", default="en", help="any model that elmo knows")
+    parser.add_argument("--name", default="elmo", help="the name of its run folders")
+    parser.add_argument("--vectors", type=Path, nargs="+", default=[], help="static word vectors, as word2vec writes")
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--only", nargs="+", choices=[plan.name for plan in PLANS], help="the data to train on")
+    parser.add_argument("--seeds", type=int, help="at most so many")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of all recipes")
+    parser.add_argument("--device", default="auto")
+    arguments = parser.parse_args()
+    try:
+        arguments.vectors = {read_width(path): path for path in arguments.vectors}
+    except ElmoError as error:
+        parser.error(str(error))
+    for plan in PLANS:
+        if arguments.only is None or plan.name in arguments.only:
+            for kind in (BASELINE, arguments.name):
+                train(command_of(plan, kind, arguments), arguments.root / plan.name / kind)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""`elmo static`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from elmo.cli.shared import examples, json_option, print_result, reading_options
+
+
+@click.command(
+    epilog=examples(
+        "elmo static corpus/ vectors.txt",
+        "elmo static corpus/ small.txt --dim 50 --min-count 10 --epochs 3",
+        "elmo static 'news/*.txt.gz' vectors.txt --tokenizer ptb --text paragraphs --workers 4",
+    )
+)
+@click.argument("source", metavar="CORPUS|TEXT")
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--dim", default=300, show_default=True, help="Width of the vectors.")
+@click.option("--min-count", default=5, show_default=True, help="How often a word must occur to get a vector.")
+@click.option("--window", default=5, show_default=True, help="Words on either side that count as neighbours, at most.")
+@click.option("--epochs", default=5, show_default=True, help="How often the text is read.")
+@click.option("--workers", default=1, show_default=True, help="Threads. With more than one, no two runs are alike.")
+@click.option("--seed", default=1, show_default=True)
+@reading_options
+@json_option
+def command(
+    source: str,
+    out: Path,
+    dim: int,
+    min_count: int,
+    window: int,
+    epochs: int,
+    workers: int,
+    seed: int,
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    """Train static word vectors on a text and write them to OUT, in word2vec's text format.
+
+    They are what a task's baseline starts from (words.vectors of its recipe). Give a corpus folder of elmo prepare, so
+    that they see what the biLM saw, or a text file, a glob or -, which is prepared in a folder beside OUT first.
+    Skip-gram with negative sampling, by gensim. Memory grows with the number of words, not with the text.
+    """
+    import time
+    from tempfile import TemporaryDirectory
+
+    from elmo.pretrain.skipgram import SkipGramConfig, require_folder, train_static
+    from elmo.text.corpus import Corpus
+    from elmo.text.prepare import prepare
+
+    config = SkipGramConfig(dim, min_count, window, epochs, workers, seed)
+    require_folder(out)
+    started = time.monotonic()
+    with TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as work:
+        is_corpus = Path(source).is_dir()
+        corpus = Corpus.open(source) if is_corpus else prepare([source], Path(work) / "corpus", **reading)
+        num_words = train_static(corpus, out, config)
+        num_tokens = corpus.num_tokens
+        del corpus  # Windows removes no file that is mapped
+    seconds = time.monotonic() - started
+    print_result(
+        f"{out}: vectors of {num_words:,} words, {dim} wide, from {num_tokens:,} tokens, {seconds / 60:.1f} minutes",
+        {"file": str(out), "num_words": num_words, "dim": dim, "num_tokens": num_tokens, "seconds": seconds},
+        as_json,
+    )

@@ -1,0 +1,116 @@
+"""Static word vectors by skip-gram with negative sampling (Mikolov et al. 2013): what a task's baseline starts from.
+
+Trained on the text that the biLM read, they make a comparison with ELMo fair: both have seen the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from elmo.errors import ElmoError
+from elmo.formats.files import write_all
+from elmo.text.corpus import Corpus
+
+_CHUNK_TOKENS = 1 << 20
+_CHUNK_SENTENCES = 1 << 13
+
+NEGATIVES = 5
+"""Words that are drawn as counterexamples to each pair of neighbours."""
+
+
+@dataclass(frozen=True)
+class SkipGramConfig:
+    """How vectors are trained: words that occur `min_count` times or more get one of width `dim`; up to `window`
+    words on either side are predicted. With one worker the same seed gives the same vectors."""
+
+    dim: int = 300
+    min_count: int = 5
+    window: int = 5
+    epochs: int = 5
+    workers: int = 1
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "min_count", "window", "epochs", "workers"):
+            if getattr(self, name) < 1:
+                raise ElmoError(f"{name}: {getattr(self, name)} is less than 1")
+
+
+def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
+    """Train vectors on a corpus and write them to `path` as word2vec does in text, the most frequent words first.
+
+    Returns the number of words. The text stays on disk; memory holds the types and two vectors for each word. Raises
+    ElmoError where no word is frequent enough, and for a folder that isn't there.
+    """
+    from gensim.models import Word2Vec
+
+    require_folder(path)
+    counts = count_types(corpus)
+    is_kept = counts >= config.min_count
+    words = np.array(corpus.types(), dtype=object)
+    if not is_kept.any():
+        raise ElmoError(f"min_count: no word of the text stands {config.min_count} times; choose a lower number")
+    model: Any = Word2Vec(
+        vector_size=config.dim,
+        min_count=config.min_count,
+        window=config.window,
+        workers=config.workers,
+        seed=config.seed,
+        negative=NEGATIVES,
+        sg=1,
+    )
+    model.build_vocab_from_freq(dict(zip(words[is_kept], counts[is_kept].tolist(), strict=True)))
+    with tqdm(total=config.epochs * corpus.num_sentences, unit="sentence", unit_scale=True, disable=None) as bar:
+        sentences = _Sentences(corpus, words, is_kept, bar)
+        num_sentences, num_words = corpus.num_sentences, int(counts[is_kept].sum())
+        model.train(sentences, total_examples=num_sentences, total_words=num_words, epochs=config.epochs)
+    write_all({path: lambda partial: _write(partial, model.wv.index_to_key, model.wv.vectors)})
+    return len(model.wv)
+
+
+def require_folder(path: Path) -> None:
+    """Refuse a path that nothing can be written to, before hours of work are lost."""
+    if not path.absolute().parent.is_dir():
+        raise ElmoError(f"{path}: its folder does not exist; make that first")
+
+
+def count_types(corpus: Corpus) -> NDArray[np.int64]:
+    """How often each type stands in a corpus (num_types,)."""
+    counts = np.zeros(corpus.num_types, np.int64)
+    for start in range(0, corpus.num_tokens, _CHUNK_TOKENS):
+        counts += np.bincount(corpus.tokens[start : start + _CHUNK_TOKENS], minlength=corpus.num_types)
+    return counts
+
+
+class _Sentences:
+    """The sentences of a corpus as often as one asks, without the words that get no vector."""
+
+    def __init__(self, corpus: Corpus, words: NDArray[Any], is_kept: NDArray[np.bool_], bar: tqdm[Any]) -> None:
+        self._corpus, self._words, self._is_kept, self._bar = corpus, words, is_kept, bar
+
+    def __iter__(self) -> Iterator[list[str]]:
+        starts = self._corpus.starts
+        for first in range(0, self._corpus.num_sentences, _CHUNK_SENTENCES):
+            bounds = np.asarray(starts[first : first + _CHUNK_SENTENCES + 1])
+            tokens = np.asarray(self._corpus.tokens[bounds[0] : bounds[-1]])
+            is_kept = self._is_kept[tokens]
+            words: list[str] = self._words[tokens[is_kept]].tolist()
+            ends = np.concatenate([[0], np.cumsum(is_kept)])[bounds - bounds[0]].tolist()
+            yield from (words[start:end] for start, end in pairwise(ends))
+            self._bar.update(len(bounds) - 1)
+
+
+def _write(path: Path, words: list[str], vectors: NDArray[np.float32]) -> None:
+    """Five digits are a thousand times finer than what training leaves to chance."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(f"{len(words)} {vectors.shape[1]}\n")
+        for word, row in zip(words, vectors.tolist(), strict=True):
+            file.write(f"{word} {' '.join(f'{number:.5g}' for number in row)}\n")

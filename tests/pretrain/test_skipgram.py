@@ -1,0 +1,125 @@
+"""Static vectors: what text they are of, which words have one, and that neighbours come out alike."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import run_main
+from elmo.pretrain import skipgram
+from elmo.pretrain.skipgram import SkipGramConfig, count_types, train_static
+from elmo.tasks.static_vectors import read_vectors
+from elmo.text.corpus import Corpus
+from elmo.text.prepare import prepare
+
+pytest.importorskip("gensim", reason="needs the extra 'static'")
+
+PLACES, PEOPLE = ["Espoo", "Ghent", "Lyon"], ["Ann", "Bo", "Cy"]
+
+
+def make_text(number: int = 600) -> str:
+    """Places stand behind "in", people before "sings": neighbours tell them apart."""
+    rng = np.random.default_rng(0)
+    lines = (
+        f"we live in {rng.choice(PLACES)} by the sea\n" if number % 2 else f"and {rng.choice(PEOPLE)} sings a song\n"
+        for number in range(number)
+    )
+    return "".join(lines)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text(make_text() + "once only\n\nonce\n")
+    return path
+
+
+@pytest.fixture
+def corpus(text: Path, tmp_path: Path) -> Corpus:
+    return prepare([text], tmp_path / "corpus", workers=1)
+
+
+def test_words_of_like_neighbours_are_alike(corpus: Corpus, tmp_path: Path) -> None:
+    """Each place is nearer to both other places than to any person. Rare words get no vector, frequent ones come
+    first."""
+    path = tmp_path / "vectors.txt"
+    number = train_static(corpus, path, SkipGramConfig(dim=8, window=2, epochs=20))
+    words, vectors = read_vectors(path)
+    assert (number, vectors.shape) == (len(words), (16, 8))
+    assert path.read_text().startswith("16 8\n")
+    assert not {"once", "only"} & set(words)
+    counts = dict(zip(corpus.types(), count_types(corpus), strict=True))
+    assert all(counts[a] >= counts[b] for a, b in pairwise(words))
+    unit = {w: v / np.linalg.norm(v) for w, v in zip(words, vectors, strict=True)}
+    for group, other in ((PLACES, PEOPLE), (PEOPLE, PLACES)):
+        for a in group:
+            assert min(unit[a] @ unit[b] for b in group) > max(unit[a] @ unit[b] for b in other)
+
+
+def test_sentences_are_those_of_the_text(corpus: Corpus, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In pieces of any size, as often as one asks, without what is left out; counts are those of the text."""
+    monkeypatch.setattr(skipgram, "_CHUNK_SENTENCES", 7)
+    monkeypatch.setattr(skipgram, "_CHUNK_TOKENS", 11)
+    lines = [line.split() for line in text.read_text().splitlines() if line]
+    counts = count_types(corpus)
+    tokens = [word for line in lines for word in line]
+    assert dict(zip(corpus.types(), counts.tolist(), strict=True)) == {w: tokens.count(w) for w in corpus.types()}
+    bar = skipgram.tqdm(total=1, disable=True)
+    sentences = skipgram._Sentences(corpus, np.array(corpus.types(), dtype=object), counts > 1, bar)
+    wanted = [[word for word in line if word != "only"] for line in lines]
+    assert list(sentences) == list(sentences) == wanted
+
+
+def command(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "elmo", "static", *arguments, "--dim", "4", "--epochs", "2"],
+        cwd=folder, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_command_repeats_itself(corpus: Corpus, text: Path, tmp_path: Path) -> None:
+    """A corpus and its text give the same vectors to the digit, in processes of their own; other seeds others.
+    Nothing else is left behind."""
+    before = {path.name for path in tmp_path.iterdir()}
+    out = command(tmp_path, "corpus", "a.txt")
+    assert out.startswith(f"a.txt: vectors of 16 words, 4 wide, from {corpus.num_tokens:,} tokens, ")
+    command(tmp_path, "text.txt", "b.txt")
+    command(tmp_path, "corpus", "c.txt", "--seed", "2")
+    a, b, c = ((tmp_path / f"{name}.txt").read_text() for name in "abc")
+    assert a == b != c
+    assert {path.name for path in tmp_path.iterdir()} == before | {"a.txt", "b.txt", "c.txt"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere", "out.txt"], "nowhere: no such file"),
+        (["corpus", "no/out.txt"], "no/out.txt: its folder does not exist; make that first"),
+        (["corpus", "out.txt", "--dim", "0"], "dim: 0 is less than 1"),
+        (["corpus", "out.txt", "--min-count", "9999"], "min_count: no word of the text stands 9999 times"),
+        (["text.txt", "out.txt", "--encoding", "klingon"], "encoding 'klingon' is unknown"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: list[str],
+    says: str,
+    corpus: Corpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    code, out, error = run_main(["static", *arguments], monkeypatch, capsys)
+    assert (code, out) == (2, "")
+    assert error.startswith(f"elmo: {says}"), error
+    assert error.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
