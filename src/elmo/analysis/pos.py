@@ -59,6 +59,30 @@ def _read(path: str | Path) -> Iterator[Tagged]:
                 raise ElmoError(f"{path}, line {number}: {columns[0]!r} is no number of a word")
 
 
+def read_conll2000(path: str | Path) -> list[Tagged]:
+    """The words and Penn tags of a file of CoNLL-2000: a word, its tag and its chunk a line, blank lines between
+    sentences.
+
+    Raises ElmoError for another number of columns, naming the line, and for a file without any sentence.
+    """
+    sentences = [Tagged([], [])]
+    for number, line in enumerate(read_lines(path), 1):
+        match line.split():
+            case [word, tag, _]:
+                sentences[-1].tokens.append(word)
+                sentences[-1].tags.append(tag)
+            case []:
+                sentences.append(Tagged([], []))
+            case columns:
+                raise ElmoError(
+                    f"{path}, line {number}: {len(columns)} columns; expected a word, its tag and its chunk"
+                )
+    found = [sentence for sentence in sentences if sentence.tokens]
+    if not found:
+        raise ElmoError(f"{path}: holds no sentence; expected lines of word, tag and chunk")
+    return found
+
+
 def embed_tokens(embedder: Embedder, sentences: Sequence[Tagged], layer: Layers) -> Vectors:
     """The vectors of all tokens, (N, D), sentence after sentence. `layer` is any choice of one vector a token."""
     if layer == "all":

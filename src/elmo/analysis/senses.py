@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,15 +11,13 @@ from typing import Any
 import numpy as np
 
 from elmo.analysis.neighbors import matches, unit
+from elmo.analysis.pictures import COLOURS, MARKERS, new_figure, save_figure
 from elmo.analysis.wsd import Vectors, embed_instances, only
 from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_weights
 from elmo.errors import ElmoError
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
-"""Of Okabe and Ito: they differ for the colour-blind too. Each has a marker of its own besides."""
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 CONTEXT = 3
 """Tokens on either side of a use that a picture quotes."""
 
@@ -137,19 +134,16 @@ def plot_uses(path: str | Path, uses: Uses, title: str = "") -> None:
         raise ElmoError(f"{path}: pictures end in .png or .svg")
     if len(uses.senses) < 3:
         raise ElmoError(f"{path}: {len(uses.senses)} uses make no picture; it takes 3")
-    try:
-        figures: Any = importlib.import_module("matplotlib.figure")
-    except ImportError:
-        raise ElmoError(f"{path}: pictures need matplotlib: pip install 'elmo-torch[analysis]'") from None
+    figure = new_figure()
+    figure.set_size_inches(11, 6)
     points, shares = project(uses.vectors)
-    figure = figures.Figure(figsize=(11, 6), layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(title or "Uses of a word")
     for axis, number, share in zip((axes.set_xlabel, axes.set_ylabel), ("First", "Second"), shares, strict=True):
         axis(f"{number} principal component ({share:.0%} of the variance)")
     _draw_senses(axes, uses, points)
     figure.legend(loc="outside right upper", frameon=False, fontsize="small", labelspacing=1)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, path.suffix[1:])
 
 
 def project(vectors: Vectors) -> tuple[Vectors, list[float]]:

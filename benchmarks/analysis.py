@@ -1,0 +1,123 @@
+"""All analyses of the paper (section 5) with one model, by the commands `elmo analyze …`, and how long each takes.
+
+`--data` is a folder with `ner/wnut17_{train,dev}.conll`, `sst5/{train,dev}.txt`, where there is that task also
+`srl/propbank_ewt_{train,dev}.gold_conll`, `wsd/` (SemCor, the five sets of Raganato et al. 2017,
+`wordnet30_index.sense`) and `pos/` (`ud_ewt_{train,dev,test}.conllu`, `conll2000_{train,test}.txt`), each file plain or
+compressed. `--out` gets tables and pictures, from which `analysis_page.py` makes docs/analysis.md. Started again, the
+script goes on where it was.
+
+Without `--quick` the five analyses of tasks take 14 runs a task and seed. NER and SST-5 (trained on whole sentences
+here, not on phrases too) take a night on 2 cores with a small model; `--set training.max_minutes=15` bounds each run.
+The others take less than an hour.
+
+    python benchmarks/analysis.py --quick --json
+    python benchmarks/analysis.py --model run/ --out analysis/ --json --seeds 3 --set ner:words.vectors=vectors.txt
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from machine import report
+
+from elmo.analysis.paper.finding import Finding, read_finding
+from elmo.cli.main import cli
+from elmo.errors import ElmoError
+from elmo.tasks import TASKS
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+FILES = {
+    "ner": ("NER", "ner/wnut17_{}.conll"),
+    "sst": ("SST-5", "sst5/{}.txt"),
+    "srl": ("SRL", "srl/propbank_ewt_{}.gold_conll"),
+}
+SETTINGS = {"sst": ["sst:min_phrase=null"]}
+"""Of tasks that would take days: a tenth of the examples."""
+
+SENSES = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")
+OF_TASKS = ("layers", "placement", "efficiency", "weights", "finetuning")
+OF_VECTORS = ("wsd", "pos", "neighbors")
+
+
+def commands(data: Path, tasks: Sequence[str], static: str | None) -> dict[str, list[str]]:
+    """The arguments of each analysis, behind the model."""
+
+    def file(pattern: str) -> str:
+        found = sorted(data.glob(f"{pattern}*"))
+        if not found:
+            raise ElmoError(f"{data / pattern}: no such file, nor one of the name compressed; see --data")
+        return str(found[0])
+
+    own: list[str] = []
+    for task in tasks:
+        name, pattern = FILES[task]
+        own += ["--task", task, "--name", name, "--train", file(pattern.format("train"))]
+        own += ["--dev", file(pattern.format("dev"))]
+        own += [part for setting in SETTINGS.get(task, []) for part in ("--set", setting)]
+    semcor = ["--semcor", file("wsd/semcor.data.xml")]
+    tests = [file(f"wsd/{name}.data.xml") for name in SENSES]
+    ud = [file(f"pos/ud_ewt_{part}.conllu") for part in ("train", "dev", "test")]
+    wsj = [file(f"pos/conll2000_{part}.txt") for part in ("train", "test")]
+    return {
+        **dict.fromkeys(OF_TASKS, own),
+        "wsd": [*tests, *semcor, "--senses", file("wsd/wordnet30_index.sense")],
+        "pos": ["--ud", *ud, "--conll2000", *wsj],
+        "neighbors": [*semcor, *(["--static", static] if static else [])],
+    }
+
+
+def measure(all_arguments: Mapping[str, Sequence[str]], model: str, out: Path) -> Iterator[dict[str, Any]]:
+    """Run the analyses one after the other; the figures of each, and its time."""
+    for name, arguments in all_arguments.items():
+        started = time.perf_counter()
+        command = ["analyze", name, model, *arguments, "--out", str(out)]
+        with redirect_stdout(StringIO()):
+            cli.main(command, standalone_mode=False)
+        seconds = time.perf_counter() - started
+        yield {"name": f"analysis/{name}", "seconds": round(seconds, 1), **figures(read_finding(out, name))}
+
+
+def figures(finding: Finding) -> dict[str, Any]:
+    """Our tables, numbers rounded."""
+    tables = {
+        table.title: {
+            row: {name: round(cell, 2) if isinstance(cell, float) else cell for name, cell in cells.items()}
+            for row, cells in table.here.items()
+        }
+        for table in finding.tables
+    }
+    return {"quick": finding.quick, "tables": tables}
+
+
+def main() -> None:
+    """Run the analyses that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="en", help="whatever elmo.load takes")
+    parser.add_argument("--data", type=Path, default=SHARED)
+    parser.add_argument("--out", type=Path, help="for results; a temporary folder without it")
+    parser.add_argument("--only", nargs="+", default=[*OF_TASKS, *OF_VECTORS], choices=[*OF_TASKS, *OF_VECTORS])
+    parser.add_argument("--tasks", nargs="+", default=[name for name in FILES if name in TASKS], choices=list(FILES))
+    parser.add_argument("--static", help="static vectors for neighbors, in word2vec's text format")
+    parser.add_argument("--seeds", default="1")
+    parser.add_argument("--set", nargs="+", default=[], dest="overrides", help="as in elmo analyze")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--quick", action="store_true", help="little data, a few epochs")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    common = ["--device", arguments.device, *(["--quick"] if arguments.quick else [])]
+    of_tasks = ["--seeds", arguments.seeds, *(part for text in arguments.overrides for part in ("--set", text))]
+    found = commands(arguments.data, arguments.tasks, arguments.static)
+    chosen = {name: [*found[name], *common, *(of_tasks if name in OF_TASKS else [])] for name in arguments.only}
+    with TemporaryDirectory() as temporary:
+        report([*measure(chosen, arguments.model, arguments.out or Path(temporary))], arguments.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""What an analysis found, as plain data, and the files that tell it: JSON, Markdown, PNG and SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from elmo.analysis.pictures import new_figure, save_figure
+from elmo.errors import ElmoError
+from elmo.formats.files import read_json, write_all, write_json
+
+Cell = float | str
+Rows = Mapping[str, Mapping[str, Cell]]
+
+ENDINGS = (".json", ".md", ".png", ".svg")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Figures by row and column: ours (`here`), the paper's, and the standard deviation of ours over seeds (`spread`).
+
+    `unit` is what the figures are, as an axis says it; a column that a row hasn't stays empty.
+    """
+
+    title: str
+    unit: str
+    columns: list[str]
+    here: Rows
+    paper: Rows = field(default_factory=dict[str, dict[str, Cell]])
+    spread: Rows = field(default_factory=dict[str, dict[str, Cell]])
+    digits: int = 1
+
+    @property
+    def rows(self) -> list[str]:
+        """The names of all rows, the paper's first."""
+        return [*dict.fromkeys([*self.paper, *self.here])]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one analysis found. `model` names what it is of; `quick` results are of too little to mean anything.
+
+    `seconds` are those of each part, whenever it was done. `notes` are sentences to go with the tables.
+    """
+
+    name: str
+    title: str
+    model: str
+    quick: bool
+    tables: list[Table]
+    seconds: dict[str, float]
+    notes: list[str] = field(default_factory=list[str])
+
+    def as_json(self) -> dict[str, object]:
+        """Plain values, which `read_finding` reads back."""
+        return asdict(self)
+
+
+def read_finding(folder: Path, name: str) -> Finding:
+    """The finding of this name in a folder of results."""
+    path = folder / f"{name}.json"
+    values = cast("dict[str, Any]", read_json(path))
+    try:
+        tables = [Table(**table) for table in values.pop("tables")]
+        return Finding(tables=tables, **values)
+    except (KeyError, TypeError):
+        raise ElmoError(f"{path}: holds no finding of elmo analyze; run elmo analyze {name} again") from None
+
+
+def write_finding(folder: Path, finding: Finding, draw: Callable[[Any, Finding], None]) -> list[Path]:
+    """Write NAME.json, .md, .png and .svg into the folder, all or none; `draw` fills an empty figure."""
+    figure = new_figure()
+    draw(figure, finding)
+    paths = [folder / f"{finding.name}{ending}" for ending in ENDINGS]
+    writers: tuple[Callable[[Path], object], ...] = (
+        lambda path: write_json(path, finding.as_json()),
+        lambda path: path.write_text(as_markdown(finding), encoding="utf-8"),
+        lambda path: save_figure(figure, path, "png"),
+        lambda path: save_figure(figure, path, "svg"),
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_all(dict(zip(paths, writers, strict=True)))
+    return paths
+
+
+def as_markdown(finding: Finding) -> str:
+    """The finding as a page of its own."""
+    minutes = sum(finding.seconds.values()) / 60
+    facts = f"Model: {finding.model}. {minutes:.1f} minutes of computing."
+    if finding.quick:
+        facts += " A quick run, on little data: its figures mean nothing."
+    tables = (f"## {table.title}\n\n{table_markdown(table)}" for table in finding.tables)
+    notes = "\n".join(f"- {note}" for note in finding.notes)
+    return "\n\n".join([f"# {finding.title}", facts, *tables, *([notes] if notes else [])]) + "\n"
+
+
+def table_markdown(table: Table) -> str:
+    """A table, the paper's figures in the line above ours where both have the row."""
+    head = f"| {table.unit} | |{''.join(f' {column} |' for column in table.columns)}"
+    lines = [head, f"|{'---|' * (len(table.columns) + 2)}"]
+    for row in table.rows:
+        for source, rows in (("paper", table.paper), ("here", table.here)):
+            if row in rows:
+                cells = (cell_text(table, rows is table.here, row, column) for column in table.columns)
+                lines.append(f"| {_escape(row)} | {source} |{''.join(f' {cell} |' for cell in cells)}")
+    return "\n".join(lines)
+
+
+def cell_text(table: Table, is_ours: bool, row: str, column: str) -> str:
+    """A figure as tables show it, with its deviation where there is one."""
+    value = (table.here if is_ours else table.paper)[row].get(column)
+    if not isinstance(value, float | int):
+        return "" if value is None else _escape(value)
+    spread = table.spread.get(row, {}).get(column) if is_ours else None
+    text = f"{value:,.{table.digits}f}"
+    return text if spread is None else f"{text} ± {spread:.{table.digits}f}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("|", "\\|")

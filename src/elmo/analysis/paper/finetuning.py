@@ -1,0 +1,81 @@
+"""Fine-tuning the biLM on a task's text (Peters et al. 2018, sec. 3.4, appendix A.1 and Table 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from elmo import formats
+from elmo.analysis.paper.finding import Cell, Finding, Table
+from elmo.analysis.paper.panels import axis_label, lines_of
+from elmo.analysis.paper.parts import Part, once
+from elmo.analysis.paper.published import AFTER, BEFORE, PERPLEXITIES, TUNED_SCORES
+from elmo.analysis.paper.runs import TaskRuns, distinct_sentences, score_unit
+from elmo.analysis.pictures import draw_lines
+from elmo.config import TrainingConfig
+from elmo.embed.fingerprint import fingerprint
+from elmo.formats.model import Model
+from elmo.nn.adaptive import AdaptiveSoftmax
+from elmo.pretrain.finetune import default_batch_size, finetune, prepare_corpus
+from elmo.tasks.run_folder import checksum_of
+
+
+def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "auto") -> Finding:
+    """Fine-tune the tasks' model on each one's training text for an epoch; train the task with it, and as it was.
+
+    The model needs a softmax. Perplexity is that of the dev set's text.
+    """
+    perplexities: dict[str, dict[str, Cell]] = {}
+    scores: dict[str, dict[str, Cell]] = {}
+    spread: dict[str, dict[str, Cell]] = {}
+    seconds: dict[str, float] = {}
+    for task in tasks:
+        folder = task.folder / "finetuning"
+        part = _tune(task, formats.load(task.elmo), folder, device)
+        perplexities[task.name] = part.value
+        outcomes = {BEFORE: task.with_elmo(), AFTER: task.with_elmo(elmo=str(folder))}
+        scores[task.name] = {name: outcome.score["mean"] for name, outcome in outcomes.items()}
+        if len(outcomes[BEFORE].results) > 1:
+            spread[task.name] = {name: outcome.score["sd"] for name, outcome in outcomes.items()}
+        seconds[f"{task.name}, fine-tuning"] = part.seconds
+        seconds |= {f"{task.name}, {name}": outcome.seconds for name, outcome in outcomes.items()}
+    tables = [
+        Table("Perplexity (Table 7)", "dev perplexity", [BEFORE, AFTER], perplexities, PERPLEXITIES),
+        Table("Scores (appendix A.1)", score_unit(tasks), [BEFORE, AFTER], scores, TUNED_SCORES, spread),
+    ]
+    return Finding("finetuning", "Fine-tuning (Table 7)", model, tasks[0].quick, tables, seconds)
+
+
+def _tune(task: TaskRuns, model: Model, folder: Path, device: str) -> Part:
+    """The perplexities before and after an epoch; the tuned model is the model folder `folder`."""
+    train, dev = (distinct_sentences(task.task, task.sets, name) for name in ("train", "dev"))
+
+    def tune() -> dict[str, float]:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = folder / "train.txt"
+        text.write_text("".join(f"{' '.join(sentence)}\n" for sentence in train), encoding="utf-8")
+        corpus = prepare_corpus(model, [str(text)], folder, new_softmax=False)
+        training = TrainingConfig(n_epochs=1, fresh_starts=True)
+        if isinstance(model.softmax, AdaptiveSoftmax):
+            training = replace(training, loss="adaptive")
+        training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
+        result = finetune(model, corpus, folder, training, heldout=dev, device=device)
+        if result is None:
+            raise KeyboardInterrupt  # it was one that ended the training; all is saved
+        return {BEFORE: result.before.mean, AFTER: result.after.mean}
+
+    of: dict[str, object] = {"model": fingerprint(model), "train": checksum_of(train), "dev": checksum_of(dev)}
+    return once(folder / "perplexity.json", of, tune)
+
+
+def draw(figure: Any, finding: Finding) -> None:
+    """Perplexity and score before and after; the former on a scale of ratios."""
+    figure.set_size_inches(10, 4.5)
+    for place, table in enumerate(finding.tables, 1):
+        axes = figure.add_subplot(1, 2, place)
+        draw_lines(axes, table.columns, lines_of(table), axis_label(table), with_values=False)
+        axes.set_title(table.title)
+        if place == 1:
+            axes.set_yscale("log")

@@ -1,0 +1,58 @@
+"""Which layers (Peters et al. 2018, sec. 5.1 and Table 2): the last alone, or all, near to their mean or not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from elmo.analysis.paper.finding import Finding, Table
+from elmo.analysis.paper.panels import draw_panels
+from elmo.analysis.paper.published import AVERAGE, BASELINE, LAYERS, MIX, TOP
+from elmo.analysis.paper.runs import Outcome, Settings, TaskRuns, score_unit
+
+SETTINGS: dict[str, Settings] = {
+    TOP: {"elmo.layers": "top"},
+    AVERAGE: {"elmo.penalty": 1.0},
+    MIX: {"elmo.penalty": 0.001},
+}
+
+
+def analyze_layers(tasks: Sequence[TaskRuns], model: str) -> Finding:
+    """Train each task without ELMo, and with each choice of layers."""
+    found = {
+        task.name: {BASELINE: task.baseline(), **{name: task.with_elmo(SETTINGS[name]) for name in SETTINGS}}
+        for task in tasks
+    }
+    return score_finding("layers", "Which layers (Table 2)", model, tasks, found, LAYERS)
+
+
+def score_finding(
+    name: str,
+    title: str,
+    model: str,
+    tasks: Sequence[TaskRuns],
+    found: Mapping[str, Mapping[str, Outcome]],
+    paper: Mapping[str, Mapping[str, float]],
+) -> Finding:
+    """A table of the dev scores of each task (row) and setting (column)."""
+    scores = {row: {column: outcome.score for column, outcome in outcomes.items()} for row, outcomes in found.items()}
+    table = Table(
+        title,
+        score_unit(tasks),
+        list(next(iter(found.values()))),
+        here={row: {column: score["mean"] for column, score in cells.items()} for row, cells in scores.items()},
+        paper=paper,
+        spread={
+            row: {column: score["sd"] for column, score in cells.items() if len(found[row][column].results) > 1}
+            for row, cells in scores.items()
+        },
+    )
+    seconds = {
+        f"{row}, {column}": outcome.seconds for row, outcomes in found.items() for column, outcome in outcomes.items()
+    }
+    return Finding(name, title, model, tasks[0].quick, [table], seconds)
+
+
+def draw(figure: Any, finding: Finding) -> None:
+    """A panel for each task, the paper's above ours."""
+    draw_panels(figure, finding.tables[0])

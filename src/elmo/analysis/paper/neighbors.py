@@ -1,0 +1,125 @@
+"""The nearest of a word without context and in context (Peters et al. 2018, sec. 5.3 and Table 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo.analysis.neighbors import Use, find_neighbors, unit
+from elmo.analysis.paper.finding import Cell, Finding, Table
+from elmo.analysis.paper.panels import lines_of
+from elmo.analysis.paper.parts import once
+from elmo.analysis.paper.published import DRAMA, GAME, NEIGHBORS, NO_CONTEXT
+from elmo.analysis.pictures import draw_lines
+from elmo.analysis.senses import gather_uses, separation
+from elmo.analysis.wsd_data import Annotated
+from elmo.embed.embedder import Embedder
+from elmo.embed.layers import layer_name
+from elmo.errors import ElmoError
+from elmo.tasks.run_folder import checksum_of
+from elmo.tasks.static_vectors import StaticVectors
+
+WORD = "play"
+WORDS = (WORD, "line", "head", "point", "way", "time")
+"""Lemmas whose senses are told apart: the paper's, and others that SemCor has in many."""
+
+QUICK_WORDS = 2
+SHOWN, NUM_WORDS, CONTEXT = 3, 10, 12
+"""Uses and words that a cell names, and tokens on either side of a use."""
+
+ANSWERS = {GAME: "Kieffer , the only junior", DRAMA: "talent enough to fill the roles"}
+"""Words of the sentences that the paper found in SemCor."""
+
+NEAREST, RANK, CHANCE = "nearest", "place of the paper's", "chance"
+MAX_USES = 100_000
+
+
+def analyze_neighbors(
+    embedder: Embedder,
+    semcor: Sequence[Annotated],
+    static: StaticVectors | None,
+    folder: Path,
+    model: str,
+    *,
+    quick: bool = False,
+) -> Finding:
+    """The words nearest to "play" in `static` vectors and in layer 0; the uses nearest to those of the paper's two
+    sentences in the last layer; and how often the nearest use of a word has the same sense, layer by layer."""
+    text = [sentence.tokens for sentence in semcor]
+    lemmas = {instance.target.lemma for sentence in semcor for instance in sentence.instances}
+    if WORD not in lemmas:
+        raise ElmoError(f"the annotated text has no use of {WORD!r}; give SemCor")
+    words = [word for word in WORDS if word in lemmas][: QUICK_WORDS if quick else None]
+    of: dict[str, object] = {"model": embedder.fingerprint, "text": checksum_of(semcor), "words": words}
+    uses = once(folder / "parts" / "neighbors-uses.json", of, lambda: dict(_nearest(embedder, text)))
+    senses = once(folder / "parts" / "neighbors-senses.json", of, lambda: _separations(embedder, semcor, words))
+    here: dict[str, dict[str, Cell]] = dict(uses.value)
+    if static is not None:
+        here = {f"{WORD}, static vectors": {NEAREST: ", ".join(nearest_static(static, WORD, NUM_WORDS))}, **here}
+    paper: dict[str, dict[str, Cell]] = {row: {NEAREST: found} for row, found in NEIGHBORS.items()}
+    columns = [CHANCE, *map(layer_name, range(embedder.num_layers))]
+    tables = [
+        Table("Nearest neighbors of “play” (Table 4)", "source", [NEAREST, RANK], here, paper, digits=0),
+        Table(
+            "Whether the nearest use has the same sense",
+            "uses whose nearest has their sense (%)",
+            columns,
+            senses.value,
+        ),
+    ]
+    seconds = {"uses": uses.seconds, "senses": senses.seconds}
+    return Finding("neighbors", "Nearest neighbors (Table 4)", model, quick, tables, seconds)
+
+
+def _nearest(embedder: Embedder, text: Sequence[Sequence[str]]) -> Iterator[tuple[str, dict[str, Cell]]]:
+    """A row for the word alone, and one for each of the paper's sentences, as it stands in the text if it does."""
+    for number, start in enumerate((GAME, DRAMA)):
+        wanted = start.split()
+        query = next((tokens for tokens in text if list(tokens[: len(wanted)]) == wanted), wanted)
+        found = find_neighbors(embedder, text, WORD, query, top=MAX_USES)
+        if number == 0:
+            nearest = ", ".join(word.word for word in found.words[:NUM_WORDS])
+            yield f"{NO_CONTEXT}, layer 0", {NEAREST: nearest}
+        places = [n for n, use in enumerate(found.uses, 1) if ANSWERS[start] in " ".join(use.tokens)]
+        rank = f"{places[0]} of {len(found.uses)}" if places else "not in the text"
+        yield start, {NEAREST: " / ".join(map(_quote, found.uses[:SHOWN])), RANK: rank}
+
+
+def _separations(embedder: Embedder, semcor: Sequence[Annotated], words: Sequence[str]) -> dict[str, dict[str, float]]:
+    """How often the nearest use has the same sense, in percent, by word and layer."""
+    rows: dict[str, dict[str, float]] = {}
+    for word in words:
+        found = {
+            layer_name(layer): separation(gather_uses(embedder, semcor, word, layer))
+            for layer in range(embedder.num_layers)
+        }
+        chance = 100 * next(iter(found.values())).chance
+        rows[word] = {CHANCE: chance, **{name: 100 * each.same for name, each in found.items()}}
+    return rows
+
+
+def nearest_static(static: StaticVectors, word: str, top: int) -> list[str]:
+    """The words whose vectors are nearest to that of `word`, by cosine, itself left out."""
+    if word not in static.words:
+        raise ElmoError(f"the static vectors have no word {word!r}")
+    units = unit(static.vectors)
+    order = np.argsort(-(units @ units[static.words.index(word)]), kind="stable")
+    return [static.words[index] for index in order[: top + 1] if static.words[index] != word][:top]
+
+
+def _quote(use: Use) -> str:
+    """A use's sentence, shortened around the token."""
+    first, last = max(0, use.position - CONTEXT), use.position + CONTEXT + 1
+    return " ".join([*(["…"] if first else []), *use.tokens[first:last], *(["…"] if use.tokens[last:] else [])])
+
+
+def draw(figure: Any, finding: Finding) -> None:
+    """A line for each word: chance, then the layers."""
+    table = finding.tables[1]
+    figure.set_size_inches(7, 4.5)
+    axes = figure.add_subplot()
+    draw_lines(axes, table.columns, lines_of(table), table.unit, with_values=False)
+    axes.set_title(table.title)

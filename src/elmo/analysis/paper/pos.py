@@ -1,0 +1,73 @@
+"""Parts of speech from single layers (Peters et al. 2018, sec. 5.3 and Table 6), of any corpora, each layer once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elmo.analysis.paper.finding import Finding, Table
+from elmo.analysis.paper.panels import lines_of
+from elmo.analysis.paper.parts import once
+from elmo.analysis.paper.published import TAGS
+from elmo.analysis.pictures import draw_lines
+from elmo.analysis.pos import Tagged, most_frequent_tag, probe_pos
+from elmo.embed.embedder import Embedder
+from elmo.embed.layers import layer_name
+from elmo.tasks.run_folder import checksum_of
+
+QUICK_SENTENCES = (600, 200, 400)
+"""To train on, to choose by and to test on."""
+
+DEV_SHARE = 0.1
+"""Of the training sentences, the last, where a corpus has no dev set."""
+
+FREQUENT = "most frequent tag"
+
+
+class Corpus(NamedTuple):
+    """Tagged sentences to train on, to choose the weight decay by, and to test on."""
+
+    train: Sequence[Tagged]
+    dev: Sequence[Tagged]
+    test: Sequence[Tagged]
+
+
+def with_dev(train: Sequence[Tagged], test: Sequence[Tagged]) -> Corpus:
+    """A corpus whose dev set is the end of its training set."""
+    num_dev = max(1, round(DEV_SHARE * len(train)))
+    return Corpus(train[:-num_dev], train[-num_dev:], test)
+
+
+def analyze_pos(
+    embedder: Embedder, corpora: Mapping[str, Corpus], folder: Path, model: str, *, quick: bool = False
+) -> Finding:
+    """The accuracy on each corpus's test set of a linear classifier on each layer, and of a word's commonest tag."""
+    here: dict[str, dict[str, float]] = {}
+    seconds: dict[str, float] = {}
+    for name, parts in corpora.items():
+        if quick:
+            parts = Corpus(*(part[:number] for part, number in zip(parts, QUICK_SENTENCES, strict=True)))
+        of: dict[str, object] = {
+            "model": embedder.fingerprint,
+            "sets": [checksum_of(part) for part in parts],
+        }
+        here[name] = {FREQUENT: 100 * most_frequent_tag(parts[0], parts[2])}
+        for layer in range(embedder.num_layers):
+            path = folder / "parts" / f"pos-{name}-{layer}.json"
+            part = once(path, of, partial(probe_pos, embedder, *parts, layer))
+            here[name][layer_name(layer)] = 100 * part.value
+            seconds[f"{name}, {layer_name(layer)}"] = part.seconds
+    columns = [FREQUENT, *map(layer_name, range(embedder.num_layers))]
+    title = "Parts of speech (Table 6)"
+    return Finding(
+        "pos", title, model, quick, [Table(title, "test accuracy (%)", columns, here, TAGS, digits=2)], seconds
+    )
+
+
+def draw(figure: Any, finding: Finding) -> None:
+    """A line for each corpus, over layers."""
+    (table,) = finding.tables
+    figure.set_size_inches(8, 4.5)
+    draw_lines(figure.add_subplot(), table.columns, lines_of(table), table.unit)

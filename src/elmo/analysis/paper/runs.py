@@ -1,0 +1,186 @@
+"""Runs of task models in a folder: each setting is trained once, whichever analyses ask for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elmo import formats
+from elmo.embed.devices import use_device
+from elmo.errors import ElmoError
+from elmo.pretrain.recipe import override, read_recipe
+from elmo.pretrain.rows import Row, read_rows
+from elmo.tasks import TASKS, get_task
+from elmo.tasks.card import Result, spread
+from elmo.tasks.experiment import NO_ELMO, SEED_FOLDER, Experiment, Job, Sets, read_sets
+from elmo.tasks.modules.elmo_input import FrozenLayers
+from elmo.tasks.recipe import TaskRecipe
+from elmo.tasks.run_folder import make_layers
+from elmo.tasks.task import Task
+from elmo.tasks.vector_cache import LiveLayers
+
+QUICK_EXAMPLES = {"train": 300, "dev": 150}
+QUICK_TRAINING: dict[str, object] = {"training.batch_size": 16, "training.max_epochs": 4}
+
+Settings = Mapping[str, object]
+"""Keys of a recipe with dots, as "elmo.at", and their values."""
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """What a task is trained and measured on. `name` is what tables call it; `settings` change the task's recipe."""
+
+    name: str
+    task: str
+    train: str
+    dev: str
+    settings: Settings = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a setting came to: a result and a run folder for each seed. `metric` of the dev set decides."""
+
+    metric: str
+    results: list[Result]
+    folders: list[Path]
+
+    @property
+    def score(self) -> dict[str, float]:
+        """Mean and standard deviation (`sd`) of the dev set's score over seeds."""
+        return spread([result.scores["dev"][self.metric] for result in self.results])
+
+    @property
+    def seconds(self) -> float:
+        """Of all seeds' training."""
+        return sum(result.seconds for result in self.results)
+
+    def curves(self) -> list[list[Row]]:
+        """The rows of `metrics.csv`, an epoch each, of each seed."""
+        return [read_rows(folder / "metrics.csv") for folder in self.folders]
+
+
+class TaskRuns:
+    """A task's runs in `folder`, with the model `elmo` or without. Its sets are read once, and once ELMo's vectors of
+    their sentences are computed, however many runs use them. `quick` runs are of a few examples and epochs."""
+
+    def __init__(
+        self,
+        data: TaskData,
+        folder: Path,
+        elmo: str,
+        *,
+        num_seeds: int = 1,
+        device: str = "auto",
+        quick: bool = False,
+    ) -> None:
+        self.data, self.elmo, self.quick = data, elmo, quick
+        self.task: Task[Any, Any, Any] = get_task(data.task)
+        changes = {**(QUICK_TRAINING if quick else {}), **data.settings}
+        self.recipe: TaskRecipe = read_recipe(self.task.recipe, data.task, tuple(TASKS), changes)
+        self._vectors, self._num_seeds, self._device = folder / "vectors", num_seeds, device
+        self.folder = folder / ("quick" if quick else "runs") / _slug(data.name)
+        sets = read_sets(self._job(self.recipe, folder, elmo))
+        self.sets = {name: _choose(found, QUICK_EXAMPLES[name]) if quick else found for name, found in sets.items()}
+        self._layers: dict[tuple[object, ...], FrozenLayers] = {}
+
+    @property
+    def name(self) -> str:
+        """What tables call the task."""
+        return self.data.name
+
+    @property
+    def metric(self) -> str:
+        """What the scores are."""
+        return self.task.metric.replace("f1", "F1")
+
+    def baseline(self, share: float = 1.0) -> Outcome:
+        """Without ELMo."""
+        return self._run("baseline", self.recipe, share, NO_ELMO)
+
+    def with_elmo(self, settings: Settings | None = None, share: float = 1.0, elmo: str | None = None) -> Outcome:
+        """With ELMo, as the recipe says but for `settings`; `share` of the training set is trained on.
+
+        The model is another one where `elmo` names it.
+        """
+        own = {key: getattr(self.recipe.elmo, key.removeprefix("elmo.")) for key in settings or {}}
+        changes = {key: value for key, value in (settings or {}).items() if value != own[key]}
+        tuned = ["tuned"] if elmo else []
+        name = ",".join(["elmo", *tuned, *(f"{key.removeprefix('elmo.')}={value}" for key, value in changes.items())])
+        return self._run(name, override(self.recipe, changes), share, elmo or self.elmo)
+
+    def num_examples(self, share: float) -> int:
+        """How many examples of the training set a share is."""
+        return len(self._sample(share))
+
+    def _run(self, name: str, recipe: TaskRecipe, share: float, elmo: str) -> Outcome:
+        sets = {**self.sets, "train": self._sample(share)}
+        folder = self.folder / (name if share == 1 else f"{name},share={share:g}")
+        layers = None if elmo == NO_ELMO else self._shared_layers(recipe, elmo)
+        experiment = Experiment(self._job(recipe, folder, elmo), sets, layers)
+        results = experiment.run()
+        if not experiment.is_done:
+            raise KeyboardInterrupt  # it was one that ended the run; all is saved
+        seeds = [SEED_FOLDER.format(result.seed) for result in results] if self._num_seeds > 1 else [""]
+        return Outcome(self.task.metric, results, [folder / seed for seed in seeds])
+
+    def _job(self, recipe: TaskRecipe, folder: Path, elmo: str) -> Job:
+        data, seeds = self.data, self._num_seeds
+        options: dict[str, Any] = {"with_bilm": False, "num_seeds": seeds, "device": self._device}
+        return Job(data.task, recipe, folder, data.train, data.dev, elmo=elmo, **options)
+
+    def _shared_layers(self, recipe: TaskRecipe, elmo: str) -> FrozenLayers | None:
+        """ELMo's vectors of all sentences, on disk; None where the recipe wants none kept."""
+        config = recipe.elmo
+        key = (elmo, config.state, config.cache_dtype)
+        if config.vectors == "cached" and key not in self._layers:
+            live = make_layers(formats.load(elmo), config, use_device(self._device))
+            assert isinstance(live, LiveLayers)
+            self._layers[key] = live.cached(self.sentences(), self._vectors)
+        return self._layers.get(key) if config.vectors == "cached" else None
+
+    def sentences(self) -> list[tuple[str, ...]]:
+        """All distinct sentences of the sets."""
+        return distinct_sentences(self.task, self.sets, *self.sets)
+
+    def _sample(self, share: float) -> Sequence[Any]:
+        """A share of the training set by chance, which larger ones contain; more, if the task can't be trained on so
+        few: those of named entities without any, for instance."""
+        train = self.sets["train"]
+        if share == 1:
+            return train
+        shuffled = _choose(train, len(train))
+        for number in range(max(1, round(share * len(train))), len(train)):
+            try:
+                self.task.vocabularies(shuffled[:number], self.recipe)
+            except ElmoError:
+                continue
+            return shuffled[:number]
+        return train
+
+
+def score_unit(tasks: Sequence[TaskRuns]) -> str:
+    """What the scores of several tasks are, each of which may have a metric of its own."""
+    return f"dev score (%): {', '.join(f'{task.name} {task.metric}' for task in tasks)}"
+
+
+def distinct_sentences(task: Task[Any, Any, Any], sets: Sets, *names: str) -> list[tuple[str, ...]]:
+    """The sentences that the examples of some sets hold, each once and none empty."""
+    examples = (example for name in names for example in sets[name])
+    return [s for s in dict.fromkeys(tuple(s) for example in examples for s in task.sentences(example)) if s]
+
+
+def _choose(examples: Sequence[Any], number: int) -> Sequence[Any]:
+    """Some of the examples by chance, in an order by chance, always the same."""
+    order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0)).tolist()
+    return [examples[index] for index in order[:number]]
+
+
+def _slug(name: str) -> str:
+    """A name as that of a folder."""
+    return re.sub(r"\W+", "-", name.lower()).strip("-")

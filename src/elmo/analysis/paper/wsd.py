@@ -1,0 +1,109 @@
+"""Senses of words by the nearest in SemCor (Peters et al. 2018, sec. 5.3 and Table 5), for each test set and all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from elmo.analysis.paper.finding import Finding, Table
+from elmo.analysis.paper.panels import lines_of
+from elmo.analysis.paper.parts import once
+from elmo.analysis.paper.published import FOUR_SETS, SENSES
+from elmo.analysis.pictures import draw_lines
+from elmo.analysis.wsd import NEAREST_USE, Score, evaluate_wsd
+from elmo.analysis.wsd_data import Annotated, Target
+from elmo.embed.embedder import Embedder
+from elmo.embed.layers import Layers, layer_name
+from elmo.tasks.run_folder import checksum_of
+
+DEVELOPMENT = "semeval2007"
+"""The framework's development set, which the paper's four test sets leave out."""
+
+ALL = "all sets"
+
+QUICK_SEMCOR, QUICK_TEST = 3000, 100
+"""Sentences of SemCor, and of each test set."""
+
+
+def analyze_wsd(
+    embedder: Embedder,
+    semcor: Sequence[Annotated],
+    tests: Mapping[str, Sequence[Annotated]],
+    first_senses: Mapping[Target, str],
+    folder: Path,
+    model: str,
+    *,
+    quick: bool = False,
+) -> Finding:
+    """F1 of each layer, of the mean of all, and of the mean of those above layer 0, beside WordNet's first sense.
+
+    See `evaluate_wsd` for what is near, and for lemmas that SemCor hasn't.
+    """
+    if quick:
+        semcor, tests = semcor[:QUICK_SEMCOR], {name: test[:QUICK_TEST] for name, test in tests.items()}
+    layers = _choices(embedder.num_layers)
+
+    def evaluate() -> dict[str, dict[str, list[int]]]:
+        found = evaluate_wsd(embedder, semcor, tests, first_senses, [layer for layer, _ in layers])
+        plain = {layer_name(layer): name for layer, name in layers}
+        return {
+            _rename(row, plain): {
+                test: [score.num_right, score.num_answered, score.num_instances] for test, score in scores.items()
+            }
+            for row, scores in found.items()
+        }
+
+    of: dict[str, object] = {
+        "model": embedder.fingerprint,
+        "semcor": checksum_of(semcor),
+        "tests": {name: checksum_of(test) for name, test in tests.items()},
+        "first": checksum_of(sorted(first_senses.items())),
+    }
+    part = once(folder / "parts" / "wsd.json", of, evaluate)
+    columns: dict[str, dict[str, float]] = {name: _scores(scores) for name, scores in part.value.items()}
+    tables: list[Table] = []
+    for title, wanted in (
+        ("Nearest mean of a sense's uses (Table 5)", False),
+        ("Sense of the nearest single use", True),
+    ):
+        names = [name for name in columns if name.endswith(NEAREST_USE) == wanted]
+        short = {name: name.removesuffix(f", {NEAREST_USE}") for name in names}
+        here = {test: {short[name]: columns[name][test] for name in names} for test in columns[names[0]]}
+        tables.append(Table(title, "F1 (%)", list(short.values()), here, {} if wanted else SENSES))
+    return Finding("wsd", "Word senses (Table 5)", model, quick, tables, {"wsd": part.seconds})
+
+
+def _choices(num_layers: int) -> list[tuple[Layers, str]]:
+    """The layers and mixes that are tried, and what tables call them."""
+    upper = [0.0, *([1 / (num_layers - 1)] * (num_layers - 1))]
+    single: list[tuple[Layers, str]] = [(layer, layer_name(layer)) for layer in range(num_layers)]
+    return [*single, ("mean", "mean of all"), (upper, f"mean of 1 to {num_layers - 1}")]
+
+
+def _rename(row: str, names: Mapping[str, str]) -> str:
+    """A row of `evaluate_wsd` with its choice of layers named as in the tables."""
+    single = row.endswith(NEAREST_USE)
+    choice = row.removesuffix(f", {NEAREST_USE}")
+    return names.get(choice, choice) + (f", {NEAREST_USE}" if single else "")
+
+
+def _scores(counts: Mapping[str, Sequence[int]]) -> dict[str, float]:
+    """F1 in percent of each set, of the paper's four together where they are there, and of all."""
+    scores = {name: Score(*numbers) for name, numbers in counts.items()}
+    groups = {name: [score] for name, score in scores.items()}
+    if DEVELOPMENT in scores and len(scores) == 5:
+        groups[FOUR_SETS] = [score for name, score in scores.items() if name != DEVELOPMENT]
+    groups[ALL] = list(scores.values())
+    return {name: 100 * sum(group, Score()).f1 for name, group in groups.items()}
+
+
+def draw(figure: Any, finding: Finding) -> None:
+    """A panel for means of senses and one for single uses; a line for each set, values at those of all."""
+    figure.set_size_inches(15, 5)
+    for place, table in enumerate(finding.tables, 1):
+        axes = figure.add_subplot(1, 2, place)
+        together = [line for line in lines_of(table) if line.is_published or line.label in (FOUR_SETS, ALL)]
+        sets = [line for line in lines_of(table) if line not in together]
+        draw_lines(axes, table.columns, together + sets, table.unit, with_values=False)
+        axes.set_title(table.title)

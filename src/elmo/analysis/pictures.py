@@ -1,0 +1,102 @@
+"""Pictures by matplotlib, which is imported when the first one is drawn: colours, markers, and the common forms.
+
+Colours are those of Okabe and Ito, which differ for the colour-blind too; each has a marker of its own besides.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elmo.errors import ElmoError
+
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+PUBLISHED = ("#000000", "#767676")
+"""Of the paper's figures."""
+BEHIND_TEXT = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
+DPI = 150
+
+
+class Line(NamedTuple):
+    """Points above named places of an axis, with a deviation each where there is one; the paper's are drawn hollow."""
+
+    label: str
+    values: Mapping[str, float]
+    spread: Mapping[str, float] = {}
+    is_published: bool = False
+
+
+def new_figure() -> Any:
+    """An empty figure; an ElmoError without matplotlib."""
+    try:
+        figures: Any = importlib.import_module("matplotlib.figure")
+    except ImportError:
+        raise ElmoError("pictures need matplotlib: pip install 'elmo-torch[analysis]'") from None
+    return figures.Figure(layout="constrained")
+
+
+def save_figure(figure: Any, path: Path, kind: str) -> None:
+    """Write a figure as "png" or "svg"; the same figure gives the same file."""
+    matplotlib: Any = importlib.import_module("matplotlib")
+    with matplotlib.rc_context({"svg.hashsalt": "elmo"}):
+        figure.savefig(path, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
+
+
+def draw_lines(
+    axes: Any, places: Sequence[str], lines: Sequence[Line], unit: str, digits: int = 1, *, with_values: bool = True
+) -> None:
+    """Draw lines over `places`, the highest value of each written above its point, others below; the legend names the
+    lines if there are several."""
+    styles = {False: zip(cycle(COLOURS), cycle(MARKERS)), True: zip(cycle(PUBLISHED), cycle(MARKERS))}
+    highest = {place: max(line.values.get(place, -math.inf) for line in lines) for place in places}
+    for line in lines:
+        colour, marker = next(styles[line.is_published])
+        known = [(x, place) for x, place in enumerate(places) if place in line.values]
+        axes.errorbar(
+            [x for x, _ in known],
+            [line.values[place] for _, place in known],
+            yerr=[line.spread.get(place, 0.0) for _, place in known] if line.spread else None,
+            color=colour,
+            marker=marker,
+            linestyle="--" if line.is_published else "-",
+            markerfacecolor="white" if line.is_published else colour,
+            capsize=3,
+            label=line.label,
+        )
+        for x, place in known if with_values else ():
+            text, offset = f"{line.values[place]:,.{digits}f}", (0, 9 if line.values[place] == highest[place] else -17)
+            where = {"xytext": offset, "textcoords": "offset points", "ha": "center", "fontsize": 8}
+            axes.annotate(text, (x, line.values[place]), bbox=BEHIND_TEXT, **where)
+    axes.set_xticks(range(len(places)), [place.replace(", ", ",\n") for place in places], fontsize="small")
+    axes.set_xlim(-0.5, len(places) - 0.5)
+    axes.margins(y=0.25)
+    axes.set_ylabel(unit)
+    axes.grid(axis="y", alpha=0.3)
+    if len(lines) > 1:
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
+
+
+def draw_shares(axes: Any, rows: Mapping[str, Mapping[str, float]], unit: str) -> None:
+    """Draw bars made of parts that add up to 1, each with its share; as in the paper's Figure 2 parts below 1/3 are
+    hatched with lines and those above 2/3 with dots."""
+    names = list(rows)
+    starts = dict.fromkeys(names, 0.0)
+    for colour, part in zip(COLOURS, next(iter(rows.values())), strict=False):
+        for y, name in enumerate(names):
+            share = rows[name][part]
+            hatch = "--" if share < 1 / 3 else ".." if share > 2 / 3 else None
+            label = part if y == 0 else None
+            axes.barh(y, share, left=starts[name], color=colour, alpha=0.6, hatch=hatch, edgecolor="white", label=label)
+            where = {"ha": "center", "va": "center", "fontsize": 9}
+            axes.text(starts[name] + share / 2, y, f"{share:.2f}", bbox=BEHIND_TEXT, **where)
+            starts[name] += share
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+    axes.set_xlabel(unit)
+    axes.figure.legend(loc="outside upper center", ncols=len(rows[names[0]]), frameon=False)

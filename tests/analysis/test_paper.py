@@ -1,0 +1,257 @@
+"""The frame of the paper's analyses, and those that need vectors only."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from elmo import formats
+from elmo.analysis.paper import neighbors, pos, published, wsd
+from elmo.analysis.paper.finding import Finding, Table, as_markdown, read_finding, write_finding
+from elmo.analysis.paper.panels import draw_panels, lines_of
+from elmo.analysis.paper.parts import once
+from elmo.analysis.pictures import draw_shares, new_figure, save_figure
+from elmo.analysis.pos import Tagged, most_frequent_tag, probe_pos, read_conll2000
+from elmo.analysis.wsd import Score, evaluate_wsd
+from elmo.analysis.wsd_data import Annotated, Instance, Target
+from elmo.embed import Embedder
+from elmo.errors import ElmoError
+from elmo.tasks.static_vectors import StaticVectors
+from make_bilm_hdf5 import make
+
+TABLE = Table(
+    "Scores",
+    "F1 (%)",
+    ["a", "b"],
+    {"x": {"a": 1.25, "b": "never"}, "y|z": {"b": 1000.0}},
+    {"x": {"a": 2.0}},
+    {"x": {"a": 0.5}},
+)
+FINDING = Finding("layers", "A title", "m", False, [TABLE], {"x": 90.0}, ["A note."])
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
+    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
+
+
+# --- findings
+
+
+def test_markdown_has_the_papers_figures_above_ours() -> None:
+    """A deviation stands behind ours alone; a column that a row hasn't stays empty; a bar of a name ends no cell."""
+    assert as_markdown(FINDING).splitlines() == [
+        "# A title",
+        "",
+        "Model: m. 1.5 minutes of computing.",
+        "",
+        "## Scores",
+        "",
+        "| F1 (%) | | a | b |",
+        "|---|---|---|---|",
+        "| x | paper | 2.0 |  |",
+        "| x | here | 1.2 ± 0.5 | never |",
+        "| y\\|z | here |  | 1,000.0 |",
+        "",
+        "- A note.",
+    ]
+
+
+def test_findings_are_read_back_and_pictures_are_the_same_again(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for name in ("one", "two"):
+        paths = write_finding(tmp_path / name, FINDING, lambda figure, finding: draw_panels(figure, finding.tables[0]))
+        assert [path.name for path in paths] == ["layers.json", "layers.md", "layers.png", "layers.svg"]
+    assert read_finding(tmp_path / "one", "layers") == FINDING
+    for ending in ("png", "svg"):
+        assert len({(tmp_path / name / f"layers.{ending}").read_bytes() for name in ("one", "two")}) == 1
+
+
+def test_a_failed_picture_leaves_no_file(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+
+    def fail(*_: object) -> None:
+        raise ElmoError("no picture")
+
+    with pytest.raises(ElmoError, match="no picture"):
+        write_finding(tmp_path / "out", FINDING, fail)
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_json_is_no_finding(tmp_path: Path) -> None:
+    (tmp_path / "pos.json").write_text('{"title": "x"}')
+    with pytest.raises(ElmoError, match=r"pos\.json: holds no finding of elmo analyze; run elmo analyze pos again"):
+        read_finding(tmp_path, "pos")
+
+
+def test_without_matplotlib_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ElmoError, match=r"pictures need matplotlib: pip install 'elmo-torch\[analysis\]'"):
+        new_figure()
+
+
+def test_parts_are_found_once(tmp_path: Path) -> None:
+    """Again where what they are of has changed; a failure is not kept."""
+    path, calls = tmp_path / "parts" / "x.json", []
+
+    def compute() -> list[int]:
+        calls.append(1)
+        return [len(calls)]
+
+    first = once(path, {"model": "a"}, compute)
+    assert first.value == [1]
+    assert once(path, {"model": "a"}, compute) == first
+    assert once(path, {"model": "b"}, compute).value == [2]
+    with pytest.raises(ZeroDivisionError):
+        once(tmp_path / "y.json", {}, lambda: 1 / 0)
+    assert not (tmp_path / "y.json").exists()
+
+
+# --- pictures
+
+
+def test_panels_show_the_paper_above_and_ours_below() -> None:
+    pytest.importorskip("matplotlib")
+    figure = new_figure()
+    draw_panels(figure, TABLE)
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["x, paper", "x", "y|z"]
+    assert figure.axes[1].get_ylabel() == "F1 (%)"
+    assert [text.get_text() for axes in figure.axes for text in axes.texts] == ["2.0", "1.2", "1,000.0"]
+    published_line, own, _ = lines_of(TABLE)
+    assert (published_line.is_published, own.is_published, own.spread) == (True, False, {"a": 0.5})
+
+
+def test_shares_are_hatched_as_in_the_papers_figure(tmp_path: Path) -> None:
+    """Lines below 1/3, dots above 2/3, nothing between."""
+    pytest.importorskip("matplotlib")
+    figure = new_figure()
+    axes = figure.add_subplot()
+    draw_shares(axes, {"x": {"a": 0.7, "b": 0.3}, "y": {"a": 0.5, "b": 0.5}}, "share")
+    assert [patch.get_hatch() for patch in axes.patches] == ["..", None, "--", None]
+    assert [patch.get_x() for patch in axes.patches] == pytest.approx([0, 0, 0.7, 0.5])
+    save_figure(figure, tmp_path / "x", "svg")
+    assert (tmp_path / "x").read_bytes().startswith(b"<?xml")
+
+
+# --- parts of speech
+
+
+def make_tagged(number: int, seed: int) -> list[Tagged]:
+    tags = {"play": "NN", "the": "DT", "she": "PRP", "new": "JJ"}
+    draw = np.random.default_rng(seed)
+    sentences = [draw.choice(list(tags), size=draw.integers(1, 9)).tolist() for _ in range(number)]
+    return [Tagged(tokens, [tags[token] for token in tokens]) for tokens in sentences]
+
+
+def test_pos_has_each_layer_of_each_corpus_and_probes_it_once(embedder: Embedder, tmp_path: Path, monkeypatch) -> None:
+    corpora = {"UD": pos.Corpus(make_tagged(50, 0), make_tagged(9, 1), make_tagged(9, 2))}
+    corpora["CoNLL-2000"] = pos.with_dev(make_tagged(40, 3), make_tagged(9, 4))
+    assert [len(part) for part in corpora["CoNLL-2000"]] == [36, 4, 9]
+    (table,) = pos.analyze_pos(embedder, corpora, tmp_path, "m").tables
+    assert table.columns == [pos.FREQUENT, "layer 0", "layer 1", "layer 2"]
+    for name, corpus in corpora.items():
+        assert table.here[name]["layer 1"] == 100 * probe_pos(embedder, *corpus, 1)
+        assert table.here[name][pos.FREQUENT] == 100 * most_frequent_tag(corpus.train, corpus.test)
+    monkeypatch.setattr(pos, "probe_pos", lambda *_: pytest.fail("what was found is not read"))
+    assert pos.analyze_pos(embedder, corpora, tmp_path, "m").tables == [table]
+
+
+def test_conll2000_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text("He PRP B-NP\nruns VBZ B-VP\n\n\nNow RB O\n", encoding="utf-8")
+    assert read_conll2000(path) == [Tagged(["He", "runs"], ["PRP", "VBZ"]), Tagged(["Now"], ["RB"])]
+    path.write_text("He PRP B-NP\nruns VBZ\n", encoding="utf-8")
+    with pytest.raises(ElmoError, match=r"x\.txt, line 2: 2 columns; expected a word, its tag and its chunk"):
+        read_conll2000(path)
+    path.write_text("\n")
+    with pytest.raises(ElmoError, match="holds no sentence"):
+        read_conll2000(path)
+
+
+@pytest.mark.external
+def test_conll2000_has_its_sentences(shared: Path) -> None:
+    sets = [read_conll2000(shared / "data" / "pos" / f"conll2000_{part}.txt.xz") for part in ("train", "test")]
+    assert [len(part) for part in sets] == [8936, 2012]
+
+
+# --- senses
+
+PLAY = Target("play", "NOUN")
+FIRST = {PLAY: "play%1"}
+
+
+def make_annotated(number: int, seed: int) -> list[Annotated]:
+    """ "play" after one of two words, with its sense 1 or 2 by chance."""
+    draw = np.random.default_rng(seed)
+    return [
+        Annotated(["a", word, "play"], [Instance(PLAY, 2, 3, (f"play%{draw.integers(1, 3)}",))])
+        for word in draw.choice(["new", "good", "old"], size=number).tolist()
+    ]
+
+
+def test_wsd_counts_the_papers_four_sets_and_all(embedder: Embedder, tmp_path: Path, monkeypatch) -> None:
+    """By instances, not by sets; the numbers are those of `evaluate_wsd`, and mixes have names."""
+    names = ["senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015"]
+    tests = {name: make_annotated(4 + 9 * number, number) for number, name in enumerate(names)}
+    semcor = make_annotated(30, 9)
+    finding = wsd.analyze_wsd(embedder, semcor, tests, FIRST, tmp_path, "m")
+    means, single = finding.tables
+    assert means.columns == ["first sense", "layer 0", "layer 1", "layer 2", "mean of all", "mean of 1 to 2"]
+    assert single.columns == means.columns[1:]
+    assert means.paper == published.SENSES
+    expected = evaluate_wsd(embedder, semcor, tests, FIRST, [1, [0.0, 0.5, 0.5]])
+    four = sum((score for name, score in expected["layer 1"].items() if name != "semeval2007"), Score())
+    assert means.here[published.FOUR_SETS]["layer 1"] == pytest.approx(100 * four.f1)
+    assert means.here[wsd.ALL]["layer 1"] == pytest.approx(100 * sum(expected["layer 1"].values(), Score()).f1)
+    mix = expected["[0.0, 0.5, 0.5], nearest use"]["senseval3"]
+    assert single.here["senseval3"]["mean of 1 to 2"] == pytest.approx(100 * mix.f1)
+    monkeypatch.setattr(wsd, "evaluate_wsd", None)
+    assert wsd.analyze_wsd(embedder, semcor, tests, FIRST, tmp_path, "m").tables == finding.tables
+    few = {name: tests[name] for name in names[:2]}
+    monkeypatch.setattr(wsd, "evaluate_wsd", evaluate_wsd)
+    rows = wsd.analyze_wsd(embedder, semcor, few, FIRST, tmp_path, "m").tables[0].here
+    assert list(rows) == ["senseval2", "senseval3", wsd.ALL]
+
+
+# --- neighbors
+
+
+def test_neighbors_find_the_papers_sentences_and_count_senses(embedder: Embedder, tmp_path: Path) -> None:
+    """The source stands in the text longer than the paper quotes it, and isn't its own neighbor."""
+    whole = [*published.GAME.split(), "in", "the", "hole"]
+    answer = ["Kieffer", ",", "the", "only", "junior", ",", "saw", "a", "play"]
+    text = [*make_annotated(20, 0), Annotated(whole, []), Annotated(answer, [])]
+    static = StaticVectors(["play", "game", "far"], np.float32([[1, 0], [2, 0.1], [0, 1]]))
+    found, senses = neighbors.analyze_neighbors(embedder, text, static, tmp_path, "m", quick=True).tables
+    game, drama = found.here[published.GAME], found.here[published.DRAMA]
+    assert str(game[neighbors.RANK]).endswith(" of 4")  # three distinct sentences, and the paper's
+    assert published.GAME not in str(game[neighbors.NEAREST])
+    assert drama[neighbors.RANK] == "not in the text"
+    assert found.here["play, static vectors"] == {neighbors.NEAREST: "game, far"}
+    assert list(senses.here) == ["play"]
+    assert senses.columns == [neighbors.CHANCE, "layer 0", "layer 1", "layer 2"]
+
+
+def test_static_neighbors_need_the_word() -> None:
+    with pytest.raises(ElmoError, match="the static vectors have no word 'play'"):
+        neighbors.nearest_static(StaticVectors(["x"], np.ones((1, 2), np.float32)), "play", 3)
+
+
+def test_text_without_the_word_is_refused(embedder: Embedder, tmp_path: Path) -> None:
+    with pytest.raises(ElmoError, match="the annotated text has no use of 'play'; give SemCor"):
+        neighbors.analyze_neighbors(embedder, [Annotated(["x"], [])], None, tmp_path, "m")
+
+
+@pytest.mark.parametrize("module", [pos, wsd, neighbors])
+def test_each_has_its_picture(module: Any, embedder: Embedder, tmp_path: Path) -> None:
+    """Axes have labels, and lines a legend."""
+    pytest.importorskip("matplotlib")
+    table = Table("t", "F1 (%)", ["a", "b"], {"x": {"a": 1.0, "b": 2.0}, "y": {"a": 2.0}})
+    figure = new_figure()
+    module.draw(figure, Finding("x", "x", "m", False, [table] if module is pos else [table, table], {}))
+    assert all(axes.get_ylabel() == "F1 (%)" and axes.get_legend() for axes in figure.axes)

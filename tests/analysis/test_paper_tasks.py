@@ -1,0 +1,195 @@
+"""The paper's analyses that train task models: what is trained, once, and what is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bridge import make_model
+from elmo.analysis.paper import efficiency, finetuning, layers, placement, published, weights
+from elmo.analysis.paper.finding import Finding
+from elmo.analysis.paper.runs import Outcome, TaskData, TaskRuns
+from elmo.analysis.pictures import new_figure
+from elmo.formats import save_native
+from elmo.tasks.card import Result
+from elmo.tasks.experiment import Experiment, Job
+from elmo.tasks.run_folder import load_run
+from elmo.tasks.trainer import Trainer
+
+SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo", "w1"]
+TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
+SMALL = {
+    "scheme": "BIO",
+    "words.dim": 6,
+    "characters.dim": 4,
+    "characters.filters": 6,
+    "lstm": [8],
+    "training.batch_size": 4,
+    "training.learning_rate": 0.03,
+    "training.max_epochs": 3,
+}
+
+MakeRuns = Callable[..., TaskRuns]
+
+
+@pytest.fixture
+def make_runs(tmp_path: Path) -> MakeRuns:
+    """A task of named entities in eight sentences, with a biLM that has a softmax."""
+    for name, sentences in (("train", SENTENCES), ("dev", SENTENCES[1:6])):
+        lines = ("".join(f"{word}\t{TAGS.get(word, 'O')}\n" for word in sentence.split()) for sentence in sentences)
+        (tmp_path / f"{name}.conll").write_text("\n".join(lines))
+    save_native(make_model(softmax=True), tmp_path / "model")
+
+    def make(**options: Any) -> TaskRuns:
+        files = (str(tmp_path / f"{name}.conll") for name in ("train", "dev"))
+        data = TaskData("NER", "ner", *files, SMALL | options.pop("settings", {}))
+        return TaskRuns(data, tmp_path / "out", str(tmp_path / "model"), device="cpu", **options)
+
+    return make
+
+
+@pytest.fixture
+def forbid_training(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    def forbid() -> None:
+        monkeypatch.setattr(Trainer, "train", lambda self: pytest.fail("trained again"))
+
+    return forbid
+
+
+def draws(draw: Callable[[Any, Finding], None], finding: Finding) -> list[str]:
+    """The titles of the picture's panels."""
+    pytest.importorskip("matplotlib")
+    figure = new_figure()
+    draw(figure, finding)
+    return [axes.get_title() for axes in figure.axes]
+
+
+def test_a_setting_is_trained_once_whoever_asks(make_runs: MakeRuns, forbid_training, tmp_path: Path) -> None:
+    """A setting that is the recipe's own has the run of the recipe; vectors are computed once for all runs."""
+    task = make_runs()
+    plain, top = task.with_elmo(), task.with_elmo({"elmo.layers": "top"})
+    assert plain.results != top.results
+    assert [folder.name for folder in plain.folders + top.folders] == ["elmo", "elmo,layers=top"]
+    assert [load_run(run.folders[0]).model.elmo.mixes["input"].top_only for run in (plain, top)] == [False, True]
+    assert len(list((tmp_path / "out" / "vectors").iterdir())) == 1
+    forbid_training()
+    again = make_runs()
+    assert again.with_elmo({"elmo.at": "input", "elmo.layers": "all"}) == plain
+    assert again.with_elmo({"elmo.layers": "top"}) == top
+
+
+def test_shared_vectors_change_no_result(make_runs: MakeRuns, tmp_path: Path) -> None:
+    """A run is that of elmo task, seconds apart, to the bit."""
+    task = make_runs()
+    shared = task.with_elmo().results[0]
+    files = (str(tmp_path / f"{name}.conll") for name in ("train", "dev"))
+    (own,) = Experiment(Job("ner", task.recipe, tmp_path / "own", *files, elmo=task.elmo, device="cpu")).run()
+    assert (shared.scores, shared.best_epoch) == (own.scores, own.best_epoch)
+    runs = [load_run(folder).model.state_dict() for folder in (tmp_path / "own", task.folder / "elmo")]
+    assert all(torch.equal(tensor, runs[1][name]) for name, tensor in runs[0].items())
+
+
+def test_shares_contain_one_another_and_can_be_trained_on(make_runs: MakeRuns) -> None:
+    """0.1 % of eight sentences would be none; one without an entity would be nothing to learn from."""
+    task = make_runs()
+    samples = [task._sample(share) for share in (0.001, 0.5, 1.0)]
+    assert [len(sample) for sample in samples[1:]] == [4, 8]
+    assert any(example.spans for example in samples[0])
+    assert samples[0] == samples[1][: len(samples[0])]
+    assert set(samples[1]) < set(samples[2])
+    assert task.num_examples(0.5) == 4
+
+
+def test_quick_runs_stay_apart(make_runs: MakeRuns) -> None:
+    assert {make_runs(quick=quick).folder.parent.name for quick in (True, False)} == {"quick", "runs"}
+    assert make_runs(quick=True, settings={"training.batch_size": 7}).recipe.training.batch_size == 7
+
+
+def test_an_interrupt_ends_the_analysis(make_runs: MakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(self: Trainer[Any, Any]) -> None:
+        self.stopped = True
+
+    monkeypatch.setattr(Trainer, "train", stop)
+    with pytest.raises(KeyboardInterrupt):
+        make_runs().baseline()
+
+
+def test_layers_has_its_four_settings(make_runs: MakeRuns) -> None:
+    task = make_runs(num_seeds=2)
+    finding = layers.analyze_layers([task], "m")
+    (table,) = finding.tables
+    assert table.columns == [published.BASELINE, published.TOP, published.AVERAGE, published.MIX]
+    assert list(table.spread["NER"]) == table.columns
+    assert table.here["NER"][published.TOP] == task.with_elmo({"elmo.layers": "top"}).score["mean"]
+    assert table.here["NER"][published.AVERAGE] == task.with_elmo({"elmo.penalty": 1.0}).score["mean"]
+    assert table.paper["SRL"][published.BASELINE] == 81.6
+    assert draws(layers.draw, finding) == ["SQuAD, paper", "SNLI, paper", "SRL, paper", "NER"]
+
+
+def test_placement_puts_elmo_where_it_says(make_runs: MakeRuns) -> None:
+    task = make_runs()
+    finding = placement.analyze_placement([task], "m")
+    assert list(finding.tables[0].here["NER"]) == [published.INPUT, published.BOTH, published.OUTPUT]
+    assert not finding.tables[0].spread["NER"]
+    mixes = {folder.name: sorted(weights.read_mixes(folder)) for folder in task.folder.iterdir()}
+    assert mixes == {"elmo": ["input"], "elmo,at=both": ["input", "output"], "elmo,at=output": ["output"]}
+
+
+def test_weights_are_those_of_the_run(make_runs: MakeRuns) -> None:
+    task = make_runs(num_seeds=2, settings={"elmo.at": "both"})
+    finding = weights.analyze_weights([task], "m")
+    here = finding.tables[0].here
+    assert list(here) == ["NER, input", "NER, output"]
+    for place in ("input", "output"):
+        mixes = [load_run(folder).model.elmo.mixes[place] for folder in task.with_elmo().folders]
+        expected = torch.stack([mix.scores.softmax(0) for mix in mixes]).mean(0).tolist()
+        row = here[f"NER, {place}"]
+        assert [row[f"layer {layer}"] for layer in range(3)] == pytest.approx(expected)
+        assert row[weights.GAMMA] == pytest.approx(sum(mix.gamma.item() for mix in mixes) / 2)
+    assert draws(weights.draw, finding) == [""]
+
+
+def test_efficiency_has_both_models_on_each_share(make_runs: MakeRuns, forbid_training) -> None:
+    task = make_runs()
+    finding = efficiency.analyze_efficiency([task], "m", (0.5, 1.0))
+    table, epochs = finding.tables
+    assert table.columns == ["50 %, 4", "100 %, 8"]
+    assert table.here[efficiency.WITH]["100 %, 8"] == task.with_elmo().score["mean"]
+    assert table.here[efficiency.WITHOUT]["50 %, 4"] == task.baseline(0.5).score["mean"]
+    assert list(epochs.here) == ["NER"]
+    assert draws(efficiency.draw, finding) == ["NER"]
+    forbid_training()
+    assert efficiency.analyze_efficiency([make_runs()], "m", (0.5, 1.0)) == finding
+
+
+def make_outcome(folder: Path, scores: list[float]) -> Outcome:
+    folder.mkdir()
+    rows = (f"{epoch},{score}\n" for epoch, score in enumerate(scores, 1))
+    (folder / "metrics.csv").write_text("epoch,dev_f1\n" + "".join(rows))
+    return Outcome("f1", [Result(0, len(scores), 1, 1.0, 1.0, {"dev": {"f1": max(scores)}})], [folder])
+
+
+@pytest.mark.parametrize(("scores", "passed"), [([1.0, 3.0, 3.5, 9.0], 3.0), ([3.0, 2.0], "never")])
+def test_epochs_to_the_baselines_best(tmp_path: Path, scores: list[float], passed: float | str) -> None:
+    """The baseline is best in its second epoch, with 3; to equal that is not to pass it."""
+    baseline = make_outcome(tmp_path / "baseline", [1.0, 3.0, 2.0, 3.0])
+    found = efficiency._epochs(baseline, make_outcome(tmp_path / "elmo", scores))
+    assert found == {published.BEST_EPOCH: 2.0, published.PASSED_IN: passed}
+
+
+def test_finetuning_tunes_once_on_the_task_and_trains_with_both(make_runs: MakeRuns, forbid_training) -> None:
+    """The words of the text are in the softmax's vocabulary, so that an epoch lowers perplexity."""
+    task = make_runs()
+    finding = finetuning.analyze_finetuning([task], "m", "cpu")
+    perplexity, scores = finding.tables
+    assert perplexity.here["NER"][published.AFTER] < perplexity.here["NER"][published.BEFORE]
+    assert scores.here["NER"][published.BEFORE] == task.with_elmo().score["mean"]
+    assert (task.folder / "elmo,tuned" / "results.json").exists()
+    assert (task.folder / "finetuning" / "train.txt").read_text().splitlines() == SENTENCES
+    assert draws(finetuning.draw, finding) == ["Perplexity (Table 7)", "Scores (appendix A.1)"]
+    forbid_training()
+    assert finetuning.analyze_finetuning([make_runs()], "m", "cpu") == finding

@@ -1,0 +1,100 @@
+"""`elmo analyze`, from the shell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from bridge import make_model
+from commands import run_main
+from elmo.cli.main import cli
+from elmo.formats import save_native
+
+TEXT = "Ann\tB-PER\nw1\tO\n\nw2\tO\nEspoo\tB-LOC\n\nw3\tO\nBo\tB-PER\n"
+TINY = ["words.dim=4", "characters.filters=4", "ner:lstm=[4]", "sst:hidden=1000", "training.max_epochs=1"]
+TINY_OPTIONS = [part for text in TINY for part in ("--set", text)]
+NER = ["model", "--task", "ner", "--train", "text.conll", "--dev", "text.conll"]
+CONLLU = "".join(
+    f"{number}\t{word}\t_\t_\t{tag}\t_\t_\t_\t_\t_\n" for number, word, tag in [(1, "a", "DT"), (2, "b", "NN")]
+)
+XML = """<?xml version="1.0"?>
+<corpus><text id="d"><sentence id="s"><wf lemma="a" pos="DT">a</wf>
+<instance id="i" lemma="play" pos="NOUN">play</instance>
+</sentence></text></corpus>"""
+VERBS = ["layers", "placement", "efficiency", "weights", "finetuning", "wsd", "pos", "neighbors"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: texts and a biLM."""
+    (tmp_path / "text.conll").write_text(TEXT)
+    (tmp_path / "x.conllu").write_text(CONLLU)
+    (tmp_path / "x.data.xml").write_text(XML)
+    (tmp_path / "x.gold.key.txt").write_text("i play%1:04:00::\n")
+    (tmp_path / "index.sense").write_text("play%1:04:00:: 1 1 9\n")
+    save_native(make_model(), tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(cli, ["analyze", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_tasks_are_analyzed_and_named(folder: Path) -> None:
+    """Keys of another task are left out; the tables are printed, then the files named."""
+    pytest.importorskip("matplotlib")
+    arguments = ["weights", *NER, *TINY_OPTIONS, "--name", "Names", "--out", "out", "--device", "cpu", "--quick"]
+    lines = run(*arguments).splitlines()
+    assert lines[2] == "| weights after the softmax, and scale | | layer 0 | layer 1 | layer 2 | γ |"
+    assert lines[4].startswith("| Names, input | here | 0.3")
+    assert lines[-1].startswith("out/weights: .json, .md, .png, .svg, ")
+    figures = json.loads(run(*arguments, "--json"))
+    assert figures == json.loads((folder / "out" / "weights.json").read_text())
+    assert (figures["model"], figures["quick"]) == ("model, 3 layers, 12 wide", True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "row"),
+    [
+        (["wsd", "model", "x.data.xml", "--semcor", "x.data.xml", "--senses", "index.sense"], "| x | here | 100.0 |"),
+        (["pos", "model", "--ud", "x.conllu", "x.conllu", "x.conllu"], "| UD | here | 100.00 |"),
+    ],
+)
+def test_vectors_are_analyzed(folder: Path, arguments: list[str], row: str) -> None:
+    pytest.importorskip("matplotlib")
+    assert row in run(*arguments, "--out", "out", "--device", "cpu")
+    assert row in (folder / "out" / f"{arguments[0]}.md").read_text()
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_examples(verb: str) -> None:
+    assert f"elmo analyze {verb} " in run(verb, "--help").split("Examples:")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["layers", *NER, "--task", "sst"], "--task, --train, --dev and --name: give each as often as --task"),
+        (["layers", *NER, *NER[1:]], "--name: two tasks have the same name; give each its own"),
+        (["layers", *NER, "--set", "ner:nothing=1"], "recipe ner: unknown key 'nothing'"),
+        (["layers", "nowhere", *NER[1:]], "nowhere: no such file or folder"),
+        (["pos", "model"], "no text to tag: pass --ud, --conll2000 or both"),
+        (["wsd", "model", "none.data.xml", "--semcor", "x", "--senses", "x"], "none.gold.key.txt: no such file"),
+        (["neighbors", "model", "--semcor", "x.data.xml", "--static", "none.txt"], "none.txt: no such file"),
+        (["finetuning", *NER, *TINY_OPTIONS], "the model has no softmax to go on with"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    folder: Path, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, error = run_main(["analyze", *arguments, "--out", "out", "--device", "cpu"], monkeypatch, capsys)
+    assert (code, out) == (2, "")
+    assert error.startswith(f"elmo: {says}"), error
+    assert error.count("\n") == 1
+    assert not list(folder.glob("out/*.json"))

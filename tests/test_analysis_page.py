@@ -1,0 +1,73 @@
+"""The page of analyses: its verdicts are computed from the figures."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from elmo.analysis.paper import published as p
+from elmo.analysis.paper.efficiency import WITH, WITHOUT
+from elmo.analysis.paper.finding import Finding, Table
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "analysis_page.py"
+
+
+@pytest.fixture(scope="module")
+def page() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("analysis_page", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["analysis_page"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def layers(scores: dict[str, float]) -> Finding:
+    table = Table("Layers", "F1 (%)", list(scores), {"NER": scores}, p.LAYERS)
+    return Finding("layers", "Layers", "m", False, [table], {})
+
+
+def test_other_figures_give_another_verdict(page: ModuleType) -> None:
+    scores = {p.BASELINE: 40.0, p.TOP: 42.0, p.AVERAGE: 43.0, p.MIX: 42.5}
+    verdicts = [claim.verdict for claim in page.layers(layers(scores))]
+    assert verdicts == [
+        "**agrees**: NER: 42.0 and 40.0",
+        "**agrees**: NER: 42.5 and 42.0",
+        "**differs**: NER: 42.5 and 43.0 (not so)",
+    ]
+
+
+def test_efficiency_is_judged_by_its_curves(page: ModuleType) -> None:
+    """ELMo gains 5, 9, 3: at each size, most where the set is small; 1 % with it has 14, 10 % without 11."""
+    columns = ["1 %, 1", "10 %, 10", "100 %, 100"]
+    here = {WITH: dict(zip(columns, [14.0, 20.0, 30.0], strict=True))}
+    here[WITHOUT] = dict(zip(columns, [9.0, 11.0, 27.0], strict=True))
+    epochs = Table("Epochs", "epochs", [], {"NER": {p.BEST_EPOCH: 9.0, p.PASSED_IN: "never"}}, p.EPOCHS)
+    finding = Finding("efficiency", "x", "m", False, [Table("NER", "F1", columns, here), epochs], {})
+    assert [all(case.holds for case in claim.cases) for claim in page.efficiency(finding)] == [True, True, True, False]
+
+
+def test_the_page_has_what_is_there_and_says_what_is_not(
+    page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finding = layers({p.BASELINE: 40.0, p.TOP: 39.0, p.AVERAGE: 43.0, p.MIX: 45.0})
+    (tmp_path / "layers.json").write_text(json.dumps(finding.as_json()))
+    (tmp_path / "layers.svg").write_text("<svg/>")
+    monkeypatch.setattr(sys, "argv", ["analysis_page.py", str(tmp_path), str(tmp_path / "docs" / "analysis.md")])
+    page.main()
+    text = (tmp_path / "docs" / "analysis.md").read_text()
+    assert (
+        "Of 3 statements of the paper that were put to the test, 2 hold here in all cases, 0 in some, 1 in none."
+        in text
+    )
+    assert "| NER | here | 40.0 | 39.0 | 43.0 | 45.0 |" in text
+    assert "![Layers](analysis/layers.svg)" in text
+    assert "- Why not “The last layer alone is better than no ELMo”? Perhaps:" in text
+    assert text.count("Not measured yet.") == 7
+    assert (tmp_path / "docs" / "analysis" / "layers.svg").read_text() == "<svg/>"
