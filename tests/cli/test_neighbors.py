@@ -5,8 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from commands import run_main
+from elmo.cli.index import command as index
 from elmo.cli.neighbors import marked
 from make_bilm_hdf5 import make
 
@@ -73,3 +75,26 @@ def test_long_sentences_are_shown_around_the_word() -> None:
     assert shown[0] == shown[-1] == "…"
     assert shown[1:-1] == [*map(str, range(35, 50)), "[50]", *map(str, range(51, 66))]
     assert marked(tokens[:3], 0) == "[0] 1 2"
+
+
+def test_an_index_is_searched_with_its_filters(elmo: Run, tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    tagged = "They\tPRON\nplay\tVERB\n.\tPUNCT\n\na\tDET\nplay\tNOUN\n"
+    (tmp_path / "tagged.txt").write_text(tagged, encoding="utf-8")
+    assert CliRunner().invoke(index, ["model", "tagged.txt", "t.index", "--tagged", "columns"]).exit_code == 0
+    query = ["t.index", "--word", "play", "--in", "A new play"]
+    code, out, _ = elmo(*query, "--json")
+    assert (code, [use["sentence"] for use in json.loads(out)["uses"]].count(0)) == (0, 1)
+    _, out, _ = elmo(*query, "--tag", "NOUN", "--json")
+    assert [use["tokens"] for use in json.loads(out)["uses"]] == [["a", "play"]]
+    _, out, _ = elmo(*query, "--among", "They", "--among", "a")
+    assert "[They] play" in out
+    assert out.endswith("2 nearest of 2 uses in 2 sentences\n")
+    for arguments, says in (
+        ([*query, "--layer", "1"], "elmo: t.index: an index is of one layer; leave out --layer"),
+        (["text.txt", *query[1:], "--tag", "NOUN"], "elmo: --among and --tag are for an index"),
+        ([*query, "--tag", "X"], "elmo: the index has no tag 'X'; it has DET, NOUN, PRON, PUNCT, VERB"),
+    ):
+        code, out, err = elmo(*arguments)
+        assert (code, out) == (2, "")
+        assert err.startswith(says)

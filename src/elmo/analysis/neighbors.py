@@ -76,7 +76,7 @@ def find_neighbors(
     if layer == "all":
         raise ElmoError("layer: 'all' gives several vectors per token; choose one layer, 'mean' or weights")
     query = tuple(query)
-    position = _position(query, word, ignore_case, occurrence)
+    position = position_of(query, word, ignore_case, occurrence)
     target = unit(embedder.embed([query], layers=layer)[0][position])
 
     def positions(tokens: Sequence[str]) -> list[int]:
@@ -165,8 +165,8 @@ def matches(tokens: Sequence[str], word: str, ignore_case: bool) -> list[int]:
     return [position for position, token in enumerate(tokens) if token.casefold() == folded]
 
 
-def _position(query: Sequence[str], word: str, ignore_case: bool, occurrence: int) -> int:
-    """Where the meant `word` stands in the query."""
+def position_of(query: Sequence[str], word: str, ignore_case: bool, occurrence: int) -> int:
+    """Where the meant `word` stands in the query; an ElmoError if it doesn't."""
     found = matches(query, word, ignore_case)
     if not found:
         raise ElmoError(f"the word {word!r} is not among the tokens of the query: {' '.join(query)}")

@@ -16,14 +16,23 @@ VERBS = {
     "perplexity": "Score text with a model's language models.",
     "warm": "Store a state for sentences to start from in a model folder.",
     "embed": "Write the contextual vectors of a text to a file.",
+    "index": "Build an index of a large text, to find nearest uses in a moment.",
     "neighbors": "Find the nearest uses of a word in context.",
+    "explore": "Look at words in context, on a web page of this machine.",
+    "static": "Train static word vectors, for the baselines of tasks.",
     "task": "Train, evaluate and use models of the paper's tasks, with ELMo and without.",
+    "analyze": "Repeat the paper's analyses, with tables and pictures.",
     "convert": "Convert a model between formats.",
     "info": "Say what a model file or folder holds.",
 }
 
 
-EXTRAS = {"tensorboard": "pip install 'elmo-torch[train]'"}
+EXTRAS = {
+    "gensim": "pip install 'elmo-torch[static]'",
+    "starlette": "pip install 'elmo-torch[explore]'",
+    "tensorboard": "pip install 'elmo-torch[train]'",
+    "uvicorn": "pip install 'elmo-torch[explore]'",
+}
 """Packages that only some verbs need, and how to get them."""
 
 

@@ -1,18 +1,32 @@
 """`elmo neighbors`: the nearest uses of a word in context."""
 
 import dataclasses
+from typing import TypedDict
 
 import click
+from click.core import ParameterSource
 from tqdm import tqdm
 
 from elmo.analysis.neighbors import Neighbors, find_neighbors
+from elmo.analysis.search import ContextIndex, is_index
 from elmo.cli.embed import parse_layers
 from elmo.cli.progress import count_sentences
 from elmo.cli.shared import examples, json_option, print_result, reading_options
 from elmo.embed.embedder import load
 from elmo.embed.layers import Layers
+from elmo.errors import ElmoError
 from elmo.text.reading import expand, read_sentences
 from elmo.text.tokenizers import get_tokenizer
+
+
+class _Choice(TypedDict):
+    """What both ways to search take."""
+
+    occurrence: int
+    top: int
+    ignore_case: bool
+    any_word: bool
+
 
 SHOWN_TOKENS = 15
 """Tokens printed on either side of a use."""
@@ -23,10 +37,12 @@ SHOWN_TOKENS = 15
         'elmo neighbors model corpus.txt --word play --in "They saw a new play on Broadway ."',
         'elmo neighbors model "corpus/*.txt" --word bank --in "We sat on the bank ." --layer 1 --top 20',
         'elmo neighbors model corpus.txt --word play --in "A new play !" --any-word --json',
+        'elmo neighbors model ud.index --word play --in "A new play !" --any-word --tag NOUN --tag PROPN',
+        'elmo neighbors model corpus.index --word play --in "A new play !" --among drama --among game',
     )
 )
 @click.argument("model")
-@click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
+@click.argument("texts", metavar="TEXT...|INDEX", nargs=-1, required=True)
 @click.option("--word", required=True, help="The word whose uses are looked for.")
 @click.option("--in", "sentence", required=True, metavar="SENTENCE", help="A sentence that uses the word as meant.")
 @click.option("--occurrence", type=click.IntRange(min=1), default=1, help="Which WORD of SENTENCE, if it has several.")
@@ -37,10 +53,14 @@ SHOWN_TOKENS = 15
     show_default=True,
     callback=parse_layers,
     metavar="LAYER",
-    help="top, mean, a layer's number, or weights such as 0.2,0.3,0.5.",
+    help="top, mean, a layer's number, or weights such as 0.2,0.3,0.5. An INDEX has its own.",
 )
 @click.option("--ignore-case", is_flag=True, help="Take Play for play.")
 @click.option("--any-word", is_flag=True, help="Look among the uses of all words, not only of WORD.")
+@click.option("--among", multiple=True, metavar="WORD", help="Of an INDEX: look among the uses of this word instead.")
+@click.option(
+    "--tag", "tags", multiple=True, help="Of an INDEX: only among tokens with this part of speech; VB* for VB, VBD, ..."
+)
 @reading_options
 @json_option
 def command(
@@ -53,6 +73,8 @@ def command(
     layer: Layers,
     ignore_case: bool,
     any_word: bool,
+    among: tuple[str, ...],
+    tags: tuple[str, ...],
     tokenizer: str,
     text: str,
     encoding: str,
@@ -63,20 +85,25 @@ def command(
 
     Nearest by the cosine of contextual vectors; beside them stand the nearest words without context (layer 0), which
     are the same whatever SENTENCE is. Sentences are counted from 0, as in the files of elmo embed.
+
+    TEXT is searched exactly, from its beginning to its end. An INDEX of elmo index is searched in a moment; its blank
+    lines aren't counted, and a near use may be missed.
     """
-    paths = expand(texts)
-    sentences = read_sentences(paths, tokenizer=tokenizer, text=text, encoding=encoding, lowercase=lowercase)
-    found = find_neighbors(
-        load(model),
-        tqdm(sentences, total=count_sentences(paths, text), unit=" sentences", disable=None, leave=False),
-        word.lower() if lowercase else word,
-        get_tokenizer(tokenizer)(sentence.lower() if lowercase else sentence),
-        occurrence=occurrence,
-        top=top,
-        layer=layer,
-        ignore_case=ignore_case,
-        any_word=any_word,
-    )
+    embedder = load(model)
+    tokens = get_tokenizer(tokenizer)(sentence.lower() if lowercase else sentence)
+    word = word.lower() if lowercase else word
+    choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)
+    if len(texts) == 1 and is_index(texts[0]):
+        if click.get_current_context().get_parameter_source("layer") is not ParameterSource.DEFAULT:
+            raise ElmoError(f"{texts[0]}: an index is of one layer; leave out --layer, or build another index")
+        found = ContextIndex(texts[0], embedder).find_neighbors(word, tokens, among=among, tags=tags, **choice)
+    else:
+        if among or tags:
+            raise ElmoError("--among and --tag are for an index; build one with elmo index")
+        paths = expand(texts)
+        sentences = read_sentences(paths, tokenizer=tokenizer, text=text, encoding=encoding, lowercase=lowercase)
+        progress = tqdm(sentences, total=count_sentences(paths, text), unit=" sentences", disable=None, leave=False)
+        found = find_neighbors(embedder, progress, word, tokens, layer=layer, **choice)
     if not as_json:
         _print_lists(found)
     what = "words" if any_word else "uses"

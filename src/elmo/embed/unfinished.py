@@ -139,7 +139,7 @@ def unfinished_work(path: Path, job: Mapping[str, object], overwrite: bool) -> G
     work = Unfinished(path, job, overwrite)
     work.folder.mkdir(exist_ok=True)
     with (work.folder / LOCK).open("w") as lock:
-        _claim(lock, path)
+        claim(lock, path)
         try:
             work.load()
             yield work
@@ -153,8 +153,8 @@ def folder_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.unfinished")
 
 
-def _claim(lock: IO[str], path: Path) -> None:
-    """Lock a file for as long as it is open; the system does so on a kill, too."""
+def claim(lock: IO[str], path: Path) -> None:
+    """Lock a file, beside which `path` is being made, for as long as it is open; a kill unlocks it, too."""
     if sys.platform == "win32":
         return  # where no other process can replace what this one has open
     import fcntl

@@ -1,0 +1,209 @@
+"""What an index of contextual vectors misses and costs, by how it keeps them: float16, product-quantised, or exactly.
+
+`search/exact/…` multiplies all float32 vectors, in memory, with each query. `recall_at_10` is the share of its ten
+nearest uses that `ContextIndex.find_neighbors` names, and `recall_of_vectors` that of the vectors on disk alone, before
+the candidates are embedded again; `queries_per_second` and `searches_per_second` are the rates of these two (the former
+embeds the query and its candidates, and finds words without context). `build_seconds` are those beside embedding, whose
+own are in `search/embed`. Queries are tokens of sentences that follow the indexed text. `any` looks among all tokens,
+`word` among the uses of the query's word, which occurs 100 times or more.
+
+    python benchmarks/search.py --model model/ --text text.txt --json
+
+The text is a sentence a line, tokens between spaces. Without --model and --text: random weights and made-up text, which
+tell the costs, but nothing of the recall on real vectors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from english import make_text, read_text
+from machine import report
+from numpy.typing import NDArray
+
+from elmo import formats
+from elmo.analysis.neighbors import unit
+from elmo.analysis.search import ContextIndex, build_index
+from elmo.analysis.search.vectors import KINDS
+from elmo.config import BiLMConfig
+from elmo.embed import Embedder
+from elmo.formats.model import Model
+from elmo.nn.bilm import BiLM
+from elmo.pretrain.recipe import load_recipe
+
+TOP, FREQUENT, QUERY_TOKENS = 10, 100, 20_000
+
+Text = list[list[str]]
+Query = tuple[list[str], int]
+Array = NDArray[Any]
+
+
+class Recorded(Embedder):
+    """Embeds a text once, into a file, so that each way to keep the vectors costs its own time only."""
+
+    def record(self, text: Text, path: Path) -> None:
+        """Embed the text's top layer, as vectors of length 1."""
+        ends = np.cumsum([len(sentence) for sentence in text]).tolist()
+        self.places = {tuple(tokens): end - len(tokens) for tokens, end in zip(text, ends, strict=True)}
+        self.vectors = np.memmap(path, np.float32, "w+", shape=(ends[-1], self.width))
+        for vectors, end in zip(super().stream(text, layers="top"), ends, strict=True):
+            self.vectors[end - len(vectors) : end] = unit(vectors)
+
+    def stream(self, sentences: Iterable[Sequence[str]], **options: Any) -> Iterator[NDArray[np.float32]]:
+        """The recorded vectors; layer 0 as ever."""
+        if options["layers"] == "token":
+            yield from super().stream(sentences, **options)
+            return
+        for tokens in sentences:
+            start = self.places[tuple(tokens)]
+            yield self.vectors[start : start + len(tokens)]
+
+
+def measure(model: Model, precision: Any, text: Text, rest: Text, num_queries: int, folder: Path) -> Iterator[Any]:
+    """The results of each way."""
+    (folder / "text").write_text("\n".join(map(" ".join, text)), encoding="utf-8")
+    embedder = Recorded(model, precision=precision)
+    start = time.perf_counter()
+    embedder.record(text, folder / "vectors")
+    seconds, num_tokens = time.perf_counter() - start, len(embedder.vectors)
+    yield {
+        "name": f"search/embed/{embedder.width}/{embedder.precision}",
+        "num_tokens": num_tokens,
+        "tokens_per_second": round(num_tokens / seconds),
+    }
+    tokens = [token for sentence in text for token in sentence]
+    queries = choose_queries(rest, tokens, num_queries)
+    plain = Embedder(model, precision=precision)
+    exact = Exact(text, np.array(tokens), embedder.vectors, plain)
+    indices: dict[str, tuple[ContextIndex, dict[str, Any]]] = {}
+    for kind in KINDS:
+        start = time.perf_counter()
+        built = build_index(embedder, [str(folder / "text")], folder / kind, kind=kind)
+        figures = {
+            "bytes_per_token": round(built.num_bytes / num_tokens, 1),
+            "build_seconds": round(time.perf_counter() - start, 1),
+        }
+        indices[kind] = ContextIndex(folder / kind, plain), figures
+    for words in ("any", "word"):
+        start = time.perf_counter()
+        wanted = [exact.nearest(query, words == "word") for query in queries]
+        rate = round(len(queries) / (time.perf_counter() - start), 1)
+        bytes_per_token = 4 * embedder.width
+        name = f"search/exact/{words}"
+        yield {"name": name, "recall_at_10": 1, "queries_per_second": rate, "bytes_per_token": bytes_per_token}
+        for kind, (index, figures) in indices.items():
+            found = ask(index, queries, wanted, exact, words == "word")
+            yield {"name": f"search/{kind}/{words}", **found, **figures}
+
+
+class Exact:
+    """All vectors, compared one by one."""
+
+    def __init__(self, text: Text, tokens: Array, vectors: Array, embedder: Embedder) -> None:
+        self.sentences = [tuple(sentence) for sentence in text]
+        self.starts = np.cumsum([0, *map(len, text)])
+        self.tokens, self.vectors, self.embedder = tokens, np.array(vectors), embedder
+
+    def target(self, query: Query) -> NDArray[np.float32]:
+        """The query's vector, of length 1."""
+        return unit(self.embedder.embed([query[0]], layers="top")[0][query[1]])
+
+    def nearest(self, query: Query, same_word: bool) -> list[tuple[tuple[str, ...], int]]:
+        """The sentences and positions of the ten nearest different uses."""
+        cosines = self.vectors @ self.target(query)
+        if same_word:
+            cosines[self.tokens != query[0][query[1]]] = -2
+        return self.different(np.argsort(-cosines)[: 20 * TOP].tolist())[:TOP]
+
+    def different(self, tokens: Sequence[int]) -> list[tuple[tuple[str, ...], int]]:
+        """Tokens of the text as sentences and positions, equal ones once."""
+        numbers = (np.searchsorted(self.starts, tokens, side="right") - 1).tolist()
+        pairs = zip(tokens, numbers, strict=True)
+        return list(
+            dict.fromkeys((self.sentences[number], int(token - self.starts[number])) for token, number in pairs)
+        )
+
+
+def choose_queries(rest: Text, tokens: Sequence[str], num_queries: int) -> list[Query]:
+    """Random tokens of `rest` that the text has often."""
+    frequent = {word for word, count in Counter(tokens).items() if count >= FREQUENT}
+    places = [(sentence, place) for sentence in rest for place, word in enumerate(sentence) if word in frequent]
+    chosen = np.random.default_rng(0).choice(len(places), min(num_queries, len(places)), replace=False)
+    return [places[number] for number in chosen.tolist()]
+
+
+def ask(index: ContextIndex, queries: Sequence[Query], wanted: Sequence[Any], exact: Exact, same_word: bool) -> Any:
+    """Recall and rates of an index."""
+    start = time.perf_counter()
+    answers = [
+        index.find_neighbors(
+            tokens[place], tokens, any_word=not same_word, top=TOP, occurrence=occurrence(tokens, place)
+        )
+        for tokens, place in queries
+    ]
+    seconds = time.perf_counter() - start
+    targets = [exact.target(query) for query in queries]
+    masks = [index.text.having([tokens[place]]) if same_word else None for tokens, place in queries]
+    start = time.perf_counter()
+    found = [index._store.nearest(*pair) for pair in zip(targets, [2 * TOP] * len(targets), masks, strict=True)]
+    search_seconds = time.perf_counter() - start
+    named = [[(use.tokens, use.position) for use in answer.uses] for answer in answers]
+    raw = [exact.different(numbers.tolist())[:TOP] for numbers in found]
+    return {
+        "recall_at_10": recall(named, wanted),
+        "recall_of_vectors": recall(raw, wanted),
+        "queries_per_second": round(len(queries) / seconds, 1),
+        "searches_per_second": round(len(queries) / search_seconds, 1),
+        "num_queries": len(queries),
+    }
+
+
+def occurrence(tokens: Sequence[str], place: int) -> int:
+    """Which of the equal tokens before it, itself counted, a token is."""
+    return tokens[: place + 1].count(tokens[place])
+
+
+def recall(found: Sequence[Any], wanted: Sequence[Any]) -> float:
+    """The share of what was wanted that was found."""
+    right = sum(len(set(a) & set(b)) for a, b in zip(found, wanted, strict=True))
+    return round(right / sum(map(len, wanted)), 4)
+
+
+def main() -> None:
+    """Measure all ways on one text."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", help="a trained one, as elmo info knows")
+    parser.add_argument("--text", type=Path, help="tokenized, a sentence a line")
+    parser.add_argument("--tokens", type=int, default=1_000_000)
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--precision", default="float32", help="of embedding")
+    parser.add_argument("--quick", action="store_true", help="few tokens, few queries")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    num_tokens, num_queries = (20_000, 10) if arguments.quick else (arguments.tokens, arguments.queries)
+    torch.manual_seed(0)
+    if arguments.model:
+        model = formats.load(arguments.model)
+    else:
+        recipe = load_recipe("mini" if arguments.quick else "small")
+        model = Model(BiLM(BiLMConfig(recipe.char_cnn, recipe.lstm, recipe.bidirectional)))
+    both = (
+        read_text(arguments.text, num_tokens + QUERY_TOKENS) if arguments.text else make_text(num_tokens + QUERY_TOKENS)
+    )
+    ends = np.cumsum([len(sentence) for sentence in both])
+    first = int(np.searchsorted(ends, ends[-1] - QUERY_TOKENS))
+    with tempfile.TemporaryDirectory() as folder:
+        results = list(measure(model, arguments.precision, both[:first], both[first:], num_queries, Path(folder)))
+    report(results, arguments.json)
+
+
+if __name__ == "__main__":
+    main()

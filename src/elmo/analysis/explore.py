@@ -1,0 +1,169 @@
+"""One word of a sentence from all sides: its nearest uses, its layers, and a picture of how its uses lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmo.analysis.neighbors import Neighbors, Use, unit
+from elmo.analysis.search import ContextIndex
+from elmo.analysis.search.vectors import import_faiss
+from elmo.analysis.senses import project
+from elmo.embed.embedder import Embedder
+from elmo.errors import ElmoError
+
+MAX_USES = 150
+"""Uses of the word that are embedded in all layers."""
+
+SHOWN_USES = 6
+"""Of each layer."""
+
+MAX_GROUPS = 6
+
+Vectors = NDArray[np.float32]
+Place = tuple[tuple[str, ...], int]
+"""A sentence, and the position of a word there."""
+
+
+@dataclass(frozen=True)
+class LayerView:
+    """One layer: the length of the word's vector, its mean cosine to the uses, and the nearest of these."""
+
+    number: int
+    length: float
+    mean_cosine: float
+    uses: list[Use]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A use in the picture, between 0 and 1; `group` counts from 0, and is -1 for the word that was asked for."""
+
+    x: float
+    y: float
+    group: int
+    tokens: tuple[str, ...]
+    position: int
+
+
+@dataclass(frozen=True)
+class View:
+    """All that is known of a word; `neighbors` with an index alone, `points` where there are enough for a picture.
+
+    `num_uses` were looked at in all layers. `midst` is the use in the midst of each group. The picture shows the share
+    `explained` of the variance.
+    """
+
+    tokens: tuple[str, ...]
+    position: int
+    neighbors: Neighbors | None
+    num_uses: int
+    layers: list[LayerView]
+    points: list[Point]
+    midst: list[Point]
+    explained: float
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a reader may choose: see `ContextIndex.find_neighbors`; `groups` of the picture."""
+
+    top: int = 10
+    any_word: bool = False
+    tags: tuple[str, ...] = ()
+    groups: int = 3
+
+
+def look(
+    embedder: Embedder,
+    sentences: Sequence[tuple[str, ...]],
+    line: int,
+    position: int,
+    index: ContextIndex | None = None,
+    settings: Settings | None = None,
+) -> View:
+    """Look at the word at `position` of sentence number `line` of `sentences`.
+
+    With an index its uses there are what it is compared with; without one, all other words of `sentences`.
+    Raises ElmoError where there is no such word.
+    """
+    settings = settings or Settings()
+    if not (0 <= line < len(sentences) and 0 <= position < len(sentences[line])):
+        raise ElmoError(f"word {position} of line {line}: there is none; click on a word of the text")
+    if not 1 <= settings.groups <= MAX_GROUPS:
+        raise ElmoError(f"groups: {settings.groups} is not between 1 and {MAX_GROUPS}")
+    tokens = sentences[line]
+    word, neighbors = tokens[position], None
+    if index is None:
+        places = [(other, place) for other in sentences for place in range(len(other))]
+    else:
+        occurrence = tokens[: position + 1].count(word)
+        neighbors = index.find_neighbors(
+            word,
+            tokens,
+            occurrence=occurrence,
+            top=settings.top,
+            any_word=settings.any_word,
+            tags=settings.tags,
+        )
+        places = index.uses(word, MAX_USES)
+    places = [place for place in dict.fromkeys(places) if place != (tokens, position)][:MAX_USES]
+    query, vectors = _embed_all(embedder, (tokens, position), places)
+    layers = [_layer(number, query[number], vectors[number], places) for number in range(len(query))]
+    weights = np.array(index.layer if index else [0.0] * (len(query) - 1) + [1.0], np.float32)
+    mix = partial(np.tensordot, weights, axes=1)
+    view = partial(View, tokens, position, neighbors, len(places), layers)
+    if len(places) < 3:
+        return view([], [], 0.0)
+    return view(*_picture(mix(query), mix(vectors), (tokens, position), places, settings.groups if index else 1))
+
+
+def _embed_all(embedder: Embedder, query: Place, places: Sequence[Place]) -> tuple[Vectors, Vectors]:
+    """All layers of the query, (L+1, D), and of the uses, (L+1, N, D)."""
+    sentences = list(dict.fromkeys([query[0], *(tokens for tokens, _ in places)]))
+    found = dict(zip(sentences, embedder.embed(sentences, layers="all"), strict=True))
+    first, *others = [found[tokens][:, position] for tokens, position in [query, *places]]
+    return first, np.stack(others, axis=1) if others else np.zeros((len(first), 0, first.shape[1]), np.float32)
+
+
+def _layer(number: int, query: Vectors, vectors: Vectors, places: Sequence[Place]) -> LayerView:
+    cosines = unit(vectors) @ unit(query)
+    order = np.argsort(-cosines, kind="stable")[:SHOWN_USES].tolist()
+    uses = [Use(float(cosines[place]), place, places[place][1], places[place][0]) for place in order]
+    return LayerView(number, float(np.linalg.norm(query)), float(cosines.mean()) if len(cosines) else 0.0, uses)
+
+
+def _picture(
+    query: Vectors, vectors: Vectors, asked: Place, places: Sequence[Place], num_groups: int
+) -> tuple[list[Point], list[Point], float]:
+    """The uses where their directions differ most, in groups; the use in the midst of each; the share of variance."""
+    points, shares = project(np.concatenate([query[None], vectors]))
+    points = (points - points.min(axis=0)) / np.maximum(np.ptp(points, axis=0), np.finfo(np.float32).tiny)
+    units = unit(vectors)
+    groups = _group(units, min(num_groups, len(units)))
+    numbers = [-1, *groups.tolist()]
+    drawn = [
+        Point(x, y, group, tokens, position)
+        for (x, y), group, (tokens, position) in zip(points.tolist(), numbers, [asked, *places], strict=True)
+    ]
+    members = [np.flatnonzero(groups == group) for group in range(num_groups)]
+    midst = [drawn[1 + own[(units[own] @ units[own].mean(axis=0)).argmax()]] for own in members if len(own)]
+    return drawn, midst, float(sum(shares))
+
+
+def _group(units: Vectors, num_groups: int) -> NDArray[np.int64]:
+    """The group of each vector (N,), by spherical k-means; the largest is number 0."""
+    if num_groups == 1:
+        return np.zeros(len(units), np.int64)
+    faiss = import_faiss()
+    settings: dict[str, Any] = {"spherical": True, "seed": 1, "min_points_per_centroid": 1}
+    means = faiss.Kmeans(units.shape[1], num_groups, **settings)
+    means.train(units)
+    groups: NDArray[np.int64] = means.index.search(units, 1)[1][:, 0]
+    order = np.argsort(-np.bincount(groups, minlength=num_groups), kind="stable")
+    return np.argsort(order)[groups]

@@ -1,0 +1,143 @@
+"""The page of `elmo explore`: plain HTML from one template, every word a link; nothing is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import jinja2
+from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from elmo.analysis.explore import MAX_GROUPS, Settings, look
+from elmo.analysis.pictures import COLOURS
+from elmo.analysis.search import ContextIndex
+from elmo.embed.embedder import Embedder
+from elmo.errors import ElmoError
+from elmo.text.tokenizers import Tokenizer
+
+MAX_CHARACTERS, MAX_LINES, MAX_TOP = 4000, 30, 100
+"""What a page takes: longer text is for `elmo embed`."""
+
+MARKS = (
+    "M-5,-5H5V5H-5Z",
+    "M0,-6L6,5H-6Z",
+    "M0,-6L6,0L0,6L-6,0Z",
+    "M-6,-2H-2V-6H2V-2H6V2H2V6H-2V2H-6Z",
+    "M0,6L6,-5H-6Z",
+)
+"""Shapes of the picture's groups after the first, which has circles: they differ without colours, too."""
+
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+CONTEXT = 8
+"""Tokens shown on either side of a use."""
+
+
+class Page:
+    """Answers requests for one model and, perhaps, one index."""
+
+    def __init__(self, embedder: Embedder, name: str, tokenizer: Tokenizer, index: ContextIndex | None) -> None:
+        self._embedder, self._name, self._tokenizer, self._index = embedder, name, tokenizer, index
+        self._lowercase = index is not None and bool(index.text.corpus.reading["lowercase"])
+        loader = jinja2.FileSystemLoader(Path(__file__).parent)
+        environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+        self._template = environment.get_template("explore.html")
+        self._lock = threading.Lock()
+
+    def app(self, *hosts: str) -> Starlette:
+        """The application, which answers to these host names alone; "*" are all.
+
+        So a page of another site can't ask it by a name of its own that leads here.
+        """
+        return Starlette(
+            routes=[Route("/", self.answer)],
+            middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
+        )
+
+    def answer(self, request: Request) -> HTMLResponse:
+        """The page for a request; bad input is a sentence on it."""
+        asked, sentences, view, error = request.query_params, [], None, None
+        text = asked.get("text", "")
+        try:
+            sentences = self._sentences(text, str.split if asked.get("spaces") else self._tokenizer)
+            if "word" in asked:
+                with self._lock:
+                    line, word = number(asked, "line", 0), number(asked, "word", 0)
+                    view = look(self._embedder, sentences, line, word, self._index, settings(asked))
+        except ElmoError as problem:
+            error = str(problem)
+        page = self._template.render(
+            **{"name": self._name, "index": self._index, "text": text, "sentences": sentences, "view": view},
+            **{
+                "error": error,
+                "asked": asked,
+                "around": around,
+                "link": self._linker(asked),
+                "colours": COLOURS,
+                "marks": MARKS,
+            },
+            **{
+                "line": asked.get("line", "0"),
+                "word": asked.get("word"),
+                "max_groups": MAX_GROUPS,
+                "layer": self._layer(),
+            },
+        )
+        return HTMLResponse(page, 400 if error else 200, {"Content-Security-Policy": POLICY})
+
+    def _sentences(self, text: str, tokenizer: Tokenizer) -> list[tuple[str, ...]]:
+        if len(text) > MAX_CHARACTERS:
+            raise ElmoError(f"the text has {len(text):,} characters; the page takes {MAX_CHARACTERS:,}")
+        lines = [line for line in text.splitlines() if line.strip()]
+        if len(lines) > MAX_LINES:
+            raise ElmoError(f"the text has {len(lines)} lines; the page takes {MAX_LINES}")
+        return [tuple(tokenizer(line.lower() if self._lowercase else line)) for line in lines]
+
+    def _layer(self) -> str:
+        if self._index is not None and self._index.layer_name not in ("top", "mean"):
+            return self._index.layer_name
+        return f"{self._index.layer_name if self._index else 'top'} layer"
+
+    def _linker(self, asked: QueryParams) -> Any:
+        """Makes links to a word: of the text that is there, or of another sentence."""
+        kept = [(name, value) for name, value in asked.multi_items() if name in ("tag", "any", "top", "groups")]
+
+        def link(word: int, line: int = 0, tokens: tuple[str, ...] | None = None) -> str:
+            text = asked.get("text", "") if tokens is None else " ".join(tokens)
+            spaces = [("spaces", "1")] if tokens is not None or asked.get("spaces") else []
+            return "?" + urlencode([("text", text), ("line", line), ("word", word), *spaces, *kept])
+
+        return link
+
+
+def settings(asked: QueryParams) -> Settings:
+    """What a request chose."""
+    top = number(asked, "top", 10)
+    if top > MAX_TOP:
+        raise ElmoError(f"top: {top} is more than the {MAX_TOP} that the page shows")
+    tags = tuple(tag for tag in asked.getlist("tag") if tag)
+    return Settings(top, bool(asked.get("any")), tags, number(asked, "groups", 3))
+
+
+def number(asked: QueryParams, name: str, default: int) -> int:
+    """A number of a request."""
+    value = asked.get(name) or str(default)
+    if not (value.isdecimal() and len(value) < 8):
+        raise ElmoError(f"{name}: {value[:40]!r} is no number")
+    return int(value)
+
+
+def around(tokens: tuple[str, ...], position: int) -> tuple[str, str, str]:
+    """What stands before a word, the word, and what stands after it."""
+    first, end = max(0, position - CONTEXT), position + CONTEXT + 1
+    before = ("… " if first else "") + " ".join(tokens[first:position])
+    after = " ".join(tokens[position + 1 : end]) + (" …" if tokens[end:] else "")
+    return before, tokens[position], after

@@ -1,0 +1,6 @@
+"""Search among the uses of words in a large text: an index on disk, built once for a model and a layer."""
+
+from elmo.analysis.search.build import Built, build_index
+from elmo.analysis.search.index import ContextIndex, is_index
+
+__all__ = ["Built", "ContextIndex", "build_index", "is_index"]

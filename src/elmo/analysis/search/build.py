@@ -1,0 +1,226 @@
+"""Building an index: text in, vectors of all its tokens on disk, in constant memory.
+
+Beside the index `wiki.index` stands, until it is complete, the folder `.wiki.index.unfinished`: the text, what was
+learned from a sample of it, and the vectors of one part of the text after the other.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from elmo.analysis.neighbors import TYPES_AT_ONCE, unit
+from elmo.analysis.search import vectors as stored
+from elmo.analysis.search.index import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
+from elmo.analysis.search.tagged import COLUMNS, Columns
+from elmo.analysis.search.text import IndexedText, prepare_text
+from elmo.embed.embedder import Embedder
+from elmo.embed.layers import Layers, layer_name, layer_weights
+from elmo.embed.unfinished import LOCK, claim, folder_of
+from elmo.errors import ElmoError
+from elmo.formats.files import read_json, write_all, write_json
+from elmo.text.vocabulary import SPECIAL_WORDS
+
+PART_TOKENS = 1 << 20
+PART_BYTES = 1 << 28
+"""Vectors that are in memory before they are written: at most as many, and of as many bytes."""
+
+ADD_TOKENS = 1 << 14
+"""Vectors that are added together."""
+
+MAX_WORDS = 50_000
+"""The commonest types, whose vectors without context are kept."""
+
+NEW, JOB = "new", "job.json"
+"""Of the folder of unfinished work: what becomes the index, and what that is made of."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What was built, of how many bytes in all; `num_kept_tokens` were there from a run that was interrupted."""
+
+    folder: Path
+    num_sentences: int
+    num_tokens: int
+    num_kept_tokens: int
+    num_bytes: int
+    seconds: float
+
+
+def build_index(
+    embedder: Embedder,
+    sources: Sequence[str],
+    folder: str | Path,
+    *,
+    layer: Layers = "top",
+    kind: stored.Kind = "float16",
+    tagged: Columns | None = None,
+    overwrite: bool = False,
+    **reading: Any,
+) -> Built:
+    """Build the index `folder` for the tokens of a text (files, globs or `-`), by one layer or mix of the model.
+
+    Vectors are kept as float16, 2 D bytes a token, or product-quantised in D / 4 bytes (see
+    `elmo.analysis.search.vectors`). With `tagged` the text has a word and its part of speech a line (see
+    `read_tagged`). `reading` are keywords of `read_sentences`. Blank lines aren't counted as sentences.
+
+    The folder appears when it is complete. If the run is interrupted, the same call goes on where it was, at most
+    `PART_TOKENS` tokens back. Another call for the same folder is refused, or with `overwrite` begins anew.
+    """
+    folder, start = Path(folder), time.perf_counter()
+    weights = layer_weights(layer, embedder.num_layers)
+    if weights is None:
+        raise ElmoError("layer: 'all' gives several vectors per token; choose one layer, 'mean' or weights")
+    if tagged is not None and tagged not in COLUMNS:
+        raise ElmoError(f"tagged: {tagged!r} is none of {', '.join(COLUMNS)}")
+    stored.import_faiss()
+    _check_target(folder, overwrite)
+    with _work_folder(folder) as work:
+        text = prepare_text(sources, work / NEW, tagged, reading)
+        corpus = text.corpus
+        stored.check_kind(kind, corpus.num_tokens)
+        job: dict[str, Any] = {
+            "format": FORMAT,
+            "model": embedder.fingerprint,
+            "layer": weights,
+            "precision": embedder.precision,
+            "vectors": kind,
+            "text": corpus.checksum,
+        }
+        _find_work(work, job, folder, overwrite)
+        num_kept = _embed_parts(embedder, text, work, weights, kind)
+        write_all({work / NEW / WORDS: lambda path: _write_words(path, embedder, text)})
+        facts = {"layer_name": layer_name(layer), "tags": text.tag_names, "source": dict(corpus.source)}
+        _complete(work, folder, job | facts)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return Built(folder, corpus.num_sentences, corpus.num_tokens, num_kept, size, time.perf_counter() - start)
+
+
+def _check_target(folder: Path, overwrite: bool) -> None:
+    """Refuse what can't be built before anything is computed; nothing but an index is ever replaced."""
+    if not folder.absolute().parent.is_dir():
+        raise ElmoError(f"{folder}: there is no folder {folder.parent}")
+    if folder.exists() and not is_index(folder):
+        raise ElmoError(f"{folder}: exists already, and is no index; name another folder")
+    if folder.exists() and not overwrite:
+        raise ElmoError(f"{folder}: exists already; remove it, or pass --overwrite (overwrite=True)")
+
+
+@contextmanager
+def _work_folder(folder: Path) -> Generator[Path]:
+    """The folder of unfinished work, which no other process works in; left as it is unless it is empty."""
+    work = folder_of(folder.absolute())
+    work.mkdir(exist_ok=True)
+    with (work / LOCK).open("w") as lock:
+        claim(lock, folder)
+        shutil.rmtree(work / NEW, ignore_errors=True)
+        try:
+            yield work
+        finally:
+            if work.exists() and not (work / JOB).exists():
+                shutil.rmtree(work)
+
+
+def _find_work(work: Path, job: dict[str, Any], folder: Path, overwrite: bool) -> None:
+    """Keep the work of the same command; refuse that of another."""
+    found: Any = read_json(work / JOB) if (work / JOB).exists() else {}
+    if found == job:
+        return
+    if found and not overwrite:
+        other = ", ".join(name for name, value in job.items() if found.get(name) != value)
+        raise ElmoError(
+            f"{folder}: has unfinished work of another command (other {other}); repeat that one to go on, or pass "
+            "--overwrite (overwrite=True) to begin anew"
+        )
+    for path in (*work.glob(PARTS), work / TRAINED):
+        path.unlink(missing_ok=True)
+    write_all({work / JOB: lambda path: write_json(path, job)})
+
+
+def _complete(work: Path, folder: Path, facts: dict[str, Any]) -> None:
+    """Put everything into one folder, and give that its name."""
+    for path in (*work.glob(PARTS), work / TRAINED):  # last what the others need: none stays without it
+        path.rename(work / NEW / path.name)
+    write_json(work / NEW / DESCRIPTION, facts)
+    if folder.exists():
+        shutil.rmtree(folder)
+    (work / NEW).rename(folder)
+    shutil.rmtree(work)
+
+
+def _embed_parts(embedder: Embedder, text: IndexedText, work: Path, weights: Sequence[float], kind: stored.Kind) -> int:
+    """Embed part after part of the text, each into a file of its own; returns the tokens of those that were there."""
+    num_tokens, num_kept = text.corpus.num_tokens, 0
+    if not (work / TRAINED).exists():
+        sample = _sample(embedder, text, weights)
+        write_all({work / TRAINED: lambda path: stored.train(sample, kind, num_tokens, path)})
+        del sample
+    starts = text.corpus.starts
+    size = min(PART_TOKENS, PART_BYTES // stored.token_bytes(kind, embedder.width))
+    edges = np.searchsorted(starts, np.arange(0, num_tokens + size, size)).clip(max=len(starts) - 1)
+    edges = np.unique(edges).tolist()
+    with tqdm(total=num_tokens, unit=" tokens", unit_scale=True, disable=None, leave=False) as bar:
+        for number, (first, end) in enumerate(pairwise(edges)):
+            path = work / part_name(number)
+            if path.exists():
+                num_kept += int(starts[end] - starts[first])
+            else:
+                part = stored.Part(work / TRAINED)
+                for token, vectors in _blocks(embedder, text, range(first, end), weights):
+                    part.add(vectors, token)
+                    bar.update(len(vectors))
+                write_all({path: part.write})
+            bar.n = int(starts[end])
+    return num_kept
+
+
+def _blocks(
+    embedder: Embedder, text: IndexedText, sentences: Sequence[int], weights: Sequence[float]
+) -> Generator[tuple[int, NDArray[np.float32]]]:
+    """Vectors of length 1 of consecutive sentences, in blocks, each with the number of its first token."""
+    token = int(text.corpus.starts[sentences[0]])
+    block: list[NDArray[np.float32]] = []
+    size = 0
+    for vectors in embedder.stream(map(text.sentence, sentences), layers=weights):
+        block.append(vectors)
+        size += len(vectors)
+        if size >= ADD_TOKENS:
+            yield token, unit(np.concatenate(block))
+            token += size
+            block, size = [], 0
+    if block:
+        yield token, unit(np.concatenate(block))
+
+
+def _sample(embedder: Embedder, text: IndexedText, weights: Sequence[float]) -> NDArray[np.float32]:
+    """Vectors of length 1 of sentences from all over the text, (N, D): the same for the same text."""
+    corpus = text.corpus
+    size = stored.sample_size(corpus.num_tokens)
+    num_sentences = min(corpus.num_sentences, -(-size * corpus.num_sentences // corpus.num_tokens))
+    chosen = np.sort(np.random.default_rng(0).choice(corpus.num_sentences, num_sentences, replace=False))
+    sentences = map(text.sentence, chosen.tolist())
+    progress = tqdm(sentences, "learning from a sample", num_sentences, disable=None, leave=False)
+    return unit(np.concatenate(list(embedder.stream(progress, layers=weights))))
+
+
+def _write_words(path: Path, embedder: Embedder, text: IndexedText) -> None:
+    """Write the vectors without context of the commonest types, of length 1, as float16 (V, P).
+
+    Both directions have the same layer 0, so that one of them is enough.
+    """
+    words = iter(text.types[len(SPECIAL_WORDS) :][:MAX_WORDS])
+    chunks: Iterable[Sequence[str]] = iter(lambda: list(islice(words, TYPES_AT_ONCE)), [])
+    width = embedder.width // 2 if embedder.config.bidirectional else embedder.width
+    vectors = [unit(found[:, :width]).astype(np.float16) for found in embedder.stream(chunks, layers="token")]
+    with path.open("wb") as file:
+        np.save(file, np.concatenate(vectors), allow_pickle=False)

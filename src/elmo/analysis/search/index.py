@@ -1,0 +1,172 @@
+"""An index opened: the uses of words nearest to a use, among millions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, position_of, unit
+from elmo.analysis.search.text import IndexedText
+from elmo.analysis.search.vectors import VectorStore
+from elmo.embed.embedder import Embedder
+from elmo.errors import ElmoError
+from elmo.formats.files import read_json
+from elmo.text.vocabulary import SPECIAL_WORDS
+
+DESCRIPTION, WORDS, TRAINED, PARTS = "index.json", "words.npy", "trained.faiss", "vectors-*.faiss"
+"""The files of an index, beside those of its text: TRAINED has what PARTS need to be read."""
+
+FORMAT = "elmo-index-1"
+
+CANDIDATES = {"float16": 2, "pq": 10}
+"""How many times as many uses as asked for are compared exactly, by how vectors are kept."""
+
+ROWS = 1 << 13
+"""Vectors of words that are multiplied together."""
+
+
+def part_name(number: int) -> str:
+    """The name of a file of vectors."""
+    return PARTS.replace("*", f"{number:06}")
+
+
+def is_index(folder: str | Path) -> bool:
+    """Whether `elmo index` made this folder, by what it holds."""
+    return (Path(folder) / DESCRIPTION).is_file()
+
+
+class ContextIndex:
+    """The tokens of a text by their vectors in one layer of `embedder`'s model.
+
+    The vectors on disk say which uses are near; these are then embedded again, and compared exactly. So similarities
+    are those of `find_neighbors`, and what an index may get wrong is to miss a use. `tag_names` are the parts of
+    speech that the text came with, if it did. Raises ElmoError for a folder that is no index, or that of another model.
+    """
+
+    def __init__(self, folder: str | Path, embedder: Embedder) -> None:
+        facts = _read_description(Path(folder))
+        if facts["model"] != embedder.fingerprint:
+            raise ElmoError(f"{folder}: was built with another model; give that one, or build an index with this one")
+        self.embedder = embedder
+        self.text = IndexedText(Path(folder), facts["tags"])
+        self.layer: list[float] = facts["layer"]
+        self.layer_name: str = facts["layer_name"]
+        self.tag_names = self.text.tag_names
+        self.num_tokens, self.num_sentences = self.text.corpus.num_tokens, self.text.corpus.num_sentences
+        self._candidates = CANDIDATES[facts["vectors"]]
+        self._store = VectorStore(Path(folder) / TRAINED, sorted(Path(folder).glob(PARTS)))
+        self._word_vectors: NDArray[np.float16] = np.load(Path(folder) / WORDS, mmap_mode="r", allow_pickle=False)
+
+    def find_neighbors(
+        self,
+        word: str,
+        query: Sequence[str],
+        *,
+        occurrence: int = 1,
+        top: int = 10,
+        ignore_case: bool = False,
+        any_word: bool = False,
+        among: Sequence[str] = (),
+        tags: Sequence[str] = (),
+    ) -> Neighbors:
+        """As `elmo.analysis.find_neighbors`, in the index's text and layer.
+
+        `among` looks among the uses of these words instead of `word`, and `tags` among the tokens with one of these
+        parts of speech alone (see `IndexedText.having`). Words without context are chosen among the commonest.
+        """
+        if top < 1:
+            raise ElmoError(f"top: {top} is not positive")
+        if any_word and among:
+            raise ElmoError("any_word and among exclude each other; choose one")
+        query = tuple(query)
+        position = position_of(query, word, ignore_case, occurrence)
+        words = None if any_word else among or [word]
+        chosen = self.text.having(words, tags, ignore_case=ignore_case)
+        num_uses = self.num_tokens if chosen is None else int(np.count_nonzero(chosen))
+        if not num_uses:
+            what = ", ".join(map(repr, words or ["any word"]))
+            tagged = f" tagged {' or '.join(tags)}" if tags else ""
+            raise ElmoError(f"the index has no use of {what}{tagged}; is its text tokenized and cased like the word?")
+        target = unit(self.embedder.embed([query], layers=self.layer)[0][position])
+        return Neighbors(
+            query,
+            position,
+            self._nearest(target, query, top, chosen, num_uses),
+            self._nearest_words(query[position], top),
+            self.num_sentences,
+            num_uses,
+            len(self._word_vectors),
+        )
+
+    def uses(self, word: str, size: int) -> list[tuple[tuple[str, ...], int]]:
+        """Up to `size` uses of a word from all over the text: sentences, and the word's position there."""
+        found = np.flatnonzero(cast("NDArray[np.bool_]", self.text.having([word])))
+        tokens = found[np.linspace(0, len(found) - 1, min(size, len(found))).astype(int)]
+        places = map(self.text.place, tokens.tolist())
+        return [(self.text.sentence(number), position) for number, position in places]
+
+    def tag_of(self, use: Use) -> str:
+        """The part of speech of a use that was found; nothing where the text has none."""
+        return self.text.tag(int(self.text.corpus.starts[use.sentence]) + use.position)
+
+    def _nearest(
+        self,
+        target: NDArray[np.float32],
+        query: tuple[str, ...],
+        top: int,
+        chosen: NDArray[np.bool_] | None,
+        num_uses: int,
+    ) -> list[Use]:
+        """The nearest different uses; more are looked at where sentences of the text are equal."""
+        size = top * self._candidates
+        while True:
+            found = self._store.nearest(target, size, chosen)
+            uses = self._compare(found.tolist(), target, query)
+            if len(uses) >= top or size >= num_uses:
+                return uses[:top]
+            size *= 4
+
+    def _compare(self, tokens: Iterable[int], target: NDArray[np.float32], query: tuple[str, ...]) -> list[Use]:
+        """The uses at these tokens, nearest first; equal sentences count once, and `query` not at all."""
+        places: defaultdict[tuple[str, ...], dict[int, int]] = defaultdict(dict)
+        for number, position in sorted(map(self.text.place, tokens)):
+            sentence = self.text.sentence(number)
+            if sentence != query:
+                places[sentence].setdefault(position, number)
+        uses: list[Use] = []
+        for sentence, vectors in self.embedder.pairs(places, self.layer):
+            positions = places[tuple(sentence)]
+            cosines = (unit(vectors[list(positions)]) @ target).tolist()
+            uses += [
+                Use(cosine, number, position, tuple(sentence))
+                for cosine, (position, number) in zip(cosines, positions.items(), strict=True)
+            ]
+        return sorted(uses, key=lambda use: (-use.similarity, use.sentence, use.position))
+
+    @cached_property
+    def _words(self) -> list[str]:
+        return self.text.types[len(SPECIAL_WORDS) :][: len(self._word_vectors)]
+
+    def _nearest_words(self, word: str, top: int) -> list[WordNeighbor]:
+        """The types nearest to `word` in layer 0, itself left out."""
+        width = self._word_vectors.shape[1]
+        target = unit(self.embedder.embed([[word]], layers="token")[0][0][:width])
+        blocks = range(0, len(self._word_vectors), ROWS)
+        cosines = np.concatenate([self._word_vectors[row : row + ROWS].astype(np.float32) @ target for row in blocks])
+        order = np.argsort(-cosines, kind="stable")[: top + 1].tolist()
+        return [WordNeighbor(float(cosines[id]), self._words[id]) for id in order if self._words[id] != word][:top]
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    if not is_index(folder):
+        raise ElmoError(f"{folder}: is no index (it has no {DESCRIPTION}); 'elmo index' makes one")
+    facts: Any = read_json(folder / DESCRIPTION)
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise ElmoError(f"{folder / DESCRIPTION}: is not of format {FORMAT!r}; build the index again")
+    return cast("dict[str, Any]", facts)

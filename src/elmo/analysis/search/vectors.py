@@ -1,0 +1,153 @@
+"""Vectors by the million, on disk, searched by faiss: an inverted file of float16 or product-quantised vectors.
+
+The vectors are grouped around centroids, and a search looks into the groups nearest to the query alone (Jégou et al.
+2011, sec. 4); product quantisation rounds each stretch of `PQ_WIDTH` numbers to one of 256 (sec. 2). All are of length
+1, so that the inner product is the cosine.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmo.errors import ElmoError
+
+Vectors = NDArray[np.float32]
+Kind = Literal["float16", "pq"]
+KINDS: tuple[str, ...] = get_args(Kind)
+
+PQ_WIDTH = 4
+"""Numbers of a vector that one byte stands for: D / 4 bytes a token."""
+
+PQ_MIN_TOKENS = 256
+"""As many are needed to learn the 256 codes of a byte."""
+
+PER_LIST = 39
+"""Vectors of the sample for each centroid: what faiss asks for at least."""
+
+MAX_SAMPLE = 1 << 17
+"""Vectors that centroids are learned from, at most."""
+
+PROBES = 48
+"""Groups that a search over all vectors looks into."""
+
+
+def num_lists(num_tokens: int) -> int:
+    """How many groups vectors are in: twice the root of their number, as far as the sample goes."""
+    return max(1, min(int(2 * num_tokens**0.5), min(num_tokens, MAX_SAMPLE) // PER_LIST))
+
+
+def sample_size(num_tokens: int) -> int:
+    """How many vectors the groups and codes are learned from."""
+    return min(num_tokens, max(PER_LIST * num_lists(num_tokens), 1 << 14))
+
+
+def token_bytes(kind: Kind, width: int) -> int:
+    """Bytes of a vector."""
+    if kind == "float16":
+        return 2 * width
+    return width // next(size for size in range(min(PQ_WIDTH, width), width + 1) if width % size == 0)
+
+
+def import_faiss() -> Any:
+    """The package, which is an extra."""
+    try:
+        faiss: Any = importlib.import_module("faiss")
+    except ImportError:
+        raise ElmoError("an index needs faiss: pip install 'elmo-torch[analysis]'") from None
+    if not hasattr(faiss, "OnDiskInvertedLists"):
+        raise ElmoError("faiss keeps no vectors on disk on this system; use Linux or macOS")
+    return faiss
+
+
+def check_kind(kind: str, num_tokens: int) -> None:
+    """Refuse what can't be built."""
+    if kind not in KINDS:
+        raise ElmoError(f"vectors: {kind!r} is none of {', '.join(KINDS)}")
+    if kind == "pq" and num_tokens < PQ_MIN_TOKENS:
+        raise ElmoError(f"vectors: pq needs {PQ_MIN_TOKENS} tokens to learn from, the text has {num_tokens}")
+
+
+def train(sample: Vectors, kind: Kind, num_tokens: int, path: Path) -> None:
+    """Learn the groups and codes for `num_tokens` vectors from a sample (N, D) of them; write them to `path`."""
+    faiss = import_faiss()
+    width = sample.shape[1]
+    codes = "SQfp16" if kind == "float16" else f"PQ{token_bytes(kind, width)}"
+    index = faiss.index_factory(width, f"IVF{num_lists(num_tokens)},{codes}", faiss.METRIC_INNER_PRODUCT)
+    index.cp.min_points_per_centroid = 1  # what there is must do, without faiss's word on stderr
+    if kind == "pq":
+        index.pq.cp.min_points_per_centroid = 1
+        index.do_polysemous_training = False  # takes minutes, for a search that is not ours
+    index.train(sample)
+    faiss.write_index(index, str(path))
+
+
+class Part:
+    """Vectors added to a copy of what was learned, in memory until they are written."""
+
+    def __init__(self, trained: Path) -> None:
+        self._faiss = import_faiss()
+        self._index = self._faiss.read_index(str(trained))
+
+    def add(self, vectors: Vectors, first: int) -> None:
+        """Add vectors (N, D) of length 1, numbered from `first` on."""
+        self._index.add_with_ids(vectors, np.arange(first, first + len(vectors), dtype=np.int64))
+
+    def write(self, path: Path) -> None:
+        """Write all to a file."""
+        self._faiss.write_index(self._index, str(path))
+
+
+class VectorStore:
+    """The vectors in files of `Part`, mapped: what a search looks into is read then, and kept while there is room."""
+
+    def __init__(self, trained: Path, parts: Sequence[Path]) -> None:
+        self._faiss = import_faiss()
+        self._index = self._faiss.read_index(str(trained))
+        self._parts = [self._map(path) for path in parts]
+        self._num_vectors = sum(part.compute_ntotal() for part in self._parts)
+
+    def _map(self, path: Path) -> Any:
+        """The groups of a part, without what it shares with the others; they stay mapped until the process ends."""
+        part = self._faiss.read_index(str(path), self._faiss.IO_FLAG_MMAP | self._faiss.IO_FLAG_READ_ONLY)
+        part.own_invlists = False  # frees the centroids, once for each part, and nothing of the groups
+        return part.invlists
+
+    def nearest(
+        self, query: Vectors, size: int, among: NDArray[np.bool_] | None = None, probes: int = PROBES
+    ) -> NDArray[np.int64]:
+        """The numbers of about `size` vectors nearest to a `query` (D,) of length 1, nearest first.
+
+        Of `among` (N,) only those that are true are looked at; the fewer these are, the more groups are looked into,
+        and if the groups hold less than `size`, all are.
+        """
+        num_vectors, num_lists = self._num_vectors, self._index.nlist
+        chosen = num_vectors if among is None else int(np.count_nonzero(among))
+        size = min(size, chosen)
+        probes = min(num_lists, max(probes, probes * num_vectors // max(chosen, 1)))
+        selector = among if among is None else self._faiss.IDSelectorBitmap(np.packbits(among, bitorder="little"))
+        while size:
+            settings = self._faiss.SearchParametersIVF(nprobe=probes, sel=selector)
+            found = self._search(query, size, settings)
+            if len(found) == size or probes == num_lists:
+                return found
+            probes = num_lists
+        return np.zeros(0, np.int64)
+
+    def _search(self, query: Vectors, size: int, settings: Any) -> NDArray[np.int64]:
+        """The nearest of all parts' nearest."""
+        cosines: list[Vectors] = []
+        numbers: list[NDArray[np.int64]] = []
+        for groups in self._parts:
+            self._index.replace_invlists(groups, False)
+            found = self._index.search(query[None], size, params=settings)
+            cosines.append(found[0][0])
+            numbers.append(found[1][0])
+        order = np.argsort(-np.concatenate(cosines), kind="stable")
+        merged = np.concatenate(numbers)[order]
+        return merged[merged >= 0][:size]

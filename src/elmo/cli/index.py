@@ -1,0 +1,110 @@
+"""`elmo index`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from elmo.cli.embed import parse_layers
+from elmo.cli.shared import device_option, examples, json_option, print_result, reading_options
+
+if TYPE_CHECKING:
+    from elmo.analysis.search.tagged import Columns
+    from elmo.analysis.search.vectors import Kind
+    from elmo.embed.engine import Precision
+    from elmo.embed.layers import Layers
+
+
+@click.command(
+    epilog=examples(
+        "elmo index model corpus.txt corpus.index",
+        "elmo index model corpus.txt corpus.index            (interrupted? again: goes on where it was)",
+        "elmo index model 'wiki/*.txt.gz' wiki.index --tokenizer ptb --text paragraphs --vectors pq --precision auto",
+        "elmo index model 'ud/*.conllu' ud.index --tagged upos --layer 1",
+        'elmo neighbors model corpus.index --word play --in "They saw a new play on Broadway ."',
+    )
+)
+@click.argument("model")
+@click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
+@click.argument("output", metavar="INDEX", type=click.Path(path_type=Path))
+@click.option(
+    "--layer",
+    default="top",
+    show_default=True,
+    callback=parse_layers,
+    metavar="LAYER",
+    help="top, mean, a layer's number, or weights such as 0.2,0.3,0.5.",
+)
+@click.option(
+    "--vectors",
+    type=click.Choice(["float16", "pq"]),
+    default="float16",
+    show_default=True,
+    help="How vectors are kept: float16, or product-quantised in an eighth of that.",
+)
+@click.option(
+    "--tagged",
+    type=click.Choice(["upos", "xpos", "columns"]),
+    help="TEXT has a word and its part of speech a line: CoNLL-U, for its universal tags or the language's own; "
+    "or columns: a word, a tab and its tag.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["float32", "bf16", "float16", "int8", "auto"]),
+    default="float32",
+    show_default=True,
+    help="Of the computation, as in elmo embed.",
+)
+@device_option
+@click.option("--overwrite", is_flag=True, help="Replace INDEX if it exists, and unfinished work of another command.")
+@reading_options
+@json_option
+def command(
+    model: str,
+    texts: tuple[str, ...],
+    output: Path,
+    layer: Layers,
+    vectors: Kind,
+    tagged: Columns | None,
+    precision: Precision,
+    device: str,
+    overwrite: bool,
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    """Build an index of all tokens of TEXT (files, globs, or - for standard input) by their vectors in one layer.
+
+    elmo neighbors and elmo explore then find the nearest uses among millions in a moment, with the same model. The
+    index keeps the text, and can be moved. Memory stays constant, however long the text is.
+
+    Interrupted, by whatever, the same command goes on where it was.
+    """
+    from elmo.analysis.search import build_index
+    from elmo.embed.devices import use_device
+    from elmo.embed.embedder import load
+    from elmo.text.reading import expand
+
+    paths = expand(texts)
+    embedder = load(model, device=use_device(device), precision=precision)
+    built = build_index(
+        embedder, paths, output, layer=layer, kind=vectors, tagged=tagged, overwrite=overwrite, **reading
+    )
+    if built.num_kept_tokens:
+        click.echo(f"elmo: went on after {built.num_kept_tokens:,} tokens of a run that was interrupted", err=True)
+    rate = (built.num_tokens - built.num_kept_tokens) / built.seconds
+    print_result(
+        f"{output}: {built.num_sentences:,} sentences, {built.num_tokens:,} tokens, {built.num_bytes / 1e6:,.1f} MB in "
+        f"{built.seconds:.1f} s ({rate:,.0f} tokens/s)",
+        {
+            "folder": str(output),
+            "num_sentences": built.num_sentences,
+            "num_tokens": built.num_tokens,
+            "num_bytes": built.num_bytes,
+            "bytes_per_token": round(built.num_bytes / built.num_tokens, 1),
+            "seconds": round(built.seconds, 3),
+            "tokens_per_second": round(rate, 1),
+        },
+        as_json,
+    )

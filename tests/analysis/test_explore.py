@@ -1,0 +1,197 @@
+"""`elmo explore`: what is known of a word, and the page that shows it, over HTTP and in a browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from urllib.parse import quote_plus
+
+import numpy as np
+import pytest
+
+from elmo import formats
+from elmo.analysis.explore import MAX_USES, Settings, look
+from elmo.analysis.neighbors import unit
+from elmo.analysis.search import ContextIndex, build_index
+from elmo.embed import Embedder
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+
+for extra in ("faiss", "starlette", "uvicorn", "httpx"):
+    pytest.importorskip(extra, reason="needs pip install 'elmo-torch[analysis,explore]' httpx")
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+WORDS = ["They", "saw", "a", "new", "play", "in", "the", "park", "."]
+TAGS = dict(zip(WORDS, ["PRON", "VERB", "DET", "ADJ", "NOUN", "ADP", "DET", "NOUN", "PUNCT"], strict=True))
+SENTENCES = [("She", "wrote", "a", "play", "."), ("a", "new", "park")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model and an index of tagged text."""
+    folder = tmp_path_factory.mktemp("explore")
+    model = Embedder(formats.load(make(folder / "model")[0]))
+    random = np.random.default_rng(0)
+    lines = [f"{word}\t{TAGS[word]}\n" for word in random.choice(WORDS, 900)]
+    (folder / "text").write_text("\n".join("".join(lines[start : start + 6]) for start in range(0, 900, 6)))
+    build_index(model, [str(folder / "text")], folder / "index", tagged="columns")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Embedder:
+    return Embedder(formats.load(folder / "model"))
+
+
+@pytest.fixture(scope="module")
+def index(folder: Path, model: Embedder) -> ContextIndex:
+    return ContextIndex(folder / "index", model)
+
+
+def test_a_word_is_compared_with_its_uses_in_every_layer(model: Embedder, index: ContextIndex) -> None:
+    view = look(model, SENTENCES, 0, 3, index, Settings(top=4, groups=2))
+    assert view.neighbors is not None
+    assert len(view.neighbors.uses) == 4
+    uses = index.uses("play", MAX_USES)
+    assert view.num_uses == len(set(uses))
+    assert [layer.number for layer in view.layers] == [0, 1, 2]
+    query = model.embed([SENTENCES[0]], layers="all")[0][:, 3]
+    for layer in view.layers:
+        cosines = {
+            (tokens, position): float(
+                unit(model.embed([tokens], layers=layer.number)[0][position]) @ unit(query[layer.number])
+            )
+            for tokens, position in uses
+        }
+        found = [use.similarity for use in layer.uses]
+        assert found == pytest.approx(sorted(cosines.values(), reverse=True)[: len(found)], abs=2e-6)
+        assert layer.length == pytest.approx(float(np.linalg.norm(query[layer.number])), rel=1e-6)
+        assert layer.mean_cosine == pytest.approx(np.mean([*cosines.values()]), abs=2e-6)
+    assert view.layers[0].mean_cosine == pytest.approx(1, abs=1e-6), "without context all uses are alike"
+
+
+def test_the_picture_has_every_use_once_in_groups(model: Embedder, index: ContextIndex) -> None:
+    view = look(model, SENTENCES, 0, 3, index, Settings(groups=3))
+    assert (view.points[0].tokens, view.points[0].position, view.points[0].group) == (SENTENCES[0], 3, -1)
+    assert {(point.tokens, point.position) for point in view.points[1:]} == set(index.uses("play", MAX_USES))
+    groups = [point.group for point in view.points[1:]]
+    sizes = [groups.count(group) for group in range(3)]
+    assert sum(sizes) == view.num_uses
+    assert sizes == sorted(sizes, reverse=True), "the largest is the first"
+    assert [point.group for point in view.midst] == [group for group in range(3) if sizes[group]]
+    assert all(0 <= point.x <= 1 and 0 <= point.y <= 1 for point in view.points)
+    assert 0 < view.explained <= 1
+
+
+def test_without_an_index_the_words_of_the_text_are_compared(model: Embedder) -> None:
+    view = look(model, SENTENCES, 1, 1)
+    assert view.neighbors is None
+    assert view.num_uses == len(view.points) - 1 == sum(map(len, SENTENCES)) - 1
+    assert (SENTENCES[1], 1) not in [(use.tokens, use.position) for use in view.layers[2].uses]
+    alone = look(model, [("play",)], 0, 0)
+    assert (alone.num_uses, alone.points) == (0, [])
+    with pytest.raises(ElmoError, match="word 9 of line 0: there is none"):
+        look(model, SENTENCES, 0, 9)
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[str]:
+    """The address of `elmo explore` in a process of its own, which ends when asked to."""
+    command = [sys.executable, "-m", "elmo", "explore", "model", "--index", "index", "--port", "0", "--device", "cpu"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        assert line.startswith("http://127.0.0.1:"), process.stderr.read()
+        yield line.split()[0]
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == ""
+        process.wait(timeout=60)
+
+
+def get(url: str, **headers: str) -> tuple[int, str]:
+    import httpx
+
+    answer = httpx.get(url, headers=headers, timeout=60, trust_env=False)
+    assert answer.headers["content-type"].startswith("text/")
+    return answer.status_code, unescape(answer.text)
+
+
+def test_every_word_is_a_link_that_shows_its_uses(server: str) -> None:
+    _, start = get(server)
+    assert "Click a word" not in start
+    code, page = get(f"{server}/?text={quote_plus('She wrote a play.')}")
+    assert (code, "Click a word" in page) == (200, True)
+    links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', page)
+    assert [word for _, word in links] == ["She", "wrote", "a", "play", "."], "raw text is tokenized"
+    code, page = get(f"{server}/{links[3][0]}")
+    assert code == 200
+    assert page.count('aria-current="true"') == 1
+    for part in ("Nearest uses of “play”", "Without context", "groups by k-means", "Layer 0", "Layer 2", "NOUN"):
+        assert part in page
+    found = re.search(r'<td><a href="([^"]+)"><b>play</b>', page)
+    assert found is not None
+    code, page = get(f"{server}/{found[1]}")
+    assert (code, "Nearest uses of “play”" in page) == (200, True), "a found use can be looked at in its turn"
+
+
+def test_bad_input_is_a_sentence_on_the_page(server: str) -> None:
+    for query, says in (
+        ("text=a+play&word=7", "word 7 of line 0: there is none; click on a word of the text"),
+        ("text=a+play&word=x", "word: 'x' is no number"),
+        ("text=a+play&word=1&top=0", "top: 0 is not positive"),
+        ("text=a+play&word=1&top=1000", "top: 1000 is more than the 100 that the page shows"),
+        ("text=a+play&word=1&groups=9", "groups: 9 is not between 1 and 6"),
+        ("text=a+play&word=1&tag=X", "the index has no tag 'X'"),
+        ("text=nowhere&word=0", "the index has no use of 'nowhere'"),
+        ("text=" + "a+" * 3000, "the text has 6,000 characters; the page takes 4,000"),
+        ("text=" + "a%0A" * 31, "the text has 31 lines; the page takes 30"),
+    ):
+        code, page = get(f"{server}/?{query}")
+        assert code == 400
+        assert f'role="alert">{says}' in page
+
+
+def test_what_is_typed_is_text_not_markup(server: str) -> None:
+    _, page = get(f"{server}/?text=%3Cscript%3Ealert(1)%3C/script%3E&spaces=1")
+    import httpx
+
+    raw = httpx.get(f"{server}/?text=%3Cscript%3E&spaces=1", trust_env=False)
+    assert "<script" not in raw.text
+    assert "default-src 'none'" in raw.headers["content-security-policy"]
+    assert "<script>alert(1)</script>" in page, "as text it is shown"
+
+
+def test_other_host_names_are_refused(server: str) -> None:
+    """Otherwise a page of another site could ask by a name of its own that leads to this machine."""
+    assert get(server, Host="evil.example")[0] == 400
+
+
+def test_a_port_in_use_is_one_sentence(server: str, folder: Path) -> None:
+    port = server.rpartition(":")[2]
+    command = [sys.executable, "-m", "elmo", "explore", "model", "--port", port]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"elmo: 127.0.0.1, port {port}: can't be used (")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome")
+def test_a_browser_shows_it(server: str, tmp_path: Path) -> None:
+    assert BROWSER is not None
+    quiet = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    url = f"{server}/?text=She+wrote+a+play.&line=0&word=3"
+    shown = subprocess.run([BROWSER, *quiet, "--dump-dom", url], capture_output=True, text=True, timeout=120).stdout
+    assert "Nearest uses of “play”" in unescape(shown)
+    assert shown.count("<circle") >= 2, "the picture is drawn"
+    picture = tmp_path / "page.png"
+    subprocess.run([BROWSER, *quiet, f"--screenshot={picture}", url], capture_output=True, timeout=120)
+    assert picture.stat().st_size > 10_000

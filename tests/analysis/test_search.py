@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmo import formats
+from elmo.analysis import find_neighbors
+from elmo.analysis.search import ContextIndex, build, build_index
+from elmo.analysis.search import vectors as stored
+from elmo.analysis.search.tagged import read_tagged
+from elmo.embed import Embedder
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+
+pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+
+WORDS = ["They", "saw", "a", "new", "play", "in", "the", "park", "Play", "drama", "."]
+QUERY = ["She", "wrote", "a", "play", "."]
+
+ROUNDING = 2e-6
+"""Cosines of float32 vectors that were computed in other batches."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
+    return Embedder(formats.load(make(tmp_path_factory.mktemp("model"))[0]))
+
+
+@pytest.fixture(scope="module")
+def sentences() -> list[list[str]]:
+    """Random ones; the query and two equal ones are among them."""
+    random = np.random.default_rng(0)
+    made = [random.choice(WORDS, random.integers(2, 9)).tolist() for _ in range(120)]
+    return [*made[:50], QUERY, made[7], *made[50:]]
+
+
+@pytest.fixture(scope="module")
+def text(sentences: list[list[str]], tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("\n".join(map(" ".join, sentences)), encoding="utf-8")
+    return str(path)
+
+
+def assert_same(found, exact) -> None:
+    """The same search, but that equally near uses may be in another order."""
+    assert [use.similarity for use in found.uses] == pytest.approx([use.similarity for use in exact.uses], abs=ROUNDING)
+    assert {(use.sentence, use.position, use.tokens) for use in found.uses} == {
+        (use.sentence, use.position, use.tokens) for use in exact.uses
+    }
+    assert (found.query, found.position) == (exact.query, exact.position)
+
+
+@pytest.mark.parametrize("layer", ["top", 1, "mean", [0.2, 0.3, 0.5]])
+def test_finds_what_the_exact_search_finds(model: Embedder, sentences, text: str, tmp_path: Path, layer) -> None:
+    """All groups of so few tokens are looked into, and twice as many are compared as asked for: nothing is missed."""
+    build_index(model, [text], tmp_path / "index", layer=layer)
+    index = ContextIndex(tmp_path / "index", model)
+    for options in ({}, {"any_word": True}, {"ignore_case": True}, {"top": 3}):
+        exact = find_neighbors(model, sentences, "play", QUERY, layer=layer, **{"top": 12, **options})
+        found = index.find_neighbors("play", QUERY, **{"top": 12, **options})
+        assert_same(found, exact)
+        assert len({(use.tokens, use.position) for use in found.uses}) == len(found.uses), "equal sentences count once"
+        assert found.num_uses == exact.num_uses + (len(QUERY) if "any_word" in options else 1), (
+            "the query's are counted"
+        )
+        # float16 has 11 bits
+        expected = pytest.approx([word.similarity for word in exact.words], abs=1e-3)
+        assert [word.similarity for word in found.words] == expected
+        assert found.words[0].word == exact.words[0].word
+
+
+def test_parts_are_searched_as_one(model: Embedder, text: str, tmp_path: Path, monkeypatch) -> None:
+    build_index(model, [text], tmp_path / "whole")
+    monkeypatch.setattr(build, "PART_TOKENS", 100)
+    monkeypatch.setattr(build, "ADD_TOKENS", 30)
+    build_index(model, [text], tmp_path / "parts")
+    assert len(list((tmp_path / "parts").glob("vectors-*"))) > 3
+    whole, parts = (
+        ContextIndex(tmp_path / name, model).find_neighbors("play", QUERY, any_word=True, top=20)
+        for name in ("whole", "parts")
+    )
+    assert_same(parts, whole)
+
+
+def test_product_quantised_vectors_give_exact_similarities(model: Embedder, sentences, text: str, tmp_path) -> None:
+    """Candidates come from rounded vectors; ten times as many as asked for are compared exactly."""
+    built = build_index(model, [text], tmp_path / "index", kind="pq")
+    found = ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY, any_word=True, top=5)
+    exact = find_neighbors(model, sentences, "play", QUERY, any_word=True, top=5)
+    assert [use.similarity for use in found.uses] == pytest.approx([use.similarity for use in exact.uses], abs=ROUNDING)
+    assert built.num_tokens == sum(map(len, sentences))
+    (tmp_path / "short").write_text("a new play")
+    with pytest.raises(ElmoError, match="pq needs 256 tokens to learn from, the text has 3"):
+        build_index(model, [str(tmp_path / "short")], tmp_path / "other", kind="pq")
+
+
+def test_rare_vectors_are_found_in_whatever_group(tmp_path: Path) -> None:
+    """Two are asked for among five; with one group of sixty looked into, none might be."""
+    vectors = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    stored.train(vectors, "float16", len(vectors), tmp_path / "trained")
+    part = stored.Part(tmp_path / "trained")
+    part.add(vectors, 0)
+    part.write(tmp_path / "part")
+    store = stored.VectorStore(tmp_path / "trained", [tmp_path / "part"])
+    among = np.zeros(len(vectors), bool)
+    among[[3, 999, 1500, 2222, 2999]] = True
+    expected = sorted(np.flatnonzero(among), key=lambda number: -float(vectors[number] @ vectors[0]))
+    assert store.nearest(vectors[0], 2, among, probes=1).tolist() == expected[:2]
+    assert store.nearest(vectors[0], 10, among, probes=1).tolist() == expected
+    assert store.nearest(vectors[7], 1, probes=1).tolist() == [7]
+    assert store.nearest(vectors[7], 1, np.zeros(len(vectors), bool)).tolist() == []
+
+
+CONLLU = """# text = They play .
+1\tThey\tthey\tPRON\tPRP\t_\t0\t_\t_\t_
+2\tplay\tplay\tVERB\tVBP\t_\t0\t_\t_\t_
+3\t.\t.\tPUNCT\t.\t_\t0\t_\t_\t_
+
+1-2\tanew\t_\t_\t_\t_\t_\t_\t_\t_
+1\ta\ta\tDET\tDT\t_\t0\t_\t_\t_
+2\tnew play\tplay\tNOUN\tNN\t_\t0\t_\t_\t_
+3\tplay\tplay\tNOUN\tNN\t_\t0\t_\t_\t_
+3.1\tleft\tleave\tVERB\tVBD\t_\t0\t_\t_\t_
+"""
+
+
+def test_parts_of_speech_choose(model: Embedder, tmp_path: Path) -> None:
+    (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")
+    for columns, verb, noun, pattern in (("upos", "VERB", "NOUN", "N*"), ("xpos", "VBP", "NN", "N*")):
+        build_index(model, [str(tmp_path / "text.conllu")], tmp_path / columns, tagged=columns)
+        index = ContextIndex(tmp_path / columns, model)
+
+        def words(*tags: str, index: ContextIndex = index, **options) -> list[tuple[int, str]]:
+            found = index.find_neighbors("play", QUERY, tags=tags, **options)
+            return sorted((use.sentence, use.tokens[use.position]) for use in found.uses)
+
+        assert words() == [(0, "play"), (1, "play")]
+        assert words(verb) == [(0, "play")]
+        assert words(noun) == [(1, "play")]
+        assert words(pattern, any_word=True) == [(1, "new_play"), (1, "play")]
+        assert words(verb, noun, among=["play", "a"]) == [(0, "play"), (1, "play")]
+        assert words(among=["a"]) == [(1, "a")]
+        with pytest.raises(ElmoError, match="the index has no tag 'X'; it has"):
+            words("X")
+        with pytest.raises(ElmoError, match="no use of 'a' tagged "):
+            words(verb, among=["a"])
+        assert index.text.tag(1) == verb
+
+
+def test_columns_of_word_and_tag_are_read(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("\n#\tNOUN\tmore\nplay\tVERB\n\n\nagain\tADV\n", encoding="utf-8")
+    assert list(read_tagged([tmp_path / "text"], "columns")) == [
+        (["#", "play"], ["NOUN", "VERB"]),
+        (["again"], ["ADV"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "columns", "says"),
+    [
+        ("play", "columns", "line 2: holds no tab; expected a word, a tab and its tag"),
+        ("play\t", "columns", "line 2: the tag is empty"),
+        ("\tNN", "columns", "line 2: the word is empty"),
+        ("play\tNN", "upos", "line 2: 2 columns between tabs; CoNLL-U has 10"),
+    ],
+)
+def test_bad_lines_of_tagged_text_are_named(model, tmp_path: Path, line: str, columns, says: str) -> None:
+    first = "a\tDT" if columns == "columns" else "# comment"
+    (tmp_path / "text").write_text(f"{first}\n{line}\n", encoding="utf-8")
+    with pytest.raises(ElmoError, match=says):
+        build_index(model, [str(tmp_path / "text")], tmp_path / "index", tagged=columns)
+    assert [path.name for path in tmp_path.iterdir()] == ["text"], "nothing is left"
+
+
+class Stops(Embedder):
+    """Is interrupted after some sentences."""
+
+    left = 10**9
+
+    def stream(self, sentences, **options) -> Iterator[np.ndarray]:
+        for vectors in super().stream(sentences, **options):
+            if self.left == 0:
+                raise KeyboardInterrupt
+            self.left -= 1
+            yield vectors
+
+
+def test_goes_on_where_it_was_interrupted(model: Embedder, text: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(build, "PART_TOKENS", 100)
+    build_index(model, [text], tmp_path / "whole")
+    stops = Stops(formats.load(make(tmp_path / "model")[0]))
+    assert stops.fingerprint == model.fingerprint
+    stops.left = 180  # more than the sample's 122 sentences
+    with pytest.raises(KeyboardInterrupt):
+        build_index(stops, [text], tmp_path / "index")
+    assert not (tmp_path / "index").exists(), "nothing half-written under its name"
+    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other layer\)"):
+        build_index(model, [text], tmp_path / "index", layer=1)
+    built = build_index(model, [text], tmp_path / "index")
+    assert 100 <= built.num_kept_tokens < built.num_tokens
+    for path in sorted((tmp_path / "whole").rglob("*")):
+        if path.is_file():
+            again = tmp_path / "index" / path.relative_to(tmp_path / "whole")
+            assert again.read_bytes() == path.read_bytes(), path.name
+    assert not list(tmp_path.glob(".*")), "the unfinished work is gone"
+
+
+def test_another_command_may_begin_anew(model: Embedder, text: str, tmp_path: Path) -> None:
+    build_index(model, [text], tmp_path / "index")
+    with pytest.raises(ElmoError, match="exists already; remove it, or pass --overwrite"):
+        build_index(model, [text], tmp_path / "index")
+    build_index(model, [text], tmp_path / "index", layer=1, overwrite=True)
+    assert ContextIndex(tmp_path / "index", model).layer == [0, 1, 0]
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(ElmoError, match="exists already, and is no index"):
+        build_index(model, [text], tmp_path / "mine", overwrite=True)
+
+
+def test_another_model_is_refused(model: Embedder, text: str, tmp_path: Path) -> None:
+    build_index(model, [text], tmp_path / "index")
+    other = Embedder(formats.load(make(tmp_path / "other", "no_highway")[0]))
+    with pytest.raises(ElmoError, match="index: was built with another model; give that one"):
+        ContextIndex(tmp_path / "index", other)
+    with pytest.raises(ElmoError, match="is no index"):
+        ContextIndex(tmp_path / "other", model)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"word": "plays"}, "the word 'plays' is not among the tokens of the query"),
+        ({"word": "She"}, "the index has no use of 'She'; is its text tokenized"),
+        ({"top": 0}, "top: 0 is not positive"),
+        ({"any_word": True, "among": ["a"]}, "any_word and among exclude each other"),
+        ({"tags": ["NN"]}, "the index has no parts of speech; build it from tagged text"),
+    ],
+)
+def test_bad_questions_are_explained(model: Embedder, tmp_path: Path, options, says: str) -> None:
+    (tmp_path / "text").write_text("a new play\nthe park")
+    build_index(model, [str(tmp_path / "text")], tmp_path / "index")
+    word = options.pop("word", "play")
+    with pytest.raises(ElmoError, match=says):
+        ContextIndex(tmp_path / "index", model).find_neighbors(word, QUERY, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"layer": "all"}, "layer: 'all' gives several vectors per token"),
+        ({"layer": 7}, "no layer 7"),
+        ({"kind": "int8"}, "vectors: 'int8' is none of float16, pq"),
+        ({"tagged": "pos"}, "tagged: 'pos' is none of upos, xpos, columns"),
+        ({"tagged": "columns", "tokenizer": "ptb"}, "tagged text is split into sentences and words already"),
+    ],
+)
+def test_bad_settings_are_explained_and_leave_nothing(model: Embedder, tmp_path: Path, options, says: str) -> None:
+    (tmp_path / "text").write_text("a new play\nthe park")
+    with pytest.raises(ElmoError, match=says):
+        build_index(model, [str(tmp_path / "text")], tmp_path / "index", **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
+
+
+def test_uses_come_from_all_over_the_text(model: Embedder, sentences, text: str, tmp_path: Path) -> None:
+    build_index(model, [text], tmp_path / "index")
+    index = ContextIndex(tmp_path / "index", model)
+    found = index.uses("play", 5)
+    assert len(found) == 5
+    assert all(tokens[position] == "play" for tokens, position in found)
+    assert (list(found[0][0]), list(found[-1][0])) == tuple(
+        next(sentence for sentence in order if "play" in sentence) for order in (sentences, sentences[::-1])
+    )
+    assert index.uses("nowhere", 5) == []

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from commands import run_main
+from make_bilm_hdf5 import make
+
+pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+
+Run = Callable[..., tuple[int, str, str]]
+TEXT = "They saw a new play on Broadway .\n\nChildren play in the park .\n"
+
+
+@pytest.fixture
+def elmo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs `elmo index ARGUMENTS` beside `model` and `text.txt`; returns exit code, stdout and stderr, faiss's too."""
+    make(tmp_path / "model")
+    (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        return run_main(["index", *arguments], monkeypatch, capfd)
+
+    return run
+
+
+def test_says_what_was_built(elmo: Run) -> None:
+    code, out, err = elmo("model", "text.txt", "text.index")
+    assert (code, err) == (0, ""), "quiet without a terminal"
+    assert out.startswith("text.index: 2 sentences, 14 tokens, ")
+    assert out.count("\n") == 1
+
+
+def test_json_is_all_that_is_printed(elmo: Run, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT * 20, encoding="utf-8")
+    code, out, _ = elmo(
+        "model", "text.txt", "text.index", "--vectors", "pq", "--layer", "mean", "--lowercase", "--json"
+    )
+    figures = json.loads(out)
+    assert (code, figures["folder"], figures["num_tokens"]) == (0, "text.index", 280)
+    assert figures["num_bytes"] == sum(path.stat().st_size for path in (tmp_path / "text.index").rglob("*.*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["model", "nowhere.txt", "i"], "elmo: nowhere.txt: no such file"),
+        (["nowhere", "text.txt", "i"], "elmo: nowhere: no such file or folder"),
+        (["model", "text.txt", "model"], "elmo: model: exists already, and is no index; name another folder"),
+        (["model", "text.txt", "no/where"], "elmo: no/where: there is no folder no"),
+        (["model", "text.txt", "i", "--tagged", "upos"], "elmo: text.txt, line 1: 1 columns between tabs"),
+        (["model", "text.txt", "i", "--vectors", "pq"], "elmo: vectors: pq needs 256 tokens to learn from"),
+    ],
+)
+def test_bad_input_ends_in_one_sentence_and_leaves_nothing(elmo: Run, tmp_path: Path, arguments, says: str) -> None:
+    code, out, err = elmo(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(says)
+    assert err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "text.txt"]
