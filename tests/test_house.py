@@ -35,7 +35,10 @@ ALLOWED = {
 """What each room may import from, itself apart. `embed` and `pretrain` don't know each other, nor `text` and `nn`."""
 
 PUBLIC = ["Elmo", "ElmoError", "Embedder", "batch_to_ids", "load"]
-EXTRAS = ["lightning", "tensorboard", "pyarrow", "faiss", "ray", "spacy", "zstandard", "sklearn", "matplotlib"]
+EXTRAS = [
+    *("tensorboard", "pyarrow", "faiss", "ray", "spacy", "zstandard", "sklearn", "matplotlib"),
+    *("gensim", "starlette", "uvicorn"),
+]
 MODULES = sorted(path for path in SOURCE.rglob("*.py"))
 
 

@@ -17,8 +17,9 @@ README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 SHORTER = {
     "--recipe mini --max-minutes 30": "--recipe tiny --max-steps 3 --set training.batch_size=4",
     "--out entities": "--out entities --set training.max_epochs=1 --set lstm=[8,8]",
+    "elmo explore": "elmo explore --help",
 }
-"""What makes a command of half an hour one of seconds; it stays the same command."""
+"""What makes a command of half an hour, or one that serves until it is stopped, one of seconds."""
 
 COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", README, re.S) for line in block.splitlines()]
 ELMO = [command for command in COMMANDS if command.startswith("elmo ")]
@@ -36,6 +37,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "sentences.txt").write_text("They saw a new play on Broadway .\nChildren play in the park .\n")
     for name in ("train", "dev", "test"):
         (folder / f"{name}.conll").write_text("They\tO\nsaw\tO\nAnn\tB-person\nLee\tI-person\n\n" * 4)
+        rows = "".join(
+            f"{n}\t{word}\t_\t_\t{tag}" + 5 * "\t_" + "\n"
+            for n, (word, tag) in enumerate([("They", "PRP"), ("saw", "VBD")], 1)
+        )
+        (folder / f"{name}.conllu").write_text(f"{rows}\n" * 4)
     make_bilm_hdf5.make(folder / "published")
     for file in (folder / "published").iterdir():
         kind = "options" if file.suffix == ".json" else "weights"
@@ -48,10 +54,12 @@ def test_commands_run_in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     for command in ELMO:
         for long, short in SHORTER.items():
             command = command.replace(long, short)
-        arguments = shlex.split(command.split(" > ")[0])[1:]
-        result = CliRunner().invoke(cli, arguments)
+        command, _, target = command.partition(" > ")
+        result = CliRunner().invoke(cli, shlex.split(command)[1:])
         assert result.exit_code == 0, (command, result.output, result.exception)
         assert result.output.strip(), command
+        if target:
+            Path(target).write_text(result.stdout, encoding="utf-8")
     assert {shlex.split(command)[1] for command in ELMO} >= set(VERBS)
 
 

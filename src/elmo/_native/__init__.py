@@ -258,7 +258,9 @@ def _weight_shape(name: str, weight: Array) -> tuple[int, int]:
     return weight.shape[0], weight.shape[1]
 
 
-def _check(name: str, array: Products, shape: tuple[int, ...], written: bool = False, dtype: Any = np.float32) -> None:
+def _check(
+    name: str, array: NDArray[Any], shape: tuple[int, ...], written: bool = False, dtype: Any = np.float32
+) -> None:
     if array.dtype != dtype:
         raise ValueError(f"{name} is {array.dtype}, but must be {np.dtype(dtype)}")
     if array.shape != shape:
