@@ -63,9 +63,9 @@ class CharCNNConfig:
                 f"char_cnn.max_characters_per_token: {self.max_characters_per_token} holds no word "
                 f"(at least 3, and the widest filter is {widest})"
             )
-        _require_positive("char_cnn.embedding.dim", self.embedding.dim)
+        require_positive("char_cnn.embedding.dim", self.embedding.dim)
         for width, count in self.filters:
-            _require_positive("char_cnn.filters", min(width, count))
+            require_positive("char_cnn.filters", min(width, count))
 
     @property
     def num_filters(self) -> int:
@@ -89,10 +89,10 @@ class LSTMConfig:
 
     def __post_init__(self) -> None:
         for name in ("dim", "projection_dim", "n_layers"):
-            _require_positive(f"lstm.{name}", getattr(self, name))
+            require_positive(f"lstm.{name}", getattr(self, name))
         for name in ("cell_clip", "proj_clip"):
             if (clip := getattr(self, name)) is not None:
-                _require_positive(f"lstm.{name}", clip)
+                require_positive(f"lstm.{name}", clip)
         if self.projection_dim > self.dim:
             raise ElmoError(
                 f"lstm.projection_dim: {self.projection_dim} is wider than the cell ({self.dim}); "
@@ -171,7 +171,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "unroll_steps", "n_negative_samples_batch", "log_every_steps", "n_epochs"):
-            _require_positive(f"training.{name}", getattr(self, name))
+            require_positive(f"training.{name}", getattr(self, name))
         if not 0 <= self.dropout < 1:
             raise ElmoError(f"training.dropout: {self.dropout} is not in [0, 1)")
         for name, choices in _CHOICES.items():
@@ -263,6 +263,7 @@ def _convert_tuple(hint: Any, value: object, where: str, ignore_unknown: bool) -
     return tuple(_convert(h, item, where, ignore_unknown) for h, item in zip(hints, items, strict=True))
 
 
-def _require_positive(name: str, value: float) -> None:
+def require_positive(name: str, value: float) -> None:
+    """Refuse zero and what is below, by the name of its key."""
     if value <= 0:
         raise ElmoError(f"{name}: {value} is not positive")

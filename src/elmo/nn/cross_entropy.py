@@ -55,8 +55,9 @@ class _CrossEntropy(torch.autograd.Function):
             h = hidden[rows].to(rounded.dtype)
             scores = h @ rounded.t()
             _to_probabilities(scores, bias, target_scores[rows], own[rows], losses[rows], shares[rows], d_bias)
-            d_hidden[rows] = scores @ rounded  # a probability is the gradient of its score
-            d_weight += scores.t() @ h
+            if any(ctx.needs_input_grad):  # a probability is the gradient of its score
+                d_hidden[rows] = scores @ rounded
+                d_weight += scores.t() @ h
         ctx.save_for_backward(d_hidden, shares - 1, d_weight, d_bias.sum(dim=0))
         return losses.sum()
 

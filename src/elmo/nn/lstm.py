@@ -8,7 +8,6 @@ N is the sum of `batch_sizes`, the number of tokens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from elmo.config import LSTMConfig
 from elmo.nn.cell import Cells, step, step_backward, through_clip
+from elmo.nn.packing import step_slices
 from elmo.nn.precision import product_dtype
 
 FORGET_BIAS = 1.0
@@ -63,8 +63,7 @@ class _ProjectedLSTM(torch.autograd.Function):
         cells = Cells.empty(len(inputs), size, cell, dtype if weight_hr is not None else cell.dtype)
         outputs = cells.mixed if weight_hr is None else hidden.new_empty(len(inputs), hidden.shape[1])
         h, c_before = hidden, cell
-        for start, rows in zip(_starts(batch_sizes), batch_sizes, strict=True):
-            now = slice(start, start + rows)
+        for now, rows in zip(step_slices(batch_sizes), batch_sizes, strict=True):
             here, out = cells.rows(now), outputs[now]
             step(from_inputs[now], h[:rows].to(dtype) @ weight_hh.t(), bias, c_before[:rows], cell_clip, here)
             if weight_hr is not None:
@@ -90,11 +89,10 @@ class _ProjectedLSTM(torch.autograd.Function):
         dtype = weight_ih.dtype
         d_out, d_gates = torch.empty_like(outputs, dtype=dtype), torch.empty_like(cells.gates, dtype=dtype)
         d_h, d_c = torch.zeros_like(hidden), torch.zeros_like(cell)
-        starts = _starts(batch_sizes)
-        for number in reversed(range(len(starts))):
-            rows = batch_sizes[number]
-            now = slice(starts[number], starts[number] + rows)
-            c_before = cells.cell[starts[number - 1] :][:rows] if number else cell[:rows]
+        steps = step_slices(batch_sizes)
+        for number in reversed(range(len(steps))):
+            now, rows = steps[number], batch_sizes[number]
+            c_before = cells.cell[steps[number - 1]][:rows] if number else cell[:rows]
             d_h[:rows] += d_outputs[now]
             if proj_clip is not None:
                 through_clip(d_h[:rows], outputs[now], proj_clip)
@@ -120,14 +118,9 @@ class _ProjectedLSTM(torch.autograd.Function):
         )
 
 
-def _starts(batch_sizes: Sequence[int]) -> list[int]:
-    """Where each step begins in a packed tensor."""
-    return list(accumulate(batch_sizes, initial=0))[:-1]
-
-
 def _rows_before(batch_sizes: Sequence[int], num_rows: int, device: torch.device) -> Tensor:
     """For each packed token the index of the one before it in [initial state; packed tokens]."""
-    starts = [0, *(num_rows + start for start in _starts(batch_sizes))]
+    starts = [0, *(num_rows + step.start for step in step_slices(batch_sizes))]
     return torch.cat(
         [torch.arange(start, start + rows, device=device) for start, rows in zip(starts, batch_sizes, strict=False)]
     )
@@ -203,7 +196,5 @@ class LSTMStack(nn.Module):
 def _last_tokens(batch_sizes: Sequence[int], device: torch.device) -> Tensor:
     """The packed index of each row's last token: (batch_sizes[0],). Made on `device`: a copy would wait for it."""
     ended = [*batch_sizes[1:], 0]
-    steps = list(zip(_starts(batch_sizes), batch_sizes, ended, strict=True))
-    return torch.cat(
-        [torch.arange(start + after, start + rows, device=device) for start, rows, after in reversed(steps)]
-    )
+    steps = list(zip(step_slices(batch_sizes), ended, strict=True))
+    return torch.cat([torch.arange(step.start + after, step.stop, device=device) for step, after in reversed(steps)])

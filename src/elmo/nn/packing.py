@@ -1,6 +1,8 @@
 """The packed order of a batch of sentences (see `elmo.nn.lstm`), and the way back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -36,3 +38,8 @@ class Packing:
                 (start + sorted_lengths - 1 - steps)[running].to(device),
             ),
         )
+
+
+def step_slices(batch_sizes: Sequence[int]) -> list[slice]:
+    """Where the tokens of each step stand in a packed tensor."""
+    return [slice(*ends) for ends in pairwise(accumulate(batch_sizes, initial=0))]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from elmo.tasks.frames import VERB
-from elmo.tasks.spans import Span, percent
+from elmo.tasks.spans import Span, percent, precision_recall_f1
 
 CONTINUATION = "C-"
 """Before the role of a span that goes on with the last argument of this role."""
@@ -50,7 +50,7 @@ class ArgumentCounts:
 
     def scores(self) -> dict[str, float]:
         """Precision, recall and F1 in percent, and the share of predicates without a mistake; 0 of nothing."""
-        totals = _scores(self.right.total(), self.found.total(), self.wanted.total())
+        totals = precision_recall_f1(self.right.total(), self.found.total(), self.wanted.total())
         return totals | {"perfect": percent(self.num_perfect, self.num_frames)}
 
     def role_scores(self) -> dict[str, float]:
@@ -58,13 +58,5 @@ class ArgumentCounts:
         return {
             f"{name}/{role}": value
             for role in sorted(self.wanted | self.found)
-            for name, value in _scores(self.right[role], self.found[role], self.wanted[role]).items()
+            for name, value in precision_recall_f1(self.right[role], self.found[role], self.wanted[role]).items()
         }
-
-
-def _scores(right: int, found: int, wanted: int) -> dict[str, float]:
-    return {
-        "precision": percent(right, found),
-        "recall": percent(right, wanted),
-        "f1": percent(2 * right, found + wanted),
-    }

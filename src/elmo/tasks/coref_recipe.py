@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from elmo.config import require_positive
 from elmo.errors import ElmoError
 from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_share
 
@@ -29,8 +30,7 @@ class SpansConfig:
 
     def __post_init__(self) -> None:
         for name in ("max_width", "per_word", "max_antecedents"):
-            if getattr(self, name) <= 0:
-                raise ElmoError(f"spans.{name}: {getattr(self, name)} is not positive")
+            require_positive(f"spans.{name}", getattr(self, name))
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ class CorefRecipe(TaskRecipe):
     def __post_init__(self) -> None:
         if not self.hidden:
             raise ElmoError("hidden: there is no layer")
-        if self.max_sentences is not None and self.max_sentences <= 0:
-            raise ElmoError(f"max_sentences: {self.max_sentences} is not positive")
+        if self.max_sentences is not None:
+            require_positive("max_sentences", self.max_sentences)
         try:
             groups = 1 if self.genre is None else re.compile(self.genre).groups
         except re.error as error:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.tasks.coref_conll import Cluster, Mention
+from elmo.tasks.spans import percent
 
 METRICS = ("muc", "b3", "ceafe")
 
@@ -29,8 +30,8 @@ def score_clusters(key: Iterable[Sequence[Cluster]], response: Iterable[Sequence
             totals[name] += counts
     scores: dict[str, float] = {}
     for name, counts in totals.items():
-        recall, precision = _percent(counts[1], counts[0]), _percent(counts[3], counts[2])
-        f1 = _percent(2 * recall * precision / 100, recall + precision)
+        recall, precision = percent(counts[1], counts[0]), percent(counts[3], counts[2])
+        f1 = percent(2 * recall * precision / 100, recall + precision)
         scores |= {f"{name}_recall": recall, f"{name}_precision": precision, f"{name}_f1": f1}
     return {"f1": sum(scores[f"{name}_f1"] for name in METRICS) / len(METRICS), **scores}
 
@@ -95,7 +96,3 @@ def _without_repeats(clusters: Iterable[Cluster]) -> Iterator[Cluster]:
         seen.update(rest)
         if rest:
             yield rest
-
-
-def _percent(part: float, whole: float) -> float:
-    return float(100 * part / whole) if whole else 0.0

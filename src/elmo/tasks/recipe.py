@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from elmo.config import require_positive
 from elmo.errors import ElmoError
 
 PLACES = ("input", "output", "both")
@@ -75,8 +76,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         _require_choice("training.optimizer", self.optimizer, OPTIMIZERS)
         for name in ("batch_size", "learning_rate", "max_epochs", "patience", "plateau_patience", "decay_steps"):
-            if getattr(self, name) <= 0:
-                raise ElmoError(f"training.{name}: {getattr(self, name)} is not positive")
+            require_positive(f"training.{name}", getattr(self, name))
         if self.ema_decay is not None:
             require_share("training.ema_decay", self.ema_decay)
 

@@ -101,16 +101,21 @@ def score_spans(gold: Iterable[Sequence[Span]], predicted: Iterable[Sequence[Spa
         wanted.update(span.type for span in gold_spans)
         found.update(span.type for span in predicted_spans)
         right.update(span.type for span in set(gold_spans) & set(predicted_spans))
-    scores = {
-        "precision": percent(right.total(), found.total()),
-        "recall": percent(right.total(), wanted.total()),
-        "f1": percent(2 * right.total(), found.total() + wanted.total()),
-    }
+    scores = precision_recall_f1(right.total(), found.total(), wanted.total())
     for kind in sorted(wanted | found):
         scores[f"f1/{kind}"] = percent(2 * right[kind], found[kind] + wanted[kind])
     return scores
 
 
-def percent(part: int, whole: int) -> float:
+def precision_recall_f1(right: int, found: int, wanted: int) -> dict[str, float]:
+    """All three in percent, of how many were `right` of those `found` and of those `wanted`."""
+    return {
+        "precision": percent(right, found),
+        "recall": percent(right, wanted),
+        "f1": percent(2 * right, found + wanted),
+    }
+
+
+def percent(part: float, whole: float) -> float:
     """`part` of `whole` in percent, 0 of nothing."""
     return 100 * part / whole if whole else 0.0

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from elmo.errors import ElmoError
+from elmo.config import require_positive
 from elmo.nn.packing import Packing
 from elmo.tasks.modules.bidaf import BiAttention, SelfAttention
 from elmo.tasks.modules.bounds import Bounds, best_spans, bounds_loss
@@ -45,8 +45,7 @@ class SquadRecipe(TaskRecipe):
     def __post_init__(self) -> None:
         require_share("dropout", self.dropout)
         for name in ("size", "longest_answer"):
-            if getattr(self, name) <= 0:
-                raise ElmoError(f"{name}: {getattr(self, name)} is not positive")
+            require_positive(name, getattr(self, name))
 
 
 class SquadPrediction(NamedTuple):

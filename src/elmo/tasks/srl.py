@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from elmo.config import require_positive
 from elmo.errors import ElmoError
 from elmo.tasks.arguments import ArgumentCounts, arguments_of
 from elmo.tasks.frames import FORMATS, VERB, Frame, format_frames, read_frames
@@ -62,9 +63,9 @@ class SrlRecipe(TaskRecipe):
         require_share("dropout", self.dropout)
         if self.format not in FORMATS:
             raise ElmoError(f"format: {self.format!r} is none of {', '.join(FORMATS)}")
-        for name, value in {"predicate_dim": self.predicate_dim, **vars(self.lstm)}.items():
-            if value <= 0:
-                raise ElmoError(f"{name if name == 'predicate_dim' else f'lstm.{name}'}: {value} is not positive")
+        require_positive("predicate_dim", self.predicate_dim)
+        for name, value in vars(self.lstm).items():
+            require_positive(f"lstm.{name}", value)
 
 
 @dataclass(frozen=True)

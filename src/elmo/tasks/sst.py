@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from elmo.config import require_positive
 from elmo.errors import ElmoError
 from elmo.nn.packing import Packing
 from elmo.tasks.labels import LabelPrediction, label_predictions, score_labels
@@ -71,8 +72,7 @@ class SstRecipe(TaskRecipe):
             "hidden": (self.hidden,),
             "head": self.head,
         }.items():
-            if min(values, default=1) <= 0:
-                raise ElmoError(f"{name}: {min(values)} is not positive")
+            require_positive(name, min(values, default=1))
         if len(self.head) != len(self.dropout.head):
             raise ElmoError(f"dropout.head: {len(self.dropout.head)} numbers for the {len(self.head)} layers of head")
 

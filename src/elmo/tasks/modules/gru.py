@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from elmo.nn.packing import Packing
+from elmo.nn.packing import Packing, step_slices
 
 _aten: Any = torch.ops.aten
 """Holds the derivatives of the activations as one operation each."""
@@ -38,8 +37,7 @@ class _GRU(torch.autograd.Function):
         gates = torch.addmm(bias_ih, inputs, weight_ih.t())
         before, inner, outputs = (inputs.new_empty(len(inputs), size) for _ in range(3))
         h = inputs.new_zeros(batch_sizes[0], size)
-        for start, rows in zip(_starts(batch_sizes), batch_sizes, strict=True):
-            now = slice(start, start + rows)
+        for now, rows in zip(step_slices(batch_sizes), batch_sizes, strict=True):
             before[now] = h = h[:rows]
             hidden = torch.addmm(bias_hh, h, weight_hh.t())
             gate, inner[now] = gates[now], hidden[:, 2 * size :]
@@ -62,10 +60,8 @@ class _GRU(torch.autograd.Function):
         batch_sizes, size = ctx.batch_sizes, weight_hh.shape[1]
         d_gates, d_hidden = torch.empty_like(gates), torch.empty_like(gates)
         carry = torch.zeros_like(before[: batch_sizes[0]])
-        starts = _starts(batch_sizes)
-        for step in reversed(range(len(starts))):
-            rows = batch_sizes[step]
-            now = slice(starts[step], starts[step] + rows)
+        steps = list(zip(step_slices(batch_sizes), batch_sizes, strict=True))
+        for now, rows in reversed(steps):
             r, z, n = gates[now].chunk(3, dim=1)
             d_r, d_z, d_n = d_gates[now].chunk(3, dim=1)
             d_h = d_outputs[now] + carry[:rows]
@@ -83,11 +79,6 @@ class _GRU(torch.autograd.Function):
             d_hidden.sum(dim=0),
             None,
         )
-
-
-def _starts(batch_sizes: Sequence[int]) -> list[int]:
-    """Where each step begins in a packed tensor."""
-    return list(accumulate(batch_sizes, initial=0))[:-1]
 
 
 class _Direction(nn.Module):

@@ -8,7 +8,7 @@ that no token is moved between layers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from elmo.nn.packing import Packing
+from elmo.nn.packing import Packing, step_slices
 
 _aten: Any = torch.ops.aten
 """Holds the derivatives of the activations as one operation each."""
@@ -36,7 +36,7 @@ class Course(NamedTuple):
     @classmethod
     def both(cls, batch_sizes: Sequence[int], device: torch.device) -> tuple[Course, Course]:
         """Forward and backward."""
-        steps = [slice(*ends) for ends in pairwise(accumulate(batch_sizes, initial=0))]
+        steps = step_slices(batch_sizes)
         numbers = torch.arange(sum(batch_sizes), device=device)
         later = numbers[batch_sizes[0] :]
         earlier = torch.cat([later[:0], *(numbers[a][: b.stop - b.start] for a, b in pairwise(steps))])
