@@ -134,7 +134,7 @@ def test_placement_puts_elmo_where_it_says(make_runs: MakeRuns) -> None:
     task = make_runs()
     finding = placement.analyze_placement([task], "m")
     assert list(finding.tables[0].here["NER"]) == [published.INPUT, published.BOTH, published.OUTPUT]
-    assert not finding.tables[0].spread["NER"]
+    assert not finding.tables[0].spread
     mixes = {folder.name: sorted(weights.read_mixes(folder)) for folder in task.folder.iterdir()}
     assert mixes == {"elmo": ["input"], "elmo,at=both": ["input", "output"], "elmo,at=output": ["output"]}
 

@@ -20,8 +20,9 @@ import torch
 
 from commands import run_main
 from elmo import formats
-from elmo.cli.embed import LAYERS, command
+from elmo.cli.embed import command
 from elmo.cli.progress import count_bytes, count_sentences
+from elmo.cli.shared import LAYERS
 from elmo.embed import Embedder
 from elmo.embed.embedder import STATES
 from elmo.embed.engine import PRECISIONS

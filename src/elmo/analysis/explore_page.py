@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -17,6 +18,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from elmo.analysis.explore import MAX_GROUPS, Settings, look
+from elmo.analysis.neighbors import excerpt
 from elmo.analysis.pictures import COLOURS
 from elmo.analysis.search import ContextIndex
 from elmo.embed.embedder import Embedder
@@ -79,7 +81,7 @@ class Page:
             **{
                 "error": error,
                 "asked": asked,
-                "around": around,
+                "around": partial(excerpt, context=CONTEXT),
                 "link": self._linker(asked),
                 "colours": COLOURS,
                 "marks": MARKS,
@@ -133,11 +135,3 @@ def number(asked: QueryParams, name: str, default: int) -> int:
     if not (value.isdecimal() and len(value) < 8):
         raise ElmoError(f"{name}: {value[:40]!r} is no number")
     return int(value)
-
-
-def around(tokens: tuple[str, ...], position: int) -> tuple[str, str, str]:
-    """What stands before a word, the word, and what stands after it."""
-    first, end = max(0, position - CONTEXT), position + CONTEXT + 1
-    before = ("… " if first else "") + " ".join(tokens[first:position])
-    after = " ".join(tokens[position + 1 : end]) + (" …" if tokens[end:] else "")
-    return before, tokens[position], after

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.embed.embedder import Embedder
-from elmo.embed.layers import Layers
+from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
 
 TYPES_AT_ONCE = 2048
@@ -73,18 +73,17 @@ def find_neighbors(
     """
     if top < 1:
         raise ElmoError(f"top: {top} is not positive")
-    if layer == "all":
-        raise ElmoError("layer: 'all' gives several vectors per token; choose one layer, 'mean' or weights")
+    weights = single_layer_weights(layer, embedder.num_layers)
     query = tuple(query)
     position = position_of(query, word, ignore_case, occurrence)
-    target = unit(embedder.embed([query], layers=layer)[0][position])
+    target = unit(embedder.embed([query], layers=weights)[0][position])
 
     def positions(tokens: Sequence[str]) -> list[int]:
         return list(range(len(tokens))) if any_word else matches(tokens, word, ignore_case)
 
     text = _Text(sentences, lambda tokens: tuple(tokens) != query and bool(positions(tokens)))
     best, num_uses = _Best(top), 0
-    for tokens, vectors in embedder.pairs(text, layer):
+    for tokens, vectors in embedder.pairs(text, weights):
         found = positions(tokens)
         num_uses += len(found)
         number = text.passed_on.popleft()
@@ -173,6 +172,14 @@ def position_of(query: Sequence[str], word: str, ignore_case: bool, occurrence: 
     if not 1 <= occurrence <= len(found):
         raise ElmoError(f"occurrence: {occurrence} asked for, but {word!r} stands {len(found)} times in the query")
     return found[occurrence - 1]
+
+
+def excerpt(tokens: Sequence[str], position: int, context: int) -> tuple[str, str, str]:
+    """A token of a sentence, between what stands before it and after it: `context` tokens each, "…" for the rest."""
+    first, end = max(0, position - context), position + context + 1
+    before = [*(["…"] if first else []), *tokens[first:position]]
+    after = [*tokens[position + 1 : end], *(["…"] if tokens[end:] else [])]
+    return " ".join(before), tokens[position], " ".join(after)
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

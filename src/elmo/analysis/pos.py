@@ -12,7 +12,7 @@ import numpy as np
 
 from elmo.analysis.probe import LinearProbe, Vectors, fit_probe
 from elmo.embed.embedder import Embedder
-from elmo.embed.layers import Layers
+from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
 from elmo.text.reading import read_lines
 
@@ -85,9 +85,8 @@ def read_conll2000(path: str | Path) -> list[Tagged]:
 
 def embed_tokens(embedder: Embedder, sentences: Sequence[Tagged], layer: Layers) -> Vectors:
     """The vectors of all tokens, (N, D), sentence after sentence. `layer` is any choice of one vector a token."""
-    if layer == "all":
-        raise ElmoError("layer: 'all' gives several vectors per token; choose one layer, 'mean' or weights")
-    return np.concatenate(list(embedder.stream([sentence.tokens for sentence in sentences], layers=layer)))
+    weights = single_layer_weights(layer, embedder.num_layers)
+    return np.concatenate(list(embedder.stream([sentence.tokens for sentence in sentences], layers=weights)))
 
 
 def tags_of(sentences: Sequence[Tagged]) -> list[str]:

@@ -15,7 +15,7 @@ from elmo.analysis.pictures import COLOURS, MARKERS, new_figure, save_figure
 from elmo.analysis.wsd import Vectors, embed_instances, only
 from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed.embedder import Embedder
-from elmo.embed.layers import Layers, layer_weights
+from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
 
 CONTEXT = 3
@@ -69,10 +69,7 @@ def gather_uses(embedder: Embedder, sentences: Iterable[Annotated], lemma: str, 
 
     `layer` is any choice of one vector per token. Raises ElmoError where there is no use.
     """
-    weights = layer_weights(layer, embedder.num_layers)
-    if weights is None:
-        raise ElmoError("layer: 'all' gives several vectors per token; choose one layer, 'mean' or weights")
-    mix = np.array(weights, np.float32)
+    mix = np.array(single_layer_weights(layer, embedder.num_layers), np.float32)
     found = list(only(sentences, lambda instance: instance.target.lemma == lemma))
     if not found:
         raise ElmoError(f"the text has no use of {lemma!r}; lemmas of annotated text are in lower case")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from elmo.cli.progress import count_bytes
-from elmo.cli.shared import examples, json_option, print_result, reading_options
+from elmo.cli.shared import examples, json_option, parse_layers, precision_option, print_result, reading_options
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -19,22 +19,6 @@ if TYPE_CHECKING:
     from elmo.embed.engine import Precision
     from elmo.embed.layers import Layers
     from elmo.embed.writers import Written
-
-LAYERS = ("all", "top", "mean", "token")
-"""As in `elmo.embed.layers`, which the help doesn't wait for."""
-
-
-def parse_layers(ctx: click.Context, param: click.Parameter, value: str) -> Layers:
-    """A name, a layer's number or weights between commas; which of them a model allows is its own matter."""
-    if value in LAYERS:
-        return cast("Layers", value)
-    try:
-        return [float(weight) for weight in value.split(",")] if "," in value else int(value)
-    except ValueError:
-        names = ", ".join(LAYERS)
-        raise click.BadParameter(
-            f"{value!r} is none of {names}, a layer's number, or weights such as 0.2,0.3,0.5.", ctx, param
-        ) from None
 
 
 @click.command(
@@ -68,13 +52,7 @@ def parse_layers(ctx: click.Context, param: click.Parameter, value: str) -> Laye
     help="One vector a sentence. first-last: the last token's forward half beside the first one's backward half.",
 )
 @click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", show_default=True)
-@click.option(
-    "--precision",
-    type=click.Choice(["float32", "bf16", "float16", "int8", "auto"]),
-    default="float32",
-    show_default=True,
-    help="Of the computation: bf16 and int8 are faster and less exact. auto: bf16 where the machine has it.",
-)
+@precision_option
 @click.option(
     "--device", default="auto", show_default=True, metavar="DEVICE", help="auto, cpu, cuda, or one GPU as cuda:1."
 )

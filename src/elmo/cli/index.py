@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.embed import parse_layers
-from elmo.cli.shared import device_option, examples, json_option, print_result, reading_options
+from elmo.cli.shared import (
+    device_option,
+    examples,
+    json_option,
+    layer_option,
+    precision_option,
+    print_result,
+    reading_options,
+)
 
 if TYPE_CHECKING:
     from elmo.analysis.search.tagged import Columns
@@ -29,14 +36,7 @@ if TYPE_CHECKING:
 @click.argument("model")
 @click.argument("texts", metavar="TEXT...", nargs=-1, required=True)
 @click.argument("output", metavar="INDEX", type=click.Path(path_type=Path))
-@click.option(
-    "--layer",
-    default="top",
-    show_default=True,
-    callback=parse_layers,
-    metavar="LAYER",
-    help="top, mean, a layer's number, or weights such as 0.2,0.3,0.5.",
-)
+@layer_option
 @click.option(
     "--vectors",
     type=click.Choice(["float16", "pq"]),
@@ -50,13 +50,7 @@ if TYPE_CHECKING:
     help="TEXT has a word and its part of speech a line: CoNLL-U, for its universal tags or the language's own; "
     "or columns: a word, a tab and its tag.",
 )
-@click.option(
-    "--precision",
-    type=click.Choice(["float32", "bf16", "float16", "int8", "auto"]),
-    default="float32",
-    show_default=True,
-    help="Of the computation, as in elmo embed.",
-)
+@precision_option
 @device_option
 @click.option("--overwrite", is_flag=True, help="Replace INDEX if it exists, and unfinished work of another command.")
 @reading_options

@@ -7,11 +7,10 @@ import click
 from click.core import ParameterSource
 from tqdm import tqdm
 
-from elmo.analysis.neighbors import Neighbors, find_neighbors
+from elmo.analysis.neighbors import Neighbors, excerpt, find_neighbors
 from elmo.analysis.search import ContextIndex, is_index
-from elmo.cli.embed import parse_layers
 from elmo.cli.progress import count_sentences
-from elmo.cli.shared import examples, json_option, print_result, reading_options
+from elmo.cli.shared import examples, json_option, layer_option, print_result, reading_options
 from elmo.embed.embedder import load
 from elmo.embed.layers import Layers
 from elmo.errors import ElmoError
@@ -47,14 +46,7 @@ SHOWN_TOKENS = 15
 @click.option("--in", "sentence", required=True, metavar="SENTENCE", help="A sentence that uses the word as meant.")
 @click.option("--occurrence", type=click.IntRange(min=1), default=1, help="Which WORD of SENTENCE, if it has several.")
 @click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="How many to show.")
-@click.option(
-    "--layer",
-    default="top",
-    show_default=True,
-    callback=parse_layers,
-    metavar="LAYER",
-    help="top, mean, a layer's number, or weights such as 0.2,0.3,0.5. An INDEX has its own.",
-)
+@layer_option
 @click.option("--ignore-case", is_flag=True, help="Take Play for play.")
 @click.option("--any-word", is_flag=True, help="Look among the uses of all words, not only of WORD.")
 @click.option("--among", multiple=True, metavar="WORD", help="Of an INDEX: look among the uses of this word instead.")
@@ -87,7 +79,7 @@ def command(
     are the same whatever SENTENCE is. Sentences are counted from 0, as in the files of elmo embed.
 
     TEXT is searched exactly, from its beginning to its end. An INDEX of elmo index is searched in a moment; its blank
-    lines aren't counted, and a near use may be missed.
+    lines aren't counted, it has a layer of its own, and a near use may be missed.
     """
     embedder = load(model)
     tokens = get_tokenizer(tokenizer)(sentence.lower() if lowercase else sentence)
@@ -125,8 +117,5 @@ def _print_lists(found: Neighbors) -> None:
 
 def marked(tokens: tuple[str, ...], position: int) -> str:
     """The sentence around a token, which stands in brackets."""
-    first, last = max(0, position - SHOWN_TOKENS), position + SHOWN_TOKENS + 1
-    before, after = tokens[first:position], tokens[position + 1 : last]
-    return " ".join(
-        [*(["…"] if first else []), *before, f"[{tokens[position]}]", *after, *(["…"] if tokens[last:] else [])]
-    )
+    before, token, after = excerpt(tokens, position, SHOWN_TOKENS)
+    return f"{before} [{token}] {after}".strip()

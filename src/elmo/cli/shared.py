@@ -1,10 +1,15 @@
 """What several verbs share: options of the same meaning, and the line of result at the end."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+
+if TYPE_CHECKING:
+    from elmo.embed.layers import Layers
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -12,6 +17,41 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 
 device_option = click.option(
     "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True, help="Where to compute."
+)
+
+
+LAYERS = ("all", "top", "mean", "token")
+"""As in `elmo.embed.layers`, which the help doesn't wait for."""
+
+
+def parse_layers(ctx: click.Context, param: click.Parameter, value: str) -> Layers:
+    """A name, a layer's number or weights between commas; which of them a model allows is its own matter."""
+    if value in LAYERS:
+        return cast("Layers", value)
+    try:
+        return [float(weight) for weight in value.split(",")] if "," in value else int(value)
+    except ValueError:
+        names = ", ".join(LAYERS)
+        raise click.BadParameter(
+            f"{value!r} is none of {names}, a layer's number, or weights such as 0.2,0.3,0.5.", ctx, param
+        ) from None
+
+
+layer_option = click.option(
+    "--layer",
+    default="top",
+    show_default=True,
+    callback=parse_layers,
+    metavar="LAYER",
+    help="top, mean, a layer's number, or weights such as 0.2,0.3,0.5.",
+)
+
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["float32", "bf16", "float16", "int8", "auto"]),
+    default="float32",
+    show_default=True,
+    help="Of the computation: bf16 and int8 are faster and less exact. auto: bf16 where the machine has it.",
 )
 
 

@@ -39,6 +39,13 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
     return [float(weight) for weight in layers]
 
 
+def single_layer_weights(layer: Layers, num_layers: int) -> list[float]:
+    """The weight of each layer in the one vector that a token has; refuses `"all"`."""
+    if (weights := layer_weights(layer, num_layers)) is None:
+        raise ElmoError("layer: 'all' gives several vectors per token; choose one layer, 'mean' or weights")
+    return weights
+
+
 def layer_name(layers: Layers) -> str:
     """What tables call a choice of layers: "layer 1", "mean"."""
     return f"layer {layers}" if isinstance(layers, int) else str(layers)

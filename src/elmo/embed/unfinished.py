@@ -75,15 +75,10 @@ class Unfinished:
         found: dict[str, Any] = {}
         if (self.folder / PROGRESS).exists():
             found = cast("dict[str, Any]", read_json(self.folder / PROGRESS))
-            other = [name for name, value in self._job.items() if found["job"].get(name) != value]
-            if other and not self._overwrite:
-                raise ElmoError(
-                    f"{self.path}: has unfinished work of another command (other {', '.join(other)}); repeat that one "
-                    "to go on, or pass --overwrite (overwrite=True) to begin anew"
-                )
+            same = is_same_job(self.path, found["job"], self._job, self._overwrite)
             # What has its name already was finished, and only not tidied up.
             finished = DATA in found["progress"]["sizes"] and not (self.folder / DATA).exists()
-            found = {} if other or finished else found
+            found = found if same and not finished else {}
         if found:
             self.progress = Progress(**found["progress"])
         else:
@@ -146,6 +141,17 @@ def unfinished_work(path: Path, job: Mapping[str, object], overwrite: bool) -> G
         finally:
             if not (work.folder / PROGRESS).exists():
                 shutil.rmtree(work.folder)
+
+
+def is_same_job(path: Path, found: Mapping[str, object], job: Mapping[str, object], overwrite: bool) -> bool:
+    """Whether the unfinished work on `path` is that of this command; another's is refused, unless `overwrite`."""
+    other = [name for name, value in job.items() if found.get(name) != value]
+    if other and not overwrite:
+        raise ElmoError(
+            f"{path}: has unfinished work of another command (other {', '.join(other)}); repeat that one to go on, or "
+            "pass --overwrite (overwrite=True) to begin anew"
+        )
+    return not other
 
 
 def folder_of(path: Path) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 from elmo.analysis.paper.finding import Finding, Table
 from elmo.analysis.paper.panels import lines_of
 from elmo.analysis.paper.published import BEST_EPOCH, EPOCHS, PASSED_IN
-from elmo.analysis.paper.runs import Outcome, TaskRuns
+from elmo.analysis.paper.runs import Outcome, TaskRuns, score_rows
 from elmo.analysis.pictures import draw_lines
 
 SHARES = (0.001, 0.01, 0.1, 1.0)
@@ -41,11 +41,9 @@ def analyze_efficiency(tasks: Sequence[TaskRuns], model: str, shares: Sequence[f
 
 def _table(task: TaskRuns, found: dict[str, dict[float, Outcome]]) -> Table:
     columns = {share: f"{100 * share:g} %, {task.num_examples(share):,}" for share in found[WITH]}
-    rows = {name: {columns[share]: outcome.score for share, outcome in found[name].items()} for name in found}
-    here = {name: {column: score["mean"] for column, score in cells.items()} for name, cells in rows.items()}
-    several = len(next(iter(found[WITH].values())).results) > 1
-    spread = {name: {column: score["sd"] for column, score in cells.items()} for name, cells in rows.items()}
-    return Table(task.name, f"dev {task.metric} (%)", [*columns.values()], here, spread=spread if several else {})
+    rows = {name: {columns[share]: outcome for share, outcome in cells.items()} for name, cells in found.items()}
+    means, spread = score_rows(rows)
+    return Table(task.name, f"dev {task.metric} (%)", [*columns.values()], means, spread=spread)
 
 
 def _epochs(baseline: Outcome, elmo: Outcome) -> dict[str, float | str]:

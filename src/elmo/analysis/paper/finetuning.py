@@ -12,7 +12,7 @@ from elmo.analysis.paper.finding import Cell, Finding, Table
 from elmo.analysis.paper.panels import axis_label, lines_of
 from elmo.analysis.paper.parts import Part, once
 from elmo.analysis.paper.published import AFTER, BEFORE, PERPLEXITIES, TUNED_SCORES
-from elmo.analysis.paper.runs import TaskRuns, distinct_sentences, score_unit
+from elmo.analysis.paper.runs import Outcome, TaskRuns, distinct_sentences, score_rows, score_unit
 from elmo.analysis.pictures import draw_lines
 from elmo.config import TrainingConfig
 from elmo.embed.fingerprint import fingerprint
@@ -28,22 +28,19 @@ def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "aut
     The model needs a softmax. Perplexity is that of the dev set's text.
     """
     perplexities: dict[str, dict[str, Cell]] = {}
-    scores: dict[str, dict[str, Cell]] = {}
-    spread: dict[str, dict[str, Cell]] = {}
+    outcomes: dict[str, dict[str, Outcome]] = {}
     seconds: dict[str, float] = {}
     for task in tasks:
         folder = task.folder / "finetuning"
         part = _tune(task, formats.load(task.elmo), folder, device)
         perplexities[task.name] = part.value
-        outcomes = {BEFORE: task.with_elmo(), AFTER: task.with_elmo(elmo=str(folder))}
-        scores[task.name] = {name: outcome.score["mean"] for name, outcome in outcomes.items()}
-        if len(outcomes[BEFORE].results) > 1:
-            spread[task.name] = {name: outcome.score["sd"] for name, outcome in outcomes.items()}
+        outcomes[task.name] = {BEFORE: task.with_elmo(), AFTER: task.with_elmo(elmo=str(folder))}
         seconds[f"{task.name}, fine-tuning"] = part.seconds
-        seconds |= {f"{task.name}, {name}": outcome.seconds for name, outcome in outcomes.items()}
+        seconds |= {f"{task.name}, {name}": outcome.seconds for name, outcome in outcomes[task.name].items()}
+    means, spread = score_rows(outcomes)
     tables = [
         Table("Perplexity (Table 7)", "dev perplexity", [BEFORE, AFTER], perplexities, PERPLEXITIES),
-        Table("Scores (appendix A.1)", score_unit(tasks), [BEFORE, AFTER], scores, TUNED_SCORES, spread),
+        Table("Scores (appendix A.1)", score_unit(tasks), [BEFORE, AFTER], means, TUNED_SCORES, spread),
     ]
     return Finding("finetuning", "Fine-tuning (Table 7)", model, tasks[0].quick, tables, seconds)
 

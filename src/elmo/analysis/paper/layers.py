@@ -8,7 +8,7 @@ from typing import Any
 from elmo.analysis.paper.finding import Finding, Table
 from elmo.analysis.paper.panels import draw_panels
 from elmo.analysis.paper.published import AVERAGE, BASELINE, LAYERS, MIX, TOP
-from elmo.analysis.paper.runs import Outcome, Settings, TaskRuns, score_unit
+from elmo.analysis.paper.runs import Outcome, Settings, TaskRuns, score_rows, score_unit
 
 SETTINGS: dict[str, Settings] = {
     TOP: {"elmo.layers": "top"},
@@ -35,18 +35,8 @@ def score_finding(
     paper: Mapping[str, Mapping[str, float]],
 ) -> Finding:
     """A table of the dev scores of each task (row) and setting (column)."""
-    scores = {row: {column: outcome.score for column, outcome in outcomes.items()} for row, outcomes in found.items()}
-    table = Table(
-        title,
-        score_unit(tasks),
-        list(next(iter(found.values()))),
-        here={row: {column: score["mean"] for column, score in cells.items()} for row, cells in scores.items()},
-        paper=paper,
-        spread={
-            row: {column: score["sd"] for column, score in cells.items() if len(found[row][column].results) > 1}
-            for row, cells in scores.items()
-        },
-    )
+    means, spread = score_rows(found)
+    table = Table(title, score_unit(tasks), list(next(iter(found.values()))), means, paper, spread)
     seconds = {
         f"{row}, {column}": outcome.seconds for row, outcomes in found.items() for column, outcome in outcomes.items()
     }

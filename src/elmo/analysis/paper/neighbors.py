@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo.analysis.neighbors import Use, find_neighbors, unit
+from elmo.analysis.neighbors import Use, excerpt, find_neighbors, unit
 from elmo.analysis.paper.finding import Cell, Finding, Table
 from elmo.analysis.paper.panels import lines_of
 from elmo.analysis.paper.parts import once
@@ -112,8 +112,7 @@ def nearest_static(static: StaticVectors, word: str, top: int) -> list[str]:
 
 def _quote(use: Use) -> str:
     """A use's sentence, shortened around the token."""
-    first, last = max(0, use.position - CONTEXT), use.position + CONTEXT + 1
-    return " ".join([*(["…"] if first else []), *use.tokens[first:last], *(["…"] if use.tokens[last:] else [])])
+    return " ".join(filter(None, excerpt(use.tokens, use.position, CONTEXT)))
 
 
 def draw(figure: Any, finding: Finding) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from elmo import formats
+from elmo.analysis.paper.finding import Rows
 from elmo.embed.devices import use_device
 from elmo.errors import ElmoError
 from elmo.pretrain.recipe import override, read_recipe
@@ -167,6 +168,16 @@ class TaskRuns:
 def score_unit(tasks: Sequence[TaskRuns]) -> str:
     """What the scores of several tasks are, each of which may have a metric of its own."""
     return f"dev score (%): {', '.join(f'{task.name} {task.metric}' for task in tasks)}"
+
+
+def score_rows(found: Mapping[str, Mapping[str, Outcome]]) -> tuple[Rows, Rows]:
+    """The rows of a table of scores: their means, and their standard deviations where there are several seeds."""
+    means = {row: {column: outcome.score["mean"] for column, outcome in cells.items()} for row, cells in found.items()}
+    spread = {
+        row: {column: outcome.score["sd"] for column, outcome in cells.items() if len(outcome.results) > 1}
+        for row, cells in found.items()
+    }
+    return means, {row: cells for row, cells in spread.items() if cells}
 
 
 def distinct_sentences(task: Task[Any, Any, Any], sets: Sets, *names: str) -> list[tuple[str, ...]]:

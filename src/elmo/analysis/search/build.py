@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,8 @@ from elmo.analysis.search.index import DESCRIPTION, FORMAT, PARTS, TRAINED, WORD
 from elmo.analysis.search.tagged import COLUMNS, Columns
 from elmo.analysis.search.text import IndexedText, prepare_text
 from elmo.embed.embedder import Embedder
-from elmo.embed.layers import Layers, layer_name, layer_weights
-from elmo.embed.unfinished import LOCK, claim, folder_of
+from elmo.embed.layers import Layers, layer_name, single_layer_weights
+from elmo.embed.unfinished import LOCK, claim, folder_of, is_same_job
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.text.vocabulary import SPECIAL_WORDS
@@ -78,9 +78,7 @@ def build_index(
     `PART_TOKENS` tokens back. Another call for the same folder is refused, or with `overwrite` begins anew.
     """
     folder, start = Path(folder), time.perf_counter()
-    weights = layer_weights(layer, embedder.num_layers)
-    if weights is None:
-        raise ElmoError("layer: 'all' gives several vectors per token; choose one layer, 'mean' or weights")
+    weights = single_layer_weights(layer, embedder.num_layers)
     if tagged is not None and tagged not in COLUMNS:
         raise ElmoError(f"tagged: {tagged!r} is none of {', '.join(COLUMNS)}")
     stored.import_faiss()
@@ -133,15 +131,8 @@ def _work_folder(folder: Path) -> Generator[Path]:
 
 def _find_work(work: Path, job: dict[str, Any], folder: Path, overwrite: bool) -> None:
     """Keep the work of the same command; refuse that of another."""
-    found: Any = read_json(work / JOB) if (work / JOB).exists() else {}
-    if found == job:
+    if (work / JOB).exists() and is_same_job(folder, cast("dict[str, Any]", read_json(work / JOB)), job, overwrite):
         return
-    if found and not overwrite:
-        other = ", ".join(name for name, value in job.items() if found.get(name) != value)
-        raise ElmoError(
-            f"{folder}: has unfinished work of another command (other {other}); repeat that one to go on, or pass "
-            "--overwrite (overwrite=True) to begin anew"
-        )
     for path in (*work.glob(PARTS), work / TRAINED):
         path.unlink(missing_ok=True)
     write_all({work / JOB: lambda path: write_json(path, job)})
