@@ -1,11 +1,11 @@
-"""Write docs/results.md: the paper's tasks without ELMo and with it, from the run folders of `elmo task train`.
+"""Write docs/results.md: the paper's tasks without ELMo and with it, from the records of finished trainings.
 
     python benchmarks/results_run.py runs/ --elmo en --vectors static50.txt static300.txt
-    python benchmarks/results.py runs/ docs/results.md
+    python benchmarks/results.py docs/results.md
 
-Of the folder of runs, `DATA/none` is a baseline's run folder, `DATA/elmo`, or any other name, one with ELMo, and
-`DATA/none.sh` the command that made it; DATA is any name. Runs that aren't finished are passed over, and all figures
-are read from the run folders: seeds, scores, times, machines.
+The first trains, and leaves of each run folder what this page needs: `records/DATA/none.json` of a baseline,
+`records/DATA/elmo.json`, or of any other name, of a model with ELMo. All figures are from there: seeds, scores, times,
+machines, and the commands.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from elmo.errors import ElmoError
-from elmo.formats.files import write_all
+from elmo.formats.files import read_json, write_all, write_json
 from elmo.tasks import TASKS, get_task
 from elmo.tasks.card import Result, describe, spread, summarize
-from elmo.tasks.run_folder import is_run, read_config, read_results
+from elmo.tasks.run_folder import read_config, read_results
 
 BASELINE = "none"
 PUBLISHED = {
@@ -49,16 +49,19 @@ seed's training, without the computing of cached ELMo vectors.
 """
 
 
+RECORDS = Path(__file__).parent / "records"
+
+
 @dataclass(frozen=True)
 class Run:
-    """A finished run folder: its task, recipe, and the result of each seed."""
+    """A finished training on `data`, without ELMo or with it (`kind`): its task, recipe, command, result by seed."""
 
     data: str
     kind: str
     task: str
     recipe: Mapping[str, Any]
-    results: Sequence[Result]
     command: str
+    results: Sequence[Result]
 
     @property
     def metric(self) -> str:
@@ -70,33 +73,39 @@ class Run:
         return summarize(self.results).get(part, {}).get(self.metric, [])
 
 
-def find_runs(root: Path) -> Iterator[Run]:
-    """The finished runs of a folder: data by data in the order of the tasks, the baseline first."""
-    folders = [path for path in sorted(root.glob("*/*")) if is_run(path)]
-    runs = [_read(path) for path in folders]
-    order = list(TASKS)
-    yield from sorted(
-        (run for run in runs if run.results),
-        key=lambda run: (order.index(run.task), run.data, run.kind != BASELINE, run.kind),
-    )
-
-
-def _read(folder: Path) -> Run:
+def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
+    """Keep of a finished run folder, which `command` made, what the page needs; files by their names alone, as anyone
+    may have them elsewhere."""
     config, recipe = read_config(folder)
-    script = folder.with_name(f"{folder.name}.sh")
-    command = script.read_text(encoding="utf-8") if script.exists() else ""
-    return Run(folder.parent.name, folder.name, config.task, recipe, read_results(folder), command)
+    words = shlex.join(_without_folders(command))
+    results = [result.as_json() for result in read_results(folder)]
+    record = {"task": config.task, "command": words, "recipe": _without_paths(recipe), "results": results}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_all({path: lambda path: write_json(path, record)})
+
+
+def read_records(root: Path) -> list[Run]:
+    """All records of a folder: data by data in the order of the tasks, the baseline first."""
+    runs = [_read(path) for path in root.glob("*/*.json")]
+    order = list(TASKS)
+    return sorted(runs, key=lambda run: (order.index(run.task), run.data, run.kind != BASELINE, run.kind))
+
+
+def _read(path: Path) -> Run:
+    record = cast("dict[str, Any]", read_json(path))
+    results = [Result(**result) for result in record["results"]]
+    return Run(path.parent.name, path.stem, record["task"], record["recipe"], record["command"], results)
 
 
 def write_page(root: Path) -> str:
     """The whole page, in Markdown."""
-    runs = list(find_runs(root))
+    runs = read_records(root)
     if not runs:
-        raise ElmoError(f"{root}: holds no finished run; make some with benchmarks/results_run.py")
+        raise ElmoError(f"{root}: holds no record of a run; make some with benchmarks/results_run.py")
     baselines = {run.data: run for run in runs if run.kind == BASELINE}
     rows = "".join(f"| {' | '.join(_row(run, baselines.get(run.data)))} |\n" for run in runs)
     machines = dict.fromkeys(result.machine for run in runs for result in run.results if result.machine)
-    commands = "".join(f"```\n{_shown(run.command)}\n```\n" for run in runs if run.command)
+    commands = "".join(f"```\n{run.command}\n```\n" for run in runs)
     return f"{HEAD}{rows}\nMachine: {'; '.join(machines)}.\n\n## Commands\n\n{commands}"
 
 
@@ -139,25 +148,27 @@ def _published(run: Run) -> str:
     return f"{100 * error_reduction(*PUBLISHED[run.task]):.1f} %"
 
 
-def _shown(command: str) -> str:
-    """A command with files by their names alone, as anyone may have them elsewhere."""
-    return shlex.join(_without_folders(shlex.split(command)))
-
-
 def _without_folders(words: Iterable[str]) -> Iterator[str]:
     for word in words:
         key, equals, value = word.rpartition("=")
-        yield f"{key}{equals}{Path(value).name if '/' in value else value}"
+        yield f"{key}{equals}{','.join(file.rpartition('/')[2] for file in value.split(','))}"
+
+
+def _without_paths(value: Any) -> Any:
+    """Plain values, with the names of files in place of their paths."""
+    if isinstance(value, Mapping):
+        return {key: _without_paths(each) for key, each in cast("Mapping[str, Any]", value).items()}
+    return value.rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
 
 
 def main() -> None:
-    """Read the runs, write the page."""
+    """Read the records, write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("root", type=Path, help="the folder of runs")
     parser.add_argument("page", type=Path, help="the page to write, as docs/results.md")
+    parser.add_argument("--records", type=Path, default=RECORDS, help="the folder of records; default: %(default)s")
     arguments = parser.parse_args()
     try:
-        page = write_page(arguments.root)
+        page = write_page(arguments.records)
     except ElmoError as error:
         parser.error(str(error))
     write_all({arguments.page: lambda path: path.write_text(page, encoding="utf-8")})

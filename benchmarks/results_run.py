@@ -1,16 +1,17 @@
 """Train all models of docs/results.md, one after the other; what is finished is passed over, what was stopped goes on.
 
-    python benchmarks/results_run.py runs/ --elmo en --vectors static50.txt static300.txt
-    python benchmarks/results_run.py runs/ --elmo en --only wnut17 sst5 --seeds 1 --set training.max_minutes=30
+    python benchmarks/results_run.py runs/ --elmo en --vectors static50.txt static100.txt static300.txt
+    python benchmarks/results_run.py runs/ --elmo en --reduced --only wnut17 sst5 --seeds 1
 
 `--vectors` are files of static word vectors (`elmo static`); each task takes the one of its recipe's width, and vectors
-from chance without one. What comes of it is described in `results.py`.
+from chance without one. Each finished training leaves a record, from which `results.py` writes its page; what has one
+isn't trained again. `--reduced` changes recipes as far as training a model takes at most three hours of two processor
+cores.
 """
 
 from __future__ import annotations
 
 import argparse
-import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from results import BASELINE
+from results import BASELINE, RECORDS, write_record
 
 from elmo.errors import ElmoError
 from elmo.pretrain.recipe import read_recipe
@@ -32,7 +33,8 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a task is trained and measured on: files below the data folder, and settings of the recipe."""
+    """What a task is trained and measured on: files below the data folder, several with commas between, and settings
+    of the recipe; `reduced` are those for a processor."""
 
     name: str
     task: str
@@ -41,28 +43,91 @@ class Plan:
     test: str
     seeds: int = 5
     settings: tuple[str, ...] = ()
+    reduced: tuple[str, ...] = ()
 
+
+SHIFTS = (
+    "squad/squadshifts_new_wiki.json.xz#40:",
+    *(f"squad/squadshifts_{n}.json.xz" for n in ("amazon_reviews", "reddit")),
+)
+SHORT_SST = ("training.learning_rate=0.001", "training.max_epochs=4")
+SHORT_COREF = ("max_sentences=20", "training.max_epochs=20", "training.patience=5")
 
 PLANS = (
-    Plan("wnut17", "ner", *(f"ner/wnut17_{part}.conll.xz" for part in ("train", "dev", "test"))),
+    Plan(
+        "wnut17",
+        "ner",
+        *(f"ner/wnut17_{part}.conll.xz" for part in ("train", "dev", "test")),
+        reduced=("training.patience=10",),
+    ),
     Plan(
         "wikigold",
         "ner",
         *(f"ner/{name}.conll.xz" for name in ("wikineural_val", "wikineural_test", "wikigold")),
         settings=("token_column=-2",),
+        reduced=("training.max_epochs=15", "training.patience=4"),
     ),
-    Plan("sst5", "sst", *(f"sst5/{part}.txt.xz" for part in ("train", "dev", "test"))),
-    Plan("sst2", "sst", *(f"sst5/{part}.txt.xz" for part in ("train", "dev", "test")), settings=("binary=true",)),
-    Plan("snli", "snli", *(f"nli/{name}.jsonl.xz" for name in ("train", "snli_dev", "snli_test")), seeds=1),
+    Plan("sst5", "sst", *(f"sst5/{part}.txt.xz" for part in ("train", "dev", "test")), reduced=SHORT_SST),
+    Plan(
+        "sst2",
+        "sst",
+        *(f"sst5/{part}.txt.xz" for part in ("train", "dev", "test")),
+        settings=("binary=true",),
+        reduced=SHORT_SST,
+    ),
+    Plan(
+        "snli",
+        "snli",
+        *(f"nli/{name}.jsonl.xz" for name in ("train", "snli_dev", "snli_test")),
+        seeds=1,
+        reduced=("training.max_minutes=170",),
+    ),
+    Plan(
+        "propbank",
+        "srl",
+        *(f"srl/propbank_ewt_{part}.gold_conll.xz" for part in ("train", "dev", "test")),
+        seeds=1,
+        reduced=(
+            "lstm.size=200",
+            "lstm.layers=4",
+            "training.optimizer=adam",
+            "training.learning_rate=0.001",
+            "training.patience=10",
+            "training.max_minutes=170",
+        ),
+    ),
+    Plan(
+        "ontogum",
+        "coref",
+        *(f"coref/ontogum_{part}.conll.xz" for part in ("train", "dev", "test")),
+        seeds=1,
+        reduced=SHORT_COREF,
+    ),
+    Plan(
+        "litbank",
+        "coref",
+        *(f"coref/litbank_{part}.conll.xz" for part in ("train", "dev", "test")),
+        seeds=1,
+        reduced=SHORT_COREF,
+    ),
+    Plan(
+        "squad",
+        "squad",
+        ",".join(SHIFTS),
+        "squad/squadshifts_new_wiki.json.xz#:40",
+        "squad/squad_dev-v1.1.json.xz",
+        seeds=1,
+        reduced=("training.max_minutes=170",),
+    ),
 )
 
 
 def command_of(plan: Plan, kind: str, arguments: argparse.Namespace) -> list[str]:
-    """The command `elmo` that trains one model of the plan; `kind` is also its folder's name."""
+    """The arguments of `elmo` that train one model of the plan; `kind` is also its folder's name."""
     data: Path = arguments.data
-    files = [word for part in ("train", "dev", "test") for word in (f"--{part}", str(data / getattr(plan, part)))]
+    files = [word for part in ("train", "dev", "test") for word in (f"--{part}", _below(data, getattr(plan, part)))]
     recipe: Any = read_recipe(get_task(plan.task).recipe, plan.task, tuple(TASKS))
-    settings = [*plan.settings, *arguments.set]
+    settings = [*plan.settings, *(plan.reduced if arguments.reduced else ()), *arguments.set]
     words = getattr(recipe, "words", None)
     if words is not None and (vectors := arguments.vectors.get(words.dim)):
         settings.append(f"words.vectors={vectors}")
@@ -72,15 +137,19 @@ def command_of(plan: Plan, kind: str, arguments: argparse.Namespace) -> list[str
     return [*command, "--device", arguments.device, *(word for setting in settings for word in ("--set", setting))]
 
 
-def train(command: Sequence[str], folder: Path) -> None:
-    """Run a command that makes `folder`, unless that is finished; it is noted beside the folder."""
-    if read_results(folder):
-        print(f"{folder}: finished already")
+def _below(data: Path, files: str) -> str:
+    """The paths of a plan's files."""
+    return ",".join(str(data / file) for file in files.split(","))
+
+
+def train(command: Sequence[str], folder: Path, record: Path) -> None:
+    """Run a command that makes `folder`, unless there is a record of it, and leave one."""
+    if record.exists():
+        print(f"{record}: recorded already")
         return
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    folder.with_name(f"{folder.name}.sh").write_text(f"elmo {shlex.join(command)}\n", encoding="utf-8")
     if subprocess.run([sys.executable, "-m", "elmo", *command], check=False).returncode or not read_results(folder):
         raise SystemExit(f"{folder}: stopped; the same command goes on")
+    write_record(folder, ["elmo", *command], record)
 
 
 def read_width(path: Path) -> int:
@@ -98,11 +167,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path, help="the folder of runs")
     parser.add_argument("--elmo", default="en", help="any model that elmo knows")
-    parser.add_argument("--name", default="elmo", help="the name of its run folders")
+    parser.add_argument("--name", default="elmo", help="what its runs are called")
     parser.add_argument("--vectors", type=Path, nargs="+", default=[], help="static word vectors, as word2vec writes")
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--only", nargs="+", choices=[plan.name for plan in PLANS], help="the data to train on")
     parser.add_argument("--seeds", type=int, help="at most so many")
+    parser.add_argument("--kinds", nargs="+", choices=[BASELINE, "elmo"], default=[BASELINE, "elmo"])
+    parser.add_argument("--reduced", action="store_true", help="train for hours of a processor, not for days")
+    parser.add_argument("--records", type=Path, default=RECORDS, help="default: %(default)s")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of all recipes")
     parser.add_argument("--device", default="auto")
     arguments = parser.parse_args()
@@ -112,8 +184,9 @@ def main() -> None:
         parser.error(str(error))
     for plan in PLANS:
         if arguments.only is None or plan.name in arguments.only:
-            for kind in (BASELINE, arguments.name):
-                train(command_of(plan, kind, arguments), arguments.root / plan.name / kind)
+            for name in [arguments.name if kind == "elmo" else BASELINE for kind in arguments.kinds]:
+                folder = arguments.root / plan.name / name
+                train(command_of(plan, name, arguments), folder, arguments.records / plan.name / f"{name}.json")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import json
 import lzma
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 
 from elmo.config import to_mapping
 from elmo.formats.files import write_json
-from elmo.pretrain.recipe import read_recipe
+from elmo.pretrain.recipe import parse_override, read_recipe
 from elmo.tasks import TASKS, get_task
 from elmo.tasks.card import Result
 from elmo.tasks.run_folder import RunConfig, write_config
@@ -35,23 +35,30 @@ def results_run(results: ModuleType) -> ModuleType:
     return importlib.import_module("results_run")
 
 
-def make_run(folder: Path, task: str, scores: Sequence[float], *, test: bool = True, **settings: Any) -> None:
-    """A run folder as far as the page reads it; without scores it isn't finished."""
-    folder.mkdir(parents=True)
-    recipe = read_recipe(get_task(task).recipe, task, tuple(TASKS), settings)
-    config = RunConfig(1, task, None, None, train="", dev="")
-    write_config(folder / "config.json", config, to_mapping(recipe))
-    metric = get_task(task).metric
-    runs = [
-        Result(seed, 9, 4, 60.0 * (seed + 1), 100.0, {"dev": {metric: s + 1}, "test": {metric: s}}, "a processor")
-        for seed, s in enumerate(scores)
-    ]
-    if not test:
-        for run in runs:
-            del run.scores["test"]
-    values = [run.as_json() for run in runs]
-    if values:
+@pytest.fixture
+def make_record(results: ModuleType, tmp_path: Path) -> Callable[..., None]:
+    """Makes the record of a run folder with these scores, as DATA/KIND."""
+
+    def make(name: str, task: str, scores: Sequence[float], *, test: bool = True, **settings: Any) -> None:
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        recipe = read_recipe(get_task(task).recipe, task, tuple(TASKS), settings)
+        config = RunConfig(1, task, None, None, train="", dev="")
+        write_config(folder / "config.json", config, to_mapping(recipe))
+        metric = get_task(task).metric
+        runs = [
+            Result(seed, 9, 4, 60.0 * (seed + 1), 100.0, {"dev": {metric: s + 1}, "test": {metric: s}}, "a processor")
+            for seed, s in enumerate(scores)
+        ]
+        if not test:
+            for run in runs:
+                del run.scores["test"]
+        values = [run.as_json() for run in runs]
         write_json(folder / "results.json", values[0] if len(values) == 1 else {"best_seed": 0, "runs": values})
+        command = ["elmo", "task", "train", task, "--train", "/some/where/a.x#40:,/some/where/b.x"]
+        results.write_record(folder, [*command, "--set", "words.vectors=/some/where/v.txt"], tmp_path / f"{name}.json")
+
+    return make
 
 
 def rows(page: str) -> list[list[str]]:
@@ -60,13 +67,10 @@ def rows(page: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_figures_are_those_of_the_runs(results: ModuleType, tmp_path: Path) -> None:
+def test_figures_are_those_of_the_runs(results: ModuleType, make_record: Callable[..., None], tmp_path: Path) -> None:
     """By hand: 40 and 50 of 100 are a sixth of the errors; deviations of (39, 41) and (48, 52) are 1.41 and 2.83."""
-    make_run(tmp_path / "wnut" / "none", "ner", [39, 41])
-    make_run(tmp_path / "wnut" / "elmo", "ner", [48, 52])
-    make_run(tmp_path / "wnut" / "unfinished", "ner", [])
-    command = "elmo task train ner --train /some/where/train.conll --set words.vectors=/some/where/v.txt\n"
-    (tmp_path / "wnut" / "elmo.sh").write_text(command)
+    make_record("wnut/none", "ner", [39, 41])
+    make_record("wnut/elmo", "ner", [48, 52])
     page = results.write_page(tmp_path)
     baseline, with_elmo = rows(page)
     assert baseline[:6] == ["wnut", "ner", "baseline", "f1", "41.00 ± 1.41", "40.00 ± 1.41"]
@@ -74,16 +78,16 @@ def test_figures_are_those_of_the_runs(results: ModuleType, tmp_path: Path) -> N
     assert with_elmo[:6] == ["", "", "+ ELMo", "f1", "51.00 ± 2.83", "50.00 ± 2.83"]
     assert with_elmo[6:] == ["**16.7 %** (+10.00, 3.5 sd)", "21.0 %", "2", "1.50 ± 0.71"]
     assert "Machine: a processor.\n" in page
-    assert page.endswith("```\nelmo task train ner --train train.conll --set words.vectors=v.txt\n```\n")
+    assert page.endswith("```\nelmo task train ner --train 'a.x#40:,b.x' --set words.vectors=v.txt\n```\n")
 
 
-def test_what_there_is_has_a_row(results: ModuleType, tmp_path: Path) -> None:
+def test_what_there_is_has_a_row(results: ModuleType, make_record: Callable[..., None], tmp_path: Path) -> None:
     """One seed, no test set, no baseline, two labels of sentiment, tasks in the order of `TASKS`."""
-    make_run(tmp_path / "nli" / "none", "snli", [60])
-    make_run(tmp_path / "nli" / "tuned", "snli", [58])
-    make_run(tmp_path / "two" / "elmo", "sst", [90], binary=True)
-    make_run(tmp_path / "dev" / "none", "sst", [40], test=False)
-    make_run(tmp_path / "dev" / "elmo", "sst", [42], test=False)
+    make_record("nli/none", "snli", [60])
+    make_record("nli/tuned", "snli", [58])
+    make_record("two/elmo", "sst", [90], binary=True)
+    make_record("dev/none", "sst", [40], test=False)
+    make_record("dev/elmo", "sst", [42], test=False)
     found = [[row[0], row[2], *row[5:8]] for row in rows(results.write_page(tmp_path))]
     assert found == [
         ["dev", "baseline", "", "", ""],
@@ -97,11 +101,11 @@ def test_what_there_is_has_a_row(results: ModuleType, tmp_path: Path) -> None:
 def test_nothing_is_written_without_runs(
     results: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["results.py", str(tmp_path), str(tmp_path / "page.md")])
+    monkeypatch.setattr(sys, "argv", ["results.py", "--records", str(tmp_path), str(tmp_path / "page.md")])
     with pytest.raises(SystemExit) as end:
         results.main()
     assert end.value.code == 2
-    assert "holds no finished run" in capsys.readouterr().err
+    assert "holds no record of a run" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -119,34 +123,44 @@ def test_runs_are_made_and_made_once(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """Real trainings of a few sentences, with vectors of the recipe's width; their commands are on the page."""
-    data, root, vectors = tmp_path / "data", tmp_path / "runs", tmp_path / "vectors.txt"
+    data, root, records = tmp_path / "data", tmp_path / "runs", tmp_path / "records"
+    vectors = tmp_path / "vectors.txt"
     (data / "ner").mkdir(parents=True)
     for part in ("train", "dev", "test"):
         (data / "ner" / f"wnut17_{part}.conll.xz").write_bytes(b"")
     for path in data.rglob("*.xz"):
         path.write_bytes(lzma.compress(b"Ann\tB-PER\nsings\tO\n\nin\tO\nEspoo\tB-LOC\n"))
     vectors.write_text("1 50\nAnn" + " 0.1" * 50 + "\n")
-    arguments = ["results_run.py", str(root), "--only", "wnut17", "--seeds", "1", "--data", str(data)]
-    arguments += ["--vectors", str(vectors), "--device", "cpu", "--elmo", "none"]
+    arguments = ["results_run.py", str(root), "--only", "wnut17", "--seeds", "1", "--reduced", "--data", str(data)]
+    arguments += ["--vectors", str(vectors), "--device", "cpu", "--elmo", "none", "--records", str(records)]
     for setting in ("training.max_epochs=1", "lstm=[4]", "characters.filters=4"):
         arguments += ["--set", setting]
     monkeypatch.setattr(sys, "argv", arguments)
     results_run.main()
     results_run.main()
-    assert capfd.readouterr().out.count("finished already") == 2
-    assert sorted(path.name for path in (root / "wnut17").iterdir()) == ["elmo", "elmo.sh", "none", "none.sh"]
-    words = shlex.split((root / "wnut17" / "none.sh").read_text())
+    assert capfd.readouterr().out.count("recorded already") == 2
+    assert sorted(path.name for path in (root / "wnut17").iterdir()) == ["elmo", "none"]
+    assert sorted(path.name for path in (records / "wnut17").iterdir()) == ["elmo.json", "none.json"]
+    text = (records / "wnut17" / "none.json").read_text()
+    assert str(tmp_path) not in text
+    record = json.loads(text)
+    words = shlex.split(record["command"])
     assert words[:4] == ["elmo", "task", "train", "ner"]
     assert words[words.index("--seeds") + 1] == "1"
-    assert f"words.vectors={vectors}" in words
-    recipe = json.loads((root / "wnut17" / "none" / "config.json").read_text())["recipe"]
-    assert recipe["words"]["vectors"] == str(vectors)
-    page = results.write_page(root)
-    assert len(rows(page)) == 2
-    assert str(tmp_path) not in page
+    assert "words.vectors=vectors.txt" in words
+    assert "training.patience=10" in words  # by --reduced
+    assert record["recipe"]["words"]["vectors"] == "vectors.txt"
+    assert len(rows(results.write_page(records))) == 2
 
 
 @pytest.mark.external
 def test_plans_name_files_that_are_there(results_run: ModuleType, shared: Path) -> None:
     for plan in results_run.PLANS:
-        assert all((shared / "data" / getattr(plan, part)).is_file() for part in ("train", "dev", "test")), plan.name
+        files = ",".join((plan.train, plan.dev, plan.test)).split(",")
+        assert all((shared / "data" / file.partition("#")[0]).is_file() for file in files), plan.name
+
+
+def test_plans_settings_are_keys_of_their_recipes(results_run: ModuleType) -> None:
+    for plan in results_run.PLANS:
+        settings = dict(parse_override(text) for text in (*plan.settings, *plan.reduced))
+        read_recipe(get_task(plan.task).recipe, plan.task, tuple(TASKS), settings)
