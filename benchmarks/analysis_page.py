@@ -1,10 +1,10 @@
 """Write docs/analysis.md from a folder of results: tables and pictures, and which of the paper's statements hold.
 
     python benchmarks/analysis.py --model run/ --out analysis/
-    python benchmarks/analysis_page.py analysis/ docs/analysis.md
+    python benchmarks/analysis_page.py docs/analysis.md analysis/
 
-Pictures are copied to a folder beside the page, called as it is. The prose is in `analysis_page.md`. Of an analysis
-without results the page says so.
+Figures and pictures are kept in a folder beside the page, called as it is: of an analysis that the results haven't, the
+page shows what is there from an earlier time, or says that there is nothing. The prose is in `analysis_page.md`.
 """
 
 from __future__ import annotations
@@ -244,17 +244,20 @@ def summary(findings: Mapping[str, Finding], claims: Mapping[str, Sequence[Claim
 def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", type=Path)
     parser.add_argument("page", type=Path)
+    parser.add_argument("results", type=Path, nargs="?", help="from benchmarks/analysis.py; default: those kept")
     arguments = parser.parse_args()
     results, page = arguments.results, arguments.page
-    findings = {name: read_finding(results, name) for name in CLAIMS if (results / f"{name}.json").exists()}
+    kept = page.with_suffix("")
+    kept.mkdir(parents=True, exist_ok=True)
+    if results is not None:
+        for name in CLAIMS:
+            if (results / f"{name}.json").exists():
+                for ending in (".json", ".svg"):
+                    shutil.copyfile(results / f"{name}{ending}", kept / f"{name}{ending}")
+    findings = {name: read_finding(kept, name) for name in CLAIMS if (kept / f"{name}.json").exists()}
     claims = {name: CLAIMS[name](finding) for name, finding in findings.items()}
-    pictures = page.with_suffix("")
-    pictures.mkdir(parents=True, exist_ok=True)
-    for name in findings:
-        shutil.copyfile(results / f"{name}.svg", pictures / f"{name}.svg")
-    parts = {name: section(finding, claims[name], pictures.name) for name, finding in findings.items()}
+    parts = {name: section(finding, claims[name], kept.name) for name, finding in findings.items()}
     absent = dict.fromkeys(CLAIMS.keys() - findings.keys(), "Not measured yet.")
     text = Template(TEMPLATE.read_text(encoding="utf-8")).substitute(parts, **absent, summary=summary(findings, claims))
     page.write_text(text, encoding="utf-8")

@@ -59,7 +59,7 @@ def test_the_page_has_what_is_there_and_says_what_is_not(
     finding = layers({p.BASELINE: 40.0, p.TOP: 39.0, p.AVERAGE: 43.0, p.MIX: 45.0})
     (tmp_path / "layers.json").write_text(json.dumps(finding.as_json()))
     (tmp_path / "layers.svg").write_text("<svg/>")
-    monkeypatch.setattr(sys, "argv", ["analysis_page.py", str(tmp_path), str(tmp_path / "docs" / "analysis.md")])
+    monkeypatch.setattr(sys, "argv", ["analysis_page.py", str(tmp_path / "docs" / "analysis.md"), str(tmp_path)])
     page.main()
     text = (tmp_path / "docs" / "analysis.md").read_text()
     assert (
@@ -71,3 +71,6 @@ def test_the_page_has_what_is_there_and_says_what_is_not(
     assert "- Why not “The last layer alone is better than no ELMo”? Perhaps:" in text
     assert text.count("Not measured yet.") == 7
     assert (tmp_path / "docs" / "analysis" / "layers.svg").read_text() == "<svg/>"
+    monkeypatch.setattr(sys, "argv", ["analysis_page.py", str(tmp_path / "docs" / "analysis.md")])
+    page.main()
+    assert (tmp_path / "docs" / "analysis.md").read_text() == text
