@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from commands import run_main
 from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import load
+from elmo.formats.card import figures_of
 from elmo.pretrain.loop import Run
 from elmo.pretrain.recipe import load_recipe
 from elmo.pretrain.rows import read_rows
@@ -81,6 +84,61 @@ def test_run_folder_is_a_model_folder(corpus: Corpus, recipe: Callable[..., Reci
     assert "\nlanguage: en\n---\n" in card
     assert "| its tokens | tokenizer whitespace, case kept |" in card
     assert f"{torch.get_num_threads()} threads |" in card or torch.cuda.is_available()
+
+
+def test_a_run_begins_with_the_weights_of_a_model(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """And with its softmax. The card says of what model, and from which that one began."""
+    train(corpus, tmp_path / "a", recipe(max_steps=20))
+    settings = recipe(max_steps=10, seed=1)
+    for name, before in (("b", "a"), ("c", "b")):
+        run = Run(corpus, tmp_path / name, settings, start=load(tmp_path / before), device="cpu")
+        model = load(tmp_path / before)
+        for part, wanted in ((run.model.bilm, model.bilm), (run.model.softmax, model.softmax)):
+            assert part is not None
+            assert wanted is not None
+            torch.testing.assert_close(part.state_dict(), wanted.state_dict(), rtol=0, atol=0)
+        run.train()
+        assert not torch.equal(run.model.bilm.char_encoder.embedding.weight, model.bilm.char_encoder.embedding.weight)
+    card = figures_of((tmp_path / "c" / "README.md").read_text())
+    assert card["trained for"].startswith("10 steps, ")
+    assert re.fullmatch(
+        r"native: b holds .*, trained for 10 steps, .*; that from native: a holds .*, trained for 20 steps, .*",
+        card["started from"],
+    )
+
+
+def test_the_command_takes_a_model_to_start_from(
+    corpus: Corpus,
+    recipe: Callable[..., Recipe],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    train(corpus, tmp_path / "a", recipe())
+    monkeypatch.chdir(tmp_path)
+    options = ["--recipe", "a/recipe.yaml", "--max-steps", "3", "--device", "cpu", "--from"]
+    code, _, _ = run_main(["pretrain", str(corpus.folder), "b", *options, "a"], monkeypatch, capsys)
+    assert code == 0
+    assert "| started from | native: a holds" in (tmp_path / "b" / "README.md").read_text()
+    code, _, err = run_main(["pretrain", str(corpus.folder), "c", *options, "nowhere"], monkeypatch, capsys)
+    assert (code, (tmp_path / "c").exists()) == (2, False)
+    assert err.startswith("elmo: nowhere")
+
+
+def test_a_model_that_does_not_fit_is_no_start(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    train(corpus, tmp_path / "a", recipe(max_steps=1))
+    model = load(tmp_path / "a")
+    wider = replace(recipe(), lstm=replace(recipe().lstm, dim=24))
+    with pytest.raises(ElmoError, match=r"a holds .*: is of other sizes than the recipe \(lstm\.dim\); train on with"):
+        Run(corpus, tmp_path / "b", wider, start=model, device="cpu")
+    text = tmp_path / "other.txt"
+    text.write_text("other words than there\n")
+    other = prepare([str(text)], tmp_path / "other", min_count=1, workers=1)
+    with pytest.raises(ElmoError, match=r"a holds .*: predicts other words than .*other; prepare the text anew"):
+        Run(other, tmp_path / "b", recipe(), start=model, device="cpu")
+    assert not (tmp_path / "b").exists()
 
 
 def test_only_two_checkpoints_are_kept(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:

@@ -20,12 +20,19 @@ if TYPE_CHECKING:
         "elmo pretrain corpus/ run/ --recipe mini            (again: goes on where it was)",
         "elmo pretrain corpus/ run/ --recipe mini --max-minutes 30 --heldout valid.txt",
         "elmo pretrain corpus/ run/ --recipe small --set training.batch_size=256",
+        "elmo pretrain more/ longer/ --recipe en --from model/",
         "torchrun --nproc-per-node 4 -m elmo pretrain corpus/ run/ --recipe small",
     )
 )
 @click.argument("corpus", type=click.Path(path_type=Path))
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--recipe", default="mini", show_default=True, help="paper, small, en, mini, tiny, or a YAML file.")
+@click.option(
+    "--from",
+    "start",
+    metavar="MODEL",
+    help="Begin with the weights of MODEL, of the recipe's sizes and CORPUS's vocabulary, instead of from chance.",
+)
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe.")
 @click.option("--max-steps", type=click.IntRange(1), help="End after this many steps.")
 @click.option("--max-minutes", type=click.FloatRange(0), help="End after this much training time.")
@@ -39,6 +46,7 @@ def command(
     corpus: Path,
     run: Path,
     recipe: str,
+    start: str | None,
     overrides: tuple[str, ...],
     max_steps: int | None,
     max_minutes: float | None,
@@ -53,6 +61,7 @@ def command(
     exact step. Ctrl-C saves and ends. Under torchrun, processes share the batch out among them; the recipe's
     batch_size is that of all together.
     """
+    from elmo import formats
     from elmo.pretrain.loop import Run
     from elmo.pretrain.recipe import load_recipe, parse_override
     from elmo.text.corpus import Corpus
@@ -63,7 +72,8 @@ def command(
     settings |= {f"training.{key}": value for key, value in flags.items() if value is not None}
     opened = Corpus.open(corpus)
     sentences = [s for s in read_sentences(expand([heldout]), **opened.reading) if s] if heldout else []
-    training = Run(opened, run, load_recipe(recipe, settings), heldout=sentences, device=device)
+    model = None if start is None else formats.load(start)
+    training = Run(opened, run, load_recipe(recipe, settings), start=model, heldout=sentences, device=device)
     training.train()
     training.processes.leave()
     if training.processes.is_first:

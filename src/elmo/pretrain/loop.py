@@ -15,8 +15,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from elmo.config import Recipe
+from elmo.config import Recipe, to_mapping
 from elmo.errors import ElmoError
+from elmo.formats.card import figures_of
 from elmo.formats.model import Model
 from elmo.formats.native import save_native
 from elmo.nn.bilm import BiLM, BiLMState
@@ -44,6 +45,8 @@ class Run:
     through a replica of the model; the mean of their gradients is exchanged, so that all make the same update and the
     run is, but for rounding and the places of dropout, the one that a single process makes. Where it is, `progress`,
     is the same on all; process 0 alone writes, and resumes for all, on whatever number of processes it was saved.
+
+    `start` is a model whose weights the first step begins with, in place of chance; its softmax, too, if it has one.
     """
 
     def __init__(
@@ -63,6 +66,9 @@ class Run:
         self.processes = Processes.join(device)
         rows = self.processes.rows(training.batch_size)
         _check(corpus, recipe, self.processes)
+        if start is not None:
+            _check_start(start, corpus, recipe)
+        self._origin = None if start is None else _history(start)
         torch.manual_seed(training.seed)
         bilm = BiLM(recipe.bilm) if start is None else start.bilm
         softmax = make_softmax(
@@ -250,6 +256,7 @@ class Run:
             "trained for": f"{progress.step:,} steps, {progress.step * self.predictions_per_step:,} predictions "
             f"a direction, {progress.seconds / 60:.1f} minutes",
             "trained on": machine_name(processes.device),
+            **({} if self._origin is None else {"started from": self._origin}),
             **({} if processes.size == 1 else {"shared among": self._spread}),
             **({} if heldout is None else {"held-out perplexity when last measured": f"{heldout:.2f}"}),
         }
@@ -269,6 +276,31 @@ class Run:
 
     def _ask_to_stop(self) -> None:
         self._is_asked_to_stop = True
+
+
+def _check_start(start: Model, corpus: Corpus, recipe: Recipe) -> None:
+    """Refuse a model that the recipe or the corpus doesn't fit."""
+    if start.config != recipe.bilm:
+        own, wanted = (to_mapping(config) for config in (start.config, recipe.bilm))
+        other = [
+            f"{part}.{key}" for part in ("char_cnn", "lstm") for key in own[part] if own[part][key] != wanted[part][key]
+        ]
+        raise ElmoError(
+            f"{start.origin}: is of other sizes than the recipe ({', '.join(other) or 'bidirectional'}); train on with "
+            "the recipe that it was made by"
+        )
+    if start.vocabulary is not None and start.vocabulary.words != corpus.vocabulary().words:
+        raise ElmoError(
+            f"{start.origin}: predicts other words than {corpus.folder}; prepare the text anew with the model's: "
+            "--vocabulary and the vocabulary.txt of its folder"
+        )
+
+
+def _history(start: Model) -> str:
+    """What the model card says of the model that a run started from."""
+    figures = figures_of(start.card or "")
+    trained, before = figures.get("trained for"), figures.get("started from")
+    return start.origin + (f", trained for {trained}" if trained else "") + (f"; that from {before}" if before else "")
 
 
 def _check(corpus: Corpus, recipe: Recipe, processes: Processes) -> None:
