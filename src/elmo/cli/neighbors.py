@@ -10,7 +10,8 @@ from tqdm import tqdm
 from elmo.analysis.neighbors import Neighbors, excerpt, find_neighbors
 from elmo.analysis.search import ContextIndex, is_index
 from elmo.cli.progress import count_sentences
-from elmo.cli.shared import examples, json_option, layer_option, print_result, reading_options
+from elmo.cli.shared import device_option, examples, json_option, layer_option, print_result, reading_options
+from elmo.embed.devices import use_device
 from elmo.embed.embedder import load
 from elmo.embed.layers import Layers
 from elmo.errors import ElmoError
@@ -53,6 +54,7 @@ SHOWN_TOKENS = 15
 @click.option(
     "--tag", "tags", multiple=True, help="Of an INDEX: only among tokens with this part of speech; VB* for VB, VBD, ..."
 )
+@device_option
 @reading_options
 @json_option
 def command(
@@ -67,6 +69,7 @@ def command(
     any_word: bool,
     among: tuple[str, ...],
     tags: tuple[str, ...],
+    device: str,
     tokenizer: str,
     text: str,
     encoding: str,
@@ -81,7 +84,7 @@ def command(
     TEXT is searched exactly, from its beginning to its end. An INDEX of elmo index is searched in a moment; its blank
     lines aren't counted, it has a layer of its own, and a near use may be missed.
     """
-    embedder = load(model)
+    embedder = load(model, device=use_device(device))
     tokens = get_tokenizer(tokenizer)(sentence.lower() if lowercase else sentence)
     word = word.lower() if lowercase else word
     choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)

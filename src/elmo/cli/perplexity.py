@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import examples, json_option, print_result, reading_options
+from elmo.cli.shared import device_option, examples, json_option, print_result, reading_options
 
 if TYPE_CHECKING:
     from elmo.pretrain.perplexity import Perplexity, SentenceScore, State
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     help="Where a sentence starts from: the state of the one before, as in training, zeros, or elmo warm's state.",
 )
 @click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True, help="Sentences at a time.")
+@device_option
 @reading_options
 @json_option
 def command(
@@ -39,6 +40,7 @@ def command(
     sentences: bool,
     state: State,
     batch_size: int,
+    device: str,
     as_json: bool,
     **reading: Any,
 ) -> None:
@@ -50,12 +52,13 @@ def command(
     """
     from tqdm import tqdm
 
+    from elmo.embed.devices import use_device
     from elmo.formats import load
     from elmo.pretrain.perplexity import Perplexity, score_sentences
     from elmo.text.reading import expand, read_sentences
 
     text = read_sentences(expand(texts), **reading)
-    scores: Iterable[SentenceScore] = score_sentences(load(model), text, state, batch_size)
+    scores: Iterable[SentenceScore] = score_sentences(load(model).to(use_device(device)), text, state, batch_size)
     result = Perplexity.of(_print_scores(tqdm(scores, unit="sentence", disable=None), sentences))
     names = ("forward", "backward")[: len(result.directions)]
     each = ", ".join(f"{name} {value:,.2f}" for name, value in zip(names, result.directions, strict=True))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from numpy.typing import NDArray
@@ -50,6 +50,13 @@ class Model:
     def config(self) -> BiLMConfig:
         """The biLM's sizes."""
         return self.bilm.config
+
+    def to(self, device: torch.device) -> Self:
+        """Move the biLM and the softmax to `device`, in place; returns the model."""
+        self.bilm.to(device)
+        if self.softmax is not None:
+            self.softmax.to(device)
+        return self
 
     @property
     def to_ids(self) -> ToIds:

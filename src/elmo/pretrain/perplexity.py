@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, predictor_inputs, require_warm_state
 from elmo.nn.adaptive import AnySoftmax
-from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows
+from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.text.characters import BOS, EOS
 from elmo.text.vocabulary import Vocabulary
 
@@ -109,7 +109,9 @@ def score_sentences(
             f"the model has no softmax ({model.origin}); published HDF5 files leave it out. "
             "Train one on text of yours: elmo finetune --new-softmax"
         )
-    start = require_warm_state(model.warm_state) if state == "warm" else model.bilm.initial_state(1)
+    start = model.bilm.initial_state(1)
+    if state == "warm":
+        start = to_device(require_warm_state(model.warm_state), start[0].hidden.device)
     carried: BiLMState | None = None
     texts = (sentence for sentence in sentences if sentence)
     while batch := list(islice(texts, batch_size)):
