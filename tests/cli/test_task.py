@@ -169,6 +169,7 @@ def test_a_kill_changes_nothing(folder: Path) -> None:
         (["task", "evaluate", "model", "text.conll"], "model/config.json: key 'recipe' is missing"),
         (["task", "predict", "nowhere", "text.conll"], "nowhere: no run folder of a task"),
         (["task", "predict", "nowhere", "nothing.txt"], "nothing.txt: no such file"),
+        (["task", "predict", "nowhere", "*.*"], "*.*: matches "),
     ],
 )
 def test_bad_input_is_one_sentence(

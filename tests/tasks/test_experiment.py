@@ -17,6 +17,8 @@ import torch
 from safetensors.torch import load_file
 
 import make_many_langs
+from bridge import make_model
+from elmo import formats
 from elmo.errors import ElmoError
 from elmo.formats import bundled
 from elmo.pretrain.rows import read_rows
@@ -110,6 +112,19 @@ def test_without_a_copy_the_bilm_must_stay(files: Path, recipe: Recipe) -> None:
     (files / "model").rename(files / "gone")
     with pytest.raises(ElmoError, match="model: no such file or folder"):
         load_run(job.folder)
+    other = make_model()
+    torch.nn.init.ones_(other.bilm.char_encoder.embedding.weight)
+    formats.save_native(other, files / "model")
+    with pytest.raises(ElmoError, match=r"run: was trained with another biLM than what is now .*model"):
+        load_run(job.folder)
+
+
+def test_a_copy_may_be_asked_for_afterwards(files: Path, recipe: Recipe) -> None:
+    job = make_job(files, recipe(training__max_epochs=1), with_bilm=False)
+    Experiment(job).run()
+    Experiment(replace(job, with_bilm=True)).run()
+    shutil.rmtree(files / "model")
+    load_run(job.folder)
 
 
 def test_the_model_of_the_package_stays_a_name(files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +218,32 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
     for job, says in others:
         with pytest.raises(ElmoError, match=says):
             Experiment(job).run()
+
+
+def test_words_of_a_run_stay_as_they_are(files: Path, recipe: Recipe) -> None:
+    (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
+    job = make_job(files, recipe(training__max_epochs=1, words__vectors=str(files / "v.txt"), words__dim=2), elmo=None)
+    Experiment(job).run()
+    (files / "v.txt").write_text("Bo 3 4\nAnn 1 2\n")
+    with pytest.raises(ElmoError, match="run: knows other words than the recipe's files hold now"):
+        Experiment(job).run()
+
+
+def test_an_interrupt_while_a_seed_is_measured_is_obeyed(
+    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = Trainer.evaluate
+
+    def interrupted(self: Trainer[Any, Any], examples: Any) -> Any:
+        self._ask_to_stop()
+        return evaluate(self, examples)
+
+    job = make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "evaluate", interrupted)
+        assert Experiment(job).run() == []
+    assert not (job.folder / "seed-1").exists()
+    assert len(Experiment(job).run()) == 2
 
 
 def test_one_seed_does_not_go_where_several_are(files: Path, recipe: Recipe) -> None:

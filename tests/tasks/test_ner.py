@@ -71,16 +71,16 @@ def test_sentences_without_tokens(number: int, recipe: Recipe, examples: list[Ne
 
 
 def test_vocabularies(recipe: Recipe, tmp_path: Path) -> None:
-    """Words of the file first; own ones that occur twice."""
+    """Words of the file first; own ones that occur twice, unless the file has them in lower case."""
     (tmp_path / "v.txt").write_text("play 1 2\nEspoo 3 4\nlast 5 6\n")
-    examples = [NerExample(("play", "new", "new", "once"), (Span(0, 1, "X"), Span(2, 3, "A")))]
-    assert TASK.vocabularies(examples, recipe()) == {"types": ["A", "X"], "words": ["new"]}
+    examples = [NerExample(("Play", "new", "new", "once", "Play"), (Span(0, 1, "X"), Span(2, 3, "A")))]
+    assert TASK.vocabularies(examples, recipe()) == {"types": ["A", "X"], "words": ["Play", "new"]}
     settings = recipe(words__vectors=str(tmp_path / "v.txt"), words__max_words=2, words__dim=2)
     vocabularies = TASK.vocabularies(examples, settings)
     assert vocabularies["words"] == ["play", "Espoo", "new"]
     model = TASK.model(settings, vocabularies, make_elmo(None, settings.elmo, None))
     TASK.initialize(model, settings)
-    assert model.words([["Espoo", "play"]])[0].tolist() == [[3, 4], [1, 2]]
+    assert model.words([["Espoo", "play", "Play"]])[0].tolist() == [[3, 4], [1, 2], [1, 2]]
     with pytest.raises(ElmoError, match=r"words.dim: is 5, but the vectors of .*v.txt have 2"):
         TASK.initialize(model, recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=5))
 

@@ -90,9 +90,9 @@ def test_a_killed_training_goes_on_from_its_checkpoint(
 
     def step(batch: Sequence[NerExample]) -> None:
         make_step(batch)
-        if trainer.progress.step == 3:
+        if trainer.progress.step == 9:
             trainer.save()
-        if trainer.progress.step == 10:
+        if trainer.progress.step == 11:
             raise KilledError
 
     trainer._step = step
@@ -100,7 +100,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint(
         trainer.train()
     assert len(curve(tmp_path / "parts")) == 2
     again = make_trainer(tmp_path / "parts", settings, examples)
-    assert again.progress.step == 3
+    assert again.progress.step == 9
     again.train()
     assert curve(tmp_path / "parts") == curve(tmp_path / "whole")
 

@@ -146,7 +146,10 @@ def evaluate(
     recipe = override(trained.recipe, dict(parse_override(text) for text in overrides))
     found = trained.task.read(file, recipe)
     started = time.perf_counter()
-    predicted = predict_together(members, found) if ensemble else predict_all(trained.task, trained.model, found)
+    if ensemble:
+        predicted = predict_together(members, found)
+    else:
+        predicted = predict_all(trained.task, trained.model, found, trained.recipe.training.batch_size)
     rate = len(found) / (time.perf_counter() - started)
     scores = trained.task.score(found, predicted)
     if predictions is not None:
@@ -224,7 +227,9 @@ def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: 
     from elmo.text.reading import expand
     from elmo.text.tokenizers import get_tokenizer
 
-    (path,) = expand([file])[:1]
+    path, *others = expand([file])
+    if others:
+        raise ElmoError(f"{file}: matches {len(others) + 1} files; name one")
     trained = _load(run, device)
     tokenize = get_tokenizer(tokenizer or trained.task.tokenizer(trained.recipe))
     found = _parse(trained.task, path, encoding, tokenize)

@@ -31,10 +31,10 @@ _TYPES = {
 """What the format calls the types that we store."""
 
 
-def read_json(path: Path) -> object:
-    """The JSON value in `path`, or one sentence that says why there is none."""
+def read_json(path: Path, largest: int = _LARGEST_JSON) -> object:
+    """The JSON value in `path`, of at most `largest` bytes, or one sentence that says why there is none."""
     try:
-        if path.stat().st_size > _LARGEST_JSON:
+        if path.stat().st_size > largest:
             raise ElmoError(f"{path}: too large for a settings file ({path.stat().st_size:,} bytes)")
         return json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except ElmoError:

@@ -46,6 +46,6 @@ def predict_together(members: Members, examples: Sequence[Any]) -> list[Any]:
             elmo, layers = member.model.elmo, member.model.elmo.layers
             if isinstance(layers, LiveLayers):
                 elmo.layers = layers.cached(sentences, Path(folder))
-            found.append(predict(task, member.model, examples))
+            found.append(predict(task, member.model, examples, member.recipe.training.batch_size))
             elmo.layers = layers
     return [task.combine(recipe, predictions) for predictions in zip(*found, strict=True)]

@@ -149,13 +149,13 @@ class Experiment:
         folder, job = self._folder_of(seed), self.job
         recipe = replace(job.recipe, training=replace(job.recipe.training, seed=seed))
         claim(folder, self._config(), recipe, self.vocabularies)
-        if done := read_results(folder):
-            return done[0]
         if self.bilm is not None and job.with_bilm:
             keep_bilm(self.bilm, job.folder / BILM)
+        if done := read_results(folder):
+            return done[0]
         trainer = self._trainer(folder, recipe)
         trainer.train()
-        if not trainer.is_done:
+        if trainer.stopped or not trainer.is_done:
             return None
         scores = {name: trainer.evaluate(examples) for name, examples in self.sets.items() if name != "train"}
         result = Result.of(trainer.progress, trainer.num_trained, seed, scores, self.device)

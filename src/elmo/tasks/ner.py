@@ -84,7 +84,7 @@ class NerModel(TaskModel[NerExample, Spans]):
         lengths = lengths_of(sentences)
         elmo = self.elmo(sentences)
         inputs = torch.cat([self.words(sentences), self.characters(sentences), elmo.input], dim=2)
-        outputs = torch.cat([self.dropout(self.rnn(inputs, lengths)), elmo.output], dim=2)
+        outputs = self.dropout(torch.cat([self.rnn(inputs, lengths), elmo.output], dim=2))
         return self.emit(outputs), mask_of(lengths, self.device)
 
     def _gold(self, examples: Sequence[NerExample]) -> Tensor:

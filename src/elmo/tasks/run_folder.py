@@ -18,6 +18,7 @@ import torch
 from elmo import formats
 from elmo.config import from_mapping, to_mapping
 from elmo.embed.embedder import Embedder
+from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.formats.model import Model, require_bytes, require_warm_state
@@ -34,6 +35,9 @@ CONFIG, VOCABULARIES, RESULTS, CARD, BILM = "config.json", "vocabularies.json", 
 FORMAT = 1
 CHANGEABLE = ("max_epochs", "patience", "max_minutes", "checkpoint_every_minutes")
 """What of a recipe's training may change from start to start of a run that isn't done."""
+
+LARGEST_VOCABULARIES = 1 << 30
+"""In bytes: some fifty million words."""
 
 E = TypeVar("E")
 P = TypeVar("P")
@@ -74,12 +78,21 @@ def load_run(folder: Path, device: torch.device | str = "cpu") -> TrainedTask[An
         raise ElmoError(f"{folder}: its training hasn't finished an epoch yet; the same 'elmo task train' goes on")
     task = get_task(config.task)
     recipe: TaskRecipe = from_mapping(task.recipe, values, f"{folder / CONFIG}: recipe")
-    bilm = None if config.bilm is None else formats.load(find_bilm(folder, config.bilm))
+    bilm = None if config.bilm is None else _load_bilm(folder, config)
     elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, device))
-    vocabularies = cast("Vocabularies", read_json(folder / VOCABULARIES))
+    vocabularies = cast("Vocabularies", read_json(folder / VOCABULARIES, LARGEST_VOCABULARIES))
     model = task.model(recipe, vocabularies, elmo).to(device)
     load_weights(folder, model)
     return TrainedTask(task, recipe, model)
+
+
+def _load_bilm(folder: Path, config: RunConfig) -> Model:
+    assert config.bilm is not None
+    source = find_bilm(folder, config.bilm)
+    bilm = formats.load(source)
+    if config.fingerprint != fingerprint(bilm):
+        raise ElmoError(f"{folder}: was trained with another biLM than what is now {source}; put that one there")
+    return bilm
 
 
 def is_run(folder: Path) -> bool:
@@ -140,6 +153,9 @@ def claim(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Voc
             raise ElmoError(f"{folder}: is of another recipe, text or biLM; choose another run folder")
         if (folder / RESULTS).exists() and values != to_mapping(recipe):
             raise ElmoError(f"{folder}: is finished, with other settings; choose another run folder")
+        kept = {name: list(words) for name, words in vocabularies.items()}
+        if (folder / VOCABULARIES).exists() and read_json(folder / VOCABULARIES, LARGEST_VOCABULARIES) != kept:
+            raise ElmoError(f"{folder}: knows other words than the recipe's files hold now; choose another run folder")
     elif folder.exists() and any(file.name[0] != "." for file in folder.iterdir()):
         raise ElmoError(f"{folder}: neither empty nor a run folder of a task; choose another one")
     folder.mkdir(parents=True, exist_ok=True)

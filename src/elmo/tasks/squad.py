@@ -117,8 +117,8 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
         mask = mask_of(lengths, self.device)
         packing = Packing.of(lengths, mask.shape[1], self.device)
         inputs = torch.cat([self.words(sentences), self.characters(sentences), elmo.input], dim=2)
-        encoded = self.encoder(self._drop(inputs), packing)
-        return _Read(self._drop(torch.cat([encoded, elmo.output], dim=2)), mask, packing)
+        encoded = self._drop(self.encoder(self._drop(inputs), packing))
+        return _Read(torch.cat([encoded, elmo.output], dim=2), mask, packing)
 
     def _drop(self, x: Tensor) -> Tensor:
         return variational_dropout(x, self.dropout, self.training)

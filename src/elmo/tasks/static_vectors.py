@@ -33,29 +33,24 @@ def read_vectors(path: str | Path, max_words: int | None = None) -> StaticVector
     """
     words: list[str] = []
     rows: list[NDArray[np.float32]] = []
-    dim = 0
-    for number, line in islice(_lines(path), max_words):
-        fields = line.rstrip().split(" ")
-        dim = dim or len(fields) - 1
-        word = " ".join(fields[:-dim]) if dim else ""
-        if not word or len(fields) <= dim:
-            raise ElmoError(f"{path}, line {number}: expected a word and {dim or 'its'} numbers, between blanks")
+    for number, word, fields in _entries(path, max_words):
         try:
-            rows.append(np.array(fields[-dim:], dtype=np.float32))
+            rows.append(np.array(fields, dtype=np.float32))
         except ValueError:
-            raise ElmoError(f"{path}, line {number}: {_no_number(fields[-dim:])!r} is no number") from None
+            raise ElmoError(f"{path}, line {number}: {_no_number(fields)!r} is no number") from None
         words.append(word)
-    if not words:
-        raise ElmoError(f"{path}: holds no vectors; expected a word and its numbers a line")
     return StaticVectors(words, np.stack(rows))
 
 
 def choose_words(sentences: Iterable[Sequence[str]], config: WordsConfig) -> list[str]:
-    """The words with a vector of their own: those of the recipe's file, then of the training set's `sentences`."""
-    given = read_vectors(config.vectors, config.max_words).words if config.vectors else []
+    """The words with a vector of their own: those of the recipe's file, then of the training set's `sentences`.
+
+    A word that the file has in lower case alone has that vector, and none of its own.
+    """
+    given = dict.fromkeys(word for _, word, _ in _entries(config.vectors, config.max_words)) if config.vectors else {}
     counts = Counter(word for sentence in sentences for word in sentence)
     own = [word for word, count in counts.most_common() if count >= config.min_count]
-    return list(dict.fromkeys([*given, *own]))
+    return [*given, *(word for word in own if word not in given and word.lower() not in given)]
 
 
 def set_word_vectors(embedding: WordEmbedding, config: WordsConfig) -> None:
@@ -66,6 +61,20 @@ def set_word_vectors(embedding: WordEmbedding, config: WordsConfig) -> None:
     if vectors.shape[1] != config.dim:
         raise ElmoError(f"words.dim: is {config.dim}, but the vectors of {config.vectors} have {vectors.shape[1]}")
     embedding.set_vectors(words, torch.from_numpy(vectors))
+
+
+def _entries(path: str | Path, max_words: int | None) -> Iterator[tuple[int, str, list[str]]]:
+    """The number of each line, its word, and what should be its numbers; one line at least."""
+    dim = 0
+    for number, line in islice(_lines(path), max_words):
+        fields = line.rstrip().split(" ")
+        dim = dim or len(fields) - 1
+        word = " ".join(fields[:-dim]) if dim else ""
+        if not word or len(fields) <= dim:
+            raise ElmoError(f"{path}, line {number}: expected a word and {dim or 'its'} numbers, between blanks")
+        yield number, word, fields[-dim:]
+    if not dim:
+        raise ElmoError(f"{path}: holds no vectors; expected a word and its numbers a line")
 
 
 def _lines(path: str | Path) -> Iterator[tuple[int, str]]:

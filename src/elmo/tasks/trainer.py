@@ -169,6 +169,8 @@ class Trainer(Generic[E, P]):
         self._count_seconds(started)
         progress.epoch_seconds = 0.0
         self.metrics.add(row | {"seconds": progress.seconds} | {f"dev_{name}": value for name, value in scores.items()})
+        self.save()  # the best weights are never newer than the checkpoint
+        self.stopped = self._is_asked_to_stop
 
     def _judge(self, score: float) -> None:
         """Compare the finished epoch's score with the best one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -41,7 +42,9 @@ class LiveLayers:
         lengths = [len(text) for text in texts]
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            write_all({path: self._writer(texts)})
+            own = path.with_name(f"{path.name}.{os.getpid()}")  # another process may be making the same
+            write_all({own: self._writer(texts)})
+            own.replace(path)
         row = self.embedder.num_layers * self.embedder.width
         shape = (sum(lengths), row)
         numbers = np.memmap(path, self.config.cache_dtype, "r", shape=shape) if shape[0] else np.zeros(shape)
