@@ -16,6 +16,9 @@ T = TypeVar("T")
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260
 """Character ids beyond the 256 bytes, as published; models see every id shifted by one, 0 being the mask."""
 
+MAX_CHARACTERS = 255
+"""Of a word: their places are counted in bytes (`elmo.nn.char_encoder`)."""
+
 _CHOICES = {
     "loss": ("sampled", "full", "adaptive"),
     "optimizer": ("adagrad", "adamw", "muon"),
@@ -62,6 +65,10 @@ class CharCNNConfig:
             raise ElmoError(
                 f"char_cnn.max_characters_per_token: {self.max_characters_per_token} holds no word "
                 f"(at least 3, and the widest filter is {widest})"
+            )
+        if self.max_characters_per_token > MAX_CHARACTERS:
+            raise ElmoError(
+                f"char_cnn.max_characters_per_token: {self.max_characters_per_token} is more than {MAX_CHARACTERS}"
             )
         require_positive("char_cnn.embedding.dim", self.embedding.dim)
         for width, count in self.filters:

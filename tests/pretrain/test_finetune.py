@@ -17,6 +17,7 @@ from elmo.formats import Model, load
 from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.pretrain.finetune import default_batch_size, finetune, prepare_corpus
 from elmo.pretrain.loop import Run
+from elmo.pretrain.recipe import load_recipe
 from elmo.text.corpus import Corpus
 
 WORDS = ["word1", "new", "word3", "words", "word5"]
@@ -53,6 +54,19 @@ def test_perplexity_on_the_task_falls(
     card = (folder / "README.md").read_text()
     assert f"{result.before.mean:.2f}" in card
     assert f"{result.after.mean:.2f}" in card
+
+
+@pytest.mark.parametrize(
+    ("options", "batch_size"), [([], 1), (["--set", "training.batch_size=3"], 3), (["--batch-size", "2"], 2)]
+)
+def test_the_batch_is_as_asked_for(
+    options: list[str], batch_size: int, pretrained: Path, task: Path, tmp_path: Path
+) -> None:
+    """And as fits the text, where nothing is asked for."""
+    settings = ["--set", "training.max_steps=1", "--device", "cpu", *options]
+    result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *settings])
+    assert result.exit_code == 0, result.output
+    assert load_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training.batch_size == batch_size
 
 
 def test_published_weights_need_a_new_softmax(

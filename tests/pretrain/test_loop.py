@@ -42,6 +42,11 @@ def test_perplexity_falls(corpus: Corpus, recipe: Callable[..., Recipe], tmp_pat
         ([7], {"optimizer": "adamw", "learning_rate": 0.01, "warmup": 0.2, "decay": 0.5, "weight_decay": 0.1}),
         ([7], {"optimizer": "adamw", "learning_rate": 0.01, "loss": "full"}),
         ([7], {"precision": "bf16"}),
+        (
+            [7],
+            {"optimizer": "muon", "learning_rate": 0.007, "warmup": 0.2, "decay": 1.0, "fresh_starts": True}
+            | {"precision": "bf16"},
+        ),
     ],
     ids=str,
 )
@@ -55,6 +60,18 @@ def test_resumed_run_is_bit_equal(
         assert not train(corpus, tmp_path / "parts", settings, stop_after=stop).is_done
     assert train(corpus, tmp_path / "parts", settings).is_done
     assert_same_end(tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_gradient_that_is_not_finite_ends_the_run(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """Nothing of it is saved."""
+    train(corpus, tmp_path / "run", recipe(max_steps=2))
+    run = Run(corpus, tmp_path / "run", recipe(max_steps=9, **SAVING_ALWAYS), device="cpu")
+    torch.nn.init.constant_(run.model.bilm.char_encoder.embedding.weight, torch.nan)
+    with pytest.raises(ElmoError, match=r"^step 3: the gradient is not finite; .* lower training\.learning_rate"):
+        run.train()
+    assert load(tmp_path / "run").bilm.char_encoder.embedding.weight.isfinite().all()
 
 
 def test_the_learning_rate_follows_the_schedule(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
@@ -138,6 +155,9 @@ def test_a_model_that_does_not_fit_is_no_start(corpus: Corpus, recipe: Callable[
     other = prepare([str(text)], tmp_path / "other", min_count=1, workers=1)
     with pytest.raises(ElmoError, match=r"a holds .*: predicts other words than .*other; prepare the text anew"):
         Run(other, tmp_path / "b", recipe(), start=model, device="cpu")
+    (tmp_path / "a" / "vocabulary.txt").unlink()
+    with pytest.raises(ElmoError, match=r"a holds .*: has a softmax, but no words to it"):
+        Run(corpus, tmp_path / "b", recipe(), start=load(tmp_path / "a"), device="cpu")
     assert not (tmp_path / "b").exists()
 
 

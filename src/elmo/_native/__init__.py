@@ -1,11 +1,12 @@
 """Products and LSTM recurrences in C++ with weights packed once: inference on x86-64 CPUs at their limit.
 
-And what training does between its products, which torch multiplies well: `lstm_cell`, `softmax`.
+And what training does between its products, which torch multiplies well: `lstm_cell`, `softmax`. These compute in
+float32, and take bfloat16 as whole numbers of 16 bits.
 
 The module is there when the package was built with a compiler (see setup.py); the kernels for the best instruction
 set of the CPU are chosen at run time. `available()` says what can be used here; setting the environment variable
-`ELMO_NATIVE=0` makes that nothing. Everything takes NumPy arrays of float32 that are contiguous in C order, and
-computes in one of three precisions:
+`ELMO_NATIVE=0` makes that nothing. Arrays are NumPy's, contiguous in C order; those of `Linear` and `Recurrence` are
+float32, and these compute in one of three precisions:
 
 - "float32": differs from other float32 code by rounding only;
 - "bf16": the operands of products are rounded to bfloat16, all else is float32;

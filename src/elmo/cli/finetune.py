@@ -69,7 +69,8 @@ def command(
     training = from_mapping(TrainingConfig, settings, "training")
     sentences = [s for s in read_sentences(expand([heldout]), **reading) if s] if heldout else []
     corpus = prepare_corpus(loaded, inputs, folder, new_softmax, min_count=min_count, **reading)
-    training = replace(training, batch_size=batch_size or default_batch_size(corpus, training.unroll_steps))
+    if batch_size or "batch_size" not in settings:
+        training = replace(training, batch_size=batch_size or default_batch_size(corpus, training.unroll_steps))
     result = finetune(loaded, corpus, folder, training, new_softmax=new_softmax, heldout=sentences, device=device)
     _report(folder, result, as_json)
 

@@ -50,7 +50,7 @@ def step(
 
     The products (B, 4H) are float32 or bfloat16, `bias` (4H,) holds the forget bias too; `cell_before` is (B, H).
     """
-    if uses_native(bias):
+    if uses_native(bias, from_input.dtype):
         _native.lstm_cell(
             *(as_array(from_input), as_array(from_hidden), as_array(bias), as_array(cell_before)),
             *(as_array(out.gates), as_array(out.cell), as_array(out.squashed), as_array(out.mixed)),
@@ -77,7 +77,7 @@ def step_backward(
     `d_mixed` (B, H) is that of m; `d_cell` (B, H), that of c, becomes that of `cell_before`. A clip passes gradients
     only inside its range.
     """
-    if uses_native(d_cell):
+    if uses_native(d_cell, d_gates.dtype):
         _native.lstm_cell_backward(
             *(as_array(cells.gates), as_array(cell_before), as_array(cells.cell), as_array(cells.squashed)),
             *(as_array(d_mixed), as_array(d_cell), as_array(d_gates)),

@@ -46,9 +46,9 @@ class _CrossEntropy(torch.autograd.Function):
         """As `cross_entropy`, summed."""
         losses, shares = torch.empty_like(target_scores), torch.empty_like(target_scores)
         d_hidden, d_weight = torch.empty_like(hidden), torch.zeros_like(weight)
-        d_bias = bias.new_zeros(torch.get_num_threads() if uses_native(bias) else 1, len(bias))
         own = _own_columns(targets, words)
         rounded = weight.to(product_dtype(hidden))
+        d_bias = bias.new_zeros(torch.get_num_threads() if uses_native(bias, rounded.dtype) else 1, len(bias))
         size = max(1, (CACHED_NUMBERS if hidden.is_cpu else CACHED_NUMBERS_ON_GPU) // len(words))
         for start in range(0, len(hidden), size):
             rows = slice(start, start + size)
@@ -78,7 +78,7 @@ def _to_probabilities(
     Writes each row's loss, and its target's probability to `shares`; adds the words' to the first rows of `d_bias`,
     whose sum counts. A row's column `own` is its own target once more, and doesn't count; -1 for none.
     """
-    if uses_native(bias):
+    if uses_native(bias, scores.dtype):
         _native.softmax(
             *(as_array(scores), as_array(bias), as_array(target_scores), as_array(own)),
             *(as_array(losses), as_array(shares), as_array(d_bias)),

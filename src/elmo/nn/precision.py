@@ -25,9 +25,10 @@ def fast_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "cpu" and not _native.multiplies_bf16() else torch.bfloat16
 
 
-def uses_native(like: Tensor) -> bool:
-    """Whether the native kernels compute on tensors as `like`: float32, or products of bfloat16 to it, on a CPU."""
-    return like.is_cpu and like.dtype == torch.float32 and bool(_native.available())
+def uses_native(like: Tensor, product: torch.dtype) -> bool:
+    """Whether the native kernels compute on tensors as `like`: float32, on a CPU, beside products of this type."""
+    is_known = like.dtype == torch.float32 and product in (torch.float32, torch.bfloat16)
+    return like.is_cpu and is_known and bool(_native.available())
 
 
 def as_array(tensor: Tensor) -> NDArray[Any]:

@@ -7,6 +7,7 @@ So a run that was stopped, however rudely, repeats to the bit what it would have
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -194,7 +195,12 @@ class Run:
         # As published, the loss is scaled by the number of steps before the clipping.
         losses, self.state = self.objective.backward(batch, self.state, training.unroll_steps)
         self.exchanged = average_gradients(self.objective.parameters(), self.processes.size)
-        clip_gradients(self.objective.parameters(), training.all_clip_norm_val)
+        norm = clip_gradients(self.objective.parameters(), training.all_clip_norm_val)
+        if not math.isfinite(norm):
+            raise ElmoError(
+                f"step {self.progress.step}: the gradient is not finite; go on from the checkpoint before with a lower "
+                "training.learning_rate in another run folder (--from)"
+            )
         self.optimizer.step(self._done)
         return torch.stack(losses).tolist()
 
@@ -289,6 +295,8 @@ def _check_start(start: Model, corpus: Corpus, recipe: Recipe) -> None:
             f"{start.origin}: is of other sizes than the recipe ({', '.join(other) or 'bidirectional'}); train on with "
             "the recipe that it was made by"
         )
+    if start.softmax is not None and start.vocabulary is None:
+        raise ElmoError(f"{start.origin}: has a softmax, but no words to it; put its vocabulary beside it")
     if start.vocabulary is not None and start.vocabulary.words != corpus.vocabulary().words:
         raise ElmoError(
             f"{start.origin}: predicts other words than {corpus.folder}; prepare the text anew with the model's: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 import torch
@@ -72,9 +73,10 @@ def _beyond_linear(gram: Tensor) -> Tensor:
 
 def _product_of_steps(gram: Tensor) -> Tensor:
     """What all steps together multiply by: each one's polynomial F makes F A F of A, as all of them commute."""
-    total = torch.eye(len(gram), device=gram.device)
+    factors: list[Tensor] = []
     for _ in range(ITERATIONS):
-        factor = _beyond_linear(gram)
-        factor.diagonal().add_(COEFFICIENTS[0])
-        gram, total = factor @ gram @ factor, factor @ total
-    return total
+        if factors:
+            gram = factors[-1] @ gram @ factors[-1]
+        factors.append(_beyond_linear(gram))
+        factors[-1].diagonal().add_(COEFFICIENTS[0])
+    return reduce(lambda total, factor: factor @ total, factors)

@@ -70,4 +70,6 @@ def _set(values: Any, key: str, value: object) -> None:
         if not isinstance(values, dict) or parent not in values:
             raise ElmoError(f"recipe key {key!r}: there is no {parent!r}")
         values = values[parent]
+    if not isinstance(values, dict):
+        raise ElmoError(f"recipe key {key!r}: {'.'.join(parents) or 'the recipe'} holds no keys")
     values[last] = value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
+from math import isfinite
 from pathlib import Path
 
 Row = dict[str, float]
@@ -32,4 +33,6 @@ def append_row(path: Path, fields: Sequence[str], row: Row) -> None:
 
 def _as_text(row: Row) -> dict[str, str]:
     """Shortest texts that read back as the same numbers, whole numbers without a point."""
-    return {key: str(int(value)) if value == int(value) else repr(value) for key, value in row.items()}
+    return {
+        key: str(int(value)) if isfinite(value) and value == int(value) else repr(value) for key, value in row.items()
+    }
