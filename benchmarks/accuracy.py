@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
 from elmo import _native, formats
-from elmo.analysis.pos import Tagged, embed_tokens, most_frequent_tag, read_conllu, tags_of
+from elmo.analysis.pos import embed_tokens, most_frequent_tag, tags_of
 from elmo.analysis.probe import LinearProbe, fit_probe
+from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.config import BiLMConfig
 from elmo.embed import Embedder
 from elmo.embed.batching import number_types

@@ -46,8 +46,8 @@ OF_TASKS = ("layers", "placement", "efficiency", "weights", "finetuning")
 OF_VECTORS = ("wsd", "pos", "neighbors")
 
 
-def commands(data: Path, tasks: Sequence[str], static: str | None) -> dict[str, list[str]]:
-    """The arguments of each analysis, behind the model."""
+def arguments_of(name: str, data: Path, tasks: Sequence[str], static: str | None) -> list[str]:
+    """The arguments of an analysis, behind the model."""
 
     def file(pattern: str) -> str:
         found = sorted(data.glob(f"{pattern}*"))
@@ -55,22 +55,22 @@ def commands(data: Path, tasks: Sequence[str], static: str | None) -> dict[str, 
             raise ElmoError(f"{data / pattern}: no such file, nor one of the name compressed; see --data")
         return str(found[0])
 
+    if name == "pos":
+        ud = [file(f"pos/ud_ewt_{part}.conllu") for part in ("train", "dev", "test")]
+        return ["--ud", *ud, "--conll2000", *(file(f"pos/conll2000_{part}.txt") for part in ("train", "test"))]
+    if name in OF_VECTORS:
+        semcor = ["--semcor", file("wsd/semcor.data.xml")]
+        if name == "neighbors":
+            return [*semcor, *(["--static", static] if static else [])]
+        tests = [file(f"wsd/{each}.data.xml") for each in SENSES]
+        return [*tests, *semcor, "--senses", file("wsd/wordnet30_index.sense")]
     own: list[str] = []
     for task in tasks:
-        name, pattern = FILES[task]
-        own += ["--task", task, "--name", name, "--train", file(pattern.format("train"))]
+        title, pattern = FILES[task]
+        own += ["--task", task, "--name", title, "--train", file(pattern.format("train"))]
         own += ["--dev", file(pattern.format("dev"))]
         own += [part for setting in SETTINGS.get(task, []) for part in ("--set", setting)]
-    semcor = ["--semcor", file("wsd/semcor.data.xml")]
-    tests = [file(f"wsd/{name}.data.xml") for name in SENSES]
-    ud = [file(f"pos/ud_ewt_{part}.conllu") for part in ("train", "dev", "test")]
-    wsj = [file(f"pos/conll2000_{part}.txt") for part in ("train", "test")]
-    return {
-        **dict.fromkeys(OF_TASKS, own),
-        "wsd": [*tests, *semcor, "--senses", file("wsd/wordnet30_index.sense")],
-        "pos": ["--ud", *ud, "--conll2000", *wsj],
-        "neighbors": [*semcor, *(["--static", static] if static else [])],
-    }
+    return own
 
 
 def measure(all_arguments: Mapping[str, Sequence[str]], model: str, out: Path) -> Iterator[dict[str, Any]]:
@@ -81,7 +81,8 @@ def measure(all_arguments: Mapping[str, Sequence[str]], model: str, out: Path) -
         with redirect_stdout(StringIO()):
             cli.main(command, standalone_mode=False)
         seconds = time.perf_counter() - started
-        yield {"name": f"analysis/{name}", "seconds": round(seconds, 1), **figures(read_finding(out, name))}
+        folder = out / "quick" if "--quick" in arguments else out
+        yield {"name": f"analysis/{name}", "seconds": round(seconds, 1), **figures(read_finding(folder, name))}
 
 
 def figures(finding: Finding) -> dict[str, Any]:
@@ -113,8 +114,14 @@ def main() -> None:
     arguments = parser.parse_args()
     common = ["--device", arguments.device, *(["--quick"] if arguments.quick else [])]
     of_tasks = ["--seeds", arguments.seeds, *(part for text in arguments.overrides for part in ("--set", text))]
-    found = commands(arguments.data, arguments.tasks, arguments.static)
-    chosen = {name: [*found[name], *common, *(of_tasks if name in OF_TASKS else [])] for name in arguments.only}
+    chosen = {
+        name: [
+            *arguments_of(name, arguments.data, arguments.tasks, arguments.static),
+            *common,
+            *(of_tasks if name in OF_TASKS else []),
+        ]
+        for name in arguments.only
+    }
     with TemporaryDirectory() as temporary:
         report([*measure(chosen, arguments.model, arguments.out or Path(temporary))], arguments.json)
 

@@ -27,8 +27,9 @@ from machine import report
 from ngram import measure as measure_ngram
 
 from elmo import formats
-from elmo.analysis.pos import Tagged, most_frequent_tag, read_conllu
+from elmo.analysis.pos import most_frequent_tag
 from elmo.analysis.senses import gather_uses, nearest_uses, plot_uses, sense_label, separation
+from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.analysis.typos import evaluate_typos
 from elmo.analysis.wsd import Score, evaluate_wsd
 from elmo.analysis.wsd_data import Annotated, read_annotated, read_first_senses
@@ -50,6 +51,9 @@ QUERIES = {
     "bank": ("She borrowed the money from a bank .", "We sat on the bank of the river ."),
     "spring": ("It rains a lot here in the spring .", "The lock has a broken spring in it ."),
 }
+RAW: dict[str, Any] = {"tokenizer": "ptb", "text": "paragraphs", "lowercase": False}
+"""How held-out text is read that isn't tokenized."""
+
 NEAREST = 5
 QUICK_POS = (600, 200, 400)
 """Sentences to train on, to choose by and to test on with `--quick`."""
@@ -59,7 +63,7 @@ QUICK_SEMCOR, QUICK_TEXT = 4000, 100
 
 def measure_perplexity(model: Model, path: Path, tokenized: bool, quick: bool) -> dict[str, Any]:
     """Of one text."""
-    text = read_sentences([path]) if tokenized else read_sentences([path], tokenizer="ptb", text="paragraphs")
+    text = read_sentences([path]) if tokenized else read_sentences([path], **RAW)
     found = Perplexity.of(score_sentences(model, islice(text, QUICK_TEXT if quick else None)))
     return {
         "name": f"perplexity/{path.name.split('.')[0]}",
@@ -92,6 +96,8 @@ def _to_beat(model: Model, arguments: argparse.Namespace, path: Path) -> Iterato
             raise ElmoError(
                 f"{arguments.corpus}: has another vocabulary than the model; no 5-gram model compares with it"
             )
+        if corpus.reading | RAW != corpus.reading:
+            raise ElmoError(f"{arguments.corpus}: was read otherwise than held-out text, which is cut by ptb")
         yield "5-gram", measure_ngram(corpus, path, arguments.kenlm)
 
 

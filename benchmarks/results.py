@@ -77,21 +77,21 @@ def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
     """Keep of a finished run folder, which `command` made, what the page needs; files by their names alone, as anyone
     may have them elsewhere."""
     config, recipe = read_config(folder)
-    words = shlex.join(_without_folders(command))
     results = [result.as_json() for result in read_results(folder)]
-    record = {"task": config.task, "command": words, "recipe": _without_paths(recipe), "results": results}
+    record = {"task": config.task, "command": shown(command), "recipe": _without_paths(recipe), "results": results}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_all({path: lambda path: write_json(path, record)})
 
 
 def read_records(root: Path) -> list[Run]:
     """All records of a folder: data by data in the order of the tasks, the baseline first."""
-    runs = [_read(path) for path in root.glob("*/*.json")]
+    runs = [read_record(path) for path in root.glob("*/*.json")]
     order = list(TASKS)
     return sorted(runs, key=lambda run: (order.index(run.task), run.data, run.kind != BASELINE, run.kind))
 
 
-def _read(path: Path) -> Run:
+def read_record(path: Path) -> Run:
+    """What `write_record` wrote."""
     record = cast("dict[str, Any]", read_json(path))
     results = [Result(**result) for result in record["results"]]
     return Run(path.parent.name, path.stem, record["task"], record["recipe"], record["command"], results)
@@ -146,6 +146,11 @@ def _published(run: Run) -> str:
     if run.task not in PUBLISHED or run.recipe.get("binary"):
         return ""
     return f"{100 * error_reduction(*PUBLISHED[run.task]):.1f} %"
+
+
+def shown(command: Iterable[str]) -> str:
+    """A command as the page shows it."""
+    return shlex.join(_without_folders(command))
 
 
 def _without_folders(words: Iterable[str]) -> Iterator[str]:

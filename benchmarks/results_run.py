@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from results import BASELINE, RECORDS, write_record
+from results import BASELINE, RECORDS, read_record, shown, write_record
 
 from elmo.errors import ElmoError
 from elmo.pretrain.recipe import read_recipe
@@ -145,6 +145,8 @@ def _below(data: Path, files: str) -> str:
 def train(command: Sequence[str], folder: Path, record: Path) -> None:
     """Run a command that makes `folder`, unless there is a record of it, and leave one."""
     if record.exists():
+        if read_record(record).command != shown(["elmo", *command]):
+            raise SystemExit(f"{record}: is of another command; remove it, or choose another --name or --records")
         print(f"{record}: recorded already")
         return
     if subprocess.run([sys.executable, "-m", "elmo", *command], check=False).returncode or not read_results(folder):

@@ -25,8 +25,12 @@ USES = Path(__file__).with_name("uses.tsv")
 def read_uses(path: Path) -> dict[str, list[Annotated]]:
     """Sentences by the word that they are examples of, the word annotated with its sense."""
     found: defaultdict[str, list[Annotated]] = defaultdict(list)
-    for line in path.read_text(encoding="utf-8").splitlines():
-        word, sense, sentence = line.split("\t")
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        word, sense, sentence, *_ = [*line.split("\t"), "", "", ""]
+        if word not in sentence.split():
+            raise elmo.ElmoError(
+                f"{path}, line {number}: expected a word, its sense and a sentence with it, between tabs"
+            )
         (marked,) = mark_uses([sentence.split()], word)
         found[word].append(Annotated(marked.tokens, [use._replace(senses=(sense,)) for use in marked.instances]))
     return dict(found)

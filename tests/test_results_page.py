@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import lzma
@@ -151,6 +152,18 @@ def test_runs_are_made_and_made_once(
     assert "training.patience=10" in words  # by --reduced
     assert record["recipe"]["words"]["vectors"] == "vectors.txt"
     assert len(rows(results.write_page(records))) == 2
+    monkeypatch.setattr(sys, "argv", [*arguments, "--set", "training.max_epochs=2"])
+    with pytest.raises(SystemExit, match=r"none\.json: is of another command; remove it"):
+        results_run.main()
+
+
+def test_a_run_with_elmo_is_asked_for_it(results_run: ModuleType, tmp_path: Path) -> None:
+    for name, elmo in (("none", "none"), ("elmo", "mine"), ("tuned", "mine")):
+        arguments = argparse.Namespace(
+            root=tmp_path, data=tmp_path, elmo="mine", seeds=None, vectors={}, set=[], reduced=False, device="cpu"
+        )
+        words = results_run.command_of(results_run.PLANS[0], name, arguments)
+        assert words[words.index("--elmo") + 1] == elmo
 
 
 @pytest.mark.external

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from elmo.analysis.baseline import accuracy, fit_word_tagger
-from elmo.analysis.pos import Tagged, most_frequent_tag, read_conllu, tags_of
+from elmo.analysis.pos import most_frequent_tag, tags_of
+from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.errors import ElmoError
 
 

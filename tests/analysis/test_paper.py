@@ -15,7 +15,8 @@ from elmo.analysis.paper.finding import Finding, Table, as_markdown, read_findin
 from elmo.analysis.paper.panels import draw_panels, lines_of
 from elmo.analysis.paper.parts import once
 from elmo.analysis.pictures import draw_shares, new_figure, save_figure
-from elmo.analysis.pos import Tagged, most_frequent_tag, probe_pos, read_conll2000
+from elmo.analysis.pos import most_frequent_tag, probe_pos
+from elmo.analysis.tagged import Tagged, read_conll2000
 from elmo.analysis.wsd import Score, evaluate_wsd
 from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed import Embedder

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from elmo import formats
-from elmo.analysis.pos import Tagged, embed_tokens, most_frequent_tag, probe_pos, read_conllu, tags_of
+from elmo.analysis.pos import embed_tokens, most_frequent_tag, probe_pos, tags_of
 from elmo.analysis.probe import fit_probe
+from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
@@ -159,6 +160,7 @@ def test_words_and_their_own_tags_are_read(tmp_path: Path, ending: str, compress
         (CONLLU.replace("3\tplay\tplay\tVERB", "3\tplay\tVERB"), "line 7: 9 columns between tabs; CoNLL-U has 10"),
         (CONLLU.replace("\t", " "), "line 3: 1 columns"),
         (CONLLU.replace("3\tplay", "three\tplay"), "line 7: 'three' is no number of a word"),
+        ("".join(f"{n}\tw\tw\tX\t_\t_\t_\t_\t_\t_\n" for n in (1, 2)), "has no tags in column 5"),
         ("", "holds no sentence"),
         ("# only a comment\n\n", "holds no sentence"),
     ],

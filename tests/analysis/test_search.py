@@ -10,7 +10,7 @@ from elmo import formats
 from elmo.analysis import find_neighbors
 from elmo.analysis.search import ContextIndex, build, build_index
 from elmo.analysis.search import vectors as stored
-from elmo.analysis.search.tagged import read_tagged
+from elmo.analysis.tagged import read_tagged
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
@@ -218,6 +218,33 @@ def test_another_command_may_begin_anew(model: Embedder, text: str, tmp_path: Pa
     (tmp_path / "mine").mkdir()
     with pytest.raises(ElmoError, match="exists already, and is no index"):
         build_index(model, [text], tmp_path / "mine", overwrite=True)
+
+
+@pytest.mark.parametrize("number", range(2, 6))
+def test_a_kill_while_all_is_put_together_loses_nothing(
+    number: int, model: Embedder, text: str, tmp_path: Path, monkeypatch
+) -> None:
+    """At whichever of its renames, those behind that of the text: the vectors aren't computed again."""
+    folder = tmp_path / "index"
+    build_index(model, [text], folder, layer=0)
+    made, rename = iter(range(1, 99)), Path.rename
+
+    class KilledError(BaseException):
+        pass
+
+    def killed(self: Path, target: Path) -> Path:
+        if next(made) == number:
+            raise KilledError
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", killed)
+        with pytest.raises(KilledError):
+            build_index(model, [text], folder, layer=1, overwrite=True)
+    again = build_index(model, [text], folder, layer=1, overwrite=True)
+    assert again.num_kept_tokens == again.num_tokens
+    assert ContextIndex(folder, model).layer_name == "layer 1"
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
 def test_another_model_is_refused(model: Embedder, text: str, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from elmo import formats
 from elmo.analysis.baseline import fit_word_tagger
-from elmo.analysis.pos import Tagged, probe_pos
+from elmo.analysis.pos import probe_pos
+from elmo.analysis.tagged import Tagged
 from elmo.analysis.typos import KEY_ROWS, WORDS_ONLY, evaluate_typos, with_typos
 from elmo.embed import Embedder
 from elmo.errors import ElmoError

@@ -53,9 +53,9 @@ def test_tasks_are_analyzed_and_named(folder: Path) -> None:
     lines = run(*arguments).splitlines()
     assert lines[2] == "| weights after the softmax, and scale | | layer 0 | layer 1 | layer 2 | γ |"
     assert lines[4].startswith("| Names, input | here | 0.3")
-    assert lines[-1].startswith("out/weights: .json, .md, .png, .svg, ")
+    assert lines[-1].startswith("out/quick/weights: .json, .md, .png, .svg, ")
     figures = json.loads(run(*arguments, "--json"))
-    assert figures == json.loads((folder / "out" / "weights.json").read_text())
+    assert figures == json.loads((folder / "out" / "quick" / "weights.json").read_text())
     assert (figures["model"], figures["quick"]) == ("model, 3 layers, 12 wide", True)
 
 
@@ -67,9 +67,14 @@ def test_tasks_are_analyzed_and_named(folder: Path) -> None:
     ],
 )
 def test_vectors_are_analyzed(folder: Path, arguments: list[str], row: str) -> None:
+    """A quick run takes the place of nothing."""
     pytest.importorskip("matplotlib")
     assert row in run(*arguments, "--out", "out", "--device", "cpu")
     assert row in (folder / "out" / f"{arguments[0]}.md").read_text()
+    before = {path: path.read_bytes() for path in (folder / "out").rglob("*.*")}
+    run(*arguments, "--out", "out", "--device", "cpu", "--quick")
+    assert {path: path.read_bytes() for path in before} == before
+    assert (folder / "out" / "quick" / f"{arguments[0]}.md").exists()
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -84,6 +89,7 @@ def test_help_has_examples(verb: str) -> None:
         (["layers", *NER, *NER[1:]], "--name: two tasks have the same name; give each its own"),
         (["layers", *NER, "--set", "ner:nothing=1"], "recipe ner: unknown key 'nothing'"),
         (["layers", "nowhere", *NER[1:]], "nowhere: no such file or folder"),
+        (["wsd", "model", "x.data.xml", "./x.data.xml", "--semcor", "x.data.xml", "--senses", "x"], "two of the tests"),
         (["pos", "model"], "no text to tag: pass --ud, --conll2000 or both"),
         (["wsd", "model", "none.data.xml", "--semcor", "x", "--senses", "x"], "none.gold.key.txt: no such file"),
         (["neighbors", "model", "--semcor", "x.data.xml", "--static", "none.txt"], "none.txt: no such file"),

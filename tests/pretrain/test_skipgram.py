@@ -105,6 +105,7 @@ def test_the_command_repeats_itself(corpus: Corpus, text: Path, tmp_path: Path) 
         (["corpus", "no/out.txt"], "no/out.txt: its folder does not exist; make that first"),
         (["corpus", "out.txt", "--dim", "0"], "dim: 0 is less than 1"),
         (["corpus", "out.txt", "--min-count", "9999"], "min_count: no word of the text stands 9999 times"),
+        (["corpus", "out.txt", "--lowercase"], "corpus: is a corpus, which was read already; leave out --lowercase"),
         (["text.txt", "out.txt", "--encoding", "klingon"], "encoding 'klingon' is unknown"),
     ],
 )

@@ -1,9 +1,10 @@
 """What a biLM's vectors know: analyses of the paper's section 5."""
 
 from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, find_neighbors
-from elmo.analysis.pos import Tagged, probe_pos, read_conllu
+from elmo.analysis.pos import probe_pos
 from elmo.analysis.probe import LinearProbe, fit_probe
 from elmo.analysis.senses import Uses, gather_uses, mark_uses, nearest_uses, plot_uses, separation
+from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.analysis.typos import evaluate_typos, with_typos
 from elmo.analysis.wsd import Score, evaluate_wsd
 from elmo.analysis.wsd_data import Annotated, read_annotated, read_first_senses

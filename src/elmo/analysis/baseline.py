@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from elmo.analysis.pos import Tagged, tags_of
+from elmo.analysis.pos import tags_of
+from elmo.analysis.tagged import Tagged
 from elmo.errors import ElmoError
 
 MIN_COUNT = 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,10 @@ from elmo.analysis.pictures import COLOURS
 from elmo.analysis.search import ContextIndex
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
+from elmo.text.reading import tokenize_block
 from elmo.text.tokenizers import Tokenizer
 
-MAX_CHARACTERS, MAX_LINES, MAX_TOP = 4000, 30, 100
+MAX_CHARACTERS, MAX_LINES, MAX_TOP = 1000, 30, 100
 """What a page takes: longer text is for `elmo embed`."""
 
 MARKS = (
@@ -82,7 +84,7 @@ class Page:
                 "error": error,
                 "asked": asked,
                 "around": partial(excerpt, context=CONTEXT),
-                "link": self._linker(asked),
+                "link": self._linker(asked, sentences),
                 "colours": COLOURS,
                 "marks": MARKS,
             },
@@ -101,21 +103,23 @@ class Page:
         lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) > MAX_LINES:
             raise ElmoError(f"the text has {len(lines)} lines; the page takes {MAX_LINES}")
-        return [tuple(tokenizer(line.lower() if self._lowercase else line)) for line in lines]
+        return [tuple(tokenize_block(line, tokenizer, "sentences", self._lowercase)[0]) for line in lines]
 
     def _layer(self) -> str:
         if self._index is not None and self._index.layer_name not in ("top", "mean"):
             return self._index.layer_name
         return f"{self._index.layer_name if self._index else 'top'} layer"
 
-    def _linker(self, asked: QueryParams) -> Any:
+    def _linker(self, asked: QueryParams, sentences: Sequence[tuple[str, ...]]) -> Any:
         """Makes links to a word: of the text that is there, or of another sentence."""
         kept = [(name, value) for name, value in asked.multi_items() if name in ("tag", "any", "top", "groups")]
+        same = [("text", asked.get("text", "")), *([("spaces", "1")] if asked.get("spaces") else [])]
 
         def link(word: int, line: int = 0, tokens: tuple[str, ...] | None = None) -> str:
-            text = asked.get("text", "") if tokens is None else " ".join(tokens)
-            spaces = [("spaces", "1")] if tokens is not None or asked.get("spaces") else []
-            return "?" + urlencode([("text", text), ("line", line), ("word", word), *spaces, *kept])
+            if tokens is not None and tokens in sentences:  # without an index: the other lines are what it is near to
+                line, tokens = sentences.index(tokens), None
+            other = same if tokens is None else [("text", " ".join(tokens)), ("spaces", "1")]
+            return "?" + urlencode([*other, ("line", line), ("word", word), *kept])
 
         return link
 

@@ -10,7 +10,8 @@ from itertools import pairwise
 import numpy as np
 
 from elmo.analysis.baseline import fit_word_tagger
-from elmo.analysis.pos import Tagged, embed_tokens, fit_pos, tags_of
+from elmo.analysis.pos import embed_tokens, fit_pos, tags_of
+from elmo.analysis.tagged import Tagged
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError

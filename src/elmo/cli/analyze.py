@@ -24,7 +24,11 @@ SEMCOR = click.option(
 )
 COMMON = (
     click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="For all that is made."),
-    click.option("--quick", is_flag=True, help="Little data: shows in minutes that all works; figures mean nothing."),
+    click.option(
+        "--quick",
+        is_flag=True,
+        help="Little data, into DIR/quick: shows in minutes that all works.",
+    ),
     device_option,
     json_option,
 )
@@ -147,7 +151,10 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
     from elmo.analysis.paper.wsd import analyze_wsd, draw
     from elmo.analysis.wsd_data import DATA, read_annotated, read_first_senses
 
+    out = _folder(out, quick)
     sets = {Path(path).name.partition(DATA)[0]: list(read_annotated(path)) for path in tests}
+    if len(sets) < len(tests):
+        raise ElmoError("two of the tests have the same name; rename one")
     text, first = list(read_annotated(semcor)), read_first_senses(senses)
 
     def analyze(embedder: Embedder, model: str) -> Finding:
@@ -169,8 +176,9 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
 def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, quick: bool, **arguments: Any) -> None:
     """Table 6: tags (Penn's in English) by a linear classifier on each layer of MODEL."""
     from elmo.analysis.paper.pos import Corpus, analyze_pos, draw, with_dev
-    from elmo.analysis.pos import read_conll2000, read_conllu
+    from elmo.analysis.tagged import read_conll2000, read_conllu
 
+    out = _folder(out, quick)
     corpora = {"UD": Corpus(*map(read_conllu, ud))} if ud else {}
     if conll2000:
         corpora["CoNLL-2000"] = with_dev(*map(read_conll2000, conll2000))
@@ -199,6 +207,7 @@ def neighbors(semcor: str, static: str | None, out: Path, quick: bool, **argumen
     from elmo.analysis.wsd_data import read_annotated
     from elmo.tasks.static_vectors import read_vectors
 
+    out = _folder(out, quick)
     text, vectors = list(read_annotated(semcor)), read_vectors(static) if static else None
 
     def analyze(embedder: Embedder, model: str) -> Finding:
@@ -223,6 +232,7 @@ def _analyze_tasks(
     from elmo.analysis.paper.runs import TaskRuns
     from elmo.analysis.pictures import new_figure
 
+    out = _folder(out, quick)
     new_figure()  # a missing package comes to light now, not at the end
     name = _describe(model, formats.load(model).config)
     found = _tasks(**data)
@@ -246,6 +256,11 @@ def _analyze_vectors(
     new_figure()
     embedder = load(model, device=use_device(device))
     _write(out, analyze(embedder, _describe(model, embedder.config)), draw, as_json)
+
+
+def _folder(out: Path, quick: bool) -> Path:
+    """Where results go: quick ones take the place of no others."""
+    return out / "quick" if quick else out
 
 
 def _tasks(

@@ -18,8 +18,8 @@ from elmo.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    from elmo.analysis.search.tagged import Columns
     from elmo.analysis.search.vectors import Kind
+    from elmo.analysis.tagged import Columns
     from elmo.embed.engine import Precision
     from elmo.embed.layers import Layers
 

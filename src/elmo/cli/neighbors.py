@@ -15,7 +15,7 @@ from elmo.embed.devices import use_device
 from elmo.embed.embedder import load
 from elmo.embed.layers import Layers
 from elmo.errors import ElmoError
-from elmo.text.reading import expand, read_sentences
+from elmo.text.reading import expand, read_sentences, tokenize_block
 from elmo.text.tokenizers import get_tokenizer
 
 
@@ -85,7 +85,7 @@ def command(
     lines aren't counted, it has a layer of its own, and a near use may be missed.
     """
     embedder = load(model, device=use_device(device))
-    tokens = get_tokenizer(tokenizer)(sentence.lower() if lowercase else sentence)
+    (tokens,) = tokenize_block(sentence, get_tokenizer(tokenizer), "sentences", lowercase)
     word = word.lower() if lowercase else word
     choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)
     if len(texts) == 1 and is_index(texts[0]):

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from elmo.cli.shared import examples, json_option, print_result, reading_options
+from elmo.errors import ElmoError
 
 
 @click.command(
@@ -53,6 +55,9 @@ def command(
     from elmo.text.prepare import prepare
 
     config = SkipGramConfig(dim, min_count, window, epochs, workers, seed)
+    given = click.get_current_context().get_parameter_source
+    if Path(source).is_dir() and (told := [name for name in reading if given(name) is not ParameterSource.DEFAULT]):
+        raise ElmoError(f"{source}: is a corpus, which was read already; leave out --{told[0]}")
     require_folder(out)
     started = time.monotonic()
     with TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as work:

@@ -12,7 +12,8 @@ from elmo.analysis.paper.panels import lines_of
 from elmo.analysis.paper.parts import once
 from elmo.analysis.paper.published import TAGS
 from elmo.analysis.pictures import draw_lines
-from elmo.analysis.pos import Tagged, most_frequent_tag, probe_pos
+from elmo.analysis.pos import most_frequent_tag, probe_pos
+from elmo.analysis.tagged import Tagged
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import layer_name
 from elmo.tasks.run_folder import checksum_of

@@ -68,7 +68,8 @@ class Outcome:
 
 class TaskRuns:
     """A task's runs in `folder`, with the model `elmo` or without. Its sets are read once, and once ELMo's vectors of
-    their sentences are computed, however many runs use them. `quick` runs are of a few examples and epochs."""
+    their sentences are computed, however many runs use them. `quick` runs, of a
+    few examples and epochs, are to have a folder of their own."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class TaskRuns:
         changes = {**(QUICK_TRAINING if quick else {}), **data.settings}
         self.recipe: TaskRecipe = read_recipe(self.task.recipe, data.task, tuple(TASKS), changes)
         self._vectors, self._num_seeds, self._device = folder / "vectors", num_seeds, device
-        self.folder = folder / ("quick" if quick else "runs") / _slug(data.name)
+        self.folder = folder / "runs" / _slug(data.name)
         sets = read_sets(self._job(self.recipe, folder, elmo))
         self.sets = {name: _choose(found, QUICK_EXAMPLES[name]) if quick else found for name, found in sets.items()}
         self._layers: dict[tuple[object, ...], FrozenLayers] = {}

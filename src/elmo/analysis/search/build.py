@@ -22,8 +22,8 @@ from tqdm import tqdm
 from elmo.analysis.neighbors import TYPES_AT_ONCE, unit
 from elmo.analysis.search import vectors as stored
 from elmo.analysis.search.index import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
-from elmo.analysis.search.tagged import COLUMNS, Columns
 from elmo.analysis.search.text import IndexedText, prepare_text
+from elmo.analysis.tagged import COLUMNS, Columns
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights
 from elmo.embed.unfinished import LOCK, claim, folder_of, is_same_job
@@ -41,8 +41,8 @@ ADD_TOKENS = 1 << 14
 MAX_WORDS = 50_000
 """The commonest types, whose vectors without context are kept."""
 
-NEW, JOB = "new", "job.json"
-"""Of the folder of unfinished work: what becomes the index, and what that is made of."""
+NEW, OLD, JOB = "new", "old", "job.json"
+"""Of the folder of unfinished work: what becomes the index, the one whose place it takes, and what it is made of."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,12 @@ def _work_folder(folder: Path) -> Generator[Path]:
     work.mkdir(exist_ok=True)
     with (work / LOCK).open("w") as lock:
         claim(lock, folder)
+        if not folder.exists() and (work / OLD).exists():  # a kill between two names
+            (work / OLD).rename(folder)
+        shutil.rmtree(work / OLD, ignore_errors=True)
+        for path in (*(work / NEW).glob(PARTS), work / NEW / TRAINED):
+            if path.exists():  # a kill while all was put together
+                path.rename(work / path.name)
         shutil.rmtree(work / NEW, ignore_errors=True)
         try:
             yield work
@@ -144,7 +150,7 @@ def _complete(work: Path, folder: Path, facts: dict[str, Any]) -> None:
         path.rename(work / NEW / path.name)
     write_json(work / NEW / DESCRIPTION, facts)
     if folder.exists():
-        shutil.rmtree(folder)
+        folder.rename(work / OLD)
     (work / NEW).rename(folder)
     shutil.rmtree(work)
 

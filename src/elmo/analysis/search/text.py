@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.search.tagged import Columns, read_tagged
+from elmo.analysis.tagged import Columns, read_tagged
 from elmo.errors import ElmoError
 from elmo.text.characters import BOS, EOS
 from elmo.text.corpus import Corpus

@@ -1,4 +1,4 @@
-"""Texts with a word and its part of speech a line, sentences apart by blank lines, read as a stream."""
+"""Texts with a word and its part of speech a line, sentences apart by blank lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
-from elmo.analysis.pos import NUM_COLUMNS, Tagged
 from elmo.errors import ElmoError
 from elmo.text.reading import read_lines
 
@@ -17,9 +16,18 @@ Columns = Literal["upos", "xpos", "columns"]
 
 COLUMNS: tuple[str, ...] = get_args(Columns)
 
+NUM_COLUMNS = 10
+"""Of a line of CoNLL-U: number, word, lemma, universal tag, the language's own tag (Penn's in English), and others."""
 
 NO_WORD = re.compile(r"\d+[-.]\d+")
 """Of CoNLL-U, the number of several tokens together, or of a word left out of the text."""
+
+
+class Tagged(NamedTuple):
+    """A sentence's tokens, and the tag of each."""
+
+    tokens: list[str]
+    tags: list[str]
 
 
 class _Place(NamedTuple):
@@ -49,6 +57,41 @@ def read_tagged(paths: Iterable[str | Path], columns: Columns, encoding: str = "
                 sentence = Tagged([], [])
 
 
+def read_conllu(path: str | Path) -> list[Tagged]:
+    """The words of a CoNLL-U file with their own language's tags. Raises ElmoError as `read_tagged` does, and for a
+    file without any sentence or without such tags."""
+    sentences = list(read_tagged([path], "xpos"))
+    if not sentences:
+        raise ElmoError(f"{path}: holds no sentence; expected CoNLL-U")
+    if all(tag == "_" for sentence in sentences for tag in sentence.tags):
+        raise ElmoError(f"{path}: has no tags in column 5, those of the language; its treebank has universal tags only")
+    return sentences
+
+
+def read_conll2000(path: str | Path) -> list[Tagged]:
+    """The words and Penn tags of a file of CoNLL-2000: a word, its tag and its chunk a line, blank lines between
+    sentences.
+
+    Raises ElmoError for another number of columns, naming the line, and for a file without any sentence.
+    """
+    sentences = [Tagged([], [])]
+    for number, line in enumerate(read_lines(path), 1):
+        match line.split():
+            case [word, tag, _]:
+                sentences[-1].tokens.append(word)
+                sentences[-1].tags.append(tag)
+            case []:
+                sentences.append(Tagged([], []))
+            case columns:
+                raise ElmoError(
+                    f"{path}, line {number}: {len(columns)} columns; expected a word, its tag and its chunk"
+                )
+    found = [sentence for sentence in sentences if sentence.tokens]
+    if not found:
+        raise ElmoError(f"{path}: holds no sentence; expected lines of word, tag and chunk")
+    return found
+
+
 def _add(sentence: Tagged, line: str, columns: Columns, where: str) -> None:
     """Add the word of a line to its sentence, if the line has one."""
     parts, place = line.split("\t"), PLACES[columns]
@@ -57,6 +100,8 @@ def _add(sentence: Tagged, line: str, columns: Columns, where: str) -> None:
             return
         if len(parts) != NUM_COLUMNS:
             raise ElmoError(f"{where}: {len(parts)} columns between tabs; CoNLL-U has {NUM_COLUMNS}")
+        if not parts[0].isdecimal():
+            raise ElmoError(f"{where}: {parts[0]!r} is no number of a word")
     elif len(parts) < 2:
         raise ElmoError(f"{where}: holds no tab; expected a word, a tab and its tag")
     word, tag = parts[place.word].strip(), parts[place.tag].strip()
