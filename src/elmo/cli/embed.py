@@ -51,7 +51,13 @@ if TYPE_CHECKING:
     type=click.Choice(["mean", "max", "first-last"]),
     help="One vector a sentence. first-last: the last token's forward half beside the first one's backward half.",
 )
-@click.option("--dtype", type=click.Choice(["float32", "float16"]), default="float32", show_default=True)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float16"]),
+    default="float32",
+    show_default=True,
+    help="Of the numbers in the file; float16 halves it.",
+)
 @precision_option
 @click.option(
     "--device", default="auto", show_default=True, metavar="DEVICE", help="auto, cpu, cuda, or one GPU as cuda:1."

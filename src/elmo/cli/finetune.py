@@ -24,8 +24,16 @@ if TYPE_CHECKING:
 @click.argument("model")
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("inputs", nargs=-1, required=True, metavar="TEXT...")
-@click.option("--epochs", type=click.FloatRange(0, min_open=True), default=1.0, show_default=True)
-@click.option("--learning-rate", type=float, default=0.2, show_default=True)
+@click.option(
+    "--epochs",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="How often the text is read.",
+)
+@click.option(
+    "--learning-rate", type=float, default=0.2, show_default=True, help="Of Adagrad, unless --set names another."
+)
 @click.option("--batch-size", type=click.IntRange(1), help="Streams; default: 128, or fewer for a short text.")
 @click.option("--heldout", type=click.Path(), help="Text to measure perplexity on, read like TEXT.")
 @click.option("--new-softmax", is_flag=True, help="Train a fresh softmax first, with the biLM frozen.")

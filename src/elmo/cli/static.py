@@ -26,7 +26,7 @@ from elmo.errors import ElmoError
 @click.option("--window", default=5, show_default=True, help="Words on either side that count as neighbours, at most.")
 @click.option("--epochs", default=5, show_default=True, help="How often the text is read.")
 @click.option("--workers", default=1, show_default=True, help="Threads. With more than one, no two runs are alike.")
-@click.option("--seed", default=1, show_default=True)
+@click.option("--seed", default=1, show_default=True, help="Of all that is random.")
 @reading_options
 @json_option
 def command(
