@@ -53,6 +53,56 @@ def test_efficiency_is_judged_by_its_curves(page: ModuleType) -> None:
     assert [all(case.holds for case in claim.cases) for claim in page.efficiency(finding)] == [True, True, True, False]
 
 
+def one(title: str, row: str, cells: dict[str, float]) -> Table:
+    """A table with one row of ours."""
+    return Table(title, "", list(cells), {row: cells})
+
+
+LAYERS = ["chance", "layer 0", "layer 1", "layer 2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "tables", "verdicts"),
+    [
+        ("placement", [one("", "SNLI", {p.INPUT: 60.0, p.BOTH: 61.0, p.OUTPUT: 62.0})], ["differs", "agrees", "not"]),
+        ("placement", [one("", "SRL", {p.INPUT: 63.0, p.BOTH: 61.0, p.OUTPUT: 62.0})], ["agrees", "differs", "agrees"]),
+        (
+            "neighbors",
+            [one("", "", {}), one("", "play", dict(zip(LAYERS, [9.0, 30.0, 20.0, 25.0], strict=True)))],
+            ["agrees", "differs", "agrees"],
+        ),
+        (
+            "wsd",
+            [one("", p.FOUR_SETS, {p.FIRST_SENSE: 66.2, "layer 1": 70.0, "layer 2": 67.0})],
+            ["agrees", "differs", "agrees"],
+        ),
+        (
+            "wsd",
+            [one("", p.FOUR_SETS, {p.FIRST_SENSE: 66.5, "layer 1": 60.0, "layer 2": 64.0})],
+            ["differs", "agrees", "differs"],
+        ),
+        (
+            "pos",
+            [one("", "UD", {"most frequent tag": 80.0, "layer 0": 85.0, "layer 1": 84.0, "layer 2": 83.0})],
+            ["agrees", "differs", "agrees"],
+        ),
+        ("weights", [one("", "NER, input", {"layer 0": 0.5, "layer 1": 0.3, "γ": 9.0})], ["differs", "not"]),
+        ("weights", [one("", "SNLI, output", {"layer 0": 0.52, "layer 1": 0.48, "γ": 9.0})], ["not", "agrees"]),
+        (
+            "finetuning",
+            [
+                one("", "SST-5", {p.BEFORE: 90.0, p.AFTER: 50.0}),
+                Table("", "", [], {"SST-5": {p.BEFORE: 44.0, p.AFTER: 45.5}, "SNLI": {p.BEFORE: 60.0, p.AFTER: 61.0}}),
+            ],
+            ["agrees", "agrees", "differs"],
+        ),
+    ],
+)
+def test_each_analysis_has_its_verdicts(page: ModuleType, name: str, tables: list[Table], verdicts: list[str]) -> None:
+    claims = page.CLAIMS[name](Finding(name, "x", "m", False, tables, {}))
+    assert [claim.verdict.lstrip("*").split("*")[0].split()[0] for claim in claims] == verdicts
+
+
 def test_the_page_has_what_is_there_and_says_what_is_not(
     page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

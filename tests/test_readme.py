@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +13,12 @@ from click.testing import CliRunner
 
 import make_bilm_hdf5
 from elmo.cli.main import VERBS, cli
+from elmo.formats import bundled
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 SHORTER = {
     "--recipe mini --max-minutes 30": "--recipe tiny --max-steps 3 --set training.batch_size=4",
-    "--out entities": "--out entities --set training.max_epochs=1 --set lstm=[8,8]",
+    "elmo task train ner": "elmo task train ner --set training.max_epochs=1 --set lstm=[8,8]",
     "elmo explore": "elmo explore --help",
 }
 """What makes a command of half an hour, or one that serves until it is stopped, one of seconds."""
@@ -67,9 +69,11 @@ def test_python_runs_after_the_commands(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(folder)
     if not (folder / "run").exists():
         pytest.skip("needs the model that test_commands_run_in_order makes")
-    embed, layer = PYTHON
-    names: dict[str, object] = {}
-    exec(embed, names)
+    english, embed, layer = PYTHON
+    if (bundled.MODELS / "en").is_dir():
+        exec(english, names := {})
+        assert [len(vectors) for vectors in names["vectors"]] == [6, 6]
+    exec(embed, names := {})
     vectors, layers = names["vectors"], names["layers"]
     assert [v.shape for v in vectors] == [(6, 64), (3, 64)]
     assert [v.shape for v in layers] == [(3, 6, 64), (3, 3, 64)]
@@ -77,6 +81,19 @@ def test_python_runs_after_the_commands(folder: Path, monkeypatch: pytest.Monkey
     exec(layer, names)
     assert names["first"].shape == names["second"].shape == (2, 6, 64)
     assert names["mask"].tolist() == [[True] * 6, [True] * 3 + [False] * 3]
+
+
+def test_python_of_the_page_on_it_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    if not (folder / "run").exists():
+        pytest.skip("needs the model that test_commands_run_in_order makes")
+    pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'elmo-torch[sklearn]'")
+    page = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.S):
+        exec(block, names)
+    assert [array.shape for array in names["vectors"]] == [(6, 64), (6, 64)]
+    np.testing.assert_allclose(names["first"], names["vectors"][0], atol=1e-6)
 
 
 def test_make_targets_of_the_readme_exist() -> None:

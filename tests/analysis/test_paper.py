@@ -255,4 +255,5 @@ def test_each_has_its_picture(module: Any, embedder: Embedder, tmp_path: Path) -
     table = Table("t", "F1 (%)", ["a", "b"], {"x": {"a": 1.0, "b": 2.0}, "y": {"a": 2.0}})
     figure = new_figure()
     module.draw(figure, Finding("x", "x", "m", False, [table] if module is pos else [table, table], {}))
+    assert figure.axes
     assert all(axes.get_ylabel() == "F1 (%)" and axes.get_legend() for axes in figure.axes)
