@@ -101,7 +101,7 @@ struct Kernels {
     void (*recurrence)(const RecurrenceCall&, size_t thread, size_t threads, Scratch, Barrier&);
     void (*cell)(const CellCall&, Range rows);
     void (*cell_backward)(const CellBackwardCall&, Range rows);
-    void (*softmax)(const SoftmaxCall&, Range rows, float* d_bias);
+    void (*softmax)(const SoftmaxCall&, Range rows, float* d_bias, float* powers);
 };
 
 extern const Kernels avx2, avx512, avx512_vnni, avx512_bf16;

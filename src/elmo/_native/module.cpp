@@ -250,8 +250,10 @@ PyObject* run_softmax(PyObject*, PyObject* args) {
     const SoftmaxCall call{static_cast<size_t>(columns), bf16 != 0, products.view.buf, bias.floats(),
                            target_scores.floats(), static_cast<const int64_t*>(own.view.buf), losses.floats(),
                            target_shares.floats()};
+    const size_t width = columns + kernels->lanes;
+    std::vector<float> powers(static_cast<size_t>(std::max<Py_ssize_t>(1, threads)) * width);
     for_rows(rows, threads, [&](Range range, size_t thread) {
-        kernels->softmax(call, range, d_bias.floats() + thread * columns);
+        kernels->softmax(call, range, d_bias.floats() + thread * columns, powers.data() + thread * width);
     });
     Py_RETURN_NONE;
 }

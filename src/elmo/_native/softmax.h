@@ -1,14 +1,12 @@
 // The softmax of training, over blocks of rows of scores that stay in the cache; part of kernel_body.h.
 //
-// Products, which become probabilities in place, are float32 or, as uint16_t, bf16.
-
-#include <cmath>
-#include <vector>
+// Products, which become probabilities in place, are float32 or, as uint16_t, bf16. `powers` is room for a row of
+// columns, LANES more than there are: here, on a thread of the pool, nothing may be allocated.
 
 namespace elmo {
 namespace {
 
-inline void forbid(float* at) { *at = -INFINITY; }
+inline void forbid(float* at) { *at = -__builtin_inff(); }
 inline void forbid(uint16_t* at) { *at = 0xff80; }
 
 inline float largest(F v) {
@@ -24,11 +22,9 @@ inline float sum(F v) {
 }
 
 template <class Product>
-void softmax_of(const SoftmaxCall& call, Range rows, float* d_bias) {
+void softmax_of(const SoftmaxCall& call, Range rows, float* d_bias, float* powers) {
     const size_t K = call.columns;
-    std::vector<float> room(K + LANES);
-    float* powers = room.data();
-    const F nothing = F{} - INFINITY;
+    const F nothing = F{} - __builtin_inff();
     for (size_t row = rows.begin; row < rows.end; ++row) {
         Product* products = static_cast<Product*>(call.products) + row * K;
         const int64_t own = call.own[row];
@@ -37,7 +33,7 @@ void softmax_of(const SoftmaxCall& call, Range rows, float* d_bias) {
         for (size_t k = 0; k < K; k += LANES) {
             const size_t valid = K - k;
             F score = read(products + k, valid) + load(call.bias + k, valid);
-            for (size_t lane = valid; lane < LANES; ++lane) score[lane] = -INFINITY;
+            for (size_t lane = valid; lane < LANES; ++lane) score[lane] = -__builtin_inff();
             store(powers + k, score, LANES);
             highest = score > highest ? score : highest;
         }
@@ -49,7 +45,7 @@ void softmax_of(const SoftmaxCall& call, Range rows, float* d_bias) {
             store(powers + k, power, LANES);
             sums += power;
         }
-        const float share = std::exp(target - top);
+        const float share = __builtin_expf(target - top);
         // a score of minus infinity counts e^-40 of the highest: less than rounding does
         const float total = sum(sums) + share, factor = 1.0f / total;
         if (own >= 0) powers[own] = 0;
@@ -59,14 +55,14 @@ void softmax_of(const SoftmaxCall& call, Range rows, float* d_bias) {
             store(d_bias + k, load(d_bias + k, valid) + probability, valid);
             write(products + k, probability, valid);
         }
-        call.losses[row] = std::log(total) + (top - target);
+        call.losses[row] = __builtin_logf(total) + (top - target);
         call.target_shares[row] = share * factor;
     }
 }
 
-void softmax(const SoftmaxCall& call, Range rows, float* d_bias) {
-    if (call.bf16) softmax_of<uint16_t>(call, rows, d_bias);
-    else softmax_of<float>(call, rows, d_bias);
+void softmax(const SoftmaxCall& call, Range rows, float* d_bias, float* powers) {
+    if (call.bf16) softmax_of<uint16_t>(call, rows, d_bias, powers);
+    else softmax_of<float>(call, rows, d_bias, powers);
 }
 
 }  // namespace
