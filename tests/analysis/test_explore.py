@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
-from urllib.parse import quote_plus
+from urllib.parse import parse_qs, quote_plus
 
 import numpy as np
 import pytest
@@ -101,6 +101,20 @@ def test_without_an_index_the_words_of_the_text_are_compared(model: Embedder) ->
         look(model, SENTENCES, 0, 9)
 
 
+def test_without_an_index_links_keep_the_other_lines(model: Embedder) -> None:
+    """They are what a word is compared with."""
+    from starlette.testclient import TestClient
+
+    from elmo.analysis.explore_page import Page
+
+    client = TestClient(Page(model, "model", str.split, None).app("testserver"))
+    text = "\n".join(map(" ".join, SENTENCES))
+    page = unescape(client.get("/", params={"text": text, "word": 1}).text)
+    links = re.findall(r'<a href="([^"]+)"', page)
+    assert len(links) > 2 * sum(map(len, SENTENCES))
+    assert {parse_qs(link[1:])["text"][0] for link in links} == {text}
+
+
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[str]:
     """The address of `elmo explore` in a process of its own, which ends when asked to."""
@@ -140,6 +154,14 @@ def test_every_word_is_a_link_that_shows_its_uses(server: str) -> None:
     assert found is not None
     code, page = get(f"{server}/{found[1]}")
     assert (code, "Nearest uses of “play”" in page) == (200, True), "a found use can be looked at in its turn"
+
+
+def test_a_new_text_is_not_asked_for_the_old_word(server: str) -> None:
+    """A browser sends line ends of its own."""
+    query = f"text={quote_plus('a play' + chr(13) + chr(10) + 'A play .')}&line=1&word=1"
+    for of, is_chosen in (("a play\nA play .", True), ("She wrote it .", False)):
+        code, page = get(f"{server}/?{query}&of={quote_plus(of)}")
+        assert (code, 'aria-current="true"' in page) == (200, is_chosen)
 
 
 def test_bad_input_is_a_sentence_on_the_page(server: str) -> None:

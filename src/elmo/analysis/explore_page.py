@@ -70,9 +70,10 @@ class Page:
         """The page for a request; bad input is a sentence on it."""
         asked, sentences, view, error = request.query_params, [], None, None
         text = asked.get("text", "")
+        is_chosen = "word" in asked and asked.get("of", text).splitlines() == text.splitlines()
         try:
             sentences = self._sentences(text, str.split if asked.get("spaces") else self._tokenizer)
-            if "word" in asked:
+            if is_chosen:
                 with self._lock:
                     line, word = number(asked, "line", 0), number(asked, "word", 0)
                     view = look(self._embedder, sentences, line, word, self._index, settings(asked))
@@ -90,7 +91,7 @@ class Page:
             },
             **{
                 "line": asked.get("line", "0"),
-                "word": asked.get("word"),
+                "word": asked.get("word") if is_chosen else None,
                 "max_groups": MAX_GROUPS,
                 "layer": self._layer(),
             },
