@@ -64,15 +64,12 @@ def command(
     """
     from elmo.config import TrainingConfig, from_mapping
     from elmo.formats import load
-    from elmo.nn.adaptive import AdaptiveSoftmax
-    from elmo.pretrain.finetune import default_batch_size, finetune, prepare_corpus
+    from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
     from elmo.pretrain.recipe import parse_override
     from elmo.text.reading import expand, read_sentences
 
     loaded = load(model)
-    settings: dict[str, object] = {"n_epochs": epochs, "learning_rate": learning_rate, "fresh_starts": True}
-    if isinstance(loaded.softmax, AdaptiveSoftmax) and not new_softmax:
-        settings["loss"] = "adaptive"
+    settings = default_settings(loaded, new_softmax) | {"n_epochs": epochs, "learning_rate": learning_rate}
     settings |= {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
     training = from_mapping(TrainingConfig, settings, "training")
     sentences = [s for s in read_sentences(expand([heldout]), **reading) if s] if heldout else []

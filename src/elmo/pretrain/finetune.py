@@ -13,6 +13,7 @@ from elmo.config import Recipe, TrainingConfig
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.formats.native import save_native
+from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.pretrain.loop import Run, Sentences
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.processes import started_together
@@ -60,6 +61,15 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
         elif Corpus.open(path).checksum != corpus.checksum:
             raise ElmoError(f"{folder}: holds a fine-tuning on other text; choose another folder")
     return Corpus.open(path)
+
+
+def default_settings(model: Model, new_softmax: bool = False) -> dict[str, object]:
+    """What fine-tuning changes of a training's defaults, keys of `TrainingConfig`: an epoch, in which sentences start
+    from zeros, too, with the loss that the model's softmax has."""
+    settings: dict[str, object] = {"n_epochs": 1.0, "fresh_starts": True}
+    if isinstance(model.softmax, AdaptiveSoftmax) and not new_softmax:
+        settings["loss"] = "adaptive"
+    return settings
 
 
 def default_batch_size(corpus: Corpus, unroll_steps: int) -> int:

@@ -14,11 +14,10 @@ from elmo.analysis.paper.parts import Part, once
 from elmo.analysis.paper.published import AFTER, BEFORE, PERPLEXITIES, TUNED_SCORES
 from elmo.analysis.paper.runs import Outcome, TaskRuns, distinct_sentences, score_rows, score_unit
 from elmo.analysis.pictures import draw_lines
-from elmo.config import TrainingConfig
+from elmo.config import TrainingConfig, from_mapping
 from elmo.embed.fingerprint import fingerprint
 from elmo.formats.model import Model
-from elmo.nn.adaptive import AdaptiveSoftmax
-from elmo.pretrain.finetune import default_batch_size, finetune, prepare_corpus
+from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
 from elmo.tasks.run_folder import checksum_of
 
 
@@ -54,9 +53,7 @@ def _tune(task: TaskRuns, model: Model, folder: Path, device: str) -> Part:
         text = folder / "train.txt"
         text.write_text("".join(f"{' '.join(sentence)}\n" for sentence in train), encoding="utf-8")
         corpus = prepare_corpus(model, [str(text)], folder, new_softmax=False)
-        training = TrainingConfig(n_epochs=1, fresh_starts=True)
-        if isinstance(model.softmax, AdaptiveSoftmax):
-            training = replace(training, loss="adaptive")
+        training = from_mapping(TrainingConfig, default_settings(model), "training")
         training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
         result = finetune(model, corpus, folder, training, heldout=dev, device=device)
         if result is None:
