@@ -38,7 +38,7 @@ MOST_BYTES = 30_000_000
 """Of the model, and of what predicts words."""
 
 LIMITS = """\
-- A small model, for a package: larger ones, and newer kinds of models, know more.
+- A small model, for a package, trained for hours on a processor: larger ones, and newer kinds of models, know more.
 - Of its text, two thirds are encyclopedia articles as of 2015, a quarter is books from before 1929: it has read little
   of today's spoken language, no posts and hardly any news, and it has those texts' views of people and peoples.
 - It reads text cut like the Penn Treebank (`--tokenizer ptb`), with its case.
