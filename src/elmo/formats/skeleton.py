@@ -42,7 +42,6 @@ def bilm_skeleton(config: BiLMConfig, where: Path) -> BiLM:
         (MOST_LAYERS, {"number of char_cnn.filters": len(cnn.filters)}),
         (WIDEST, {"lstm.dim": lstm.dim, "char_cnn.embedding.dim": cnn.embedding.dim}),
         (WIDEST, {"char_cnn.n_characters": cnn.n_characters, "sum of char_cnn.filters": cnn.num_filters}),
-        (WIDEST // 64, {"char_cnn.max_characters_per_token": cnn.max_characters_per_token}),
     ):
         for name, size in sizes.items():
             if size > most:
