@@ -1,6 +1,6 @@
 """Write docs/results.md: the paper's tasks without ELMo and with it, from the records of finished trainings.
 
-    python benchmarks/results_run.py runs/ --elmo en --vectors static50.txt static300.txt
+    python benchmarks/results_run.py runs/ --elmo en --vectors static50.txt static100.txt static300.txt
     python benchmarks/results.py docs/results.md
 
 The first trains, and leaves of each run folder what this page needs: `records/DATA/none.json` of a baseline,

@@ -1,8 +1,8 @@
 """The whole way on a text that every machine has: the help texts in Python's own documentation.
 
 Prepares it, pretrains the `tiny` recipe for two minutes, evaluates it on text held out, embeds sentences of our own
-and shows the nearest uses of a word. Then the package's own English model, if this checkout has it, embeds sentences of
-ours, tells the senses of words apart, and draws them. Run by `make demo`; each step is a command that you could type.
+and shows the nearest uses of a word. Then the package's own English model embeds sentences of ours, tells the senses of
+words apart, and draws them. Run by `make demo`; each step is a command that you could type.
 """
 
 import argparse
@@ -14,8 +14,6 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-
-from elmo.formats import bundled
 
 SENTENCES = """\
 The value of the name is a list of all the names in the module .
@@ -111,10 +109,7 @@ def main() -> None:
     elmo("perplexity", path("model"), path("heldout.txt"), *raw)
     elmo("embed", path("model"), path("sentences.txt"), path("vectors.h5"))
     elmo("neighbors", path("model"), path("train.txt"), *raw, "--word", WORD, "--in", QUERY, "--top", "5")
-    if (bundled.MODELS / "en").is_dir():
-        show_english(folder)
-    else:
-        print("\nThis checkout is without the package's own English model; with it, the demo goes on to word senses.")
+    show_english(folder)
 
 
 if __name__ == "__main__":

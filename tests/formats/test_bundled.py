@@ -100,7 +100,6 @@ def test_a_package_without_the_model_says_so(
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-@pytest.mark.skipif(not bundled.MODELS.is_dir(), reason="this checkout is without the package's model")
 def test_what_is_shipped_is_whole_and_small() -> None:
     """The model, and what predicts words, are at most 30 MB each; its card tells what was measured."""
     folder = bundled.folder_of("en")

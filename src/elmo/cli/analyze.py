@@ -22,12 +22,24 @@ MODEL = click.argument("model")
 SEMCOR = click.option(
     "--semcor", required=True, metavar="NAME.data.xml", help="SemCor, its senses beside it in NAME.gold.key.txt."
 )
+
+
+def _apart(ctx: click.Context, param: click.Parameter, out: Path) -> Path:
+    """Where results go: quick ones take the place of no others."""
+    return out / "quick" if ctx.params["quick"] else out
+
+
 COMMON = (
-    click.option("--out", required=True, type=click.Path(path_type=Path), metavar="DIR", help="For all that is made."),
     click.option(
-        "--quick",
-        is_flag=True,
-        help="Little data, into DIR/quick: shows in minutes that all works.",
+        "--out",
+        required=True,
+        type=click.Path(path_type=Path),
+        callback=_apart,
+        metavar="DIR",
+        help="For all that is made.",
+    ),
+    click.option(
+        "--quick", is_flag=True, is_eager=True, help="Little data, into DIR/quick: shows in minutes that all works."
     ),
     device_option,
     json_option,
@@ -151,7 +163,6 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
     from elmo.analysis.paper.wsd import analyze_wsd, draw
     from elmo.analysis.wsd_data import DATA, read_annotated, read_first_senses
 
-    out = _folder(out, quick)
     sets = {Path(path).name.partition(DATA)[0]: list(read_annotated(path)) for path in tests}
     if len(sets) < len(tests):
         raise ElmoError("two of the tests have the same name; rename one")
@@ -178,7 +189,6 @@ def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, qu
     from elmo.analysis.paper.pos import Corpus, analyze_pos, draw, with_dev
     from elmo.analysis.tagged import read_conll2000, read_conllu
 
-    out = _folder(out, quick)
     corpora = {"UD": Corpus(*map(read_conllu, ud))} if ud else {}
     if conll2000:
         corpora["CoNLL-2000"] = with_dev(*map(read_conll2000, conll2000))
@@ -207,7 +217,6 @@ def neighbors(semcor: str, static: str | None, out: Path, quick: bool, **argumen
     from elmo.analysis.wsd_data import read_annotated
     from elmo.tasks.static_vectors import read_vectors
 
-    out = _folder(out, quick)
     text, vectors = list(read_annotated(semcor)), read_vectors(static) if static else None
 
     def analyze(embedder: Embedder, model: str) -> Finding:
@@ -232,7 +241,6 @@ def _analyze_tasks(
     from elmo.analysis.paper.runs import TaskRuns
     from elmo.analysis.pictures import new_figure
 
-    out = _folder(out, quick)
     new_figure()  # a missing package comes to light now, not at the end
     name = _describe(model, formats.load(model).config)
     found = _tasks(**data)
@@ -256,11 +264,6 @@ def _analyze_vectors(
     new_figure()
     embedder = load(model, device=use_device(device))
     _write(out, analyze(embedder, _describe(model, embedder.config)), draw, as_json)
-
-
-def _folder(out: Path, quick: bool) -> Path:
-    """Where results go: quick ones take the place of no others."""
-    return out / "quick" if quick else out
 
 
 def _tasks(

@@ -78,7 +78,7 @@ def load_run(folder: Path, device: torch.device | str = "cpu") -> TrainedTask[An
         raise ElmoError(f"{folder}: its training hasn't finished an epoch yet; the same 'elmo task train' goes on")
     task = get_task(config.task)
     recipe: TaskRecipe = from_mapping(task.recipe, values, f"{folder / CONFIG}: recipe")
-    bilm = None if config.bilm is None else _load_bilm(folder, config)
+    bilm = _load_bilm(folder, config)
     elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, device))
     vocabularies = cast("Vocabularies", read_json(folder / VOCABULARIES, LARGEST_VOCABULARIES))
     model = task.model(recipe, vocabularies, elmo).to(device)
@@ -86,8 +86,10 @@ def load_run(folder: Path, device: torch.device | str = "cpu") -> TrainedTask[An
     return TrainedTask(task, recipe, model)
 
 
-def _load_bilm(folder: Path, config: RunConfig) -> Model:
-    assert config.bilm is not None
+def _load_bilm(folder: Path, config: RunConfig) -> Model | None:
+    """The biLM that a run was trained with, and no other; None without ELMo."""
+    if config.bilm is None:
+        return None
     source = find_bilm(folder, config.bilm)
     bilm = formats.load(source)
     if config.fingerprint != fingerprint(bilm):

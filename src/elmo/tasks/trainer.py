@@ -104,9 +104,10 @@ class Trainer(Generic[E, P]):
                         saved = time.monotonic()
                     if self.stopped or self._minutes_are_up:
                         break
-                if not self.stopped:
+                if self.stopped:
+                    self.save()
+                else:
                     self._end_epoch()
-            self.save()
             self.metrics.close()
         if self.progress.best_epoch:
             load_weights(self.folder, self.model)

@@ -68,8 +68,8 @@ class Outcome:
 
 class TaskRuns:
     """A task's runs in `folder`, with the model `elmo` or without. Its sets are read once, and once ELMo's vectors of
-    their sentences are computed, however many runs use them. `quick` runs, of a
-    few examples and epochs, are to have a folder of their own."""
+    their sentences are computed, however many runs use them. `quick` runs, of a few examples and epochs, are to have a
+    folder of their own."""
 
     def __init__(
         self,
