@@ -29,7 +29,7 @@ E = TypeVar("E")
 P = TypeVar("P")
 
 _OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
-    "adam": (torch.optim.Adam, {}),
+    "adam": (torch.optim.Adam, {"fused": True}),
     "adadelta": (torch.optim.Adadelta, {"rho": 0.95}),
     "sgd": (torch.optim.SGD, {}),
 }
