@@ -42,12 +42,27 @@ Each task of Peters et al. 2018 on data that is free, without ELMo and with it, 
 seeds, each a training of its own; what differs from the published recipes is in the commands. *Fewer errors* is the
 share of the baseline's errors that ELMo takes away, with the points gained, and how many standard deviations (the
 larger of the two rows') that is; beside it what the paper's Table 1 comes to, on its own data. Minutes are of one
-seed's training, without the computing of cached ELMo vectors.
+seed's training, without the computing of cached ELMo vectors. Static word vectors (`words.vectors`) are of the text
+that `en` was pretrained on: `elmo static corpus staticN.txt --dim N --epochs 2`.
 
 | data | task | | score | dev | test | fewer errors | in the paper | seeds | minutes |
 |---|---|---|---|---|---|---|---|---|---|
 """
 
+NOTES = {
+    "wnut17": "its own training, development and test sets.",
+    "wikigold": "trained and tuned on WikiNEuRal, whose labels were made automatically; tested on WikiGold.",
+    "sst5": "the paper's own data.",
+    "sst2": "the sentences of `sst5` that aren't neutral.",
+    "snli": "development and test sets are SNLI's; the 75,784 pairs of the training set are of LingNLI, Wikipedia NLI, "
+    "counterfactual SNLI, SICK and samples of SNLI, since SNLI's own isn't free to use here.",
+    "propbank": "PropBank on the English Web Treebank; all predicates, and in each run's results verbs alone.",
+    "ontogum": "the scheme of OntoNotes, other texts.",
+    "litbank": "beginnings of novels, singletons included; the text of `en` may hold some of them.",
+    "squad": "trained and tuned on SQuADShifts, tested on SQuAD 1.1's development set, whose paragraphs of Wikipedia "
+    "may be in the text of `en`.",
+}
+"""What to know of the data beside figures."""
 
 RECORDS = Path(__file__).parent / "records"
 
@@ -106,7 +121,8 @@ def write_page(root: Path) -> str:
     rows = "".join(f"| {' | '.join(_row(run, baselines.get(run.data)))} |\n" for run in runs)
     machines = dict.fromkeys(result.machine for run in runs for result in run.results if result.machine)
     commands = "".join(f"```\n{run.command}\n```\n" for run in runs)
-    return f"{HEAD}{rows}\nMachine: {'; '.join(machines)}.\n\n## Commands\n\n{commands}"
+    notes = "".join(f"- `{name}`: {note}\n" for name, note in NOTES.items() if any(run.data == name for run in runs))
+    return f"{HEAD}{rows}\nMachine: {'; '.join(machines)}.\n\n## Data\n\n{notes}\n## Commands\n\n{commands}"
 
 
 def _row(run: Run, baseline: Run | None) -> list[str]:

@@ -151,7 +151,10 @@ def test_runs_are_made_and_made_once(
     assert "words.vectors=vectors.txt" in words
     assert "training.patience=10" in words  # by --reduced
     assert record["recipe"]["words"]["vectors"] == "vectors.txt"
-    assert len(rows(results.write_page(records))) == 2
+    page = results.write_page(records)
+    assert len(rows(page)) == 2
+    assert "\n## Data\n\n- `wnut17`: its own" in page
+    assert "`snli`" not in page
     monkeypatch.setattr(sys, "argv", [*arguments, "--set", "training.max_epochs=2"])
     with pytest.raises(SystemExit, match=r"none\.json: is of another command; remove it"):
         results_run.main()
@@ -171,6 +174,10 @@ def test_plans_name_files_that_are_there(results_run: ModuleType, shared: Path) 
     for plan in results_run.PLANS:
         files = ",".join((plan.train, plan.dev, plan.test)).split(",")
         assert all((shared / "data" / file.partition("#")[0]).is_file() for file in files), plan.name
+
+
+def test_all_data_are_described(results: ModuleType, results_run: ModuleType) -> None:
+    assert list(results.NOTES) == [plan.name for plan in results_run.PLANS]
 
 
 def test_plans_settings_are_keys_of_their_recipes(results_run: ModuleType) -> None:
