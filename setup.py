@@ -21,8 +21,8 @@ def extensions() -> list[Extension]:
         depends=[path.as_posix() for path in sorted(ROOM.glob("*.h"))],
         define_macros=[("Py_LIMITED_API", "0x030B0000")],
         extra_compile_args=[
-            *("-std=c++17", "-O3", "-g0", "-ffp-contract=fast", "-fvisibility=hidden"),
-            *("-Wall", "-Wextra", "-Wno-psabi", "-Wno-maybe-uninitialized", "-pthread"),
+            *("-std=c++17", "-O3", "-g0", "-ffp-contract=fast", "-fno-strict-aliasing"),
+            *("-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-psabi", "-Wno-maybe-uninitialized", "-pthread"),
         ],
         extra_link_args=["-pthread"],
         py_limited_api=True,

@@ -14,11 +14,12 @@ import pytest
 import elmo
 
 SOURCE = Path(elmo.__file__).parent
-BASE = {"config", "errors"}
+BASE = {"config", "errors", "targets"}
 MODEL = BASE | {"nn", "text", "formats"}
 ALLOWED = {
     "errors": set[str](),
     "config": {"errors"},
+    "targets": {"errors"},
     "text": BASE,
     "nn": BASE | {"_native"},
     "formats": BASE | {"nn", "text"},

@@ -17,6 +17,7 @@ import pytest
 
 from elmo import formats
 from elmo.analysis.explore import MAX_USES, Settings, look
+from elmo.analysis.explore_page import MAX_CHARACTERS, _around
 from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
 from elmo.embed import Embedder
@@ -217,3 +218,13 @@ def test_a_browser_shows_it(server: str, tmp_path: Path) -> None:
     picture = tmp_path / "page.png"
     subprocess.run([BROWSER, *quiet, f"--screenshot={picture}", url], capture_output=True, timeout=120)
     assert picture.stat().st_size > 10_000
+
+
+def test_long_sentences_are_cut_around_their_word() -> None:
+    """What a link holds, the page takes."""
+    tokens = tuple(f"{number:04}" for number in range(1000))
+    for word in (0, 10, 500, 999):
+        place, cut = _around(tokens, word)
+        assert cut[place] == tokens[word]
+        assert MAX_CHARACTERS - 10 < len(" ".join(cut)) <= MAX_CHARACTERS
+    assert _around(("a", "b"), 1) == (1, ("a", "b"))

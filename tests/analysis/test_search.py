@@ -301,3 +301,30 @@ def test_uses_come_from_all_over_the_text(model: Embedder, sentences, text: str,
         next(sentence for sentence in order if "play" in sentence) for order in (sentences, sentences[::-1])
     )
     assert index.uses("nowhere", 5) == []
+
+
+def test_the_sample_is_of_as_many_tokens_as_asked_for(model: Embedder, tmp_path: Path, monkeypatch) -> None:
+    """Sentences of very different lengths: neither too few nor too many vectors to learn from."""
+    monkeypatch.setattr("elmo.analysis.search.vectors.MAX_SAMPLE", 400)
+    monkeypatch.setattr("elmo.analysis.search.vectors.sample_size", lambda num_tokens: 400)
+    seen: list[int] = []
+    train = stored.train
+    monkeypatch.setattr(stored, "train", lambda sample, *rest: (seen.append(len(sample)), train(sample, *rest))[1])
+    lines = ["a " * length for length in (300, 1, 300, 2, 300, 5, 300)]
+    (tmp_path / "text").write_text("\n".join(lines))
+    build_index(model, [str(tmp_path / "text")], tmp_path / "index")
+    assert seen == [400]
+
+
+@pytest.mark.parametrize("name", ["vectors-000000.faiss", "trained.faiss"])
+def test_an_incomplete_index_is_refused(model: Embedder, text: str, tmp_path: Path, name: str) -> None:
+    build_index(model, [text], tmp_path / "index")
+    (tmp_path / "index" / name).unlink()
+    with pytest.raises(ElmoError, match=r"index.*: (holds vectors of 0 of its|missing or damaged)"):
+        ContextIndex(tmp_path / "index", model)
+
+
+def test_vectors_that_can_not_be_written(tmp_path: Path) -> None:
+    sample = np.eye(8, dtype=np.float32)[np.arange(400) % 8]
+    with pytest.raises(ElmoError, match=r"trained: can't be written \(.*the same command goes on"):
+        stored.train(sample, "float16", 400, tmp_path / "nothing" / "trained")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -123,12 +124,10 @@ def test_what_came_after_the_last_safe_place_does_not_matter(model: Embedder, tm
     path = tmp_path / f"a.{ending}"
     interrupt(model, path)
     for file in folder_of(path).iterdir():
-        if file.name not in ("progress.json", "lock") and not file.name.startswith("part-"):
+        if file.name not in ("progress.json", "lock"):
             with file.open("ab") as opened:
                 opened.write(b"rubbish" * 1000)
     (folder_of(path) / ".progress.json.partial").write_bytes(b"{")
-    parts = sorted(folder_of(path).glob("part-*"))
-    (folder_of(path) / f"part-{len(parts):06d}.parquet").write_bytes(b"rubbish")
     model.write(path, SENTENCES)
     assert_same(path, tmp_path / f"whole.{ending}")
     assert not folder_of(path).exists()
@@ -240,9 +239,8 @@ def test_damaged_work_is_refused_in_one_sentence(
 ) -> None:
     path = tmp_path / f"a.{ending}"
     interrupt(model, path)
-    for file in folder_of(path).iterdir():
-        if file.name == "data" or file.name.startswith("part-"):
-            file.write_bytes(file.read_bytes()[:50])
+    data = folder_of(path) / "data"
+    data.write_bytes(data.read_bytes()[:50])
     with pytest.raises(ElmoError, match=r"damaged \(.*\); remove .*unfinished to begin anew"):
         model.write(path, SENTENCES)
     (folder_of(path) / "progress.json").write_text("{")
@@ -362,6 +360,21 @@ def test_a_full_disk_ends_in_one_sentence_and_keeps_what_is_safe(place: Path, en
     assert errors.count("\n") == 1
     assert write(place, path.name).notes[0].startswith("went on after ")
     assert_same(path, place / f"whole.{ending}")
+
+
+def test_a_disk_that_is_full_at_the_very_end(model: Embedder, tmp_path: Path) -> None:
+    """HDF5's own library, which writes the list of sentences, would end the process."""
+    model.write(tmp_path / "whole.h5", SENTENCES)
+    size, (soft, hard) = (tmp_path / "whole.h5").stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 100, hard))
+    try:
+        with pytest.raises(ElmoError, match=r"full\.h5: can't be written"):
+            model.write(tmp_path / "full.h5", SENTENCES)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    model.write(tmp_path / "full.h5", SENTENCES)
+    assert (tmp_path / "full.h5").stat().st_size == size
+    assert_same(tmp_path / "full.h5", tmp_path / "whole.h5")
 
 
 def test_a_short_run_makes_nothing_safe_on_its_way(model: Embedder, tmp_path: Path, monkeypatch) -> None:

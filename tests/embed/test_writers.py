@@ -255,3 +255,17 @@ def test_memory_does_not_grow_with_the_text(folder: Path, ending: str) -> None:
         peaks.append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
         path.unlink()
     assert peaks[1] < 1.1 * peaks[0], f"MB with 10,000 and 40,000 sentences: {peaks}"
+
+
+def test_a_lone_surrogate_can_be_written(model: Embedder, tmp_path: Path) -> None:
+    """Any string is a word; Arrow's strings are UTF-8."""
+    model.write(tmp_path / "a.parquet", [["\ud800", "b"]])
+    assert pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "a.parquet")["tokens"].to_pylist() == [
+        ["?", "b"]
+    ]
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf")])
+def test_weights_are_finite(model: Embedder, weight: float) -> None:
+    with pytest.raises(ElmoError, match="a weight is no finite number"):
+        model.embed([["a"]], layers=[0.0, weight, 1.0])

@@ -176,6 +176,13 @@ def test_sentences_without_tokens(longest: int) -> None:
     assert not mask.any()
 
 
+@pytest.mark.parametrize("shape", [(0, 3, 50), (2, 0, 3, 50)])
+def test_no_sentences(shape: tuple[int, ...]) -> None:
+    bilm, _ = build()
+    [found], mask = outputs(make(bilm, 1), torch.zeros(*shape, dtype=torch.long))
+    assert (found.shape, mask.shape) == ((*shape[:-1], 12), shape[:-1])
+
+
 def test_leaves_its_input_alone() -> None:
     bilm, _ = build()
     ids = ids_of(SENTENCES)

@@ -119,10 +119,23 @@ class Page:
         def link(word: int, line: int = 0, tokens: tuple[str, ...] | None = None) -> str:
             if tokens is not None and tokens in sentences:  # without an index: the other lines are what it is near to
                 line, tokens = sentences.index(tokens), None
+            if tokens is not None:
+                word, tokens = _around(tokens, word)
             other = same if tokens is None else [("text", " ".join(tokens)), ("spaces", "1")]
             return "?" + urlencode([*other, ("line", line), ("word", word), *kept])
 
         return link
+
+
+def _around(tokens: tuple[str, ...], word: int) -> tuple[int, tuple[str, ...]]:
+    """As much of a sentence as the page takes, the word near its middle, and where that is then."""
+    first, end = max(0, word - MAX_CHARACTERS), min(len(tokens), word + MAX_CHARACTERS)
+    while len(" ".join(tokens[first:end])) > MAX_CHARACTERS and end - first > 1:
+        if word - first > end - 1 - word:
+            first += 1
+        else:
+            end -= 1
+    return word - first, tokens[first:end]
 
 
 def settings(asked: QueryParams) -> Settings:

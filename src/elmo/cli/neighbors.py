@@ -85,7 +85,7 @@ def command(
     lines aren't counted, it has a layer of its own, and a near use may be missed.
     """
     embedder = load(model, device=use_device(device))
-    (tokens,) = tokenize_block(sentence, get_tokenizer(tokenizer), "sentences", lowercase)
+    (tokens,) = tokenize_block(" ".join(sentence.splitlines()), get_tokenizer(tokenizer), "sentences", lowercase)
     word = word.lower() if lowercase else word
     choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)
     if len(texts) == 1 and is_index(texts[0]):

@@ -59,15 +59,18 @@ class Batch:
         return [vectors[..., start:end, :] for start, end in zip([0, *self.ends[:-1]], self.ends, strict=True)]
 
 
-def windows(sentences: Iterable[Sentence], max_tokens: int, max_sentences: int | None) -> Iterator[list[Sentence]]:
+def windows(
+    sentences: Iterable[Sentence], max_tokens: int, max_sentences: int | None, first: int = 0
+) -> Iterator[list[Sentence]]:
     """Cut a stream into consecutive windows of `max_sentences` sentences, or of about `max_tokens` tokens.
 
     A window by tokens ends before the sentence that would exceed `max_tokens`, boundaries counted; a longer
     sentence is a window of its own. Every window but the last has exactly `max_sentences` where that is given.
+    `first` is the number of the first sentence, for errors.
     """
     window: list[Sentence] = []
     num_tokens = 0
-    for number, sentence in enumerate(sentences):
+    for number, sentence in enumerate(sentences, first):
         check_sentence(sentence, number)
         length = len(sentence) + 2
         full = num_tokens + length > max_tokens if max_sentences is None else len(window) == max_sentences

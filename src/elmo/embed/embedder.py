@@ -166,7 +166,7 @@ class Embedder:
         return write_embeddings(
             path,
             sentences,
-            lambda rest: self._windows(rest, job),
+            lambda rest, first: self._windows(rest, job, first),
             Layout(self.width, self.num_layers if job.weights is None else None, pool is not None),
             {
                 "model": self.fingerprint,
@@ -195,10 +195,10 @@ class Embedder:
             raise ElmoError(f"batch_size: {batch_size} is not positive")
         return Job(layer_weights(layers, self.num_layers), pool, state, batch_size)
 
-    def _windows(self, sentences: Iterable[Sentence], job: Job) -> Iterator[list[Entry]]:
+    def _windows(self, sentences: Iterable[Sentence], job: Job, first: int = 0) -> Iterator[list[Entry]]:
         """Embed window by window; what is held in memory is one window."""
         size = (job.batch_size or CARRY_BATCH_SIZE) if job.carry else (job.batch_size or 0) * WINDOW_BATCHES or None
-        cut = windows(sentences, WINDOW_BATCHES * self._batch_tokens, size)
+        cut = windows(sentences, WINDOW_BATCHES * self._batch_tokens, size, first)
         for window, arrays in self._embed_windows(cut, job):
             yield [Entry(*pair) for pair in zip(window, arrays, strict=True)]
 

@@ -10,8 +10,11 @@ from elmo.formats.model import Model
 
 
 def fingerprint(model: Model) -> str:
-    """A checksum of the biLM's sizes and weights and of its warm state: 0.15 s for the weights of `original`."""
+    """A checksum of the biLM's sizes and weights, of its lexicon and warm state: 0.15 s for weights of `original`."""
     tensors = {name: tensor.detach().cpu() for name, tensor in model.bilm.state_dict().items()}
     for number, state in enumerate(model.warm_state or ()):
         tensors |= {f"warm/{number}/hidden": state.hidden.cpu(), f"warm/{number}/cell": state.cell.cpu()}
-    return checksum(tensors, {"config": json.dumps(asdict(model.config), sort_keys=True)})
+    facts = {"config": json.dumps(asdict(model.config), sort_keys=True)}
+    if (lexicon := model.lexicon) is not None:
+        facts["lexicon"] = json.dumps([dict(lexicon.words), dict(lexicon.characters), lexicon.max_characters])
+    return checksum(tensors, facts)

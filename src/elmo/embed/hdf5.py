@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from os import SEEK_END
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from elmo.embed.layers import Entry, Layout
 
 INDEX_BYTES = 1 << 26
 """The longest `sentence_to_index`: HDF5 takes a string in one piece, so it has to fit into memory."""
+
+ROOM_BYTES = 1 << 16
+"""More than HDF5 writes around a string."""
 
 
 class HDF5Writer:
@@ -58,15 +62,24 @@ class HDF5Writer:
             self._dtype,
             "sentence_vectors" if pooled else "",
         )
-        self._data.close()
         self._index.write(b"}" if self._count else b"{}")
         size = self._index.tell()
         if size > INDEX_BYTES:
+            self._data.close()
             return [f"sentence_to_index is left out: it would take {size >> 20} MB; entries are in the text's order"]
+        self._reserve(size)
+        self._data.close()
         self._index.seek(0)
         with h5py.File(self._path, "r+") as file:
             file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())[0] = self._index.read()
         return []
+
+    def _reserve(self, size: int) -> None:
+        """Make sure that the disk has room for `size` bytes more: in HDF5's library a full one ends the process."""
+        self._data.seek(0, SEEK_END)
+        for _ in range(0, size + ROOM_BYTES, ROOM_BYTES):
+            self._data.write(bytes(ROOM_BYTES))
+        self._data.flush()
 
     def close(self) -> None:
         """Close the files, finished or not."""

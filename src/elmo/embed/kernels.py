@@ -68,7 +68,7 @@ class TorchLinear:
 
     def __init__(self, weight: Array, bias: Array | None, precision: str) -> None:
         self._weight = _PackedWeight(weight, precision)
-        self._bias = None if bias is None else torch.from_numpy(bias)
+        self._bias = None if bias is None else torch.from_numpy(bias).clone()
 
     def run(self, x: Array, out: Array, num_threads: int = 1) -> None:
         """As `Linear.run`; the number of threads is torch's."""

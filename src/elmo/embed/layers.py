@@ -36,6 +36,8 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
         raise ElmoError(
             f"layers: {len(layers)} weights for {num_layers} layers (layer 0 is one of them); give one for each"
         )
+    if not np.isfinite(layers).all():
+        raise ElmoError(f"layers: {', '.join(map(str, layers))}: a weight is no finite number")
     return [float(weight) for weight in layers]
 
 

@@ -52,6 +52,9 @@ class ParallelEmbedder(Embedder):
     """
 
     def __init__(self, source: str | Path, devices: Sequence[str], *, precision: Precision = "float32") -> None:
+        if not devices:
+            raise ElmoError("devices: none is named")
+        self.device = torch.device(devices[0])
         num_threads = max(1, torch.get_num_threads() // max(1, devices.count("cpu")))
         self._workers = [_Worker(device) for device in devices]
         try:

@@ -92,11 +92,16 @@ class ParquetWriter:
         if not self._rows:
             return
         numbers = np.arange(self._count, self._count + len(self._rows))
-        tokens = pa.array([list(entry.tokens) for entry in self._rows], type=pa.list_(pa.string()))
+        tokens = pa.array([list(map(_storable, entry.tokens)) for entry in self._rows], type=pa.list_(pa.string()))
         vectors = vector_columns([entry.vectors for entry in self._rows], self._layout, self._dtype)
         self._open().write_table(pa.table([pa.array(numbers), tokens, *vectors.values()], schema=self._schema))
         self._count += len(self._rows)
         self._rows, self._num_bytes = [], 0
+
+
+def _storable(token: str) -> str:
+    """A token with ? for lone surrogates, which Arrow can't hold."""
+    return token.encode("utf-8", "replace").decode()
 
 
 def vector_columns(arrays: Sequence[NDArray[Any]], layout: Layout, dtype: np.dtype[Any]) -> dict[str, Any]:

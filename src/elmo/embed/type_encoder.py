@@ -48,7 +48,8 @@ class TypeEncoder:
     @torch.inference_mode()
     def __init__(self, encoder: CharEncoder, precision: str) -> None:
         kernels = kernels_for(precision)
-        self._filters = encoder.filters()
+        filters = encoder.filters()
+        self._filters = filters._replace(biases=[bias.clone() for bias in filters.biases])
         self._highways = [_pack_highway(highway, kernels, precision) for highway in encoder.highways]
         self._projection: Linear | None = None
         if encoder.projection is not None:

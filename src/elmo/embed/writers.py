@@ -19,6 +19,7 @@ from elmo.embed.batching import Sentence
 from elmo.embed.layers import Entry, Layout
 from elmo.embed.unfinished import Progress, Unfinished, unfinished_work
 from elmo.errors import ElmoError
+from elmo.targets import require_parent
 
 ENDINGS = (".h5", ".hdf5", ".npz", ".parquet")
 DType = Literal["float32", "float16"]
@@ -70,7 +71,7 @@ class Writer(Protocol):
         ...
 
 
-Embed = Callable[[Iterable[Sentence]], Iterable[list[Entry]]]
+Embed = Callable[[Iterable[Sentence], int], Iterable[list[Entry]]]
 """Embeds sentences, window by window."""
 
 
@@ -105,7 +106,7 @@ def write_embeddings(
             _Saving(work, writer, resumable) as saving,
             _progress_bar(before, total_bytes) as show,
         ):
-            for window in embed(rest):
+            for window in embed(rest, before.num_sentences):
                 counted = counter.add([entry.tokens for entry in window])
                 progress = replace(counted, seconds=time.perf_counter() - start)
                 saving.add(window, progress)
@@ -174,8 +175,9 @@ def check_target(path: Path, overwrite: bool) -> None:
     """Refuse what can't be written before anything is computed."""
     if path.suffix not in ENDINGS:
         raise ElmoError(f"{path}: the ending decides on the format; use one of {', '.join(ENDINGS)}")
-    if path.is_dir() or not path.parent.is_dir():
-        raise ElmoError(f"{path}: {'is a folder' if path.is_dir() else f'there is no folder {path.parent}'}")
+    require_parent(path)
+    if path.is_dir():
+        raise ElmoError(f"{path}: is a folder")
     if path.exists() and not overwrite:
         raise ElmoError(f"{path}: exists already; remove it, or pass --overwrite (overwrite=True)")
     if path.suffix == ".parquet" and find_spec("pyarrow") is None:

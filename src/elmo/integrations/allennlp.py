@@ -26,6 +26,7 @@ from elmo.formats.renames import read_tensors, require_shape
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule
 from elmo.nn.scalar_mix import ScalarMix
+from elmo.targets import require_parent
 from elmo.text.characters import batch_to_ids
 
 __all__ = ["Elmo", "ElmoEmbedder", "batch_to_ids"]
@@ -260,8 +261,7 @@ class ElmoEmbedder:
         if output_format not in _FORMATS:
             raise ElmoError(f"output_format: {output_format!r} is none of {', '.join(_FORMATS)}")
         path = Path(output_file_path)
-        if not path.parent.is_dir():
-            raise ElmoError(f"{path}: there is no folder {path.parent}")
+        require_parent(path)
         lines, again = tee(line.strip() for line in input_file)
         vectors = self.embed_sentences(map(str.split, again), batch_size)
         entries = zip(lines, map(_FORMATS[output_format], vectors), strict=True)

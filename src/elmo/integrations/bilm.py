@@ -19,6 +19,7 @@ from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.files import write_all
 from elmo.formats.token_vectors import DATA_SET
 from elmo.formats.words import read_words
+from elmo.targets import require_parent
 from elmo.text.characters import BOS, EOS, UNK, encode_words
 from elmo.text.reading import read_sentences
 
@@ -152,6 +153,5 @@ def _write(path: str | Path, write: Callable[[h5py.File], object]) -> None:
         with h5py.File(part, "w") as file:
             write(file)
 
-    if not Path(path).parent.is_dir():
-        raise ElmoError(f"{path}: there is no folder {Path(path).parent}")
+    require_parent(Path(path))
     write_all({Path(path): write_part})

@@ -178,6 +178,8 @@ class Filters(NamedTuple):
         the widest filter keep one such window for each word that had one, and all that overlap the word; the
         columns beyond change no maximum and are left out.
         """
+        if not len(characters):
+            return self.tables[0].new_zeros(0, sum(map(len, self.biases)))
         widest = max(map(len, self.tables))
         blocks = lengths.split(TYPES_AT_ONCE if lengths.is_cpu else TYPES_AT_ONCE_ON_GPU)
         longest = torch.stack([block[-1] for block in blocks]).tolist()

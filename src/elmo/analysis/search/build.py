@@ -29,6 +29,7 @@ from elmo.embed.layers import Layers, layer_name, single_layer_weights
 from elmo.embed.unfinished import LOCK, claim, folder_of, is_same_job
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
+from elmo.targets import require_parent
 from elmo.text.vocabulary import SPECIAL_WORDS
 
 PART_TOKENS = 1 << 20
@@ -106,8 +107,7 @@ def build_index(
 
 def _check_target(folder: Path, overwrite: bool) -> None:
     """Refuse what can't be built before anything is computed; nothing but an index is ever replaced."""
-    if not folder.absolute().parent.is_dir():
-        raise ElmoError(f"{folder}: there is no folder {folder.parent}")
+    require_parent(folder)
     if folder.exists() and not is_index(folder):
         raise ElmoError(f"{folder}: exists already, and is no index; name another folder")
     if folder.exists() and not overwrite:
@@ -203,11 +203,11 @@ def _sample(embedder: Embedder, text: IndexedText, weights: Sequence[float]) -> 
     """Vectors of length 1 of sentences from all over the text, (N, D): the same for the same text."""
     corpus = text.corpus
     size = stored.sample_size(corpus.num_tokens)
-    num_sentences = min(corpus.num_sentences, -(-size * corpus.num_sentences // corpus.num_tokens))
-    chosen = np.sort(np.random.default_rng(0).choice(corpus.num_sentences, num_sentences, replace=False))
-    sentences = map(text.sentence, chosen.tolist())
+    order = np.random.default_rng(0).permutation(corpus.num_sentences)
+    num_sentences = int(np.searchsorted(np.cumsum(np.diff(corpus.starts)[order]), size)) + 1
+    sentences = map(text.sentence, np.sort(order[:num_sentences]).tolist())
     progress = tqdm(sentences, "learning from a sample", num_sentences, disable=None, leave=False)
-    return unit(np.concatenate(list(embedder.stream(progress, layers=weights))))
+    return unit(np.concatenate(list(embedder.stream(progress, layers=weights)))[:size])
 
 
 def _write_words(path: Path, embedder: Embedder, text: IndexedText) -> None:

@@ -61,6 +61,11 @@ class ContextIndex:
         self.num_tokens, self.num_sentences = self.text.corpus.num_tokens, self.text.corpus.num_sentences
         self._candidates = CANDIDATES[facts["vectors"]]
         self._store = VectorStore(Path(folder) / TRAINED, sorted(Path(folder).glob(PARTS)))
+        if self._store.num_vectors != self.num_tokens:
+            raise ElmoError(
+                f"{folder}: holds vectors of {self._store.num_vectors:,} of its {self.num_tokens:,} tokens; get it "
+                "again, or build it anew"
+            )
         self._word_vectors: NDArray[np.float16] = np.load(Path(folder) / WORDS, mmap_mode="r", allow_pickle=False)
 
     def find_neighbors(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,6 @@ class IndexedText:
     def types(self) -> list[str]:
         """All types by id."""
         return self.corpus.types()
-
-    def sentences(self, first: int, end: int) -> Iterator[tuple[str, ...]]:
-        """The sentences `first` to `end` - 1."""
-        return map(self.sentence, range(first, end))
 
     def sentence(self, number: int) -> tuple[str, ...]:
         """The tokens of a sentence."""

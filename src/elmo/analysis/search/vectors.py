@@ -84,15 +84,37 @@ def train(sample: Vectors, kind: Kind, num_tokens: int, path: Path) -> None:
         index.pq.cp.min_points_per_centroid = 1
         index.do_polysemous_training = False  # takes minutes, for a search that is not ours
     index.train(sample)
-    faiss.write_index(index, str(path))
+    _write(index, path)
+
+
+def _write(index: Any, path: Path) -> None:
+    try:
+        import_faiss().write_index(index, str(path))
+    except RuntimeError as error:
+        raise ElmoError(
+            f"{path}: can't be written ({_reason(error)}); mend that, and the same command goes on"
+        ) from None
+
+
+def _read(path: Path, flags: int = 0) -> Any:
+    try:
+        return import_faiss().read_index(str(path), flags)
+    except RuntimeError as error:
+        raise ElmoError(
+            f"{path}: missing or damaged ({_reason(error)}); get it again, or build the index anew"
+        ) from None
+
+
+def _reason(error: RuntimeError) -> str:
+    """The last line of what faiss says, which begins with places in its source."""
+    return str(error).strip().rpartition("\n")[2]
 
 
 class Part:
     """Vectors added to a copy of what was learned, in memory until they are written."""
 
     def __init__(self, trained: Path) -> None:
-        self._faiss = import_faiss()
-        self._index = self._faiss.read_index(str(trained))
+        self._index = _read(trained)
 
     def add(self, vectors: Vectors, first: int) -> None:
         """Add vectors (N, D) of length 1, numbered from `first` on."""
@@ -100,7 +122,7 @@ class Part:
 
     def write(self, path: Path) -> None:
         """Write all to a file."""
-        self._faiss.write_index(self._index, str(path))
+        _write(self._index, path)
 
 
 class VectorStore:
@@ -108,13 +130,13 @@ class VectorStore:
 
     def __init__(self, trained: Path, parts: Sequence[Path]) -> None:
         self._faiss = import_faiss()
-        self._index = self._faiss.read_index(str(trained))
+        self._index = _read(trained)
         self._parts = [self._map(path) for path in parts]
-        self._num_vectors = sum(part.compute_ntotal() for part in self._parts)
+        self.num_vectors = sum(part.compute_ntotal() for part in self._parts)
 
     def _map(self, path: Path) -> Any:
         """The groups of a part, without what it shares with the others; they stay mapped until the process ends."""
-        part = self._faiss.read_index(str(path), self._faiss.IO_FLAG_MMAP | self._faiss.IO_FLAG_READ_ONLY)
+        part = _read(path, self._faiss.IO_FLAG_MMAP | self._faiss.IO_FLAG_READ_ONLY)
         part.own_invlists = False  # frees the centroids, once for each part, and nothing of the groups
         return part.invlists
 
@@ -126,7 +148,7 @@ class VectorStore:
         Of `among` (N,) only those that are true are looked at; the fewer these are, the more groups are looked into,
         and if the groups hold less than `size`, all are.
         """
-        num_vectors, num_lists = self._num_vectors, self._index.nlist
+        num_vectors, num_lists = self.num_vectors, self._index.nlist
         chosen = num_vectors if among is None else int(np.count_nonzero(among))
         size = min(size, chosen)
         probes = min(num_lists, max(probes, probes * num_vectors // max(chosen, 1)))
