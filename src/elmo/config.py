@@ -254,7 +254,10 @@ def _convert(hint: Any, value: object, where: str, ignore_unknown: bool) -> obje
     if typing.get_origin(hint) is tuple:
         return _convert_tuple(hint, value, where, ignore_unknown)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ElmoError(f"{where}: a number of {len(str(value))} digits") from None
     if type(value) is not hint:
         raise ElmoError(f"{where}: expected {hint.__name__}, found {value!r}")
     return value

@@ -167,6 +167,8 @@ def test_a_kill_changes_nothing(folder: Path) -> None:
         ([*TRAIN, "--elmo", "model", "--out", "run", "--set", "lstm"], "--set lstm: expected KEY=VALUE"),
         ([*TRAIN, "--elmo", "model", "--out", "model"], "model/config.json: key 'recipe' is missing"),
         (["task", "evaluate", "model", "text.conll"], "model/config.json: key 'recipe' is missing"),
+        (["task", "evaluate", "nowhere", "text.conll", "--predictions", "text.conll"], "text.conll: exists already"),
+        (["task", "evaluate", "nowhere", "text.conll", "--predictions", "no/out.conll"], "no/out.conll: there is no"),
         (["task", "predict", "nowhere", "text.conll"], "nowhere: no run folder of a task"),
         (["task", "predict", "nowhere", "nothing.txt"], "nothing.txt: no such file"),
         (["task", "predict", "nowhere", "*.*"], "*.*: matches "),

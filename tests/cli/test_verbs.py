@@ -11,7 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 import make_bilm_hdf5
+from bridge import make_model
 from elmo.cli.main import VERBS, cli
+from elmo.formats import save_native
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -49,6 +51,18 @@ def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, tmp_path
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_table_of_sentences_stands_alone(as_json: bool, tmp_path: Path) -> None:
+    """What `--sentences` prints is for other programs; the result goes beside it."""
+    save_native(make_model(softmax=True), tmp_path / "model")
+    (tmp_path / "text.txt").write_text("a new play\n\na play\n")
+    options = ["--json"] if as_json else []
+    done = run("perplexity", "model", "text.txt", "--sentences", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [line.split("\t")[-1] for line in done.stdout.splitlines()] == ["a new play", "a play"]
+    assert ('"perplexity": ' if as_json else "perplexity ") in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("arguments", [["embed"], ["info", "x", "--no-such-option"], ["nothing"]])

@@ -196,3 +196,12 @@ def test_written_options_are_those_of_the_published_readers(tmp_path: Path) -> N
     }
     with h5py.File(tmp_path / "copy" / WEIGHTS_FILE) as file:
         assert all(dataset.compression is None for dataset in (file["char_embed"], file["CNN_proj/W_proj"]))
+
+
+def test_a_folder_whose_weights_end_in_h5(tmp_path: Path) -> None:
+    make(tmp_path)
+    expected = formats.load(tmp_path).bilm.state_dict()
+    weights = tmp_path / WEIGHTS_FILE
+    weights.rename(weights.with_suffix(".h5"))
+    for name, tensor in formats.load(tmp_path).bilm.state_dict().items():
+        assert torch.equal(tensor, expected[name])

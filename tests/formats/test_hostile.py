@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -154,8 +155,28 @@ def test_truncated_archives(share: float, kind: str, tmp_path: Path) -> None:
     else:
         with tarfile.open(path, "w:gz") as archive:
             archive.add(source, ".")
+    assert formats.load(path).origin.startswith(f"archive: {path.name} holds")
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
-    assert_refused(path, path.name)
+    assert_refused(path, path.name, "damaged or truncated" if kind == "tar.gz" and share else "not a complete one")
+
+
+def test_an_archive_by_macos(tmp_path: Path) -> None:
+    """It packs metadata beside the folder."""
+    source, _, _ = make_nlpl.make_folder(tmp_path / "193")
+    path = make_nlpl.make_zip(tmp_path / "model.zip", source, "193/")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("__MACOSX/193/._options.json", b"")
+    assert formats.load(path).origin.startswith("archive: model.zip holds")
+
+
+def test_a_full_disk_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = make_nlpl.make_zip(tmp_path / "model.zip", make_nlpl.make_folder(tmp_path / "193")[0])
+    monkeypatch.setattr("shutil.copyfileobj", fail)
+    with pytest.raises(OSError, match="No space left"):
+        formats.load(path)
 
 
 def test_a_damaged_entry(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import constants, errors
 
 import make_nlpl
 from bridge import make_model
@@ -90,3 +90,12 @@ def test_a_path_is_never_a_name(cache: Path) -> None:
     make(snapshot(cache))
     with pytest.raises(ElmoError, match=r"no such file or folder$"):
         formats.load(Path("someone/elmo-nb"))
+
+
+def test_a_broken_connection_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise errors.HTTPError("403 Forbidden")  # pyright: ignore[reportPrivateImportUsage]
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
+    with pytest.raises(ElmoError, match=r"someone/elmo-nb: .*give it \(403 Forbidden\)"):
+        formats.load("someone/elmo-nb")

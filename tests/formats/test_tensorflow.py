@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -190,3 +191,11 @@ def test_names_that_grow_without_end(tmp_path: Path) -> None:
     (tmp_path / "x.index").write_bytes(rewrite(lambda b: [(b"k", varint(0) + varint(len(b) - 5))], one))
     with pytest.raises(ElmoError, match="its name doesn't end"):
         read_bundle(tmp_path / "x")
+
+
+def test_cached_token_vectors_beside_a_checkpoint(tmp_path: Path) -> None:
+    """They are no weights: the checkpoint is the model."""
+    make(tmp_path)
+    with h5py.File(tmp_path / "elmo_token_embeddings.hdf5", "w") as file:
+        file["embedding"] = np.zeros((3, 4), np.float32)
+    assert formats.load(tmp_path).origin == formats.load(tmp_path / f"{PREFIX}.index").origin

@@ -178,6 +178,14 @@ def test_other_text_in_the_same_folder_is_refused(pretrained: Path, task: Path, 
         prepare_corpus(model, [str(tmp_path / "other.txt")], tmp_path / "tuned", False, workers=1)
 
 
+def test_another_model_is_not_replaced(pretrained: Path, task: Path) -> None:
+    """As by the model's own folder in place of a new one."""
+    before = sorted(pretrained.rglob("*"))
+    with pytest.raises(ElmoError, match="holds something else than a fine-tuning; name a new folder"):
+        prepare_corpus(load(pretrained), [str(task)], pretrained, False, workers=1)
+    assert sorted(pretrained.rglob("*")) == before
+
+
 def test_short_text_has_few_streams(corpus: Corpus) -> None:
     """2,500 predictions in 100 steps of 6: four streams."""
     predictions = corpus.num_tokens + corpus.num_sentences

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,16 @@ def test_written_recipe_reads_back(tmp_path: Path) -> None:
     assert load_recipe(str(tmp_path / "recipe.yaml")) == recipe
 
 
+@pytest.mark.parametrize("text", ["1e-3", "1E-3", "1.e-3", ".1e-2", "1.0e-3", "0.001"])
+def test_small_numbers_may_be_written_as_people_do(text: str, tmp_path: Path) -> None:
+    """PyYAML by itself takes 1e-3 for text."""
+    assert load_recipe("tiny", dict([parse_override(f"training.learning_rate={text}")])).training.learning_rate == 1e-3
+    write_recipe(load_recipe("tiny"), tmp_path / "recipe.yaml")
+    written = (tmp_path / "recipe.yaml").read_text()
+    (tmp_path / "recipe.yaml").write_text(re.sub(r"(?<=learning_rate: )[\d.]+", text, written))
+    assert load_recipe(str(tmp_path / "recipe.yaml")).training.learning_rate == 1e-3
+
+
 def test_overrides_are_yaml_values() -> None:
     settings = dict(map(parse_override, ["training.batch_size=64", "char_cnn.filters=[[1, 4]]", "lstm.cell_clip=null"]))
     recipe = load_recipe("tiny", settings)
@@ -47,6 +58,7 @@ def test_overrides_are_yaml_values() -> None:
     [
         ("training.batchsize=64", "unknown key 'batchsize'"),
         ("training.batch_size=many", "batch_size: expected int, found 'many'"),
+        pytest.param(f"lstm.cell_clip=1{'0' * 400}", "cell_clip: a number of 401 digits", id="long"),
         ("training.batch_size=0", "training.batch_size: 0 is not positive"),
         ("training.dropout=1", "training.dropout: 1.0 is not in"),
         ("training.loss=hinge", "training.loss: 'hinge' is none of sampled, full, adaptive"),
@@ -70,6 +82,12 @@ def test_a_wrong_key_or_value_is_named(override: str, message: str) -> None:
 def test_unknown_recipe_is_refused() -> None:
     with pytest.raises(ElmoError, match="recipe huge: neither a file nor one of paper, small, en, mini, tiny"):
         load_recipe("huge")
+
+
+def test_a_recipe_that_is_no_utf_8(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_bytes(b"# caf\xe9\n")
+    with pytest.raises(ElmoError, match=r"mine\.yaml: not UTF-8 text"):
+        load_recipe(str(tmp_path / "mine.yaml"))
 
 
 def test_broken_yaml_is_refused(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def test_any_text_comes_back_whatever_the_memory(text, max_types, block_size, tm
 def test_very_long_words_make_a_run_too(text, tmp_path, monkeypatch):
     """The dict is bounded in characters as well: a text may consist of words of 10,000."""
     whole = prepare([text], tmp_path / "whole")
-    monkeypatch.setattr(counting, "MAX_CHARACTERS", 1)
+    monkeypatch.setattr(counting, "MAX_TEXT", 1)
     monkeypatch.setattr(reading, "BLOCK_SIZE", 1)
     runs = []
     monkeypatch.setattr(
@@ -253,6 +253,11 @@ def test_an_existing_target_is_refused_and_kept(text, tmp_path, kind):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text.txt"]
 
 
+def test_words_longer_than_any_model_takes_are_refused(text, tmp_path):
+    with pytest.raises(ElmoError, match="max_characters: 400 is more than 255"):
+        prepare([text], tmp_path / "corpus", max_characters=400)
+
+
 def test_an_absent_parent_is_refused(text, tmp_path):
-    with pytest.raises(ElmoError, match="parent folder does not exist"):
+    with pytest.raises(ElmoError, match="there is no folder"):
         prepare([text], tmp_path / "none" / "corpus")

@@ -67,7 +67,8 @@ def test_a_mark_in_the_middle_is_text(tmp_path):
 def test_undecodable_bytes_are_named_with_their_line(tmp_path):
     path = tmp_path / "corpus.txt"
     path.write_bytes("语\n".encode() * 1203 + b"caf\xe9 au lait\n" + b"more\n" * 10)
-    message = f"{path}, line 1204: not valid UTF-8 (byte 0xE9). Convert the file, or pass --encoding latin-1."
+    advice = "Convert it to UTF-8; text can also be read with --encoding latin-1."
+    message = f"{path}, line 1204: not valid UTF-8 (byte 0xE9). {advice}"
     with pytest.raises(ElmoError, match=re.escape(message)):
         list(read_lines(path))
     assert list(read_lines(path, "latin-1"))[1203] == "café au lait"
@@ -83,7 +84,7 @@ def test_a_character_cut_off_at_the_end(tmp_path):
 def test_utf_16_is_recognised_in_the_error(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("a\n".encode("utf-16"))
-    with pytest.raises(ElmoError, match=r"line 1: .* pass --encoding utf-16"):
+    with pytest.raises(ElmoError, match=r"line 1: .* with --encoding utf-16"):
         list(read_lines(path))
 
 
@@ -207,3 +208,11 @@ def test_blocks_change_nothing(text, block_size, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "BLOCK_SIZE", block_size)
         assert [list(read_sentences([path], text=kind, tokenizer="ptb")) for kind in reading.TEXTS] == whole
+
+
+def test_a_byte_order_that_nothing_tells(tmp_path):
+    path = tmp_path / "text"
+    path.write_bytes("a\n".encode("utf-16-be"))
+    with pytest.raises(ElmoError, match="start with BOM; name its byte order: utf-16-le or utf-16-be"):
+        list(read_lines(path, "utf-16"))
+    assert list(read_lines(path, "utf-16-be")) == ["a"]

@@ -62,7 +62,7 @@ def _tell_run(folder: Path, as_json: bool) -> None:
     (config, recipe), results = read_config(folder), read_results(folder)
     metric, card = get_task(config.task).metric, folder / CARD
     if card.exists() and not as_json:
-        click.echo(f"{without_head(card.read_text(encoding='utf-8')).strip()}\n")
+        click.echo(f"{without_head(card.read_text(encoding='utf-8', errors='replace')).strip()}\n")
     elmo = "without ELMo" if config.bilm is None else f"with ELMo ({config.bilm})"
     scores = describe_scores(results, metric) or "not finished: the same elmo task train goes on"
     seeds = f", seeds {', '.join(str(result.seed) for result in results)}" if results else ""

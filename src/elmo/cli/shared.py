@@ -60,9 +60,9 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def print_result(sentence: str, figures: dict[str, Any], as_json: bool) -> None:
-    """End a command: one line for people, or one JSON object for machines."""
-    click.echo(json.dumps(figures, ensure_ascii=False) if as_json else sentence)
+def print_result(sentence: str, figures: dict[str, Any], as_json: bool, *, beside: bool = False) -> None:
+    """End a command: one line for people, or one JSON object for machines; on stderr where stdout is a table."""
+    click.echo(json.dumps(figures, ensure_ascii=False) if as_json else sentence, err=beside)
 
 
 def reading_options(command: Command) -> Command:

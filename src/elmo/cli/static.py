@@ -50,7 +50,8 @@ def command(
     import time
     from tempfile import TemporaryDirectory
 
-    from elmo.pretrain.skipgram import SkipGramConfig, require_folder, train_static
+    from elmo.pretrain.skipgram import SkipGramConfig, train_static
+    from elmo.targets import require_new_file
     from elmo.text.corpus import Corpus
     from elmo.text.prepare import prepare
 
@@ -58,11 +59,11 @@ def command(
     given = click.get_current_context().get_parameter_source
     if Path(source).is_dir() and (told := [name for name in reading if given(name) is not ParameterSource.DEFAULT]):
         raise ElmoError(f"{source}: is a corpus, which was read already; leave out --{told[0]}")
-    require_folder(out)
+    require_new_file(out)
     started = time.monotonic()
     with TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as work:
         is_corpus = Path(source).is_dir()
-        corpus = Corpus.open(source) if is_corpus else prepare([source], Path(work) / "corpus", **reading)
+        corpus = Corpus.open(source) if is_corpus else prepare([source], Path(work) / "corpus", min_count=1, **reading)
         num_words = train_static(corpus, out, config)
         num_tokens = corpus.num_tokens
         del corpus  # Windows removes no file that is mapped

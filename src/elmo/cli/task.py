@@ -135,9 +135,12 @@ def evaluate(
     from elmo.embed.devices import use_device
     from elmo.formats.files import write_all
     from elmo.pretrain.recipe import override, parse_override
+    from elmo.targets import require_new_file
     from elmo.tasks.ensemble import load_ensemble, predict_together
     from elmo.tasks.trainer import predict as predict_all
 
+    if predictions is not None:
+        require_new_file(predictions)
     first, *others = runs
     if others and not ensemble:
         raise ElmoError(f"{len(runs)} run folders: add --ensemble to let them predict together, or name one")

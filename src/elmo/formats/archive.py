@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import shutil
@@ -20,9 +21,16 @@ from elmo.formats.tensors import room
 
 MOST_ENTRIES = 1_000
 
+_FINDER = "__MACOSX"
+"""A folder of metadata that macOS puts beside what it packs."""
+
 _GZIP = b"\x1f\x8b"
 _DAMAGE = (OSError, EOFError, RuntimeError, ValueError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
 """What damaged archives raise; NotImplementedError, for ways of packing that Python doesn't know, is among them."""
+
+
+_NO_DAMAGE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES)
+"""Of an OSError: the disk is full, or the file may not be read."""
 
 
 class _Entry(NamedTuple):
@@ -50,7 +58,7 @@ def unpacked(path: Path) -> Generator[Path]:
     with tempfile.TemporaryDirectory(prefix="elmo-") as name:
         root = Path(name)
         _unpack(path, root)
-        while len(inside := list(root.iterdir())) == 1 and inside[0].is_dir():
+        while len(inside := [path for path in root.iterdir() if path.name != _FINDER]) == 1 and inside[0].is_dir():
             root = inside[0]
         try:
             yield root
@@ -79,6 +87,8 @@ def _unpack(path: Path, root: Path) -> None:
     except ElmoError:
         raise
     except _DAMAGE as error:
+        if isinstance(error, OSError) and error.errno in _NO_DAMAGE:
+            raise
         raise ElmoError(f"{path}: a damaged or truncated archive ({error}); get the file again") from None
 
 
@@ -107,7 +117,8 @@ def _tar_entries(path: Path, limit: int) -> Iterator[_Entry]:
     with gzip.open(path) as unfolded, tarfile.open(fileobj=_Bounded(unfolded, path, limit), mode="r|") as archive:
         for member in archive:
             if member.isdir():
-                _safe_name(path, member.name)
+                if PurePosixPath(member.name).parts:  # of "." there are none
+                    _safe_name(path, member.name)
                 continue
             stream = archive.extractfile(member) if member.isreg() and not member.issparse() else None
             if stream is None:

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping
 
+import yaml
+
 from elmo.formats.model import Model
 from elmo.nn.adaptive import AdaptiveSoftmax
 
@@ -47,7 +49,7 @@ def model_card(
     `sections` stand at the end, each under its heading, and `source` is what one loads the model by.
     """
     return _TEMPLATE.format(
-        metadata="".join(f"{name}: {value}\n" for name, value in (metadata or {}).items()),
+        metadata=yaml.safe_dump(dict(metadata), allow_unicode=True, sort_keys=False, width=10_000) if metadata else "",
         width=model.config.width,
         sizes=describe(model),
         figures=f"| training | |\n|---|---|\n{table_rows(figures)}\n" if figures else "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.card import model_card
 from elmo.formats.model import Model
-from elmo.formats.native import save_native
+from elmo.formats.native import CARD, save_native
 from elmo.formats.recognise import load
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule
@@ -106,18 +106,36 @@ class Elmo(ElmoModule, ModelHubMixin):
 
     def generate_model_card(self, *args: Any, **metadata: Any) -> ModelCard:
         """The card of the model that this was made from, with `metadata` in its head."""
-        card = ModelCard(self._card or model_card(self._as_model(), {}))
+        card = ModelCard(self._card or model_card(self.as_model(), {}))
         for name, value in metadata.items():
             setattr(card.data, name, value)
         return card
 
-    def _save_pretrained(self, save_directory: Path) -> None:
-        """What the Hub's mixin asks for; it writes the card itself, where there is none."""
-        save_native(self._as_model(), save_directory, with_card=False)
+    def save_pretrained(  # pyright: ignore[reportIncompatibleMethodOverride] - our folders have their own config.json
+        self,
+        save_directory: str | Path,
+        *,
+        repo_id: str | None = None,
+        push_to_hub: bool = False,
+        model_card_kwargs: Mapping[str, Any] | None = None,
+        **push_to_hub_kwargs: Any,
+    ) -> str | None:
+        """Write a model folder, with a card where there is none; `push_to_hub` and what follows are as in the mixin.
 
-    def _as_model(self) -> Model:
+        Nothing of a model that was there is touched before all of this one is written.
+        """
+        folder, metadata = Path(save_directory), dict(model_card_kwargs or {})
+        push_to_hub_kwargs.pop("config", None)  # the mixin's own, of which we make none
+        save_native(self.as_model(), folder, with_card=False)
+        if not (folder / CARD).exists():
+            self.generate_model_card(**metadata).save(folder / CARD)
+        if not push_to_hub:
+            return None
+        return self.push_to_hub(repo_id or folder.name, model_card_kwargs=metadata, **push_to_hub_kwargs)
+
+    def as_model(self) -> Model:
         """The biLM and the mixes as they are now, without a softmax: it wouldn't fit a biLM that a task trained."""
-        return Model(self.bilm, mixes=self._scalar_mixes, lexicon=self._lexicon)
+        return Model(self.bilm, mixes=self._scalar_mixes, lexicon=self._lexicon, card=self._card)
 
     @property
     def _scalar_mixes(self) -> list[ScalarMix]:
@@ -140,7 +158,7 @@ def _wrap(module: object, options_file: object, weight_file: object) -> Model:
     bilm = module.bilm if isinstance(module, ElmoModule) else module
     if not isinstance(bilm, BiLM):
         raise ElmoError(f"module: expected a biLM or an Elmo of this package, found {type(module).__name__}")
-    return Model(bilm)
+    return module.as_model() if isinstance(module, Elmo) else Model(bilm)
 
 
 def _characters(model: Model, words: Sequence[str] | None) -> Tensor | None:

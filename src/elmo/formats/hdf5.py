@@ -29,6 +29,8 @@ def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
         file = h5py.File(path, "r")
     except FileNotFoundError:
         raise ElmoError(f"{path}: no such file") from None
+    except PermissionError:
+        raise
     except OSError as error:
         kind = "a truncated HDF5 file" if h5py.is_hdf5(path) else "not an HDF5 file"
         raise ElmoError(f"{path}: {kind} ({error})") from None

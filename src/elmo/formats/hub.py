@@ -35,13 +35,13 @@ def is_name(source: str) -> bool:
 
 def fetch(name: str) -> Path:
     """The folder of a repository's files, from the cache where they are as on the Hub, or where it can't be reached."""
-    try:
-        from huggingface_hub import snapshot_download
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    except ModuleNotFoundError:
-        raise ElmoError(
-            f"{name}: no such file or folder; to get it from the Hugging Face Hub, pip install huggingface-hub"
-        ) from None
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        HFValidationError,
+        HTTPError,  # pyright: ignore[reportPrivateImportUsage] - of the library below it
+        LocalEntryNotFoundError,
+    )
+
     found = _NAME.fullmatch(name)
     assert found is not None
     try:
@@ -50,7 +50,7 @@ def fetch(name: str) -> Path:
         raise ElmoError(
             f"{name}: no such file or folder, not in the cache, and the Hugging Face Hub can't be reached"
         ) from None
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
+    except (HTTPError, HFValidationError, OSError) as error:
         reason = next(filter(None, map(str.strip, str(error).split("\n"))), type(error).__name__)
         raise ElmoError(f"{name}: no such file or folder, nor could the Hugging Face Hub give it ({reason})") from None
     return Path(folder)

@@ -61,7 +61,7 @@ def load_native(folder: Path) -> Model:
         softmax = _load_softmax(folder / SOFTMAX, config)
         vocabulary = read_vocabulary(folder / VOCABULARY, softmax.num_words)
     mixes = _load_mixes(folder / MIXES, config) if (folder / MIXES).exists() else []
-    model = Model(bilm, softmax, vocabulary, f"native: {folder.name} holds {CONFIG} and {WEIGHTS}", mixes)
+    model = Model(bilm, softmax, vocabulary, f"native: {CONFIG} and {WEIGHTS}", mixes)
     if (folder / WARM).exists():
         model.warm_state = _load_warm_state(folder / WARM, config)
     if (folder / CARD).exists():

@@ -73,13 +73,12 @@ def _load_folder(folder: Path) -> Model:
         return load_many_langs(folder)
     if (folder / native.CONFIG).exists():
         return load_native(folder)
-    has_weights = any(folder.glob("*.hdf5"))
-    if not has_weights and (checkpoint := find_checkpoint(folder)):
+    if not _weight_files(folder) and (checkpoint := find_checkpoint(folder)):
         return load_tensorflow(checkpoint)
     if any(folder.glob("*options*.json")):
         weights = _only_weights(folder)
         return load_bilm(weights, _options_beside(weights), _softmax_beside(weights))
-    if has_weights:
+    if _hdf5_files(folder):
         raise ElmoError(f"{folder}: has weights but no {OPTIONS}, which says their sizes")
     raise ElmoError(f"{folder}: holds no model; expected {READS}")
 
@@ -124,13 +123,17 @@ def _require_elmo(folder: Path) -> None:
         raise ElmoError(f"{folder / META}: describes a model of another family, {text}; only ELMo can be read")
 
 
+def _hdf5_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES)
+
+
 def _weight_files(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.glob("*.hdf5")) if "char_embed" in top_names(path)]
+    return [path for path in _hdf5_files(folder) if "char_embed" in top_names(path)]
 
 
 def _only_weights(folder: Path) -> Path:
     """The folder's weight file: the only HDF5 file, the only one that holds weights, or the only one named so."""
-    found = sorted(folder.glob("*.hdf5"))
+    found = _hdf5_files(folder)
     for chosen in (found, _weight_files(folder), [path for path in found if "weights" in path.name]):
         if len(chosen) == 1:
             return chosen[0]
@@ -156,7 +159,7 @@ def _weights_of(part: Path, kind: str) -> Path:
 
 def _softmax_beside(weights: Path) -> Path | None:
     """A file with the softmax of these weights: of a pair of names, or the only one beside the only weights."""
-    others = [path for path in weights.parent.glob("*.hdf5") if path != weights]
+    others = [path for path in _hdf5_files(weights.parent) if path != weights]
     found = [path for path in others if (names := top_names(path)) and "softmax" in names and "char_embed" not in names]
     pair = weights.with_name(weights.name.replace("weights", "softmax"))
     if pair in found:

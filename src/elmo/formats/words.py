@@ -14,7 +14,7 @@ _BLOCK = 1 << 20
 
 
 def find_words(folder: Path, num_words: int) -> list[str] | None:
-    """The words of the only list in `folder` (`vocab*.txt`, plain or `.gz`) that has as many; None without one.
+    """The words of the first list in `folder` (`vocab*.txt`, plain or `.gz`) that has as many; None without one.
 
     A last, empty line counts where the number says so.
     """

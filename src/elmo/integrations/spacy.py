@@ -147,7 +147,7 @@ def _sentences(doc: Doc) -> list[list[int]]:
 
 
 def _vector(token: Token) -> Array | None:
-    """`token._.elmo`: its row of `doc.tensor`, None before the component ran."""
+    """`token._.elmo`: its row of `doc.tensor`, which is ELMo's once the component ran; None where nothing set it."""
     tensor = cast(Any, token.doc).tensor
     return tensor[token.i] if tensor.size else None
 

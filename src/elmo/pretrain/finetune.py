@@ -23,6 +23,9 @@ from elmo.text.prepare import prepare
 SAMPLE = 1000
 """Sentences of the training text on which perplexity is measured where no held-out text is given."""
 
+_WORK = ".corpus"
+"""What the name of a corpus begins with while it is made; a kill may leave it."""
+
 
 @dataclass(frozen=True)
 class FineTuning:
@@ -37,7 +40,7 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
     """The corpus of a fine-tuning, in `folder`, with the model's vocabulary, or one of its own for a new softmax.
 
     `settings` are those of `prepare`. Raises ElmoError where `folder` holds the corpus of an earlier start on
-    other text.
+    other text, or anything but a fine-tuning.
     """
     if started_together() > 1:
         raise ElmoError("fine-tuning runs on one process: start it without torchrun")
@@ -46,9 +49,11 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
             f"the model has no softmax to go on with, or no words to it ({model.origin}); published files leave "
             "both out. Pass --new-softmax to train a fresh one on this text first, with the biLM frozen"
         )
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "corpus"
-    with TemporaryDirectory(dir=folder, prefix=".corpus") as work:
+    if not path.exists() and any(not found.name.startswith(_WORK) for found in folder.glob("*")):
+        raise ElmoError(f"{folder}: holds something else than a fine-tuning; name a new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder, prefix=_WORK) as work:
         corpus = prepare(
             inputs,
             Path(work) / "corpus",

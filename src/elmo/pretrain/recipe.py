@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +19,15 @@ NAMES = ("paper", "small", "en", "mini", "tiny")
 """Recipes that come with the package."""
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML that knows numbers like 1e-3, too, which PyYAML takes for text."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+)
+
+
 def load_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Recipe:
     """The recipe of this name, or in this YAML file; `overrides` are dotted keys, as `training.batch_size`."""
     return read_recipe(Recipe, name, NAMES, overrides)
@@ -28,16 +38,23 @@ def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mappi
     if name in names:
         text, where = files("elmo").joinpath("recipes", f"{name}.yaml").read_text(encoding="utf-8"), f"recipe {name}"
     elif Path(name).is_file():
-        text, where = Path(name).read_text(encoding="utf-8"), name
+        text, where = _read(Path(name)), name
     else:
         raise ElmoError(f"recipe {name}: neither a file nor one of {', '.join(names)}")
     try:
-        values: Any = yaml.safe_load(text)
+        values: Any = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise ElmoError(f"{where}: not valid YAML ({' '.join(str(error).split())})") from None
     for key, value in (overrides or {}).items():
         _set(values, key, value)
     return from_mapping(kind, values, where)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ElmoError(f"{path}: not UTF-8 text") from None
 
 
 def override(recipe: T, overrides: Mapping[str, object]) -> T:
@@ -54,7 +71,7 @@ def parse_override(text: str) -> tuple[str, object]:
     if not equals:
         raise ElmoError(f"--set {text}: expected KEY=VALUE, as training.batch_size=64")
     try:
-        return key, yaml.safe_load(value)
+        return key, yaml.load(value, _Loader)
     except yaml.YAMLError:
         raise ElmoError(f"--set {text}: {value!r} is not valid YAML") from None
 

@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all
+from elmo.targets import require_new_file
 from elmo.text.corpus import Corpus
 
 _CHUNK_TOKENS = 1 << 20
@@ -48,11 +49,11 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
     """Train vectors on a corpus and write them to `path` as word2vec does in text, the most frequent words first.
 
     Returns the number of words. The text stays on disk; memory holds the types and two vectors for each word. Raises
-    ElmoError where no word is frequent enough, and for a folder that isn't there.
+    ElmoError where no word is frequent enough, where `path` exists, and where its folder doesn't.
     """
     from gensim.models import Word2Vec
 
-    require_folder(path)
+    require_new_file(path)
     counts = count_types(corpus)
     is_kept = counts >= config.min_count
     words = np.array(corpus.types(), dtype=object)
@@ -74,12 +75,6 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
         model.train(sentences, total_examples=num_sentences, total_words=num_words, epochs=config.epochs)
     write_all({path: lambda partial: _write(partial, model.wv.index_to_key, model.wv.vectors)})
     return len(model.wv)
-
-
-def require_folder(path: Path) -> None:
-    """Refuse a path that nothing can be written to, before hours of work are lost."""
-    if not path.absolute().parent.is_dir():
-        raise ElmoError(f"{path}: its folder does not exist; make that first")
 
 
 def count_types(corpus: Corpus) -> NDArray[np.int64]:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
 
-MAX_CHARACTERS = 50
+NUM_CHARACTERS = 50
+"""Of a word, both marks included, as published; a model may have up to `config.MAX_CHARACTERS`."""
 
 BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
 """The first three lines of every vocabulary; the first two have characters of their own."""
@@ -20,7 +21,7 @@ BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
 _BOUNDARIES = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}
 
 
-def encode_words(words: Sequence[str], max_characters: int = MAX_CHARACTERS) -> NDArray[np.int16]:
+def encode_words(words: Sequence[str], max_characters: int = NUM_CHARACTERS) -> NDArray[np.int16]:
     """Character ids of `words`: (N, `max_characters`), shifted by one, hence never 0.
 
     Any string is a word: the empty one, `\\0`, one of 10,000 characters (cut after `max_characters` - 2 bytes).
@@ -40,7 +41,7 @@ def encode_words(words: Sequence[str], max_characters: int = MAX_CHARACTERS) -> 
     return ids
 
 
-def batch_to_ids(batch: Sequence[Sequence[str]], max_characters: int = MAX_CHARACTERS) -> torch.Tensor:
+def batch_to_ids(batch: Sequence[Sequence[str]], max_characters: int = NUM_CHARACTERS) -> torch.Tensor:
     """Character ids of tokenized sentences: (B, T, C) int64, T the longest sentence.
 
     Padded tokens are all zeros. Sentence boundaries are not added: the model does that. Same name and result

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from elmo.text.corpus import TOKEN_DTYPE
 
 MAX_TYPES = 200_000
-MAX_CHARACTERS = 20_000_000
+MAX_TEXT = 20_000_000
 """Bounds of the dict: types, and characters of all types together (a text may consist of very long words)."""
 
 _READ_SIZE = 1 << 14
@@ -79,7 +79,7 @@ class TypeCounter:
         self._num_characters += sum(map(len, islice(reversed(self._numbers), num_new)))
         self._make_room()
         np.add.at(self._counts, numbers, 1)
-        if len(self._numbers) >= MAX_TYPES or self._num_characters >= MAX_CHARACTERS:
+        if len(self._numbers) >= MAX_TYPES or self._num_characters >= MAX_TEXT:
             self._finish_run()
         return lengths
 

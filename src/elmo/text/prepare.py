@@ -19,8 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from elmo.config import MAX_CHARACTERS
 from elmo.errors import ElmoError
-from elmo.text.characters import BOS, EOS, MAX_CHARACTERS, encode_words
+from elmo.targets import require_parent
+from elmo.text.characters import BOS, EOS, NUM_CHARACTERS, encode_words
 from elmo.text.corpus import (
     CHARACTERS,
     DESCRIPTION,
@@ -65,7 +67,7 @@ def prepare(
     min_count: int = 3,
     max_vocabulary: int | None = None,
     vocabulary: Vocabulary | None = None,
-    max_characters: int = MAX_CHARACTERS,
+    max_characters: int = NUM_CHARACTERS,
     workers: int | None = None,
     language: str | None = None,
     license: str | None = None,
@@ -136,6 +138,8 @@ def _check(settings: Settings, vocabulary: Vocabulary | None) -> None:
         raise ElmoError(f"min_count: {settings.min_count} is less than 1")
     if settings.max_characters < 3:
         raise ElmoError(f"max_characters: {settings.max_characters} holds no word, which takes at least 3")
+    if settings.max_characters > MAX_CHARACTERS:
+        raise ElmoError(f"max_characters: {settings.max_characters} is more than {MAX_CHARACTERS}, the most of a model")
     if settings.max_vocabulary is not None and settings.max_vocabulary < 4:
         raise ElmoError(f"max_vocabulary: {settings.max_vocabulary} leaves no word beside <S>, </S> and <UNK>")
     if vocabulary is not None:
@@ -153,8 +157,7 @@ def _work_folder(folder: Path) -> Generator[Path]:
     """A hidden folder beside `folder`, to be renamed to it at the very end, and otherwise removed."""
     if folder.exists() or folder.is_symlink():
         raise ElmoError(f"{folder}: exists already; remove it, or name another folder for the corpus")
-    if not folder.absolute().parent.is_dir():
-        raise ElmoError(f"{folder}: its parent folder does not exist; make that first")
+    require_parent(folder)
     work = folder.absolute().parent / f".{folder.name}.{os.getpid()}"
     work.mkdir()
     try:

@@ -217,6 +217,8 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
         except UnicodeDecodeError as error:
             line = num_lines + 1 + error.object[: error.start].decode(encoding, "replace").count("\n")
             raise ElmoError(_undecodable(path, line, encoding, error)) from None
+        except UnicodeError as error:
+            raise ElmoError(f"{_shown(path)}: {error}; name its byte order: {encoding}-le or {encoding}-be") from None
         num_lines += text.count("\n")
         return text
 
@@ -226,9 +228,15 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
 def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecodeError) -> str:
     is_utf16 = line == 1 and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     other = "utf-16" if is_utf16 else "latin-1"
-    where = "standard input" if str(path) == STDIN else path
     byte = f"byte 0x{error.object[error.start]:02X}"
-    return f"{where}, line {line}: not valid {encoding.upper()} ({byte}). Convert the file, or pass --encoding {other}."
+    return (
+        f"{_shown(path)}, line {line}: not valid {encoding.upper()} ({byte}). Convert it to UTF-8; text can also "
+        f"be read with --encoding {other}."
+    )
+
+
+def _shown(path: str | Path) -> str:
+    return "standard input" if str(path) == STDIN else str(path)
 
 
 def _unwrap(blocks: Iterable[str]) -> Iterator[str]:
