@@ -74,7 +74,7 @@ def draw_lines(
             axes.annotate(text, (x, line.values[place]), bbox=BEHIND_TEXT, **where)
     axes.set_xticks(range(len(places)), [place.replace(", ", ",\n") for place in places], fontsize="small")
     axes.set_xlim(-0.5, len(places) - 0.5)
-    axes.margins(y=0.25)
+    axes.margins(y=0.25 if with_values else 0.08)  # room for the values
     axes.set_ylabel(unit)
     axes.grid(axis="y", alpha=0.3)
     if len(lines) > 1:
