@@ -32,7 +32,8 @@ def machine_name(device: torch.device) -> str:
     """What `device` is: the GPU's name, or the processor's with the number of threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{processor_name()}, {torch.get_num_threads()} threads"
+    num_threads = torch.get_num_threads()
+    return f"{processor_name()}, {num_threads} thread{'s' if num_threads > 1 else ''}"
 
 
 def processor_name() -> str:
