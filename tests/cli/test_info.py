@@ -48,7 +48,7 @@ def make_unicode(folder: Path) -> Path:
 
 
 FORMATS: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "native": (make_native, "native: config.json and model.safetensors"),
+    "native": (make_native, "native: model holds config.json"),
     "bilm": (lambda folder: make_bilm_hdf5.make(folder)[0], "bilm HDF5: lm_weights.hdf5 holds 'char_embed'"),
     "nlpl": (make_zip, "archive: model.zip holds bilm HDF5: model.hdf5 holds 'char_embed'"),
     "tensorflow": (make_checkpoint, "TensorFlow checkpoint: model.ckpt_batch-7.index lists 'lm/char_embed'"),
@@ -91,7 +91,7 @@ def test_info_shows_the_card(tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, ["info", str(tmp_path / "model")]).output
     assert shown.startswith("# ELMo biLM, 12 wide\n")
     assert "| perplexity | 39.7 |" in shown
-    assert shown.index("Architecture: ") < shown.index("native: config.json and")
+    assert shown.index("Architecture: ") < shown.index("native: model holds")
     facts = json.loads(CliRunner().invoke(cli, ["info", str(tmp_path / "model"), "--json"]).output)
     assert facts["card"].startswith("---\n")
 

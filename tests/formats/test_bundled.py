@@ -38,7 +38,7 @@ def test_the_name_is_resolved_wherever_a_model_is_asked_for(own: Path) -> None:
     found = formats.load("en")
     assert_equal(found.bilm, wanted.bilm)
     assert_equal(found.softmax, wanted.softmax)
-    assert found.origin.startswith("the package's own English model, native: config.json and ")
+    assert found.origin.startswith("the package's own English model, native: en holds ")
     vectors = elmo.load("en").embed([["They", "saw"]])
     np.testing.assert_array_equal(vectors[0], elmo.load(own).embed([["They", "saw"]])[0])
     assert_equal(elmo.Elmo.from_pretrained("en").bilm, wanted.bilm)

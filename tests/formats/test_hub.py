@@ -53,7 +53,7 @@ def test_published_weights(cache: Path) -> None:
 def test_our_own_folder(cache: Path) -> None:
     formats.save_native(make_model(), snapshot(cache))
     store(snapshot(cache))
-    assert "elmo-nb holds native" in formats.load("someone/elmo-nb").origin
+    assert "elmo-nb holds native: config.json and" in formats.load("someone/elmo-nb").origin
 
 
 def test_an_archive(cache: Path, tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_other_text_in_the_same_folder_is_refused(pretrained: Path, task: Path, 
 def test_another_model_is_not_replaced(pretrained: Path, task: Path) -> None:
     """As by the model's own folder in place of a new one."""
     before = sorted(pretrained.rglob("*"))
-    with pytest.raises(ElmoError, match="holds something else than a fine-tuning; name a new folder"):
+    with pytest.raises(ElmoError, match=r"holds a config\.json that is of no fine-tuning; name a new folder"):
         prepare_corpus(load(pretrained), [str(task)], pretrained, False, workers=1)
     assert sorted(pretrained.rglob("*")) == before
 

@@ -45,6 +45,9 @@ STORAGES: dict[Storage, torch.dtype] = {"float32": torch.float32, "float16": tor
 DIRECTIONS = ("forward", "backward")
 """What the tensors of a warm state are named after."""
 
+FILES = (CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, VOCABULARY, CARD)
+"""All that a model folder may hold."""
+
 
 def is_native(path: Path) -> bool:
     """Whether `path` is a model folder of our own."""
@@ -61,7 +64,7 @@ def load_native(folder: Path) -> Model:
         softmax = _load_softmax(folder / SOFTMAX, config)
         vocabulary = read_vocabulary(folder / VOCABULARY, softmax.num_words)
     mixes = _load_mixes(folder / MIXES, config) if (folder / MIXES).exists() else []
-    model = Model(bilm, softmax, vocabulary, f"native: {CONFIG} and {WEIGHTS}", mixes)
+    model = Model(bilm, softmax, vocabulary, f"native: {folder.absolute().name} holds {CONFIG} and {WEIGHTS}", mixes)
     if (folder / WARM).exists():
         model.warm_state = _load_warm_state(folder / WARM, config)
     if (folder / CARD).exists():

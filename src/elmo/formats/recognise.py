@@ -61,8 +61,13 @@ def _load_hub(name: str) -> Model:
         model = _load_file(archives[0]) if len(archives) == 1 else _load_folder(folder)
     except ElmoError as error:
         raise ElmoError(str(error).replace(str(folder), name)) from None
-    model.origin = f"Hugging Face Hub: {name} holds {model.origin}"
+    model.origin = f"Hugging Face Hub: {name} holds {_without(folder, model.origin)}"
     return model
+
+
+def _without(folder: Path, origin: str) -> str:
+    """What was recognised, without the name of a folder that no one knows."""
+    return origin.replace(f"{folder.name} holds ", "")
 
 
 def _load_folder(folder: Path) -> Model:
@@ -94,7 +99,7 @@ def _load_file(path: Path) -> Model:
     if is_archive(path):
         with unpacked(path) as folder:
             model = _load_folder(folder)
-        model.origin = f"archive: {path.name} holds {model.origin}"
+        model.origin = f"archive: {path.name} holds {_without(folder, model.origin)}"
         return model
     raise ElmoError(f"{path}: not a model, or not a complete one; expected {READS}")
 

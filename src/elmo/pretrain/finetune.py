@@ -12,7 +12,7 @@ from typing import Any
 from elmo.config import Recipe, TrainingConfig
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
-from elmo.formats.native import save_native
+from elmo.formats.native import FILES, save_native
 from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.pretrain.loop import Run, Sentences
 from elmo.pretrain.perplexity import Perplexity, score_sentences
@@ -22,9 +22,6 @@ from elmo.text.prepare import prepare
 
 SAMPLE = 1000
 """Sentences of the training text on which perplexity is measured where no held-out text is given."""
-
-_WORK = ".corpus"
-"""What the name of a corpus begins with while it is made; a kill may leave it."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
     """The corpus of a fine-tuning, in `folder`, with the model's vocabulary, or one of its own for a new softmax.
 
     `settings` are those of `prepare`. Raises ElmoError where `folder` holds the corpus of an earlier start on
-    other text, or anything but a fine-tuning.
+    other text, or another model.
     """
     if started_together() > 1:
         raise ElmoError("fine-tuning runs on one process: start it without torchrun")
@@ -50,10 +47,10 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
             "both out. Pass --new-softmax to train a fresh one on this text first, with the biLM frozen"
         )
     path = folder / "corpus"
-    if not path.exists() and any(not found.name.startswith(_WORK) for found in folder.glob("*")):
-        raise ElmoError(f"{folder}: holds something else than a fine-tuning; name a new folder")
+    if not path.exists() and (held := next((name for name in FILES if (folder / name).exists()), None)):
+        raise ElmoError(f"{folder}: holds a {held} that is of no fine-tuning; name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder, prefix=_WORK) as work:
+    with TemporaryDirectory(dir=folder, prefix=".corpus") as work:
         corpus = prepare(
             inputs,
             Path(work) / "corpus",
