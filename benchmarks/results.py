@@ -121,7 +121,8 @@ def write_page(root: Path) -> str:
     rows = "".join(f"| {' | '.join(_row(run, baselines.get(run.data)))} |\n" for run in runs)
     machines = dict.fromkeys(result.machine for run in runs for result in run.results if result.machine)
     commands = "".join(f"```\n{run.command}\n```\n" for run in runs)
-    notes = "".join(f"- `{name}`: {note}\n" for name, note in NOTES.items() if any(run.data == name for run in runs))
+    data = {run.data for run in runs}
+    notes = "".join(f"- `{name}`: {note}\n" for name, note in NOTES.items() if name in data)
     return f"{HEAD}{rows}\nMachine: {'; '.join(machines)}.\n\n## Data\n\n{notes}\n## Commands\n\n{commands}"
 
 

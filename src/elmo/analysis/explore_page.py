@@ -117,12 +117,13 @@ class Page:
         same = [("text", asked.get("text", "")), *([("spaces", "1")] if asked.get("spaces") else [])]
 
         def link(word: int, line: int = 0, tokens: tuple[str, ...] | None = None) -> str:
+            text = same
             if tokens is not None and tokens in sentences:  # without an index: the other lines are what it is near to
-                line, tokens = sentences.index(tokens), None
-            if tokens is not None:
+                line = sentences.index(tokens)
+            elif tokens is not None:
                 word, tokens = _around(tokens, word)
-            other = same if tokens is None else [("text", " ".join(tokens)), ("spaces", "1")]
-            return "?" + urlencode([*other, ("line", line), ("word", word), *kept])
+                text = [("text", " ".join(tokens)), ("spaces", "1")]
+            return "?" + urlencode([*text, ("line", line), ("word", word), *kept])
 
         return link
 

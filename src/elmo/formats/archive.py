@@ -28,7 +28,6 @@ _GZIP = b"\x1f\x8b"
 _DAMAGE = (OSError, EOFError, RuntimeError, ValueError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
 """What damaged archives raise; NotImplementedError, for ways of packing that Python doesn't know, is among them."""
 
-
 _NO_DAMAGE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES)
 """Of an OSError: the disk is full, or the file may not be read."""
 

@@ -54,8 +54,8 @@ def is_native(path: Path) -> bool:
     return (path / CONFIG).is_file() and (path / WEIGHTS).is_file()
 
 
-def load_native(folder: Path) -> Model:
-    """Read a model folder."""
+def load_native(folder: Path, *, is_named: bool = True) -> Model:
+    """Read a model folder; its name is in the `origin` unless it is one that nobody gave it."""
     config = from_mapping(BiLMConfig, read_json(folder / CONFIG), str(folder / CONFIG))
     bilm = bilm_skeleton(config, folder / CONFIG)
     _fill(bilm, read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
@@ -64,7 +64,8 @@ def load_native(folder: Path) -> Model:
         softmax = _load_softmax(folder / SOFTMAX, config)
         vocabulary = read_vocabulary(folder / VOCABULARY, softmax.num_words)
     mixes = _load_mixes(folder / MIXES, config) if (folder / MIXES).exists() else []
-    model = Model(bilm, softmax, vocabulary, f"native: {folder.absolute().name} holds {CONFIG} and {WEIGHTS}", mixes)
+    name = f"{folder.absolute().name} holds " if is_named else ""
+    model = Model(bilm, softmax, vocabulary, f"native: {name}{CONFIG} and {WEIGHTS}", mixes)
     if (folder / WARM).exists():
         model.warm_state = _load_warm_state(folder / WARM, config)
     if (folder / CARD).exists():

@@ -58,26 +58,21 @@ def _load_hub(name: str) -> Model:
     folder = hub.fetch(name)
     archives = [*folder.glob("*.zip"), *folder.glob("*.tar.gz")]
     try:
-        model = _load_file(archives[0]) if len(archives) == 1 else _load_folder(folder)
+        model = _load_file(archives[0]) if len(archives) == 1 else _load_folder(folder, is_named=False)
     except ElmoError as error:
         raise ElmoError(str(error).replace(str(folder), name)) from None
-    model.origin = f"Hugging Face Hub: {name} holds {_without(folder, model.origin)}"
+    model.origin = f"Hugging Face Hub: {name} holds {model.origin}"
     return model
 
 
-def _without(folder: Path, origin: str) -> str:
-    """What was recognised, without the name of a folder that no one knows."""
-    return origin.replace(f"{folder.name} holds ", "")
-
-
-def _load_folder(folder: Path) -> Model:
+def _load_folder(folder: Path, *, is_named: bool = True) -> Model:
     _require_elmo(folder)
     if (folder / allennlp.WEIGHTS).exists():
         return load_allennlp(folder)
     if (folder / many_langs.TOKENS).exists() or (folder / many_langs.ENCODER).exists():
         return load_many_langs(folder)
     if (folder / native.CONFIG).exists():
-        return load_native(folder)
+        return load_native(folder, is_named=is_named)
     if not _weight_files(folder) and (checkpoint := find_checkpoint(folder)):
         return load_tensorflow(checkpoint)
     if any(folder.glob("*options*.json")):
@@ -98,8 +93,8 @@ def _load_file(path: Path) -> Model:
         return _load_hdf5(path)
     if is_archive(path):
         with unpacked(path) as folder:
-            model = _load_folder(folder)
-        model.origin = f"archive: {path.name} holds {_without(folder, model.origin)}"
+            model = _load_folder(folder, is_named=False)
+        model.origin = f"archive: {path.name} holds {model.origin}"
         return model
     raise ElmoError(f"{path}: not a model, or not a complete one; expected {READS}")
 

@@ -46,13 +46,11 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Detected pickle protocol")
             found: object = torch.load(path, map_location="cpu", weights_only=True)
-    except ElmoError:
+    except (ElmoError, PermissionError):
         raise
     except pickle.UnpicklingError:
         raise ElmoError(f"{path}: refused, not tensors alone: holds objects or code, or is damaged") from None
     except (*_DAMAGE, struct.error, zipfile.BadZipFile) as error:
-        if isinstance(error, PermissionError):
-            raise
         reason = str(error).partition("\n")[0]
         raise ElmoError(f"{path}: a damaged or truncated file of torch ({reason}); get it again") from None
     if not isinstance(found, dict):
