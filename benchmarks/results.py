@@ -43,11 +43,18 @@ seeds, each a training of its own; what differs from the published recipes is in
 share of the baseline's errors that ELMo takes away, with the points gained, and how many standard deviations (the
 larger of the two rows') that is; beside it what the paper's Table 1 comes to, on its own data. Minutes are of one
 seed's training, without the computing of cached ELMo vectors. Static word vectors (`words.vectors`) are of the text
-that `en` was pretrained on: `elmo static corpus staticN.txt --dim N --epochs 2`.
+that `en` was pretrained on: `elmo static corpus staticN.txt --dim N --epochs E`, E = 2 for N = 50 and 1 for the others.
 
 | data | task | | score | dev | test | fewer errors | in the paper | seeds | minutes |
 |---|---|---|---|---|---|---|---|---|---|
 """
+
+FURTHER = {
+    "srl": {"verbs alone": "verbs_f1"},
+    "coref": {"MUC": "muc_f1", "B³": "b3_f1", "CEAF-e": "ceafe_f1", "mentions": "mentions_f1"},
+    "squad": {"exact match": "exact_match"},
+}
+"""Scores beside a task's own that its literature reports, by what they are called there."""
 
 NOTES = {
     "wnut17": "its own training, development and test sets.",
@@ -56,7 +63,8 @@ NOTES = {
     "sst2": "the sentences of `sst5` that aren't neutral.",
     "snli": "development and test sets are SNLI's; the 75,784 pairs of the training set are of LingNLI, Wikipedia NLI, "
     "counterfactual SNLI, SICK and samples of SNLI, since SNLI's own isn't free to use here.",
-    "propbank": "PropBank on the English Web Treebank; all predicates, and in each run's results verbs alone.",
+    "propbank": "PropBank on the English Web Treebank, all predicates.",
+    "propbank10": "the same, trained on a tenth of its training set.",
     "ontogum": "the scheme of OntoNotes, other texts.",
     "litbank": "beginnings of novels, singletons included; the text of `en` may hold some of them.",
     "squad": "trained and tuned on SQuADShifts, tested on SQuAD 1.1's development set, whose paragraphs of Wikipedia "
@@ -86,6 +94,11 @@ class Run:
     def scores(self, part: str) -> list[float]:
         """That score of a set, seed by seed; empty if it wasn't measured."""
         return summarize(self.results).get(part, {}).get(self.metric, [])
+
+    def further(self, part: str) -> Iterator[tuple[str, list[float]]]:
+        """The names and values of the set's scores that are in `FURTHER`, as `scores`."""
+        found = summarize(self.results).get(part, {})
+        return ((name, found[key]) for name, key in FURTHER.get(self.task, {}).items() if key in found)
 
 
 def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
@@ -123,7 +136,19 @@ def write_page(root: Path) -> str:
     commands = "".join(f"```\n{run.command}\n```\n" for run in runs)
     data = {run.data for run in runs}
     notes = "".join(f"- `{name}`: {note}\n" for name, note in NOTES.items() if name in data)
-    return f"{HEAD}{rows}\nMachine: {'; '.join(machines)}.\n\n## Data\n\n{notes}\n## Commands\n\n{commands}"
+    body = f"{rows}\nMachine: {'; '.join(machines)}.\n\n{_further_scores(runs)}"
+    return f"{HEAD}{body}## Data\n\n{notes}\n## Commands\n\n{commands}"
+
+
+def _further_scores(runs: Iterable[Run]) -> str:
+    """A table of the test sets' other scores, a section of its own, of the runs that have some."""
+    rows = [
+        f"| {run.data} | {_kind(run)} | {', '.join(described)} |\n"
+        for run in runs
+        if (described := [f"{name} {describe(found)}" for name, found in run.further("test")])
+    ]
+    head = "## Further scores of test sets\n\n| data | | F1, and exact match |\n|---|---|---|\n"
+    return f"{head}{''.join(rows)}\n" if rows else ""
 
 
 def _row(run: Run, baseline: Run | None) -> list[str]:
@@ -132,7 +157,7 @@ def _row(run: Run, baseline: Run | None) -> list[str]:
     return [
         run.data if is_baseline or baseline is None else "",
         run.task if is_baseline or baseline is None else "",
-        {BASELINE: "baseline", "elmo": "+ ELMo"}.get(run.kind, f"+ {run.kind}"),
+        _kind(run),
         run.metric,
         describe(dev),
         describe(test) if test else "",
@@ -141,6 +166,10 @@ def _row(run: Run, baseline: Run | None) -> list[str]:
         str(len(run.results)),
         describe([round(value, 1) for value in minutes]),
     ]
+
+
+def _kind(run: Run) -> str:
+    return {BASELINE: "baseline", "elmo": "+ ELMo"}.get(run.kind, f"+ {run.kind}")
 
 
 def _gain(before: Sequence[float], after: Sequence[float]) -> str:

@@ -51,6 +51,14 @@ SHIFTS = (
     *(f"squad/squadshifts_{n}.json.xz" for n in ("amazon_reviews", "reddit")),
 )
 SHORT_SST = ("training.learning_rate=0.001", "training.max_epochs=4")
+SHORT_SRL = (
+    "lstm.size=200",
+    "lstm.layers=4",
+    "training.optimizer=adam",
+    "training.learning_rate=0.001",
+    "training.patience=10",
+    "training.max_minutes=170",
+)
 SHORT_COREF = ("max_sentences=20", "training.max_epochs=20", "training.patience=5")
 
 PLANS = (
@@ -87,14 +95,15 @@ PLANS = (
         "srl",
         *(f"srl/propbank_ewt_{part}.gold_conll.xz" for part in ("train", "dev", "test")),
         seeds=1,
-        reduced=(
-            "lstm.size=200",
-            "lstm.layers=4",
-            "training.optimizer=adam",
-            "training.learning_rate=0.001",
-            "training.patience=10",
-            "training.max_minutes=170",
-        ),
+        reduced=SHORT_SRL,
+    ),
+    Plan(
+        "propbank10",
+        "srl",
+        *(f"srl/propbank_ewt_{part}.gold_conll.xz" for part in ("train", "dev", "test")),
+        seeds=1,
+        settings=("training.share=0.1",),
+        reduced=SHORT_SRL,
     ),
     Plan(
         "ontogum",

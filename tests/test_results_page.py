@@ -8,7 +8,7 @@ import json
 import lzma
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,9 +38,17 @@ def results_run(results: ModuleType) -> ModuleType:
 
 @pytest.fixture
 def make_record(results: ModuleType, tmp_path: Path) -> Callable[..., None]:
-    """Makes the record of a run folder with these scores, as DATA/KIND."""
+    """Makes the record of a run folder with these scores, as DATA/KIND; `others` lie so much above the task's own."""
 
-    def make(name: str, task: str, scores: Sequence[float], *, test: bool = True, **settings: Any) -> None:
+    def make(
+        name: str,
+        task: str,
+        scores: Sequence[float],
+        *,
+        test: bool = True,
+        others: Mapping[str, float] | None = None,
+        **settings: Any,
+    ) -> None:
         folder = tmp_path / "runs" / name
         folder.mkdir(parents=True)
         recipe = read_recipe(get_task(task).recipe, task, tuple(TASKS), settings)
@@ -51,6 +59,8 @@ def make_record(results: ModuleType, tmp_path: Path) -> Callable[..., None]:
             Result(seed, 9, 4, 60.0 * (seed + 1), 100.0, {"dev": {metric: s + 1}, "test": {metric: s}}, "a processor")
             for seed, s in enumerate(scores)
         ]
+        for run, score in zip(runs, scores, strict=True):
+            run.scores["test"] |= {key: score + above for key, above in (others or {}).items()}
         if not test:
             for run in runs:
                 del run.scores["test"]
@@ -96,6 +106,22 @@ def test_what_there_is_has_a_row(results: ModuleType, make_record: Callable[...,
         ["two", "+ ELMo", "90.00", "", ""],
         ["nli", "baseline", "60.00", "", ""],
         ["", "+ tuned", "58.00", "**-5.0 %** (-2.00)", "5.8 %"],
+    ]
+
+
+def test_scores_beside_a_tasks_own_have_a_table(
+    results: ModuleType, make_record: Callable[..., None], tmp_path: Path
+) -> None:
+    """Means of seeds; only of tasks that have some, and of runs that were tested."""
+    make_record("names/none", "ner", [39])
+    make_record("roles/none", "srl", [50, 60], others={"verbs_f1": 4, "f1/ARG0": 9})
+    make_record("quiz/elmo", "squad", [70], others={"exact_match": -8})
+    make_record("untested/none", "squad", [70], test=False)
+    page = results.write_page(tmp_path)
+    section = page.partition("## Further scores of test sets\n")[2].partition("## Data")[0]
+    assert rows(section) == [
+        ["roles", "baseline", "verbs alone 59.00 ± 7.07"],
+        ["quiz", "+ ELMo", "exact match 62.00"],
     ]
 
 

@@ -93,15 +93,13 @@ def test_shared_vectors_change_no_result(make_runs: MakeRuns, tmp_path: Path) ->
     assert all(torch.equal(tensor, runs[1][name]) for name, tensor in runs[0].items())
 
 
-def test_shares_contain_one_another_and_can_be_trained_on(make_runs: MakeRuns) -> None:
-    """0.1 % of eight sentences would be none; one without an entity would be nothing to learn from."""
-    task = make_runs()
-    samples = [task._sample(share) for share in (0.001, 0.5, 1.0)]
-    assert [len(sample) for sample in samples[1:]] == [4, 8]
-    assert any(example.spans for example in samples[0])
-    assert samples[0] == samples[1][: len(samples[0])]
-    assert set(samples[1]) < set(samples[2])
-    assert task.num_examples(0.5) == 4
+def test_a_share_is_trained_on_in_a_folder_of_its_own(make_runs: MakeRuns) -> None:
+    """A share of what the recipe's own share leaves: eight sentences, four, two."""
+    task = make_runs(settings={"training.share": 0.5})
+    assert [task.num_examples(share) for share in (1.0, 0.5)] == [4, 2]
+    folders = [task.baseline(share).folders[0] for share in (1.0, 0.5)]
+    assert [folder.name for folder in folders] == ["baseline", "baseline,share=0.5"]
+    assert [load_run(folder).recipe.training.share for folder in folders] == [0.5, 0.25]
 
 
 def test_settings_go_before_those_of_quick_runs(make_runs: MakeRuns) -> None:

@@ -40,6 +40,7 @@ from elmo.tasks.run_folder import (
     read_results,
     write_config,
 )
+from elmo.tasks.sampling import share_of
 from elmo.tasks.trainer import Trainer
 from elmo.tasks.vector_cache import LiveLayers
 
@@ -89,12 +90,14 @@ class Experiment:
 
     `results` are those of the seeds that are done. The same job started again goes on where it was. Jobs that share
     their data may be given `sets`, in place of what is in the files, and `layers`, where frozen ELMo vectors come from.
+    Of the training set the recipe's share is kept.
     """
 
     def __init__(self, job: Job, sets: Sets | None = None, layers: FrozenLayers | None = None) -> None:
         self.job, self.task = job, get_task(job.task)
         self.device = use_device(job.device)
-        self.sets = read_sets(job) if sets is None else sets
+        sets = read_sets(job) if sets is None else sets
+        self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, job.recipe)}
         self._given_layers = layers
         self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe)
         self.bilm: Model | None = None if job.elmo == NO_ELMO else formats.load(job.elmo)

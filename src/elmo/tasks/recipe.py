@@ -55,8 +55,10 @@ class TrainingConfig:
     in a row without a better score, and by `decay` every `decay_steps` steps. Batches are of sentences of about the
     same length. With an `ema_decay`, not the weights themselves are measured and kept but their exponential moving
     average, which begins with those from chance and loses all but this share of itself to the weights at each step.
+    Of the training set's examples a `share` is trained on, drawn by chance; larger ones contain smaller ones.
     """
 
+    share: float = 1.0
     batch_size: int = 32
     optimizer: str = "adam"
     learning_rate: float = 0.001
@@ -77,6 +79,8 @@ class TrainingConfig:
         _require_choice("training.optimizer", self.optimizer, OPTIMIZERS)
         for name in ("batch_size", "learning_rate", "max_epochs", "patience", "plateau_patience", "decay_steps"):
             require_positive(f"training.{name}", getattr(self, name))
+        if not 0 < self.share <= 1:
+            raise ElmoError(f"training.share: {self.share} is not in (0, 1]")
         if self.ema_decay is not None:
             require_share("training.ema_decay", self.ema_decay)
 

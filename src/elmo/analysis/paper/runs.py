@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from elmo import formats
 from elmo.analysis.paper.finding import Rows
 from elmo.embed.devices import use_device
-from elmo.errors import ElmoError
 from elmo.pretrain.recipe import override, read_recipe
 from elmo.pretrain.rows import Row, read_rows
 from elmo.tasks import TASKS, get_task
@@ -22,6 +19,7 @@ from elmo.tasks.experiment import NO_ELMO, SEED_FOLDER, Experiment, Job, Sets, r
 from elmo.tasks.modules.elmo_input import FrozenLayers
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.run_folder import make_layers
+from elmo.tasks.sampling import choose, share_of
 from elmo.tasks.task import Task
 from elmo.tasks.vector_cache import LiveLayers
 
@@ -88,7 +86,7 @@ class TaskRuns:
         self._vectors, self._num_seeds, self._device = folder / "vectors", num_seeds, device
         self.folder = folder / "runs" / _slug(data.name)
         sets = read_sets(self._job(self.recipe, folder, elmo))
-        self.sets = {name: _choose(found, QUICK_EXAMPLES[name]) if quick else found for name, found in sets.items()}
+        self.sets = {name: choose(found, QUICK_EXAMPLES[name]) if quick else found for name, found in sets.items()}
         self._layers: dict[tuple[object, ...], FrozenLayers] = {}
 
     @property
@@ -118,18 +116,21 @@ class TaskRuns:
 
     def num_examples(self, share: float) -> int:
         """How many examples of the training set a share is."""
-        return len(self._sample(share))
+        return len(share_of(self.sets["train"], self.task, self._part(self.recipe, share)))
 
     def _run(self, name: str, recipe: TaskRecipe, share: float, elmo: str) -> Outcome:
-        sets = {**self.sets, "train": self._sample(share)}
         folder = self.folder / (name if share == 1 else f"{name},share={share:g}")
         layers = None if elmo == NO_ELMO else self._shared_layers(recipe, elmo)
-        experiment = Experiment(self._job(recipe, folder, elmo), sets, layers)
+        experiment = Experiment(self._job(self._part(recipe, share), folder, elmo), self.sets, layers)
         results = experiment.run()
         if not experiment.is_done:
             raise KeyboardInterrupt  # it was one that ended the run; all is saved
         seeds = [SEED_FOLDER.format(result.seed) for result in results] if self._num_seeds > 1 else [""]
         return Outcome(self.task.metric, results, [folder / seed for seed in seeds])
+
+    def _part(self, recipe: TaskRecipe, share: float) -> TaskRecipe:
+        """A recipe with a share of its own share."""
+        return override(recipe, {"training.share": share * recipe.training.share})
 
     def _job(self, recipe: TaskRecipe, folder: Path, elmo: str) -> Job:
         data, seeds = self.data, self._num_seeds
@@ -149,21 +150,6 @@ class TaskRuns:
     def sentences(self) -> list[tuple[str, ...]]:
         """All distinct sentences of the sets."""
         return distinct_sentences(self.task, self.sets, *self.sets)
-
-    def _sample(self, share: float) -> Sequence[Any]:
-        """A share of the training set by chance, which larger ones contain; more, if the task can't be trained on so
-        few: those of named entities without any, for instance."""
-        train = self.sets["train"]
-        if share == 1:
-            return train
-        shuffled = _choose(train, len(train))
-        for number in range(max(1, round(share * len(train))), len(train)):
-            try:
-                self.task.vocabularies(shuffled[:number], self.recipe)
-            except ElmoError:
-                continue
-            return shuffled[:number]
-        return train
 
 
 def score_unit(tasks: Sequence[TaskRuns]) -> str:
@@ -185,12 +171,6 @@ def distinct_sentences(task: Task[Any, Any, Any], sets: Sets, *names: str) -> li
     """The sentences that the examples of some sets hold, each once and none empty."""
     examples = (example for name in names for example in sets[name])
     return [s for s in dict.fromkeys(tuple(s) for example in examples for s in task.sentences(example)) if s]
-
-
-def _choose(examples: Sequence[Any], number: int) -> Sequence[Any]:
-    """Some of the examples by chance, in an order by chance, always the same."""
-    order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0)).tolist()
-    return [examples[index] for index in order[:number]]
 
 
 def _slug(name: str) -> str:

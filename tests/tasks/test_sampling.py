@@ -1,0 +1,52 @@
+"""Parts of a training set: which examples they hold, and that a model is trained on them alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from elmo.errors import ElmoError
+from elmo.tasks.experiment import Experiment, Job
+from elmo.tasks.ner import TASK, NerExample, NerRecipe
+from elmo.tasks.sampling import choose, share_of
+
+Recipe = Callable[..., NerRecipe]
+
+
+def test_shares_contain_one_another(recipe: Recipe, examples: list[NerExample]) -> None:
+    shares = [share_of(examples, TASK, recipe(training__share=share)) for share in (0.25, 0.5, 1.0)]
+    assert [len(share) for share in shares] == [len(examples) // 4, len(examples) // 2, len(examples)]
+    assert shares[0] == shares[1][: len(shares[0])]
+    assert shares[1] == choose(examples, len(shares[1]))
+    assert shares[2] is examples
+
+
+def test_a_share_is_large_enough_to_be_trained_on(recipe: Recipe, examples: list[NerExample]) -> None:
+    """Sentences without a name are nothing to learn from."""
+    plain = [NerExample(("a", "b"), ()) for _ in range(30)]
+    share = share_of([*plain, examples[0]], TASK, recipe(training__share=0.001))
+    assert share[-1] == examples[0]
+    assert examples[0] not in share[:-1]
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.1])
+def test_a_share_is_none_or_all_at_most(share: float, recipe: Recipe) -> None:
+    with pytest.raises(ElmoError, match=r"training\.share: .* is not in \(0, 1\]"):
+        recipe(training__share=share)
+
+
+def test_a_model_sees_its_share_alone(files: Path, recipe: Recipe) -> None:
+    """Its words are those of the share; what it is measured on stays whole, and the folder tells of both."""
+    settings = recipe(training__share=0.2, training__max_epochs=1, words__min_count=1)
+    job = Job("ner", settings, files / "run", str(files / "train.conll"), str(files / "dev.conll"), device="cpu")
+    experiment = Experiment(job)
+    experiment.run()
+    assert experiment.sets["dev"] == TASK.read(job.dev, settings)
+    known = json.loads((job.folder / "vocabularies.json").read_text())["words"]
+    trained = {token for example in experiment.sets["train"] for token in example.tokens}
+    assert len(experiment.sets["train"]) == 8
+    assert set(known) == trained
+    assert "8 examples" in (job.folder / "README.md").read_text()
