@@ -75,8 +75,9 @@ def resume(
         kind, _, rest = name.partition("/")
         if kind == "optimizer":
             key, _, of = rest.partition("/")
-            # A count of steps stays where torch keeps it, on the CPU.
-            device = parameters[of].device if tensor.dim() else tensor.device
+            # Torch keeps a count of steps on the CPU, unless a fused optimizer reads it on the GPU.
+            is_there = tensor.dim() or optimizer.defaults.get("fused")
+            device = parameters[of].device if is_there else tensor.device
             optimizer.state[parameters[of]][key] = tensor.to(device, copy=True)
     return Progress(**json.loads(metadata["progress"]))
 
