@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.tasks.batches import POOL_BATCHES, plan_epoch, plan_evaluation
+from elmo.tasks.batches import POOL_BATCHES, pieces, plan_epoch, plan_evaluation
 
 
 @given(lengths=st.lists(st.integers(0, 50), max_size=200), batch_size=st.integers(1, 9), seed=st.integers(0, 99))
@@ -13,6 +15,19 @@ def test_every_example_comes_once(lengths: list[int], batch_size: int, seed: int
     for batches in (plan_epoch(lengths, batch_size, seed, 1), plan_evaluation(lengths, batch_size)):
         assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
         assert all(0 < len(batch) <= batch_size for batch in batches)
+
+
+@given(costs=st.lists(st.integers(0, 50), max_size=60), most=st.integers(1, 200))
+def test_pieces_hold_as_many_as_fit(costs: list[int], most: int) -> None:
+    """One more would be too many; one alone is always taken."""
+
+    def fit(part: list[int]) -> bool:
+        return len(part) == 1 or len(part) * max(part) <= most
+
+    found = [costs[piece] for piece in pieces(costs, most)]
+    assert [cost for part in found for cost in part] == costs
+    assert all(part and fit(part) for part in found)
+    assert not any(fit([*part, after[0]]) for part, after in pairwise(found))
 
 
 def test_a_function_of_seed_and_epoch() -> None:

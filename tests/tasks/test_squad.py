@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import torch
 from click.testing import CliRunner
 
 from bridge import make_model
+from comparing import is_left_to_chance
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.pretrain.recipe import read_recipe
+from elmo.tasks import squad
 from elmo.tasks.run_folder import make_elmo, make_layers
 from elmo.tasks.squad import TASK, SquadModel, SquadPrediction, SquadRecipe
 from elmo.tasks.squad_data import SquadExample, parse_question, read_squad
@@ -86,6 +89,7 @@ def test_the_recipe_is_the_published_one() -> None:
     elmo, training = recipe.elmo, recipe.training
     assert (elmo.at, elmo.dropout, elmo.penalty, elmo.layer_norm) == ("both", 0.5, 0.0, False)
     assert (training.optimizer, training.learning_rate, training.clip_norm) == ("adadelta", 1.0, None)
+    assert training.epsilon == 1e-8, "that of TensorFlow, which the published code leaves as it is"
     assert (training.batch_size, training.ema_decay, training.max_epochs) == (45, 0.999, 24)
 
 
@@ -122,6 +126,28 @@ def test_loss_and_predictions_do_not_depend_on_neighbours(at: str | None, exampl
             assert found.starts.sum() == pytest.approx(1)
 
 
+@torch.no_grad()
+def test_few_long_paragraphs_are_attended_to_at_a_time(
+    examples: list[SquadExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of 14 tokens, or one that has more pairs of tokens than are looked at together."""
+    model = build(make_recipe(), examples).eval()
+    whole = model.predict(examples)
+    sizes: list[tuple[int, int]] = []
+    predict = model._predict
+
+    def watched(part: Sequence[SquadExample]) -> list[SquadPrediction]:
+        sizes.append((len(part), max(len(example.context.tokens) for example in part)))
+        return predict(part)
+
+    monkeypatch.setattr(model, "_predict", watched)
+    monkeypatch.setattr(squad, "MOST_PAIRS", 400)
+    parts = model.predict(examples)
+    assert all(number * longest**2 <= 400 or number == 1 for number, longest in sizes)
+    assert len(sizes) > 3
+    assert [found.bounds for found in parts] == [found.bounds for found in whole]
+
+
 def test_the_shortest_texts_work() -> None:
     """A paragraph of one token has nothing to attend to but nothing."""
     example = parse_question("Espoo\tWhere?", str.split)
@@ -130,6 +156,20 @@ def test_the_shortest_texts_work() -> None:
         (found,) = model.predict([example])
     assert found.bounds == (0, 0)
     assert found.score == pytest.approx(1)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_dropout_is_used(share: float, examples: list[SquadExample]) -> None:
+    assert is_left_to_chance(build(make_recipe(dropout=share), examples), examples[:3]) == (share > 0)
+
+
+def test_word_vectors_of_a_file_are_fixed(examples: list[SquadExample], tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("Ann 1 2\nis 3 4\n")
+    settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
+    model = build(settings, examples)
+    TASK.initialize(model, settings)
+    assert model.words([["is", "Ann"]])[0].tolist() == [[3, 4], [1, 2]]
+    assert not model.words.weight.requires_grad
 
 
 def test_dropout_is_the_same_at_all_tokens() -> None:

@@ -11,14 +11,16 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from comparing import is_left_to_chance
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.pretrain.recipe import read_recipe
+from elmo.tasks import srl
 from elmo.tasks.frames import Frame, format_frames
 from elmo.tasks.run_folder import make_elmo, make_layers
 from elmo.tasks.spans import Span
-from elmo.tasks.srl import PIECE, TASK, SrlExample, SrlModel, SrlRecipe
+from elmo.tasks.srl import TASK, SrlExample, SrlModel, SrlRecipe
 from elmo.tasks.trainer import predict
 
 SMALL = {"words.dim": 6, "words.min_count": 1, "predicate_dim": 4, "lstm.size": 8, "lstm.layers": 3}
@@ -87,6 +89,21 @@ def test_loss_and_predictions_do_not_depend_on_neighbours(settings: dict[str, An
     assert [frame for each in predicted for frame in each] == [model.predict([example])[0][0] for example in frames]
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_dropout_is_used(share: float) -> None:
+    examples = [SrlExample(e.tokens, e.frames[:1]) for e in make_examples(4) if e.frames]
+    assert is_left_to_chance(make_model(make_recipe(dropout=share), examples), examples) == (share > 0)
+
+
+def test_word_vectors_of_a_file_are_put_in(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
+    settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
+    model = make_model(settings, make_examples())
+    TASK.initialize(model, settings)
+    assert model.words is not None
+    assert model.words([["Bo", "Ann"]])[0].tolist() == [[3, 4], [1, 2]]
+
+
 def test_predictions_are_well_formed_whatever_the_weights_say() -> None:
     """BIO without a break, V at the predicate and nowhere else; the scores of five models from chance say otherwise."""
     examples = make_examples()
@@ -117,13 +134,14 @@ def test_learns_who_does_what() -> None:
     assert model.eval().predict([text]) == [(Frame(1, spans),)]
 
 
-def test_many_predicates_and_none() -> None:
+def test_many_predicates_and_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than are looked at together; sentences where there is nothing to look at."""
+    monkeypatch.setattr(srl, "MOST_TOKENS", 60)
     examples = make_examples()
     model = make_model(make_recipe(), examples).eval()
     empty = [SrlExample(()), SrlExample(("then",)), SrlExample(("Ann",), ())]
     assert model.predict(empty) == [(), (), ()]
-    many = (examples * 10)[: PIECE + 40]
+    many = examples * 3
     found = model.predict([*empty, *many])
     assert found[:3] == [(), (), ()]
     assert found[3:33] == model.predict(examples)
@@ -173,8 +191,8 @@ def test_reads_and_writes(tmp_path: Path) -> None:
         ],
     }
     (tmp_path / "b").write_text("Yes\t-\n")
-    with pytest.raises(ElmoError, match="b: the training set has no predicate in it"):
-        TASK.read_train(str(tmp_path / "b"), make_recipe(format="conll2005"))
+    with pytest.raises(ElmoError, match="the training set has no predicate in it"):
+        TASK.require_trainable(TASK.read_train(str(tmp_path / "b"), make_recipe(format="conll2005")))
 
 
 def test_parses_text_and_marked_predicates() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -28,6 +28,19 @@ def plan_epoch(lengths: Sequence[int], batch_size: int, seed: int, epoch: int) -
 def plan_evaluation(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
     """Batches of all examples, the longest first."""
     return cut(sorted(range(len(lengths)), key=lambda index: -lengths[index]), batch_size)
+
+
+def pieces(costs: Sequence[int], most: int) -> Iterator[slice]:
+    """Consecutive examples, as many as together cost at most `most` if each costs as much as the dearest of them, as it
+    does with padding; one alone may cost more."""
+    start = dearest = 0
+    for place, cost in enumerate(costs):
+        dearest = max(dearest, cost)
+        if place > start and (place + 1 - start) * dearest > most:
+            yield slice(start, place)
+            start, dearest = place, cost
+    if start < len(costs):
+        yield slice(start, len(costs))
 
 
 def cut(indices: list[int], batch_size: int) -> list[list[int]]:

@@ -55,6 +55,7 @@ class TrainingConfig:
     in a row without a better score, and by `decay` every `decay_steps` steps. Batches are of sentences of about the
     same length. With an `ema_decay`, not the weights themselves are measured and kept but their exponential moving
     average, which begins with those from chance and loses all but this share of itself to the weights at each step.
+    `epsilon` is what `adam` and `adadelta` add where they divide, null for torch's own (1e-8 and 1e-6).
     Of the training set's examples a `share` is trained on, drawn by chance; larger ones contain smaller ones.
     """
 
@@ -62,6 +63,7 @@ class TrainingConfig:
     batch_size: int = 32
     optimizer: str = "adam"
     learning_rate: float = 0.001
+    epsilon: float | None = None
     weight_decay: float = 0.0
     clip_norm: float | None = 5.0
     max_epochs: int = 75
@@ -81,6 +83,10 @@ class TrainingConfig:
             require_positive(f"training.{name}", getattr(self, name))
         if not 0 < self.share <= 1:
             raise ElmoError(f"training.share: {self.share} is not in (0, 1]")
+        if self.epsilon is not None:
+            require_positive("training.epsilon", self.epsilon)
+            if self.optimizer == "sgd":
+                raise ElmoError("training.epsilon: sgd has none; leave it out")
         if self.ema_decay is not None:
             require_share("training.ema_decay", self.ema_decay)
 

@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from elmo.config import require_positive
 from elmo.nn.packing import Packing
+from elmo.tasks.batches import pieces
 from elmo.tasks.modules.bidaf import BiAttention, SelfAttention
 from elmo.tasks.modules.bounds import Bounds, best_spans, bounds_loss
 from elmo.tasks.modules.elmo_input import ElmoInput
@@ -28,12 +30,16 @@ from elmo.tasks.static_vectors import choose_words, set_word_vectors
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
+MOST_PAIRS = 1 << 25
+"""Pairs of tokens that attend to one another at a time in prediction: 128 MB an array, of which there are some five,
+unless a single paragraph has more."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SquadRecipe(TaskRecipe):
     """`tokenizer` is what the paragraphs and questions of files are cut by (as `--tokenizer`). `size` is the hidden
-    units of the GRUs, per direction, and half the width of linear layers; `dropout` is variational; an answer has at
-    most `longest_answer` tokens."""
+    units of the GRUs, per direction, and half the width of linear layers; `dropout` is variational, but for that of
+    characters; an answer has at most `longest_answer` tokens."""
 
     tokenizer: str = "ptb"
     words: WordsConfig
@@ -70,7 +76,8 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
     """One GRU reads paragraph and question; the paragraph looks at the question, then at itself; a GRU finds the start
     of the answer, and another one, which sees what that one made of it, the end.
 
-    Dropout is where the published code has it: before and after both reading GRUs, and on what the last two read.
+    Variational dropout is where the published code has it: before and after both reading GRUs, and on what the last two
+    read. That of characters is on the vectors which their convolutions make, as in AllenNLP's configuration.
     """
 
     def __init__(self, recipe: SquadRecipe, words: Sequence[str], elmo: ElmoInput) -> None:
@@ -94,6 +101,10 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
 
     def predict(self, examples: Sequence[SquadExample]) -> list[SquadPrediction]:
         """The best span of each paragraph."""
+        parts = pieces([len(example.context.tokens) ** 2 for example in examples], MOST_PAIRS)
+        return [found for part in parts for found in self._predict(examples[part])]
+
+    def _predict(self, examples: Sequence[SquadExample]) -> list[SquadPrediction]:
         starts, ends = (scores.softmax(dim=1).cpu() for scores in self._scores(examples))
         return [
             best_prediction(start[: len(example.context.tokens)], end[: len(example.context.tokens)], self.longest)
@@ -116,7 +127,8 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
         lengths, elmo = lengths_of(sentences), self.elmo(sentences)
         mask = mask_of(lengths, self.device)
         packing = Packing.of(lengths, mask.shape[1], self.device)
-        inputs = torch.cat([self.words(sentences), self.characters(sentences), elmo.input], dim=2)
+        characters = F.dropout(self.characters(sentences), self.dropout, self.training)
+        inputs = torch.cat([self.words(sentences), characters, elmo.input], dim=2)
         encoded = self._drop(self.encoder(self._drop(inputs), packing))
         return _Read(torch.cat([encoded, elmo.output], dim=2), mask, packing)
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from elmo.config import require_positive
 from elmo.errors import ElmoError
 from elmo.tasks.arguments import ArgumentCounts, arguments_of
+from elmo.tasks.batches import pieces
 from elmo.tasks.frames import FORMATS, VERB, Frame, format_frames, read_frames
 from elmo.tasks.modules.crf import penalties, viterbi
 from elmo.tasks.modules.elmo_input import ElmoInput
@@ -33,8 +34,9 @@ Frames = tuple[Frame, ...]
 Pair = tuple[tuple[str, ...], Frame]
 """A sentence and one of its predicates."""
 
-PIECE = 128
-"""Predicates that are looked at together, however many a batch of sentences has."""
+MOST_TOKENS = 1 << 14
+"""Tokens, each once for each predicate of its sentence, that are looked at together in prediction: their vectors take
+up to 200 MB at the published sizes, however long a sentence is or many its predicates."""
 
 _PENALTIES = ("start", "transitions", "end")
 
@@ -112,8 +114,8 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         """The arguments of each sentence's predicates, of those that are found where none are given."""
         given = [self._frames(example) for example in examples]
         pairs = [(example.tokens, frame) for example, frames in zip(examples, given, strict=True) for frame in frames]
-        pieces = (pairs[start : start + PIECE] for start in range(0, len(pairs), PIECE))
-        found = iter([frame for piece in pieces for frame in self._decode(piece)])
+        parts = pieces([len(tokens) for tokens, _ in pairs], MOST_TOKENS)
+        found = iter([frame for part in parts for frame in self._decode(pairs[part])])
         return [tuple(islice(found, len(frames))) for frames in given]
 
     def _frames(self, example: SrlExample) -> Frames:
@@ -161,10 +163,12 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
 
     def read_train(self, path: str, recipe: SrlRecipe) -> list[SrlExample]:
         """Each predicate by itself, with its sentence."""
-        examples = [SrlExample(e.tokens, (frame,)) for e in self.read(path, recipe) for frame in e.frames or ()]
-        if not examples:
-            raise ElmoError(f"{path}: the training set has no predicate in it")
-        return examples
+        return [SrlExample(e.tokens, (frame,)) for e in self.read(path, recipe) for frame in e.frames or ()]
+
+    def require_trainable(self, train: Sequence[SrlExample]) -> None:
+        """One predicate at least."""
+        if not train:
+            raise ElmoError("the training set has no predicate in it")
 
     def parse(self, line: str, tokenize: Tokenizer) -> SrlExample:
         """A sentence; or a JSON object with `tokens` and the places of its `predicates`, counted from 0."""

@@ -57,6 +57,8 @@ class Trainer(Generic[E, P]):
         self.stopped = self._is_asked_to_stop = False
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         kind, options = _OPTIMIZERS[config.optimizer]
+        if config.epsilon is not None:
+            options = {**options, "eps": config.epsilon}
         self.optimizer = kind(parameters, **options, lr=config.learning_rate, weight_decay=config.weight_decay)  # pyright: ignore[reportCallIssue]
         self._parameters = parameters
         self._averages = Averages(model, config.ema_decay)
