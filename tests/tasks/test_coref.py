@@ -13,6 +13,7 @@ import torch
 from click.testing import CliRunner
 
 from bridge import make_model
+from comparing import is_left_to_chance
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
@@ -175,6 +176,11 @@ def test_long_documents_are_trained_on_in_part() -> None:
     assert model.eval()._shorten(document) is document
 
 
+@pytest.mark.parametrize("own", [{}, {"dropout__words": 0.5}, {"dropout__hidden": 0.5}], ids=str)
+def test_each_dropout_is_used(own: dict[str, float]) -> None:
+    assert is_left_to_chance(build(make_recipe(**own)), make_documents(1)) == bool(own)
+
+
 @pytest.mark.parametrize("words", [1, 2])
 def test_documents_of_a_word_or_two(words: int) -> None:
     """Too few for a pair of mentions: nothing to learn, nothing to find, no error."""
@@ -202,7 +208,7 @@ def test_vocabularies() -> None:
     assert int(model._metadata(unknown, [Mention(0, 1)])[1]) == 0
     assert not model.antecedents.genres.weight[0].any()
     with pytest.raises(ElmoError, match="the training set has no two mentions of the same thing"):
-        TASK.vocabularies([Document((("a",),), (), ((Mention(0, 1),),))], recipe)
+        TASK.require_trainable([Document((("a",),), (), ((Mention(0, 1),),))])
 
 
 def test_word_vectors_of_a_file_get_a_length_of_one(tmp_path: Path) -> None:

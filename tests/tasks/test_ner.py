@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from comparing import is_left_to_chance
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.pretrain.recipe import read_recipe
@@ -61,6 +62,16 @@ def test_the_truth_is_the_likeliest_after_training_on_it(recipe: Recipe, example
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
+@pytest.mark.parametrize(("below", "above"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5)])
+def test_dropout_is_in_the_bilstms_and_above_them(
+    below: float, above: float, recipe: Recipe, examples: list[NerExample]
+) -> None:
+    model = make_model(recipe(dropout=0.3), examples)
+    assert (model.rnn.dropout, model.dropout.p) == (0.3, 0.3)
+    model.rnn.dropout, model.dropout.p = below, above
+    assert is_left_to_chance(model, examples[:4]) == (below + above > 0)
+
+
 @pytest.mark.parametrize("number", [1, 3])
 def test_sentences_without_tokens(number: int, recipe: Recipe, examples: list[NerExample], bilm: Model) -> None:
     """As a tokenizer may leave them of odd lines: among others, and alone."""
@@ -85,9 +96,9 @@ def test_vocabularies(recipe: Recipe, tmp_path: Path) -> None:
         TASK.initialize(model, recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=5))
 
 
-def test_a_set_without_entities_is_refused(recipe: Recipe) -> None:
+def test_a_set_without_entities_is_refused() -> None:
     with pytest.raises(ElmoError, match="the training set has no entity in it"):
-        TASK.vocabularies([NerExample(("a",))], recipe())
+        TASK.require_trainable([NerExample(("a",))])
 
 
 def test_reads_and_writes(recipe: Recipe, tmp_path: Path) -> None:

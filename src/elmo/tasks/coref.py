@@ -49,10 +49,13 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
         """All of the document."""
         return example.sentences
 
-    def vocabularies(self, train: Sequence[Document], recipe: CorefRecipe) -> Vocabularies:
-        """`words` with a vector of their own, those of the file first, and `genres`."""
+    def require_trainable(self, train: Sequence[Document]) -> None:
+        """Two mentions of the same thing at least."""
         if not any(len(cluster) > 1 for document in train for cluster in document.clusters):
             raise ElmoError("the training set has no two mentions of the same thing; is its last column coreference?")
+
+    def vocabularies(self, train: Sequence[Document], recipe: CorefRecipe) -> Vocabularies:
+        """`words` with a vector of their own, those of the file first, and `genres`."""
         words = choose_words((sentence for document in train for sentence in document.sentences), recipe.words)
         return {"words": words, "genres": sorted({recipe.genre_of(document.name) for document in train} - {""})}
 

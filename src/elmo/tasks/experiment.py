@@ -99,6 +99,10 @@ class Experiment:
         sets = read_sets(job) if sets is None else sets
         self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, job.recipe)}
         self._given_layers = layers
+        try:
+            self.task.require_trainable(self.sets["train"])
+        except ElmoError as error:
+            raise ElmoError(f"{job.train}: {error}") from None
         self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe)
         self.bilm: Model | None = None if job.elmo == NO_ELMO else formats.load(job.elmo)
         self.results: list[Result] = []

@@ -110,11 +110,14 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
         """The one sentence."""
         return [example.tokens]
 
+    def require_trainable(self, train: Sequence[NerExample]) -> None:
+        """One entity at least."""
+        if not any(example.spans for example in train):
+            raise ElmoError("the training set has no entity in it; is its last column the tag?")
+
     def vocabularies(self, train: Sequence[NerExample], recipe: NerRecipe) -> Vocabularies:
         """`types` of entities, and `words` with a vector of their own, those of the file first."""
         types = sorted({span.type for example in train for span in example.spans})
-        if not types:
-            raise ElmoError("the training set has no entity in it; is its last column the tag?")
         return {"types": types, "words": choose_words((example.tokens for example in train), recipe.words)}
 
     def model(self, recipe: NerRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> NerModel:

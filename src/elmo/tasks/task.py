@@ -66,6 +66,9 @@ class Task(ABC, Generic[R, E, P]):
         """As `read`, for the training set, of which a task may use more than what it is measured on."""
         return self.read(path, recipe)
 
+    def require_trainable(self, train: Sequence[E]) -> None:
+        """Raise ElmoError for examples that nothing can be learned from, as sentences without any name."""
+
     def pieces(self, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
         """What of a plain text makes an example each, with the number of its first line: a line that isn't blank."""
         return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
