@@ -1,8 +1,12 @@
-"""Vectors that must be the same, but for rounding."""
+"""Vectors that must be the same, but for rounding; and losses that chance makes differ."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+import torch
 
 ROUNDING = 2e-6
 """Other batches mean other shapes of the same matrix products, hence other orders of float32 sums of numbers near 1."""
@@ -12,3 +16,13 @@ def assert_same(got: list[np.ndarray], expected: list[np.ndarray], atol: float =
     assert len(got) == len(expected)
     for one, other in zip(got, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=atol)
+
+
+def is_left_to_chance(model: Any, examples: Sequence[Any]) -> bool:
+    """Whether a task model's loss in training depends on the seed, as it does where anything is dropped."""
+    losses: list[float] = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        losses.append(model.train().loss(examples).item())
+    assert losses[0] == losses[1]
+    return losses[0] != losses[2]

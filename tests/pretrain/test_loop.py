@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from commands import run_main
 from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import load
 from elmo.formats.card import figures_of
+from elmo.nn.bilm import BiLMState
 from elmo.pretrain.loop import Run
+from elmo.pretrain.objective import Batch
 from elmo.pretrain.recipe import load_recipe
 from elmo.pretrain.rows import read_rows
 from elmo.text.corpus import Corpus
@@ -87,6 +90,39 @@ def test_the_learning_rate_follows_the_schedule(corpus: Corpus, recipe: Callable
     timed = Run(corpus, tmp_path / "timed", recipe(max_minutes=1.0, max_steps=1000), device="cpu")
     timed.progress.step, timed.progress.seconds = 10, 45.0
     assert timed._done == 0.75
+    assert not timed.is_done
+    timed.progress.seconds = 60.0
+    assert timed.is_done
+
+
+def test_a_step_begins_with_the_state_that_the_one_before_left(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    run = Run(corpus, tmp_path / "run", recipe(fresh_starts=False), device="cpu")
+    begun: list[BiLMState] = []
+    ended: list[BiLMState] = []
+    backward = run.objective.backward
+
+    def watched(batch: Batch, state: BiLMState, scale: float) -> tuple[list[Tensor], BiLMState]:
+        begun.append(state)
+        losses, after = backward(batch, state, scale)
+        ended.append(after)
+        return losses, after
+
+    run.objective.backward = watched
+    for _ in range(3):
+        run._step()
+    assert all(part.any() for direction in ended[0] for part in direction)
+    for before, after in zip(begun[1:], ended, strict=False):
+        torch.testing.assert_close(before, after, rtol=0, atol=0)
+
+
+def test_gradients_are_clipped_together(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    """All parameters' to one norm, the softmax's rows as well."""
+    run = Run(corpus, tmp_path / "run", recipe(all_clip_norm_val=1e-3), device="cpu")
+    run._step()
+    gradients = [p.grad.to_dense() for p in run.objective.parameters() if p.grad is not None]
+    assert torch.cat([gradient.flatten() for gradient in gradients]).norm().item() == pytest.approx(1e-3, rel=1e-4)
 
 
 def test_run_folder_is_a_model_folder(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:

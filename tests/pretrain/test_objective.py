@@ -37,12 +37,16 @@ def log_probabilities(softmax: AnySoftmax, hidden: Tensor) -> Tensor:
     return (hidden @ softmax.weight.T + softmax.bias).log_softmax(1)
 
 
-def loss_by_definition(objective: Objective, batches: Batches, step: int, state: BiLMState) -> list[Tensor]:
-    """Each direction alone, one token at a time through the biLM's own cells, in its reading order."""
+def loss_by_definition(
+    objective: Objective, batches: Batches, step: int, state: BiLMState
+) -> tuple[list[Tensor], BiLMState]:
+    """Each direction alone, one token at a time through the biLM's own cells, in its reading order; and the states
+    that this ends in."""
     fresh = [stream.offset == 0 for stream in batches.streams]
     batch = batches.read(step)
     vectors = objective.bilm.char_encoder(batch.characters)
     losses: list[Tensor] = []
+    after: list[LSTMState] = []
     for number, (stack, tokens, targets) in enumerate(
         zip(objective.bilm.directions, batch.tokens, batch.targets, strict=True)
     ):
@@ -55,7 +59,8 @@ def loss_by_definition(objective: Objective, batches: Batches, step: int, state:
             logs = log_probabilities(objective.softmax, outputs[-1])
             total.append(-logs[torch.arange(len(tokens)), targets[:, column]])
         losses.append(torch.cat(total).mean())
-    return losses
+        after.append(now)
+    return losses, tuple(after)
 
 
 @pytest.mark.parametrize("fresh_starts", [False, True])
@@ -72,10 +77,11 @@ def test_loss_is_that_of_reading_token_by_token(
     _, again, _ = make(settings, corpus)
     expected_state = state
     for step in range(1, 10):
-        expected = loss_by_definition(objective, again, step, expected_state)
+        expected, expected_state = loss_by_definition(objective, again, step, expected_state)
         losses, state = objective.backward(batches.read(step), state)
-        expected_state = state
         torch.testing.assert_close(losses, expected, atol=1e-5, rtol=0)
+        for found, wanted in zip(state, expected_state, strict=True):
+            torch.testing.assert_close(tuple(found), tuple(wanted), atol=1e-5, rtol=0)
 
 
 def test_a_small_vocabulary_is_never_sampled(recipe: Callable[..., Recipe], corpus: Corpus) -> None:

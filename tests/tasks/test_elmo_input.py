@@ -111,9 +111,13 @@ def test_a_cache_is_used_again_for_the_same_model_and_text_alone(bilm: Model, tm
     live.cached(SENTENCES, tmp_path)
     assert path.stat().st_mtime_ns == written
     live.cached(SENTENCES[:2], tmp_path)
+    bilm.warm_state = mean_state(bilm, SENTENCES)
+    for config in (ElmoConfig(cache_dtype="float16"), ElmoConfig(state="warm")):
+        LiveLayers(Embedder(bilm), config).cached(SENTENCES, tmp_path)
+    bilm.warm_state = None
     torch.nn.init.normal_(bilm.bilm.forward_lstm.layers[0].bias)  # pyright: ignore
     LiveLayers(Embedder(bilm), ElmoConfig()).cached(SENTENCES, tmp_path)
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == 5
 
 
 def test_sentences_that_the_cache_lacks_are_embedded(bilm: Model, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from elmo.pretrain.rows import read_rows
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.experiment import Experiment, Job
-from elmo.tasks.ner import TASK, NerRecipe
+from elmo.tasks.ner import TASK, NerModel, NerRecipe
 from elmo.tasks.run_folder import load_run
 from elmo.tasks.trainer import Trainer, predict
 
@@ -222,8 +222,12 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
 
 def test_words_of_a_run_stay_as_they_are(files: Path, recipe: Recipe) -> None:
     (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
-    job = make_job(files, recipe(training__max_epochs=1, words__vectors=str(files / "v.txt"), words__dim=2), elmo=None)
+    words = {"words__vectors": str(files / "v.txt"), "words__dim": 2, "words__trainable": False}
+    job = make_job(files, recipe(training__max_epochs=1, **words), elmo=None)
     Experiment(job).run()
+    model = load_run(job.folder).model
+    assert isinstance(model, NerModel)
+    assert model.words([["Ann", "Bo"]])[0].tolist() == [[1, 2], [3, 4]]
     (files / "v.txt").write_text("Bo 3 4\nAnn 1 2\n")
     with pytest.raises(ElmoError, match="run: knows other words than the recipe's files hold now"):
         Experiment(job).run()
@@ -283,10 +287,28 @@ def test_tasks_know_their_names() -> None:
         get_task("pos")
 
 
+def test_a_set_that_teaches_nothing_is_named(files: Path, recipe: Recipe) -> None:
+    (files / "train.conll").write_text("Ann\tO\n")
+    with pytest.raises(ElmoError, match=r"train\.conll: the training set has no entity in it"):
+        Experiment(make_job(files, recipe()))
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("vectors", ["cached", "live", "trained"])
-def test_trains_on_a_gpu_and_predicts_anywhere(vectors: str, files: Path, recipe: Recipe) -> None:
+def test_trains_on_a_gpu_and_predicts_anywhere(
+    vectors: str, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped within an epoch, too, and started again."""
     job = replace(make_job(files, recipe(elmo__vectors=vectors, training__max_epochs=10)), device="cuda")
+    make_step = Trainer._step
+
+    def stop(self: Trainer[Any, Any], batch: Any) -> None:
+        make_step(self, batch)
+        self.stopped = self.progress.step == 7
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", stop)
+        assert Experiment(job).run() == []
     Experiment(job).run()
     found = {device: load_run(job.folder, device) for device in ("cuda", "cpu")}
     examples = TASK.read(job.dev, job.recipe)

@@ -10,6 +10,7 @@ import torch
 
 from elmo.errors import ElmoError
 from elmo.nn.lstm import LSTMLayer
+from elmo.nn.packing import Packing
 from elmo.tasks.modules.padding import lengths_of, mask_of, number_types, pad_ids
 from elmo.tasks.modules.rnn import BiLSTMs, variational_dropout
 from elmo.tasks.modules.words import UNKNOWN, CharacterEmbedding, WordEmbedding
@@ -87,6 +88,18 @@ def test_bilstm_is_an_lstm_in_two_directions() -> None:
             bias[5:10] += 1
     x = torch.randn(2, 7, 4)
     torch.testing.assert_close(rnn(x, torch.tensor([7, 7])), wanted(x)[0])
+
+
+def test_bilstms_drop_of_each_layers_input() -> None:
+    torch.manual_seed(0)
+    rnn, x, lengths = BiLSTMs(4, (5, 3), 0.5), torch.randn(2, 6, 4), torch.tensor([6, 2])
+    torch.manual_seed(1)
+    found = rnn.train()(x, lengths)
+    torch.manual_seed(1)
+    packing = Packing.of(lengths, 6, x.device)
+    for layer in rnn.layers:
+        x = layer(variational_dropout(x, 0.5, training=True), packing)
+    assert torch.equal(found, x)
 
 
 def test_variational_dropout_drops_the_same_at_all_tokens() -> None:

@@ -14,6 +14,7 @@ import torch
 from click.testing import CliRunner
 
 from bridge import make_model
+from comparing import is_left_to_chance
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
@@ -153,6 +154,17 @@ def test_scores_are_those_of_sentences_read_one_by_one(at: str | None) -> None:
     model = build(settings, make_model() if at else None).eval()
     plain = torch.cat([plain_scores(model, pair) for pair in pairs])
     torch.testing.assert_close(model._scores(pairs), plain, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dropout", "attention", "with_elmo"), [(0.0, 0.0, True), (0.5, 0.0, False), (0.0, 0.5, True), (0.0, 0.5, False)]
+)
+def test_each_dropout_is_used(dropout: float, attention: float, with_elmo: bool) -> None:
+    """That of the attention with ELMo alone."""
+    own = {"dropout": dropout, "with_elmo__attention_dropout": attention}
+    settings = make_recipe(elmo__vectors="live", elmo__dropout=0.0, **own)
+    model = build(settings, make_model() if with_elmo else None)
+    assert is_left_to_chance(model, make_pairs(4)) == (dropout > 0 or (attention > 0 and with_elmo))
 
 
 def test_only_a_model_with_elmo_is_regularized_more() -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
+from comparing import is_left_to_chance
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
@@ -112,6 +113,27 @@ def test_the_published_widths(with_elmo: bool, attended: int, bilm: Model) -> No
     assert ("output_encoder.directions.0.weight_ih" in widths) == with_elmo
     assert widths["integrator.directions.0.weight_ih"] == (1200, 3 * attended)
     assert [widths[f"head.{layer}.weight"] for layer in ("0.0", "1.0", "2")] == [(1200, 2400), (600, 1200), (5, 600)]
+
+
+NO_DROPOUT = {"words": 0.0, "hidden": 0.0, "pooled": 0.0, "head": [0.0, 0.0]}
+
+
+@pytest.mark.parametrize(
+    "own", [{}, {"words": 0.5}, {"hidden": 0.5}, {"pooled": 0.5}, {"head": [0.5, 0.0]}, {"head": [0.0, 0.5]}], ids=str
+)
+def test_each_dropout_is_used(own: dict[str, Any]) -> None:
+    examples = [SstExample(tuple(text.split()), FINE[1]) for text in ("a good play of words", "bad and long")]
+    model = make_model(make_recipe(dropout=NO_DROPOUT | own), examples)
+    assert is_left_to_chance(model, examples) == bool(own)
+
+
+def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("good 1 2\nbad 3 4\n")
+    settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
+    model = make_model(settings, [SstExample(("a", "bad", "play"), FINE[0])])
+    TASK.initialize(model, settings)
+    assert model.words([["bad", "good"]])[0].tolist() == [[3, 4], [1, 2]]
+    assert not model.words.weight.requires_grad
 
 
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])

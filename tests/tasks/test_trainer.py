@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from elmo.errors import ElmoError
 from elmo.formats import Model
@@ -20,7 +21,10 @@ from elmo.tasks.task import Scores
 from elmo.tasks.trainer import Trainer, predict
 
 Recipe = Callable[..., NerRecipe]
-SAVING_ALWAYS = {"training__checkpoint_every_minutes": 1e-9}
+
+
+class KilledError(BaseException):
+    """In place of a kill: nothing catches it."""
 
 
 def make_trainer(
@@ -78,31 +82,42 @@ def test_an_interrupted_training_is_the_same_to_the_bit(
 def test_a_killed_training_goes_on_from_its_checkpoint(
     recipe: Recipe, examples: list[NerExample], tmp_path: Path
 ) -> None:
-    """A kill leaves what comes after the last checkpoint undone, though rows and weights may be there already."""
-
-    class KilledError(BaseException):
-        pass
-
+    """A kill leaves what comes after the last checkpoint undone, though row and weights of the second epoch are there
+    already."""
     settings = recipe()
     make_trainer(tmp_path / "whole", settings, examples).train()
     trainer = make_trainer(tmp_path / "parts", settings, examples)
-    make_step = trainer._step
+    save = trainer.save
 
-    def step(batch: Sequence[NerExample]) -> None:
-        make_step(batch)
-        if trainer.progress.step == 9:
-            trainer.save()
-        if trainer.progress.step == 11:
+    def save_but_once() -> None:
+        if trainer.progress.epoch == 2:
             raise KilledError
+        save()
 
-    trainer._step = step
+    trainer.save = save_but_once
     with pytest.raises(KilledError):
         trainer.train()
     assert len(curve(tmp_path / "parts")) == 2
     again = make_trainer(tmp_path / "parts", settings, examples)
-    assert again.progress.step == 9
+    assert again.progress.epoch == 1
     again.train()
     assert curve(tmp_path / "parts") == curve(tmp_path / "whole")
+
+
+def test_checkpoints_are_made_within_an_epoch(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """After each step here; the third one of four is never made."""
+    trainer = make_trainer(tmp_path, recipe(training__checkpoint_every_minutes=1e-9), examples)
+    make_step = trainer._step
+
+    def step(batch: Sequence[NerExample]) -> None:
+        if trainer.progress.step == 2:
+            raise KilledError
+        make_step(batch)
+
+    trainer._step = step
+    with pytest.raises(KilledError):
+        trainer.train()
+    assert make_trainer(tmp_path, recipe(), examples).progress.step == 2
 
 
 def test_it_learns_and_the_best_weights_are_kept(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
@@ -181,10 +196,64 @@ def test_seeds_change_the_order_and_the_weights(recipe: Recipe, examples: list[N
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         make_trainer(tmp_path / name, recipe(training__seed=seed, training__max_epochs=1), examples).train()
     assert curve(tmp_path / "a") == curve(tmp_path / "b") != curve(tmp_path / "c")
+    trainer, other = (make_trainer(tmp_path / name, recipe(training__seed=s), examples) for s, name in enumerate("de"))
+    plan = trainer._plan()
+    assert other._plan() != plan
+    trainer.progress.epoch = 1
+    assert trainer._plan() != plan
+
+
+def test_each_step_has_random_numbers_of_its_own(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """Dropout is another one in each step and for each seed, and the same in the same."""
+    drawn: list[float] = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        trainer = make_trainer(tmp_path / name, recipe(training__seed=seed), examples)
+        for _ in range(2):
+            trainer._step(examples[:8])
+            drawn.append(torch.initial_seed())
+    assert drawn[:2] == drawn[2:4]
+    assert len({*drawn}) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "own"), [("adam", {"betas": (0.9, 0.999)}), ("adadelta", {"rho": 0.95}), ("sgd", {"momentum": 0})]
+)
+def test_optimizers_have_their_published_settings(
+    name: str, own: dict[str, Any], recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    settings = recipe(training__optimizer=name, training__weight_decay=0.125, training__learning_rate=0.5)
+    (group,) = make_trainer(tmp_path, settings, examples).optimizer.param_groups
+    wanted = {"lr": 0.5, "weight_decay": 0.125, **own}
+    assert {key: group[key] for key in wanted} == wanted
+
+
+def test_epsilon(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """Torch's own without one."""
+    for name, own in (("adam", 1e-8), ("adadelta", 1e-6)):
+        for epsilon, wanted in ((None, own), (1e-5, 1e-5)):
+            settings = recipe(training__optimizer=name, training__epsilon=epsilon)
+            assert make_trainer(tmp_path, settings, examples).optimizer.param_groups[0]["eps"] == wanted
+    with pytest.raises(ElmoError, match=r"training\.epsilon: sgd has none"):
+        recipe(training__optimizer="sgd", training__epsilon=1e-5)
+
+
+def test_the_penalty_is_part_of_the_loss(
+    recipe: Recipe, examples: list[NerExample], bilm: Model, tmp_path: Path
+) -> None:
+    """A tenth of 1 + 0 + 1."""
+    losses: list[float] = []
+    for penalty in (0.1, 0.0):
+        settings = recipe(elmo__penalty=penalty, elmo__vectors="live")
+        trainer = make_trainer(tmp_path / str(penalty), settings, examples, bilm)
+        with torch.no_grad():
+            trainer.model.elmo.mixes["input"].get_parameter("scores").copy_(torch.tensor([1.0, 0.0, -1.0]))
+        trainer._step(examples[:8])
+        losses.append(trainer.progress.loss_sum)
+    assert losses[0] - losses[1] == pytest.approx(0.2, abs=1e-4)
 
 
 @pytest.mark.parametrize("vectors", ["live", "trained"])
-def test_the_penalty_and_the_bilm_are_trained(
+def test_the_mix_and_the_bilm_are_trained(
     vectors: str, recipe: Recipe, examples: list[NerExample], bilm: Model, tmp_path: Path
 ) -> None:
     """The mixes' scores move; a biLM that is trained along moves too, and another one doesn't."""
@@ -230,3 +299,7 @@ def test_tensorboard_is_written_where_it_is_wanted(recipe: Recipe, examples: lis
     for name, wanted in (("with", True), ("without", False)):
         make_trainer(tmp_path / name, recipe(training__max_epochs=1), examples, tensorboard=wanted).train()
         assert (tmp_path / name / "tensorboard").exists() == wanted
+    events = EventAccumulator(str(tmp_path / "with" / "tensorboard")).Reload()
+    (found,) = events.Scalars("dev_f1")
+    (row,) = curve(tmp_path / "with")
+    assert (found.step, found.value) == (1, pytest.approx(row["dev_f1"]))
