@@ -1,14 +1,14 @@
 """All analyses of the paper (section 5) with one model, by the commands `elmo analyze …`, and how long each takes.
 
-`--data` is a folder with `ner/wnut17_{train,dev}.conll`, `sst5/{train,dev}.txt`, where there is that task also
+`--data` is a folder with `ner/wnut17_{train,dev}.conll`, `sst5/{train,dev}.txt`,
 `srl/propbank_ewt_{train,dev}.gold_conll`, `wsd/` (SemCor, the five sets of Raganato et al. 2017,
 `wordnet30_index.sense`) and `pos/` (`ud_ewt_{train,dev,test}.conllu`, `conll2000_{train,test}.txt`), each file plain or
 compressed. `--out` gets tables and pictures, from which `analysis_page.py` makes docs/analysis.md. Started again, the
 script goes on where it was.
 
 Without `--quick` the five analyses of tasks take 14 runs a task and seed. NER and SST-5 (trained on whole sentences
-here, not on phrases too) take a night on 2 cores with a small model; `--set training.max_minutes=15` bounds each run.
-The others take less than an hour.
+here, not on phrases too) take a night on 2 cores with a small model, SRL as published days; `--tasks` chooses, and
+`--set training.max_minutes=15` bounds each run. The others take less than an hour.
 
     python benchmarks/analysis.py --quick --json
     python benchmarks/analysis.py --model run/ --out analysis/ --json --seeds 3 --set ner:words.vectors=vectors.txt

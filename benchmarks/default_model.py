@@ -147,7 +147,7 @@ def _layers(embedder: Embedder) -> list[Layers]:
 
 
 def _percent(share: float) -> float:
-    return round(100 * share, 2)
+    return round(100 * share, 4)
 
 
 def _find(folder: Path, pattern: str) -> Path:

@@ -1,6 +1,6 @@
 """Write docs/results.md: the paper's tasks without ELMo and with it, from the records of finished trainings.
 
-    python benchmarks/results_run.py runs/ --elmo en --vectors static50.txt static100.txt static300.txt
+    python benchmarks/results_run.py runs/ --elmo en --vectors static50.txt static100.txt static300.txt --only sst5
     python benchmarks/results.py docs/results.md
 
 The first trains, and leaves of each run folder what this page needs: `records/DATA/none.json` of a baseline,
@@ -164,7 +164,7 @@ def _row(run: Run, baseline: Run | None) -> list[str]:
         "" if is_baseline or baseline is None or not test else _gain(baseline.scores("test"), test),
         "" if is_baseline else _published(run),
         str(len(run.results)),
-        describe([round(value, 1) for value in minutes]),
+        describe(minutes),
     ]
 
 

@@ -1,12 +1,12 @@
 """Train all models of docs/results.md, one after the other; what is finished is passed over, what was stopped goes on.
 
-    python benchmarks/results_run.py runs/ --elmo en --vectors static50.txt static100.txt static300.txt
-    python benchmarks/results_run.py runs/ --elmo en --reduced --only wnut17 sst5 --seeds 1
+    python benchmarks/results_run.py runs/ --elmo en --vectors static50.txt static100.txt static300.txt --records new/
+    python benchmarks/results_run.py runs/ --elmo en --reduced --only wnut17 sst5 --seeds 1 --records new/
 
 `--vectors` are files of static word vectors (`elmo static`); each task takes the one of its recipe's width, and vectors
 from chance without one. Each finished training leaves a record, from which `results.py` writes its page; what has one
-isn't trained again. `--reduced` changes recipes as far as training a model takes at most three hours of two processor
-cores.
+isn't trained again, and one of another command is refused. `--reduced` changes recipes as far as training a model takes
+at most three hours of two processor cores.
 """
 
 from __future__ import annotations

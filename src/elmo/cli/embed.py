@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @click.option(
     "--pool",
     type=click.Choice(["mean", "max", "first-last"]),
-    help="One vector a sentence. first-last: the last token's forward half beside the first one's backward half.",
+    help="One vector a sentence and layer. first-last: the last token's forward half beside the first's backward half.",
 )
 @click.option(
     "--dtype",

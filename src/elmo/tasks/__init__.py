@@ -12,7 +12,7 @@ A task is a module here that provides, beside its entry in `TASKS`:
 4. **A task**: a subclass of `task.Task` that makes all of these, scores predictions, and writes them, with one instance
    called `TASK`.
 
-All else is done for it, see `experiment.train_task`: batches, ELMo's vectors (live, cached on disk, or a biLM trained
+All else is done for it, see `experiment.Experiment`: batches, ELMo's vectors (live, cached on disk, or a biLM trained
 along), early stopping, checkpoints and exact resume, several seeds, the run folder and its card, and the command
 `elmo task`.
 """

@@ -56,7 +56,8 @@ class TrainingConfig:
     same length. With an `ema_decay`, not the weights themselves are measured and kept but their exponential moving
     average, which begins with those from chance and loses all but this share of itself to the weights at each step.
     `epsilon` is what `adam` and `adadelta` add where they divide, null for torch's own (1e-8 and 1e-6).
-    Of the training set's examples a `share` is trained on, drawn by chance; larger ones contain smaller ones.
+    Of the training set's examples a `share` is trained on, drawn by chance but always the same; larger ones contain
+    smaller ones.
     """
 
     share: float = 1.0
