@@ -16,7 +16,7 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --durations=10 $(TESTS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10 $(TESTS)
 
 lint: setup
 	$(BIN)/ruff check .

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,9 @@ SHORTER = {
 COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", README, re.S) for line in block.splitlines()]
 ELMO = [command for command in COMMANDS if command.startswith("elmo ")]
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.S)
+
+
+pytestmark = pytest.mark.xdist_group("readme")  # in one process, which runs the commands once
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +55,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_commands_run_in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
+@pytest.fixture(scope="module")
+def after_commands(folder: Path) -> Iterator[Path]:
+    """The same when the commands were run in order; tests are in that folder."""
+    with chdir(folder):
+        run_commands()
+        yield folder
+
+
+def run_commands() -> None:
     for command in ELMO:
         for long, short in SHORTER.items():
             command = command.replace(long, short)
@@ -61,13 +73,15 @@ def test_commands_run_in_order(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert result.output.strip(), command
         if target:
             Path(target).write_text(result.stdout, encoding="utf-8")
+
+
+def test_commands_run_in_order(after_commands: Path) -> None:
     assert {shlex.split(command)[1] for command in ELMO} >= set(VERBS)
+    assert (after_commands / "run" / "model.safetensors").exists()
 
 
-def test_python_runs_after_the_commands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    if not (folder / "run").exists():
-        pytest.skip("needs the model that test_commands_run_in_order makes")
+@pytest.mark.usefixtures("after_commands")
+def test_python_runs_after_the_commands() -> None:
     english, embed, layer = PYTHON
     exec(english, names := {})
     assert [vectors.shape for vectors in names["vectors"]] == [(6, 384), (6, 384)]
@@ -81,10 +95,8 @@ def test_python_runs_after_the_commands(folder: Path, monkeypatch: pytest.Monkey
     assert names["mask"].tolist() == [[True] * 6, [True] * 3 + [False] * 3]
 
 
-def test_python_of_the_page_on_it_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(folder)
-    if not (folder / "run").exists():
-        pytest.skip("needs the model that test_commands_run_in_order makes")
+@pytest.mark.usefixtures("after_commands")
+def test_python_of_the_page_on_it_runs() -> None:
     pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'elmo-torch[sklearn]'")
     page = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
@@ -92,6 +104,7 @@ def test_python_of_the_page_on_it_runs(folder: Path, monkeypatch: pytest.MonkeyP
         exec(block, names)
     assert [array.shape for array in names["vectors"]] == [(6, 64), (6, 64)]
     np.testing.assert_allclose(names["first"], names["vectors"][0], atol=1e-6)
+    np.testing.assert_allclose(names["mixed"][1].detach(), names["layers"][:, 1].mean(dim=0), atol=1e-6)
 
 
 def test_make_targets_of_the_readme_exist() -> None:

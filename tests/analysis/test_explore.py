@@ -186,7 +186,7 @@ def test_what_is_typed_is_text_not_markup(server: str) -> None:
     _, page = get(f"{server}/?text=%3Cscript%3Ealert(1)%3C/script%3E&spaces=1")
     import httpx
 
-    raw = httpx.get(f"{server}/?text=%3Cscript%3E&spaces=1", trust_env=False)
+    raw = httpx.get(f"{server}/?text=%3Cscript%3E&spaces=1", trust_env=False, timeout=60)
     assert "<script" not in raw.text
     assert "default-src 'none'" in raw.headers["content-security-policy"]
     assert "<script>alert(1)</script>" in page, "as text it is shown"

@@ -112,6 +112,17 @@ def test_a_tasks_own_text_is_fine_tuned_on(folder: Path) -> None:
     assert out.startswith("run: dev f1 ")
 
 
+def test_a_cache_is_kept_and_the_bilm_left_out(folder: Path) -> None:
+    options = ["--set", "training.max_epochs=1", "--cache", "kept", "--no-bilm", "--tensorboard", "--device", "cpu"]
+    run(*TRAIN, "--elmo", "model", "--out", "run", *options)
+    assert len([*Path("kept").iterdir()]) == 1
+    assert {"tensorboard", "weights.safetensors"} <= {path.name for path in Path("run").iterdir()}
+    assert not {"bilm", "vectors"} & {path.name for path in Path("run").iterdir()}
+    Path("model").rename("elsewhere")
+    result = CliRunner().invoke(cli, ["task", "evaluate", "run", "text.conll"])
+    assert "model: no such file or folder" in str(result.exception)
+
+
 def test_seeds_and_json(folder: Path) -> None:
     short = ["--set", "training.max_epochs=2", "--out", "run"]
     out = run(*TRAIN, *short, "--elmo", "none", "--seeds", "2")
@@ -129,7 +140,9 @@ def test_a_kill_changes_nothing(folder: Path) -> None:
         "--set",
         "training.checkpoint_every_minutes=0.000001",
         "--set",
-        "training.max_epochs=25",
+        "training.max_epochs=100",
+        "--set",
+        "training.patience=100",
         "--device",
         "cpu",
     ]
@@ -150,7 +163,7 @@ def test_a_kill_changes_nothing(folder: Path) -> None:
         [{k: v for k, v in row.items() if "second" not in k} for row in read_rows(folder / name / "metrics.csv")]
         for name in ("killed", "whole")
     ]
-    assert len(curves[0]) == 25
+    assert len(curves[0]) == 100
     assert curves[0] == curves[1]
 
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from click.testing import CliRunner
@@ -14,6 +15,7 @@ import make_bilm_hdf5
 from bridge import make_model
 from elmo.cli.main import VERBS, cli
 from elmo.formats import save_native
+from elmo.pretrain.perplexity import Perplexity, score_sentences
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -63,6 +65,26 @@ def test_the_table_of_sentences_stands_alone(as_json: bool, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     assert [line.split("\t")[-1] for line in done.stdout.splitlines()] == ["a new play", "a play"]
     assert ('"perplexity": ' if as_json else "perplexity ") in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("state", ["carry", "zero"])
+def test_perplexity_is_that_of_the_sentences_scores(state: Literal["carry", "zero"], tmp_path: Path) -> None:
+    """One sentence at a time, all columns, and the figures of the whole."""
+    model = make_model(softmax=True)
+    save_native(model, tmp_path / "model")
+    sentences = [["a", "new", "play"], ["a", "play"], ["new", "unheard"]]
+    (tmp_path / "text.txt").write_text("".join(f"{' '.join(sentence)}\n" for sentence in sentences))
+    options = ["--state", state, "--batch-size", "1", "--sentences", "--json"]
+    done = run("perplexity", "model", "text.txt", *options, cwd=tmp_path)
+    wanted = [*score_sentences(model, sentences, state, 1)]
+    for line, score in zip(done.stdout.splitlines(), wanted, strict=True):
+        length, num_oov, *numbers, text = line.split("\t")
+        assert (int(length), int(num_oov), text) == (len(score.tokens), score.num_oov, " ".join(score.tokens))
+        assert [*map(float, numbers)] == pytest.approx([*score.log_probabilities, score.perplexity], abs=1e-3)
+    whole, figures = Perplexity.of(wanted), json.loads(done.stderr.splitlines()[-1])
+    assert (figures["perplexity"], figures["num_tokens"]) == (pytest.approx(whole.mean, rel=1e-5), 7)
+    others = Perplexity.of(score_sentences(model, sentences, "zero" if state == "carry" else "carry", 1))
+    assert others.mean != pytest.approx(whole.mean, rel=1e-4), "the test has no grip: states change nothing"
 
 
 @pytest.mark.parametrize("arguments", [["embed"], ["info", "x", "--no-such-option"], ["nothing"]])

@@ -65,4 +65,4 @@ assert os.waitpid(child, 0)[1] == 0
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_starts_threads_of_its_own() -> None:
     """Threads don't follow a fork; a child that waited for its parent's would wait forever."""
-    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=120)

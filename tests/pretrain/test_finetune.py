@@ -17,6 +17,7 @@ from elmo.formats import Model, load
 from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.pretrain.finetune import default_batch_size, finetune, prepare_corpus
 from elmo.pretrain.loop import Run
+from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.recipe import load_recipe
 from elmo.text.corpus import Corpus
 
@@ -54,6 +55,30 @@ def test_perplexity_on_the_task_falls(
     card = (folder / "README.md").read_text()
     assert f"{result.before.mean:.2f}" in card
     assert f"{result.after.mean:.2f}" in card
+
+
+def test_heldout_text_is_what_is_measured(
+    pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    model, heldout = load(pretrained), [["word1", "word3"], ["new"]]
+    corpus = prepare_corpus(model, [str(task)], tmp_path / "tuned", False, workers=1)
+    before = Perplexity.of(score_sentences(model, heldout))
+    training = recipe(max_steps=2).training
+    result = finetune(model, corpus, tmp_path / "tuned", training, heldout=heldout, device="cpu")
+    assert result is not None
+    assert result.is_heldout
+    assert result.before == before
+    assert result.after == Perplexity.of(score_sentences(load(tmp_path / "tuned"), heldout))
+    assert "| perplexity before, held-out text |" in (tmp_path / "tuned" / "README.md").read_text()
+
+
+def test_options_and_defaults_reach_the_training(pretrained: Path, task: Path, tmp_path: Path) -> None:
+    """Sentences start from zeros, too, unless `--set` says otherwise."""
+    options = ["--epochs", "0.5", "--learning-rate", "0.125", "--set", "training.max_steps=1", "--device", "cpu"]
+    result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *options])
+    assert result.exit_code == 0, result.output
+    training = load_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training
+    assert (training.n_epochs, training.learning_rate, training.fresh_starts) == (0.5, 0.125, True)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from elmo.config import Recipe
 from elmo.errors import ElmoError
@@ -18,7 +19,7 @@ from elmo.formats import load
 from elmo.pretrain.loop import Run
 from elmo.pretrain.recipe import write_recipe
 from elmo.text.corpus import Corpus
-from running import SAVING_ALWAYS, assert_same_end, checkpoints, start_command, train, wait_for_rows
+from running import SAVING_ALWAYS, assert_same_end, checkpoints, loss_curve, start_command, train, wait_for_rows
 
 Recipes = Callable[..., Recipe]
 
@@ -40,9 +41,9 @@ def settings(recipe: Recipes) -> Recipe:
 
 def test_kill_9_loses_nothing(corpus: Corpus, recipe: Recipes, tmp_path: Path) -> None:
     """The process checkpoints all the time and is killed at random places."""
-    settings = recipe(max_steps=60, dropout=0.2)
+    settings = recipe(max_steps=300, dropout=0.2)
     for rows in (2, 6):
-        process = start_command(corpus, tmp_path / "killed", recipe(**SAVING_ALWAYS, max_steps=60, dropout=0.2))
+        process = start_command(corpus, tmp_path / "killed", recipe(**SAVING_ALWAYS, max_steps=300, dropout=0.2))
         wait_for_rows(tmp_path / "killed", rows, process)
         process.kill()
         process.communicate()
@@ -198,7 +199,8 @@ def test_a_folder_removed_while_training_is_made_anew(
 
     train(corpus, folder, settings, after_step=remove)
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in whole.iterdir())
-    assert list((folder / "tensorboard").iterdir())
+    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    assert [event.value for event in events.Scalars("loss")][-1] == pytest.approx(loss_curve(folder)[-1][2])
     assert_same_end(whole, folder)
     assert load(folder).softmax is not None
     assert Run(corpus, folder, settings, device="cpu").is_done
