@@ -24,7 +24,7 @@ import torch
 from machine import report
 
 from elmo import formats
-from elmo.embed.devices import use_device
+from elmo.nn.devices import use_device
 from elmo.formats.model import Model
 from elmo.pretrain.recipe import parse_override, read_recipe
 from elmo.pretrain.rows import read_rows

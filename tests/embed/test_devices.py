@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import torch
 
+from bridge import make_model
 from elmo import formats
 from elmo.embed import Embedder
-from elmo.embed.devices import parse_devices, use_device
 from elmo.embed.handover import pack, unpack
 from elmo.embed.parallel import WINDOWS_PER_DEVICE, ParallelEmbedder
 from elmo.embed.unfinished import folder_of
 from elmo.errors import ElmoError
+from elmo.nn.devices import parse_devices, use_device
 from make_bilm_hdf5 import make
 
 SENTENCES = [[f"word{n}", "of", "a"][: n % 4] * (1 + n % 3) for n in range(60)]
@@ -91,6 +92,8 @@ def test_errors_of_the_processes_are_sentences(both: ParallelEmbedder, folder: P
         ParallelEmbedder(tmp_path / "nowhere", ["cpu"])
     with pytest.raises(ElmoError, match="'gpu' is none of auto, cpu, cuda"):
         ParallelEmbedder(folder, ["cpu", "gpu"])
+    with pytest.raises(ElmoError, match="'gpu' is none of auto, cpu, cuda"):
+        ParallelEmbedder(folder, ["gpu", "cpu"])
     assert len(both.embed(SENTENCES)) == len(SENTENCES), "the processes live on"
 
 
@@ -120,11 +123,14 @@ def test_a_killed_process_ends_the_run_which_can_be_gone_on_with(
 def test_unknown_devices_are_refused(name: str) -> None:
     with pytest.raises(ElmoError, match="is none of auto, cpu, cuda"):
         use_device(name)
+    with pytest.raises(ElmoError, match="is none of auto, cpu, cuda"):
+        Embedder(make_model(), device=name)
 
 
 def test_devices_that_are_not_there_are_refused(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert use_device("auto") == use_device("cpu") == torch.device("cpu")
+    assert Embedder(make_model(), device="auto").device == torch.device("cpu")
     with pytest.raises(ElmoError, match="there is no cuda:1 here, torch finds 0 GPUs"):
         use_device("cuda:1")
     with pytest.raises(ElmoError, match="torch finds no GPU here"):

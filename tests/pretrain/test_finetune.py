@@ -148,6 +148,10 @@ def test_started_again_it_goes_on_and_ends_alike(
         results.append(finetune(model, corpus, tmp_path / "tuned", training, device="cpu"))
     assert results[0] is not None
     assert results[0].after == results[1].after
+    with torch.no_grad():
+        model.bilm.char_encoder.embedding.weight[0, 0] += 1
+    with pytest.raises(ElmoError, match="was begun with another model"):
+        finetune(model, corpus, tmp_path / "tuned", training, device="cpu")
 
 
 @pytest.mark.parametrize("new_softmax", [False, True])

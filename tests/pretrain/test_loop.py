@@ -146,7 +146,8 @@ def test_a_run_begins_with_the_weights_of_a_model(
     train(corpus, tmp_path / "a", recipe(max_steps=20))
     settings = recipe(max_steps=10, seed=1)
     for name, before in (("b", "a"), ("c", "b")):
-        run = Run(corpus, tmp_path / name, settings, start=load(tmp_path / before), device="cpu")
+        start = load(tmp_path / before)
+        run = Run(corpus, tmp_path / name, settings, start=start, device="cpu")
         model = load(tmp_path / before)
         for part, wanted in ((run.model.bilm, model.bilm), (run.model.softmax, model.softmax)):
             assert part is not None
@@ -154,12 +155,33 @@ def test_a_run_begins_with_the_weights_of_a_model(
             torch.testing.assert_close(part.state_dict(), wanted.state_dict(), rtol=0, atol=0)
         run.train()
         assert not torch.equal(run.model.bilm.char_encoder.embedding.weight, model.bilm.char_encoder.embedding.weight)
+        torch.testing.assert_close(start.bilm.state_dict(), model.bilm.state_dict(), rtol=0, atol=0)
+    Run(corpus, tmp_path / "c", settings, device="cpu").save()
     card = figures_of((tmp_path / "c" / "README.md").read_text())
     assert card["trained for"].startswith("10 steps, ")
     assert re.fullmatch(
         r"native: b holds .*, trained for 10 steps, .*; that from native: a holds .*, trained for 20 steps, .*",
         card["started from"],
     )
+
+
+def test_a_run_goes_on_with_the_model_that_it_began_with(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """Given again, or left out; another one, of the same sizes, would be trained in its folder but not be in it."""
+    settings, start = recipe(max_steps=4), Run(corpus, tmp_path / "a", recipe(), device="cpu").model
+    train(corpus, tmp_path / "chance", settings)
+    Run(corpus, tmp_path / "b", settings, start=start, device="cpu")
+    for given in (start, None):
+        assert (
+            Run(corpus, tmp_path / "b", settings, start=given, device="cpu").figures()["started from"] == start.origin
+        )
+    with torch.no_grad():
+        start.bilm.char_encoder.embedding.weight[0, 0] += 1
+    with pytest.raises(ElmoError, match="b: was begun with another model; choose another folder"):
+        Run(corpus, tmp_path / "b", settings, start=start, device="cpu")
+    with pytest.raises(ElmoError, match="chance: was begun with weights from chance"):
+        Run(corpus, tmp_path / "chance", settings, start=start, device="cpu")
 
 
 def test_the_command_takes_a_model_to_start_from(
@@ -262,7 +284,7 @@ def test_words_of_another_length_are_refused(corpus: Corpus, recipe: Callable[..
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a CUDA device")
 def test_a_device_that_is_not_there_is_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    with pytest.raises(ElmoError, match="device cuda: torch finds none"):
+    with pytest.raises(ElmoError, match="there is no cuda here, torch finds 0 GPUs"):
         Run(corpus, tmp_path / "run", recipe(), device="cuda")
 
 

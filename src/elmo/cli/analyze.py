@@ -258,8 +258,8 @@ def _analyze_vectors(
     as_json: bool,
 ) -> None:
     from elmo.analysis.pictures import new_figure
-    from elmo.embed.devices import use_device
     from elmo.embed.embedder import load
+    from elmo.nn.devices import use_device
 
     new_figure()
     embedder = load(model, device=use_device(device))

@@ -11,7 +11,15 @@ import click
 from click.core import ParameterSource
 
 from elmo.cli.progress import count_bytes
-from elmo.cli.shared import examples, json_option, parse_layers, precision_option, print_result, reading_options
+from elmo.cli.shared import (
+    device_option,
+    examples,
+    json_option,
+    parse_layers,
+    precision_option,
+    print_result,
+    reading_options,
+)
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -59,9 +67,7 @@ if TYPE_CHECKING:
     help="Of the numbers in the file; float16 halves it.",
 )
 @precision_option
-@click.option(
-    "--device", default="auto", show_default=True, metavar="DEVICE", help="auto, cpu, cuda, or one GPU as cuda:1."
-)
+@device_option
 @click.option(
     "--devices", metavar="LIST", help="Several at once, as cuda:0,cuda:1 or cpu,cpu; or all, that is, all GPUs."
 )
@@ -149,9 +155,9 @@ def _open(
 ) -> Generator[Embedder]:
     import torch
 
-    from elmo.embed.devices import parse_devices, use_device
     from elmo.embed.embedder import load
     from elmo.embed.parallel import ParallelEmbedder
+    from elmo.nn.devices import parse_devices, use_device
 
     if devices is not None and device != "auto":
         raise ElmoError("--devices already says where to compute; leave out --device")

@@ -37,8 +37,8 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
 
     from elmo.analysis.explore_page import Page
     from elmo.analysis.search import ContextIndex
-    from elmo.embed.devices import use_device
     from elmo.embed.embedder import load
+    from elmo.nn.devices import use_device
     from elmo.text.tokenizers import get_tokenizer
 
     tokenize = get_tokenizer(tokenizer)

@@ -76,8 +76,8 @@ def command(
     Interrupted, by whatever, the same command goes on where it was.
     """
     from elmo.analysis.search import build_index
-    from elmo.embed.devices import use_device
     from elmo.embed.embedder import load
+    from elmo.nn.devices import use_device
     from elmo.text.reading import expand
 
     paths = expand(texts)

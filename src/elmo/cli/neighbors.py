@@ -11,10 +11,10 @@ from elmo.analysis.neighbors import Neighbors, excerpt, find_neighbors
 from elmo.analysis.search import ContextIndex, is_index
 from elmo.cli.progress import count_sentences
 from elmo.cli.shared import device_option, examples, json_option, layer_option, print_result, reading_options
-from elmo.embed.devices import use_device
 from elmo.embed.embedder import load
 from elmo.embed.layers import Layers
 from elmo.errors import ElmoError
+from elmo.nn.devices import use_device
 from elmo.text.reading import expand, read_sentences, tokenize_block
 from elmo.text.tokenizers import get_tokenizer
 

@@ -52,8 +52,8 @@ def command(
     """
     from tqdm import tqdm
 
-    from elmo.embed.devices import use_device
     from elmo.formats import load
+    from elmo.nn.devices import use_device
     from elmo.pretrain.perplexity import Perplexity, score_sentences
     from elmo.text.reading import expand, read_sentences
 

@@ -16,7 +16,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 
 device_option = click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True, help="Where to compute."
+    "--device", default="auto", show_default=True, metavar="DEVICE", help="auto, cpu, cuda, or one GPU as cuda:1."
 )
 
 

@@ -132,8 +132,8 @@ def evaluate(
     """Score the model of the folder RUN on FILE, which is in the task's format; or those of several as an ensemble."""
     import time
 
-    from elmo.embed.devices import use_device
     from elmo.formats.files import write_all
+    from elmo.nn.devices import use_device
     from elmo.pretrain.recipe import override, parse_override
     from elmo.targets import require_new_file
     from elmo.tasks.ensemble import load_ensemble, predict_together
@@ -256,7 +256,7 @@ def _parse(task: Task[Any, Any, Any], path: str, encoding: str, tokenize: Tokeni
 
 
 def _load(run: Path, device: str) -> TrainedTask[Any, Any]:
-    from elmo.embed.devices import use_device
+    from elmo.nn.devices import use_device
     from elmo.tasks.run_folder import load_run
 
     return load_run(run, use_device(device))

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from elmo.cli.shared import examples, json_option, print_result, reading_options
+from elmo.cli.shared import device_option, examples, json_option, print_result, reading_options
 from elmo.errors import ElmoError
 
 
@@ -28,9 +28,10 @@ from elmo.errors import ElmoError
     show_default=True,
     help="How many of the text to read. More hardly change the mean.",
 )
+@device_option
 @reading_options
 @json_option
-def command(model: str, texts: tuple[str, ...], max_sentences: int, as_json: bool, **reading: Any) -> None:
+def command(model: str, texts: tuple[str, ...], max_sentences: int, device: str, as_json: bool, **reading: Any) -> None:
     """Store a warm state in the model folder MODEL: what embedding with --state warm starts each sentence from.
 
     It is the mean of the states in which the sentences of TEXT end. Text like that of the training is best. Vectors
@@ -42,10 +43,11 @@ def command(model: str, texts: tuple[str, ...], max_sentences: int, as_json: boo
     from elmo.formats import load
     from elmo.formats.bundled import is_bundled
     from elmo.formats.native import WARM, is_native, save_warm_state
+    from elmo.nn.devices import use_device
     from elmo.text.reading import expand, read_sentences
 
     paths = expand(texts)
-    loaded, folder = load(model), Path(model)
+    loaded, folder = load(model).to(use_device(device)), Path(model)
     if is_bundled(model) or not is_native(folder):
         raise ElmoError(
             f"{model}: no model folder of our own, so there is no place for the state ({loaded.origin}); "

@@ -19,6 +19,7 @@ from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_warm_state
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
+from elmo.nn.devices import find_device
 from elmo.nn.lstm import LSTMState
 from elmo.text.characters import number_types
 
@@ -73,7 +74,7 @@ class Embedder:
 
     def __init__(self, model: Model, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> None:
         self.config = model.config
-        self.device = torch.device(device)
+        self.device = find_device(device) if isinstance(device, str) else device
         self.fingerprint = fingerprint(model)
         bilm = model.bilm.to(self.device).eval()
         self._engine = make_engine(model, precision, self.device)

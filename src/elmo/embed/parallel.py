@@ -15,13 +15,13 @@ import torch
 
 from elmo.config import BiLMConfig
 from elmo.embed.batching import Sentence
-from elmo.embed.devices import use_device
 from elmo.embed.embedder import BATCH_TOKENS, EmbeddedWindow, Embedder, Job, State, load
 from elmo.embed.engine import Precision
 from elmo.embed.handover import Parcel, pack, unpack
 from elmo.embed.layers import Layers
 from elmo.embed.pooling import Pool
 from elmo.errors import ElmoError
+from elmo.nn.devices import find_device, use_device
 from elmo.text.parallel import start_worker
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class ParallelEmbedder(Embedder):
     def __init__(self, source: str | Path, devices: Sequence[str], *, precision: Precision = "float32") -> None:
         if not devices:
             raise ElmoError("devices: none is named")
-        self.device = torch.device(devices[0])
+        self.device, *_ = map(find_device, devices)
         num_threads = max(1, torch.get_num_threads() // max(1, devices.count("cpu")))
         self._workers = [_Worker(device) for device in devices]
         try:

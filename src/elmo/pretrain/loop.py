@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
+from copy import deepcopy
 from pathlib import Path
 
 import torch
@@ -18,7 +19,6 @@ from torch import Tensor
 
 from elmo.config import Recipe, to_mapping
 from elmo.errors import ElmoError
-from elmo.formats.card import figures_of
 from elmo.formats.model import Model
 from elmo.formats.native import save_native
 from elmo.nn.bilm import BiLM, BiLMState
@@ -33,7 +33,7 @@ from elmo.pretrain.optimizer import clip_gradients, make_optimizer
 from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
 from elmo.pretrain.processes import Processes
 from elmo.pretrain.rows import Row
-from elmo.pretrain.run_folder import RECIPE, claim, mark
+from elmo.pretrain.run_folder import RECIPE, Start, claim, mark
 from elmo.text.corpus import Corpus
 
 Sentences = Sequence[Sequence[str]]
@@ -47,7 +47,8 @@ class Run:
     run is, but for rounding and the places of dropout, the one that a single process makes. Where it is, `progress`,
     is the same on all; process 0 alone writes, and resumes for all, on whatever number of processes it was saved.
 
-    `start` is a model whose weights the first step begins with, in place of chance; its softmax, too, if it has one.
+    `start` is a model whose weights the first step begins with, in place of chance; its softmax, too, if it has one. It
+    stays as it is. A run folder remembers it, and goes on without it, but not with another one.
     """
 
     def __init__(
@@ -69,13 +70,11 @@ class Run:
         _check(corpus, recipe, self.processes)
         if start is not None:
             _check_start(start, corpus, recipe)
-        self._origin = None if start is None else _history(start)
         torch.manual_seed(training.seed)
-        bilm = BiLM(recipe.bilm) if start is None else start.bilm
-        softmax = make_softmax(
-            training, corpus.vocabulary_size, recipe.lstm.projection_dim, None if start is None else start.softmax
-        )
-        self.processes.on_first(lambda: claim(folder, corpus, recipe))
+        bilm = BiLM(recipe.bilm) if start is None else deepcopy(start.bilm)
+        given = None if start is None else deepcopy(start.softmax)
+        softmax = make_softmax(training, corpus.vocabulary_size, recipe.lstm.projection_dim, given)
+        self._start = self.processes.on_first(lambda: claim(folder, corpus, recipe, start and Start.of(start)))
         bilm.requires_grad_(not freeze_bilm)
         self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}")
         self.batches = Batches(corpus, training, recipe.bidirectional, rows)
@@ -167,7 +166,7 @@ class Run:
     def _keep_folder(self) -> None:
         """Make the run folder anew where it was removed: what it needs to go on is all in memory."""
         if not (self.folder / RECIPE).exists():
-            mark(self.folder, self.corpus, self.recipe)
+            mark(self.folder, self.corpus, self.recipe, self._start)
 
     def _step(self) -> None:
         started, progress = time.monotonic(), self.progress
@@ -262,7 +261,7 @@ class Run:
             "trained for": f"{progress.step:,} steps, {progress.step * self.predictions_per_step:,} predictions "
             f"a direction, {progress.seconds / 60:.1f} minutes",
             "trained on": machine_name(processes.device),
-            **({} if self._origin is None else {"started from": self._origin}),
+            **({} if self._start is None else {"started from": self._start.history}),
             **({} if processes.size == 1 else {"shared among": self._spread}),
             **({} if heldout is None else {"held-out perplexity when last measured": f"{heldout:.2f}"}),
         }
@@ -302,13 +301,6 @@ def _check_start(start: Model, corpus: Corpus, recipe: Recipe) -> None:
             f"{start.origin}: predicts other words than {corpus.folder}; prepare the text anew with the model's: "
             "--vocabulary and the vocabulary.txt of its folder"
         )
-
-
-def _history(start: Model) -> str:
-    """What the model card says of the model that a run started from."""
-    figures = figures_of(start.card or "")
-    trained, before = figures.get("trained for"), figures.get("started from")
-    return start.origin + (f", trained for {trained}" if trained else "") + (f"; that from {before}" if before else "")
 
 
 def _check(corpus: Corpus, recipe: Recipe, processes: Processes) -> None:

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from elmo.errors import ElmoError
+from elmo.nn.devices import find_device, use_device
 
 T = TypeVar("T")
 
@@ -39,18 +40,17 @@ class Processes:
 
     @classmethod
     def join(cls, device: str) -> Processes:
-        """Meet the others that `torchrun` started, if it did. `device` is auto (CUDA if there is one), cpu or cuda.
+        """Meet the others that `torchrun` started, if it did. `device` is as in `find_device`.
 
-        With CUDA each process takes the device of its number on its machine.
+        With GPUs each process takes the one of its number on its machine.
         """
-        if device == "cuda" and not torch.cuda.is_available():
-            raise ElmoError("device cuda: torch finds none on this machine; pass --device cpu")
-        on_cuda = device != "cpu" and torch.cuda.is_available()
         size = started_together()
         if size == 1:
-            return cls(0, 1, torch.device("cuda" if on_cuda else "cpu"))
-        place = _CPU
-        if on_cuda:
+            return cls(0, 1, use_device(device))
+        place = find_device(device)
+        if on_cuda := place.type == "cuda":
+            if ":" in device:
+                raise ElmoError(f"device: {device!r} is one GPU, but torchrun starts a process for each; pass cuda")
             place = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
             if place.index >= (found := torch.cuda.device_count()):
                 raise ElmoError(f"this machine has {found} CUDA devices: start as many processes, or pass --device cpu")

@@ -1,40 +1,81 @@
-"""Whose a run folder is: one corpus, one recipe, whatever the number of starts."""
+"""Whose a run folder is: one corpus, one recipe, one model to begin with, whatever the number of starts."""
 
-from dataclasses import replace
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from elmo.config import Recipe
 from elmo.errors import ElmoError
-from elmo.formats.files import write_all
+from elmo.formats.card import figures_of
+from elmo.formats.files import checksum, read_json, write_all, write_json
+from elmo.formats.model import Model
 from elmo.pretrain.recipe import load_recipe, write_recipe
 from elmo.text.corpus import Corpus
 
-RECIPE, CHECKSUM = "recipe.yaml", "corpus.sha256"
-_OF_A_KILLED_START = {CHECKSUM, f".{CHECKSUM}.partial", f".{RECIPE}.partial"}
+RECIPE, CHECKSUM, START = "recipe.yaml", "corpus.sha256", "start.json"
+_OF_A_KILLED_START = {CHECKSUM, START, *(f".{name}.partial" for name in (CHECKSUM, START, RECIPE))}
 
 
-def claim(folder: Path, corpus: Corpus, recipe: Recipe) -> None:
-    """Make the run folder, or see that it is of the same corpus and recipe; the newest recipe is written to it."""
-    path, checksum = folder / RECIPE, folder / CHECKSUM
+@dataclass(frozen=True)
+class Start:
+    """The model that a run begins with: a checksum of its weights, and what the model card says of it."""
+
+    checksum: str
+    history: str
+
+    @classmethod
+    def of(cls, model: Model) -> Start:
+        """A model as it is now."""
+        tensors = {f"bilm/{name}": tensor for name, tensor in model.bilm.state_dict().items()}
+        if model.softmax is not None:
+            tensors |= {f"softmax/{name}": tensor for name, tensor in model.softmax.state_dict().items()}
+        figures = figures_of(model.card or "")
+        trained, before = figures.get("trained for"), figures.get("started from")
+        history = model.origin + (f", trained for {trained}" if trained else "")
+        return cls(checksum(tensors, {}), history + (f"; that from {before}" if before else ""))
+
+
+def claim(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> Start | None:
+    """Make the run folder, or see that it is of the same corpus and recipe; the newest recipe is written to it.
+
+    Returns what the run began with. That must be `start`, if one is given.
+    """
+    path, known = folder / RECIPE, folder / CHECKSUM
     if path.exists():
         if _essence(load_recipe(str(path))) != _essence(recipe):
             raise ElmoError(f"{path}: is another recipe; go on with that one, or choose another run folder")
-        if checksum.read_text().strip() != corpus.checksum:
+        if known.read_text().strip() != corpus.checksum:
             raise ElmoError(f"{folder}: was trained on another corpus than {corpus.folder}; choose another run folder")
+        begun = _read_start(folder)
+        if start is not None and (begun is None or begun.checksum != start.checksum):
+            other = "another model" if begun else "weights from chance"
+            raise ElmoError(f"{folder}: was begun with {other}; choose another folder")
+        start = begun
     elif folder.exists() and {file.name for file in folder.iterdir()} - _OF_A_KILLED_START:
         raise ElmoError(f"{folder}: neither empty nor a run folder; choose another one")
-    mark(folder, corpus, recipe)
+    mark(folder, corpus, recipe, start)
+    return start
 
 
-def mark(folder: Path, corpus: Corpus, recipe: Recipe) -> None:
+def mark(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> None:
     """Make the folder and write down whose it is."""
     folder.mkdir(parents=True, exist_ok=True)
+    begun = {} if start is None else {folder / START: lambda path: write_json(path, asdict(start))}
     write_all(
         {
+            **begun,
             folder / CHECKSUM: lambda path: path.write_text(corpus.checksum + "\n"),
             folder / RECIPE: lambda path: write_recipe(recipe, path),
         }
     )
+
+
+def _read_start(folder: Path) -> Start | None:
+    if not (folder / START).exists():
+        return None
+    return Start(**cast("dict[str, str]", read_json(folder / START)))
 
 
 def _essence(recipe: Recipe) -> Recipe:

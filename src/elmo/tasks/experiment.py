@@ -12,12 +12,12 @@ from typing import Any, cast
 import torch
 
 from elmo import formats
-from elmo.embed.devices import use_device
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats.bundled import is_bundled
 from elmo.formats.files import write_all, write_json
 from elmo.formats.model import Model, require_warm_state
+from elmo.nn.devices import use_device
 from elmo.tasks import get_task
 from elmo.tasks.card import Facts, Result, spread, summarize, task_card
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS

@@ -10,7 +10,7 @@ from typing import Any
 
 from elmo import formats
 from elmo.analysis.paper.finding import Rows
-from elmo.embed.devices import use_device
+from elmo.nn.devices import use_device
 from elmo.pretrain.recipe import override, read_recipe
 from elmo.pretrain.rows import Row, read_rows
 from elmo.tasks import TASKS, get_task

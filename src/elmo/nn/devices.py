@@ -7,8 +7,11 @@ import torch
 from elmo.errors import ElmoError
 
 
-def use_device(name: str) -> torch.device:
-    """The device `auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`; a GPU becomes torch's current one."""
+def find_device(name: str) -> torch.device:
+    """The device `auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N`.
+
+    Raises ElmoError for another name, and for a GPU that isn't there.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, number = name.partition(":")
@@ -19,8 +22,14 @@ def use_device(name: str) -> torch.device:
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(number or 0) >= found:
         raise ElmoError(f"device: there is no {name} here, torch finds {found} GPUs; use --device cpu")
-    device = torch.device("cuda", int(number or 0))
-    torch.cuda.set_device(device)
+    return torch.device("cuda", int(number or 0))
+
+
+def use_device(name: str) -> torch.device:
+    """As `find_device`; a GPU becomes torch's current one."""
+    device = find_device(name)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     return device
 
 
