@@ -23,8 +23,7 @@ from typing import Any
 from results import BASELINE, RECORDS, read_record, shown, write_record
 
 from elmo.errors import ElmoError
-from elmo.pretrain.recipe import read_recipe
-from elmo.tasks import TASKS, get_task
+from elmo.tasks import load_recipe
 from elmo.tasks.run_folder import read_results
 from elmo.text.reading import read_lines
 
@@ -135,7 +134,7 @@ def command_of(plan: Plan, kind: str, arguments: argparse.Namespace) -> list[str
     """The arguments of `elmo` that train one model of the plan; `kind` is also its folder's name."""
     data: Path = arguments.data
     files = [word for part in ("train", "dev", "test") for word in (f"--{part}", _below(data, getattr(plan, part)))]
-    recipe: Any = read_recipe(get_task(plan.task).recipe, plan.task, tuple(TASKS))
+    recipe: Any = load_recipe(plan.task)
     settings = [*plan.settings, *(plan.reduced if arguments.reduced else ()), *arguments.set]
     words = getattr(recipe, "words", None)
     if words is not None and (vectors := arguments.vectors.get(words.dim)):

@@ -24,11 +24,11 @@ import torch
 from machine import report
 
 from elmo import formats
-from elmo.nn.devices import use_device
 from elmo.formats.model import Model
-from elmo.pretrain.recipe import parse_override, read_recipe
+from elmo.nn.devices import use_device
+from elmo.pretrain.recipe import parse_override
 from elmo.pretrain.rows import read_rows
-from elmo.tasks import TASKS, get_task
+from elmo.tasks import get_task, load_recipe
 from elmo.tasks.modules.elmo_input import FrozenLayers
 from elmo.tasks.run_folder import make_elmo, make_layers
 from elmo.tasks.task import Task
@@ -44,7 +44,7 @@ class Bench:
     def __init__(self, task: Task[Any, Any, Any], file: str, settings: Sequence[str], arguments: Any) -> None:
         self.task, self.repeats = task, 1 if arguments.quick else arguments.repeats
         self.device = use_device(arguments.device)
-        self.recipe = read_recipe(task.recipe, task.name, tuple(TASKS), dict(map(parse_override, settings)))
+        self.recipe = load_recipe(task.name, None, dict(map(parse_override, settings)))
         found = task.read_train(file, self.recipe)
         size = min(len(found), 2 * self.recipe.training.batch_size if arguments.quick else arguments.examples)
         self.examples = [found[index] for index in np.random.default_rng(0).permutation(len(found))[:size]]

@@ -130,11 +130,6 @@ class BiLMConfig:
         """Width of every layer: both directions side by side."""
         return self.lstm.projection_dim * (2 if self.bidirectional else 1)
 
-    @property
-    def has_char_projection(self) -> bool:
-        """Whether the char encoder ends in a projection (published files leave it out where it changes no width)."""
-        return self.char_cnn.num_filters != self.lstm.projection_dim
-
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -177,8 +172,13 @@ class TrainingConfig:
     checkpoint_every_minutes: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "unroll_steps", "n_negative_samples_batch", "log_every_steps", "n_epochs"):
-            require_positive(f"training.{name}", getattr(self, name))
+        for name in (
+            *("batch_size", "unroll_steps", "n_negative_samples_batch", "learning_rate", "all_clip_norm_val"),
+            *("n_epochs", "max_steps", "max_minutes", "initial_accumulator_value"),
+            *("log_every_steps", "evaluate_every_steps", "checkpoint_every_minutes"),
+        ):
+            if (value := getattr(self, name)) is not None:
+                require_positive(f"training.{name}", value)
         if not 0 <= self.dropout < 1:
             raise ElmoError(f"training.dropout: {self.dropout} is not in [0, 1)")
         for name, choices in _CHOICES.items():

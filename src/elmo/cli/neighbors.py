@@ -1,22 +1,20 @@
 """`elmo neighbors`: the nearest uses of a word in context."""
 
+from __future__ import annotations
+
 import dataclasses
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 from click.core import ParameterSource
-from tqdm import tqdm
 
-from elmo.analysis.neighbors import Neighbors, excerpt, find_neighbors
-from elmo.analysis.search import ContextIndex, is_index
 from elmo.cli.progress import count_sentences
 from elmo.cli.shared import device_option, examples, json_option, layer_option, print_result, reading_options
-from elmo.embed.embedder import load
-from elmo.embed.layers import Layers
 from elmo.errors import ElmoError
-from elmo.nn.devices import use_device
-from elmo.text.reading import expand, read_sentences, tokenize_block
-from elmo.text.tokenizers import get_tokenizer
+
+if TYPE_CHECKING:
+    from elmo.analysis.neighbors import Neighbors
+    from elmo.embed.layers import Layers
 
 
 class _Choice(TypedDict):
@@ -84,6 +82,15 @@ def command(
     TEXT is searched exactly, from its beginning to its end. An INDEX of elmo index is searched in a moment; its blank
     lines aren't counted, it has a layer of its own, and a near use may be missed.
     """
+    from tqdm import tqdm
+
+    from elmo.analysis.neighbors import find_neighbors
+    from elmo.analysis.search import ContextIndex, is_index
+    from elmo.embed.embedder import load
+    from elmo.nn.devices import use_device
+    from elmo.text.reading import expand, read_sentences, tokenize_block
+    from elmo.text.tokenizers import get_tokenizer
+
     embedder = load(model, device=use_device(device))
     (tokens,) = tokenize_block(" ".join(sentence.splitlines()), get_tokenizer(tokenizer), "sentences", lowercase)
     word = word.lower() if lowercase else word
@@ -120,5 +127,7 @@ def _print_lists(found: Neighbors) -> None:
 
 def marked(tokens: tuple[str, ...], position: int) -> str:
     """The sentence around a token, which stands in brackets."""
+    from elmo.analysis.neighbors import excerpt
+
     before, token, after = excerpt(tokens, position, SHOWN_TOKENS)
     return f"{before} [{token}] {after}".strip()

@@ -74,12 +74,11 @@ def train(
     The same command started again goes on at the exact step. Ctrl-C saves and ends. RUN holds all that the model
     needs, a copy of the biLM included.
     """
-    from elmo.pretrain.recipe import parse_override, read_recipe
-    from elmo.tasks import TASKS, get_task
+    from elmo.pretrain.recipe import parse_override
+    from elmo.tasks import load_recipe
     from elmo.tasks.experiment import Experiment, Job
 
-    settings = dict(parse_override(text) for text in overrides)
-    loaded = read_recipe(get_task(task).recipe, recipe or task, tuple(TASKS), settings)
+    loaded = load_recipe(task, recipe, dict(map(parse_override, overrides)))
     experiment = Experiment(Job(task, loaded, out, with_bilm=not no_bilm, num_seeds=seeds, **options))
     experiment.run()
     _report(experiment, as_json)
@@ -186,11 +185,10 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
 
     A line is a sentence, with blanks between its tokens.
     """
-    from elmo.pretrain.recipe import parse_override, read_recipe
-    from elmo.tasks import TASKS, get_task
+    from elmo.pretrain.recipe import parse_override
+    from elmo.tasks import get_task, load_recipe
 
-    found = get_task(task)
-    loaded = read_recipe(found.recipe, recipe or task, tuple(TASKS), dict(map(parse_override, overrides)))
+    found, loaded = get_task(task), load_recipe(task, recipe, dict(map(parse_override, overrides)))
     tokens = (s for file in files for example in found.read(file, loaded) for s in found.sentences(example) if s)
     for line in dict.fromkeys(map(" ".join, tokens)):
         click.echo(line)

@@ -16,6 +16,7 @@ from elmo.embed.packed_engine import PackedEngine
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLMState
+from elmo.nn.precision import multiplies_bf16
 
 Array = NDArray[np.float32]
 
@@ -53,7 +54,7 @@ def make_engine(model: Model, precision: str, device: torch.device) -> Engine:
     if precision not in PRECISIONS:
         raise ElmoError(f"precision: {precision!r} is none of {', '.join(PRECISIONS)}")
     if precision == "auto":
-        precision = "bf16" if _computes_bf16(device) else "float32"
+        precision = "bf16" if multiplies_bf16(device) else "float32"
     if device.type != "cpu":
         if precision == "int8":
             raise ElmoError(f"precision: int8 is for processors; use bf16 on {device}")
@@ -65,9 +66,3 @@ def make_engine(model: Model, precision: str, device: torch.device) -> Engine:
             "precision: int8 needs the native module, which isn't built here or not for this processor; use bf16"
         )
     return PackedEngine(model.bilm, model.to_ids, precision)
-
-
-def _computes_bf16(device: torch.device) -> bool:
-    if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (8, 0)
-    return device.type == "cpu" and _native.multiplies_bf16()

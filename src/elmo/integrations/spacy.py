@@ -3,7 +3,6 @@
 spaCy finds both by their names, without an import. `docs/spacy.md` shows how to use them.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +20,7 @@ from thinc import api, shims
 from elmo.embed import Embedder, Layers
 from elmo.embed.batching import Sentence
 from elmo.embed.engine import Precision
+from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats import Model, load, save_native
 from elmo.formats.native import CONFIG, WEIGHTS
@@ -64,11 +64,7 @@ _in_use: WeakValueDictionary[tuple[str, str, str], _Loaded] = WeakValueDictionar
 
 
 def _shared(model: Model, device: str, precision: Precision) -> _Loaded:
-    digest = hashlib.blake2b(repr((model.config, model.lexicon and vars(model.lexicon))).encode())
-    for name, tensor in sorted(model.bilm.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.cpu().contiguous().numpy())
-    key = (digest.hexdigest(), device, precision)
+    key = (fingerprint(model), device, precision)
     loaded = _in_use.get(key)
     if loaded is None:
         loaded = _in_use[key] = _Loaded(model, device, precision)

@@ -20,9 +20,16 @@ def product_dtype(like: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
 
 
+def multiplies_bf16(device: torch.device) -> bool:
+    """Whether `device` has instructions for products of bfloat16: GPUs have from compute capability 8.0 on."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    return device.type == "cpu" and _native.multiplies_bf16()
+
+
 def fast_dtype(device: torch.device) -> torch.dtype:
-    """The type that `device` multiplies fastest: bfloat16, but on processors without instructions for it."""
-    return torch.float32 if device.type == "cpu" and not _native.multiplies_bf16() else torch.bfloat16
+    """The type that `device` multiplies fastest: bfloat16, where it has instructions for it."""
+    return torch.bfloat16 if multiplies_bf16(device) else torch.float32
 
 
 def uses_native(like: Tensor, product: torch.dtype) -> bool:

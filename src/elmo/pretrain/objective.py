@@ -112,7 +112,8 @@ class Objective(nn.Module):
         self.dropout = dropout
         self.dtype = dtype
         """Of the operands of matrix products."""
-        self._recurrences: list[Recurrence] = []
+        self._recurrences: dict[tuple[int, int], list[Recurrence]] = {}
+        """Of each direction, by B and T: each keeps the memory of a step of that shape."""
 
     def backward(self, batch: Batch, state: BiLMState, scale: float = 1.0) -> tuple[list[Tensor], BiLMState]:
         """Add the gradient of the directions' mean loss times `scale` to that of the parameters.
@@ -123,9 +124,10 @@ class Objective(nn.Module):
         packing = Packing.of(torch.full((B,), T), T, batch.device)
         masks = [self._masks(B * T, batch.device) for _ in range(num)]
         with self._precision(batch.device):
-            self._recurrences = self._recurrences or [
-                make_recurrence(stack, B, T, len(masks[0][:-1]), batch.device) for stack in self.bilm.directions
-            ]
+            if (B, T) not in self._recurrences:
+                self._recurrences[B, T] = [
+                    make_recurrence(stack, B, T, len(masks[0][:-1]), batch.device) for stack in self.bilm.directions
+                ]
             vectors = self.bilm.char_encoder(batch.characters)
         ends = [vectors.detach().requires_grad_(vectors.requires_grad) for _ in range(num)]
 
@@ -148,7 +150,8 @@ class Objective(nn.Module):
         inputs = F.embedding(batch.tokens[number].flatten()[order], vectors)
         targets = batch.targets[number].flatten()[order]
         started = (part * batch.carried[number] for part in before)
-        top, *after = self._recurrences[number](inputs, *started, *masks[:-1])
+        recurrences = self._recurrences[batch.tokens[0].shape[0], batch.tokens[0].shape[1]]
+        top, *after = recurrences[number](inputs, *started, *masks[:-1])
         top = top * masks[-1] if masks else top
         if negatives is None:
             return self.softmax.loss(top, targets), LSTMState(*after)

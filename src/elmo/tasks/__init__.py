@@ -20,9 +20,11 @@ along), early stopping, checkpoints and exact resume, several seeds, the run fol
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
 
 from elmo.errors import ElmoError
+from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.task import Task
 
 TASKS = {
@@ -34,6 +36,13 @@ TASKS = {
     "squad": "Question answering: the words of a paragraph that answer a question.",
 }
 """The tasks, each the name of its module and of its recipe, and what it is about."""
+
+
+def load_recipe(task: str, source: str | None = None, changes: Mapping[str, object] | None = None) -> TaskRecipe:
+    """The recipe of a task: its own, or that of another name or YAML file; `changes` are keys with dots and values."""
+    from elmo.pretrain.recipe import read_recipe
+
+    return read_recipe(get_task(task).recipe, source or task, tuple(TASKS), changes or {})
 
 
 def get_task(name: str) -> Task[Any, Any, Any]:

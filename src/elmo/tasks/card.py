@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 
+from elmo.formats.card import table_rows
 from elmo.pretrain.facts import machine_name
 from elmo.tasks import TASKS
 from elmo.tasks.checkpoint import Progress
@@ -115,7 +116,7 @@ def task_card(task: str, facts: Facts, results: Sequence[Result]) -> str:
     return _TEMPLATE.format(
         task=task,
         title=f"A model for the task {task}",
-        facts="\n".join(f"| {name} | {value} |" for name, value in rows.items()),
+        facts=table_rows(rows),
         sets=" | ".join(parts),
         rule="|".join("---" for _ in parts),
         scores="\n".join(f"| {' | '.join(row)} |" for row in cells),

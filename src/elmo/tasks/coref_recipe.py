@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from elmo.config import require_positive
 from elmo.errors import ElmoError
-from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_share
+from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_characters, require_share
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,9 @@ class CharacterWidthsConfig:
     dim: int = 8
     filters: int = 50
     widths: tuple[int, ...] = (3, 4, 5)
+
+    def __post_init__(self) -> None:
+        require_characters(self.dim, self.filters, *self.widths)
 
 
 @dataclass(frozen=True)

@@ -239,7 +239,7 @@ class Experiment:
 
     def _write_card(self, folder: Path, results: Sequence[Result]) -> None:
         job = self.job
-        files = ", ".join(Path(file).name for file in job.train.split(","))
+        files = ", ".join(Path(file).name for file in self.task.files(job.train))
         facts = Facts(
             train=f"{files}, {len(self.sets['train']):,} examples",
             elmo=self._describe_elmo(),

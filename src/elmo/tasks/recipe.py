@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from elmo.config import require_positive
 from elmo.errors import ElmoError
+from elmo.text.characters import NUM_CHARACTERS
 
 PLACES = ("input", "output", "both")
 VECTORS = ("cached", "live", "trained")
@@ -80,14 +81,16 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         _require_choice("training.optimizer", self.optimizer, OPTIMIZERS)
-        for name in ("batch_size", "learning_rate", "max_epochs", "patience", "plateau_patience", "decay_steps"):
-            require_positive(f"training.{name}", getattr(self, name))
+        for name in (
+            *("batch_size", "learning_rate", "max_epochs", "patience", "plateau_patience", "decay", "decay_steps"),
+            *("clip_norm", "plateau_factor", "epsilon", "max_minutes", "checkpoint_every_minutes"),
+        ):
+            if (value := getattr(self, name)) is not None:
+                require_positive(f"training.{name}", value)
         if not 0 < self.share <= 1:
             raise ElmoError(f"training.share: {self.share} is not in (0, 1]")
-        if self.epsilon is not None:
-            require_positive("training.epsilon", self.epsilon)
-            if self.optimizer == "sgd":
-                raise ElmoError("training.epsilon: sgd has none; leave it out")
+        if self.epsilon is not None and self.optimizer == "sgd":
+            raise ElmoError("training.epsilon: sgd has none; leave it out")
         if self.ema_decay is not None:
             require_share("training.ema_decay", self.ema_decay)
 
@@ -104,6 +107,10 @@ class WordsConfig:
     min_count: int = 2
     trainable: bool = True
 
+    def __post_init__(self) -> None:
+        for name in ("dim", "max_words", "min_count"):
+            require_positive(f"words.{name}", getattr(self, name))
+
     @property
     def are_trained(self) -> bool:
         """Whether the vectors change in training: fixed ones from chance would tell nothing but which word it is."""
@@ -117,6 +124,9 @@ class CharactersConfig:
     dim: int = 16
     filters: int = 128
     width: int = 3
+
+    def __post_init__(self) -> None:
+        require_characters(self.dim, self.filters, self.width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +142,15 @@ def _require_choice(name: str, value: str, known: tuple[str, ...]) -> None:
         raise ElmoError(f"{name}: {value!r} is none of {', '.join(known)}")
 
 
+def require_characters(dim: int, filters: int, *widths: int) -> None:
+    """Refuse convolutions of nothing, and such as are wider than a word is long."""
+    for name, value in (("dim", dim), ("filters", filters), *(("width", width) for width in widths)):
+        require_positive(f"characters.{name}", value)
+    if max(widths, default=0) > NUM_CHARACTERS:
+        raise ElmoError(f"characters.width: {max(widths)} is more than the {NUM_CHARACTERS} characters of a word")
+
+
 def require_share(name: str, value: float) -> None:
-    """Refuse what is no dropout."""
+    """Refuse what is not in [0, 1), as a dropout is."""
     if not 0 <= value < 1:
         raise ElmoError(f"{name}: {value} is not in [0, 1)")

@@ -24,7 +24,7 @@ from elmo.tasks.modules.padding import lengths_of, mask_of
 from elmo.tasks.modules.rnn import variational_dropout
 from elmo.tasks.modules.words import CharacterEmbedding, WordEmbedding
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig, require_share
-from elmo.tasks.squad_data import CONTEXT, QUESTION, SquadExample, parse_question, read_squad
+from elmo.tasks.squad_data import CONTEXT, QUESTION, SquadExample, parse_question, read_squad, split_paths
 from elmo.tasks.squad_metric import score_answers
 from elmo.tasks.static_vectors import choose_words, set_word_vectors
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
@@ -154,6 +154,10 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
     """Reads JSON as SQuAD v1.1 is published, and questions in plain text; scores F1 and exact match."""
 
     name, metric, recipe = "squad", "f1", SquadRecipe
+
+    def files(self, path: str) -> list[str]:
+        """Between commas."""
+        return split_paths(path)
 
     def read(self, path: str, recipe: SquadRecipe) -> list[SquadExample]:
         """The questions of JSON files, or of some of their articles."""

@@ -45,9 +45,14 @@ def read_vectors(path: str | Path, max_words: int | None = None) -> StaticVector
 def choose_words(sentences: Iterable[Sequence[str]], config: WordsConfig) -> list[str]:
     """The words with a vector of their own: those of the recipe's file, then of the training set's `sentences`.
 
-    A word that the file has in lower case alone has that vector, and none of its own.
+    A word that the file has in lower case alone has that vector, and none of its own. Raises ElmoError for a file of
+    another width than the recipe's.
     """
-    given = dict.fromkeys(word for _, word, _ in _entries(config.vectors, config.max_words)) if config.vectors else {}
+    given: dict[str, None] = {}
+    for _, word, numbers in _entries(config.vectors, config.max_words) if config.vectors else ():
+        if not given:
+            _require_width(len(numbers), config)
+        given[word] = None
     counts = Counter(word for sentence in sentences for word in sentence)
     own = [word for word, count in counts.most_common() if count >= config.min_count]
     return [*given, *(word for word in own if word not in given and word.lower() not in given)]
@@ -58,9 +63,13 @@ def set_word_vectors(embedding: WordEmbedding, config: WordsConfig) -> None:
     if not config.vectors:
         return
     words, vectors = read_vectors(config.vectors, config.max_words)
-    if vectors.shape[1] != config.dim:
-        raise ElmoError(f"words.dim: is {config.dim}, but the vectors of {config.vectors} have {vectors.shape[1]}")
+    _require_width(vectors.shape[1], config)
     embedding.set_vectors(words, torch.from_numpy(vectors))
+
+
+def _require_width(width: int, config: WordsConfig) -> None:
+    if width != config.dim:
+        raise ElmoError(f"words.dim: is {config.dim}, but the vectors of {config.vectors} have {width}")
 
 
 def _entries(path: str | Path, max_words: int | None) -> Iterator[tuple[int, str, list[str]]]:

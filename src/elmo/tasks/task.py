@@ -58,6 +58,10 @@ class Task(ABC, Generic[R, E, P]):
     metric: str
     recipe: type[R]
 
+    def files(self, path: str) -> list[str]:
+        """The files that a path given to `read` stands for."""
+        return [path]
+
     @abstractmethod
     def read(self, path: str, recipe: R) -> list[E]:
         """The examples of a file of the task's own format, with what is to be predicted; one at least."""

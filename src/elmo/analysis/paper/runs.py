@@ -11,9 +11,9 @@ from typing import Any
 from elmo import formats
 from elmo.analysis.paper.finding import Rows
 from elmo.nn.devices import use_device
-from elmo.pretrain.recipe import override, read_recipe
+from elmo.pretrain.recipe import override
 from elmo.pretrain.rows import Row, read_rows
-from elmo.tasks import TASKS, get_task
+from elmo.tasks import get_task, load_recipe
 from elmo.tasks.card import Result, spread
 from elmo.tasks.experiment import NO_ELMO, SEED_FOLDER, Experiment, Job, Sets, read_sets
 from elmo.tasks.modules.elmo_input import FrozenLayers
@@ -82,7 +82,7 @@ class TaskRuns:
         self.data, self.elmo, self.quick = data, elmo, quick
         self.task: Task[Any, Any, Any] = get_task(data.task)
         changes = {**(QUICK_TRAINING if quick else {}), **data.settings}
-        self.recipe: TaskRecipe = read_recipe(self.task.recipe, data.task, tuple(TASKS), changes)
+        self.recipe = load_recipe(data.task, None, changes)
         self._vectors, self._num_seeds, self._device = folder / "vectors", num_seeds, device
         self.folder = folder / "runs" / _slug(data.name)
         sets = read_sets(self._job(self.recipe, folder, elmo))

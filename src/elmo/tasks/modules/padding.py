@@ -24,10 +24,10 @@ def spread_out(tokens: Tensor, mask: Tensor) -> Tensor:
     return tokens.new_zeros(*mask.shape, tokens.shape[1]).masked_scatter(mask.unsqueeze(2), tokens)
 
 
-def pad_ids(rows: Sequence[Sequence[int]], device: torch.device, padding: int = 0) -> Tensor:
-    """Rows of ids as one (B, T) tensor, `padding` where a row has ended."""
+def pad_ids(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """Rows of ids as one (B, T) tensor, 0 where a row has ended."""
     longest = max(map(len, rows), default=0)
-    padded = [[*row, *[padding] * (longest - len(row))] for row in rows]
+    padded = [[*row, *[0] * (longest - len(row))] for row in rows]
     return torch.tensor(padded, dtype=torch.long, device=device).view(len(rows), longest)
 
 
