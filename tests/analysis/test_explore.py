@@ -78,6 +78,16 @@ def test_a_word_is_compared_with_its_uses_in_every_layer(model: Embedder, index:
     assert view.layers[0].mean_cosine == pytest.approx(1, abs=1e-6), "without context all uses are alike"
 
 
+def test_the_word_that_was_clicked_is_the_one(model: Embedder, index: ContextIndex) -> None:
+    """The second "play" of a sentence, and the tags of the uses themselves."""
+    view = look(model, [("play", "in", "play")], 0, 2, index)
+    assert view.neighbors is not None
+    assert view.neighbors.position == 2
+    found = index.find_neighbors("play", ["a", "play"], any_word=True, top=30)
+    assert {index.tag_of(use) for use in found.uses} > {"NOUN"}
+    assert all(index.tag_of(use) == TAGS[use.tokens[use.position]] for use in found.uses)
+
+
 def test_the_picture_has_every_use_once_in_groups(model: Embedder, index: ContextIndex) -> None:
     view = look(model, SENTENCES, 0, 3, index, Settings(groups=3))
     assert (view.points[0].tokens, view.points[0].position, view.points[0].group) == (SENTENCES[0], 3, -1)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bridge import make_model
 from elmo import formats
 from elmo.analysis.paper import neighbors, pos, published, wsd
 from elmo.analysis.paper.finding import Finding, Table, as_markdown, read_finding, write_finding
@@ -160,6 +161,10 @@ def test_pos_has_each_layer_of_each_corpus_and_probes_it_once(embedder: Embedder
         assert table.here[name][pos.FREQUENT] == 100 * most_frequent_tag(corpus.train, corpus.test)
     monkeypatch.setattr(pos, "probe_pos", lambda *_: pytest.fail("what was found is not read"))
     assert pos.analyze_pos(embedder, corpora, tmp_path, "m").tables == [table]
+    others = {"UD": corpora["UD"]._replace(test=make_tagged(9, 7))}
+    for model, sets in ((embedder, others), (Embedder(make_model()), corpora)):
+        with pytest.raises(pytest.fail.Exception, match="what was found is not read"):
+            pos.analyze_pos(model, sets, tmp_path, "m")
 
 
 def test_conll2000_is_read(tmp_path: Path) -> None:
@@ -213,6 +218,13 @@ def test_wsd_counts_the_papers_four_sets_and_all(embedder: Embedder, tmp_path: P
     assert single.here["senseval3"]["mean of 1 to 2"] == pytest.approx(100 * mix.f1)
     monkeypatch.setattr(wsd, "evaluate_wsd", None)
     assert wsd.analyze_wsd(embedder, semcor, tests, FIRST, tmp_path, "m").tables == finding.tables
+    for other in (
+        (Embedder(make_model()), semcor, tests, FIRST),
+        (embedder, semcor[1:], tests, FIRST),
+        (embedder, semcor, tests, {PLAY: "play%2"}),
+    ):
+        with pytest.raises(TypeError, match="'NoneType' object is not callable"):
+            wsd.analyze_wsd(*other, tmp_path, "m")
     few = {name: tests[name] for name in names[:2]}
     monkeypatch.setattr(wsd, "evaluate_wsd", evaluate_wsd)
     rows = wsd.analyze_wsd(embedder, semcor, few, FIRST, tmp_path, "m").tables[0].here

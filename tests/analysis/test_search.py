@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bridge import make_model
 from elmo import formats
 from elmo.analysis import find_neighbors
 from elmo.analysis.search import ContextIndex, build, build_index
@@ -51,6 +52,18 @@ def assert_same(found, exact) -> None:
         (use.sentence, use.position, use.tokens) for use in exact.uses
     }
     assert (found.query, found.position) == (exact.query, exact.position)
+
+
+def test_equal_sentences_take_no_place_from_others(model: Embedder, tmp_path: Path) -> None:
+    """More candidates are looked at until there are as many different uses as asked for."""
+    others = [["They", "saw", *WORDS[:number], "play", "."] for number in range(8)]
+    sentences = [["She", "wrote", "a", "play", "!"]] * 60 + others
+    (tmp_path / "text.txt").write_text("\n".join(map(" ".join, sentences)))
+    build_index(model, [str(tmp_path / "text.txt")], tmp_path / "index")
+    found = ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY, top=5)
+    exact = find_neighbors(model, sentences, "play", QUERY, top=5)
+    assert len(found.uses) == 5
+    assert [use.tokens for use in found.uses] == [use.tokens for use in exact.uses]
 
 
 @pytest.mark.parametrize("layer", ["top", 1, "mean", [0.2, 0.3, 0.5]])
@@ -200,6 +213,17 @@ def test_goes_on_where_it_was_interrupted(model: Embedder, text: str, tmp_path: 
     assert not (tmp_path / "index").exists(), "nothing half-written under its name"
     with pytest.raises(ElmoError, match=r"unfinished work of another command \(other layer\)"):
         build_index(model, [text], tmp_path / "index", layer=1)
+    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other vectors\)"):
+        build_index(model, [text], tmp_path / "index", kind="pq")
+    rounded = Embedder(formats.load(make(tmp_path / "again")[0]), precision="bf16")
+    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other precision\)"):
+        build_index(rounded, [text], tmp_path / "index")
+    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other model"):
+        build_index(Embedder(make_model()), [text], tmp_path / "index")
+    turned = tmp_path / "turned.txt"
+    turned.write_text("\n".join(reversed(Path(text).read_text().splitlines())))
+    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other text\)"):
+        build_index(model, [str(turned)], tmp_path / "index")
     built = build_index(model, [text], tmp_path / "index")
     assert 100 <= built.num_kept_tokens < built.num_tokens
     for path in sorted((tmp_path / "whole").rglob("*")):

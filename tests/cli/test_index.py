@@ -42,6 +42,17 @@ def test_json_is_all_that_is_printed(elmo: Run, tmp_path: Path) -> None:
     )
     figures = json.loads(out)
     assert (code, figures["folder"], figures["num_tokens"]) == (0, "text.index", 280)
+    kept = json.loads((tmp_path / "text.index" / "index.json").read_text())
+    assert (kept["layer"], kept["precision"]) == ([pytest.approx(1 / 3)] * 3, "float32")
+    code, _, err = elmo("model", "text.txt", "text.index", "--overwrite", "--precision", "bf16")
+    kept = json.loads((tmp_path / "text.index" / "index.json").read_text())
+    assert (code, err, kept["layer"], kept["precision"]) == (0, "", [0, 0, 1], "bf16")
+
+
+def test_the_bytes_told_are_those_of_the_files(elmo: Run, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT * 20, encoding="utf-8")
+    _, out, _ = elmo("model", "text.txt", "text.index", "--vectors", "pq", "--json")
+    figures = json.loads(out)
     assert figures["num_bytes"] == sum(path.stat().st_size for path in (tmp_path / "text.index").rglob("*.*"))
 
 

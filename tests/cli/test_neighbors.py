@@ -42,6 +42,13 @@ def test_prints_uses_with_the_word_marked_and_words_without_context(elmo: Run) -
     assert lines[-1] == "2 nearest of 3 uses in 5 sentences"
 
 
+def test_case_is_kept_unless_it_is_to_be_ignored(elmo: Run, tmp_path: Path) -> None:
+    (tmp_path / "cased.txt").write_text("a play .\nPlay in the park .\n")
+    query = ["cased.txt", "--word", "play", "--in", "They saw a play .", "--json"]
+    found = [json.loads(elmo(*query, *options)[1])["num_uses"] for options in ([], ["--ignore-case"])]
+    assert found == [1, 2]
+
+
 def test_json_holds_all_and_reading_options_apply_to_the_query(elmo: Run) -> None:
     query = ["--word", "Play", "--in", "She wrote a PLAY.", "--tokenizer", "ptb", "--lowercase"]
     _, out, _ = elmo("text.txt", *query, "--any-word", "--top", "100", "--layer", "1", "--json")

@@ -71,6 +71,16 @@ def test_the_whole_way(trained: str) -> None:
     assert run("task", "predict", "run", "text.txt") == conll
 
 
+def test_text_is_read_as_the_options_say(trained: str) -> None:
+    """Columns of a task's file by its recipe, plain text by its encoding."""
+    lines = Path("text.conll").read_text().splitlines()
+    Path("numbered.conll").write_text("".join(f"7\t{line}\n" if line else "\n" for line in lines))
+    text = run("task", "text", "ner", "numbered.conll", "--set", "token_column=1")
+    assert text.splitlines() == SENTENCES
+    Path("latin.txt").write_bytes("Fußball\n".encode("latin-1"))
+    assert run("task", "predict", "run", "latin.txt", "--encoding", "latin-1").startswith("Fußball\t")
+
+
 def test_predicts_raw_text_from_a_pipe_as_json(trained: str) -> None:
     lines = run("task", "predict", "run", "-", "--tokenizer", "ptb", "--json", text="w0 in Espoo, w4.\n").splitlines()
     found = [json.loads(line) for line in lines]
@@ -108,6 +118,7 @@ def test_a_tasks_own_text_is_fine_tuned_on(folder: Path) -> None:
     assert text.splitlines() == SENTENCES
     Path("task.txt").write_text(text)
     run("finetune", "model", "tuned", "task.txt", "--new-softmax", "--min-count", "1", "--device", "cpu")
+    assert "Ghent" in Path("tuned/vocabulary.txt").read_text().split(), "which stands there once"
     out = run(*TRAIN, "--elmo", "tuned", "--out", "run", "--set", "training.max_epochs=1", "--device", "cpu")
     assert out.startswith("run: dev f1 ")
 

@@ -83,8 +83,35 @@ def test_perplexity_is_that_of_the_sentences_scores(state: Literal["carry", "zer
         assert [*map(float, numbers)] == pytest.approx([*score.log_probabilities, score.perplexity], abs=1e-3)
     whole, figures = Perplexity.of(wanted), json.loads(done.stderr.splitlines()[-1])
     assert (figures["perplexity"], figures["num_tokens"]) == (pytest.approx(whole.mean, rel=1e-5), 7)
+    directions = [figures[f"{name}_perplexity"] for name in ("forward", "backward")]
+    assert directions == pytest.approx([*whole.directions], rel=1e-5)
+    assert (figures["num_sentences"], figures["oov_rate"]) == (3, whole.oov_rate)
     others = Perplexity.of(score_sentences(model, sentences, "zero" if state == "carry" else "carry", 1))
     assert others.mean != pytest.approx(whole.mean, rel=1e-4), "the test has no grip: states change nothing"
+
+
+@pytest.mark.parametrize(
+    ("verb", "arguments", "told"),
+    [
+        ("embed", ["text.txt", "out.npz"], "2 sentences, 6 tokens"),
+        ("index", ["text.txt", "out.index"], "2 sentences, 6 tokens"),
+        ("warm", ["text.txt"], "2 sentences, 6 tokens"),
+        ("perplexity", ["text.txt", "--sentences"], "\thé came .\n"),
+        ("neighbors", ["text.txt", "--word", "CAME", "--in", "She CAME."], "1 nearest of 1 uses in 2 sentences"),
+        ("finetune", ["out", "text.txt", "--min-count", "1", "--new-softmax", "--set", "training.max_steps=1"], ""),
+    ],
+)
+def test_text_is_read_as_the_options_say(verb: str, arguments: list[str], told: str, tmp_path: Path) -> None:
+    """A paragraph of raw text in an old encoding, in every command that reads text."""
+    save_native(make_model(softmax=True), tmp_path / "model")
+    (tmp_path / "text.txt").write_bytes("Hé came. She WENT.\n".encode("latin-1"))
+    reading = ["--tokenizer", "ptb", "--text", "paragraphs", "--encoding", "latin-1", "--lowercase"]
+    done = run(verb, "model", *arguments, *reading, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert told in done.stdout
+    if verb == "finetune":
+        words = (tmp_path / "out" / "vocabulary.txt").read_text(encoding="utf-8").split()
+        assert sorted(words[3:]) == [".", "came", "hé", "she", "went"]
 
 
 @pytest.mark.parametrize("arguments", [["embed"], ["info", "x", "--no-such-option"], ["nothing"]])

@@ -50,6 +50,14 @@ def test_two_give_what_one_gives(model: Embedder, both: ParallelEmbedder, option
         np.testing.assert_array_equal(a, b)
 
 
+def test_precision_is_that_of_each_process(folder: Path) -> None:
+    one = Embedder(formats.load(folder), precision="bf16")
+    with ParallelEmbedder(folder, ["cpu", "cpu"], precision="bf16") as both:
+        assert both.precision == one.precision == "bf16"
+        for a, b in zip(one.embed(SENTENCES), both.embed(SENTENCES), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 def test_the_file_is_the_same_and_either_goes_on_with_the_work_of_the_other(
     model: Embedder, both: ParallelEmbedder, tmp_path: Path, monkeypatch
 ) -> None:

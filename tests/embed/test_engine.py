@@ -104,6 +104,15 @@ def test_layers_are_those_of_the_equations(kind: tuple[str, str], variant: str, 
     assert kind[1] == "float32" or max(errors) > 1e-3, "the precision asked for isn't the one used"
 
 
+def test_weights_mix_the_layers(kind: tuple[str, str], tmp_path: Path) -> None:
+    """1e-5 is float32 rounding: every engine sums in it."""
+    embedder = make_embedder(formats.load(make(tmp_path)[0]), kind)
+    found, mean = embedder.embed(SENTENCES, layers=[0.5, -1.0, 2.0]), embedder.embed(SENTENCES)
+    for mixed, average, layers in zip(found, mean, embedder.embed(SENTENCES, layers="all"), strict=True):
+        np.testing.assert_allclose(mixed, np.tensordot([0.5, -1.0, 2.0], layers, 1), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(average, layers.mean(axis=0), rtol=0, atol=1e-5)
+
+
 def test_carried_state_is_that_of_the_equations(kind: tuple[str, str], tmp_path: Path) -> None:
     folder, options, weights = make(tmp_path)
     batches = [[["a", "b"], ["c"], ["d", "e", "f"]], [["g"], [], ["h", "i"]], [["a", "b"], ["c"], ["c"]]]
@@ -325,7 +334,8 @@ def test_what_the_machine_lacks_is_explained(precision, says: str, monkeypatch: 
 @pytest.mark.parametrize(("precision", "bound"), [("float32", 2e-3), ("bf16", 0.03), ("float16", 0.01)])
 def test_a_gpu_gives_the_same_vectors(precision, bound: float) -> None:
     """Products of float32 may be in TF32 there (2^-11)."""
-    expected = Embedder(make_model()).embed(SENTENCES, layers="all")
-    found = Embedder(make_model(), device="cuda", precision=precision).embed(SENTENCES, layers="all")
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=0, atol=bound)
+    for layers in ("all", "mean"):
+        expected = Embedder(make_model()).embed(SENTENCES, layers=layers)
+        found = Embedder(make_model(), device="cuda", precision=precision).embed(SENTENCES, layers=layers)
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=bound)

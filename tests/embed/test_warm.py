@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import make_many_langs
 from bridge import state_of
 from comparing import ROUNDING, assert_same
 from elmo import formats
 from elmo.embed import Embedder
+from elmo.embed.fingerprint import fingerprint
 from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
@@ -107,3 +109,20 @@ def test_a_model_without_one_says_so(loaded: formats.Model) -> None:
     plain = Embedder(formats.Model(loaded.bilm))
     with pytest.raises(ElmoError, match="state: this model has no warm state; 'elmo warm MODEL TEXT' puts one"):
         plain.stream(TEXT, state="warm")
+
+
+def test_a_fingerprint_tells_states_and_lexicons_apart(tmp_path: Path) -> None:
+    """What is cached or half-written for one of them is of no use to another."""
+    model = formats.load(make(tmp_path / "model")[0])
+    found = [fingerprint(model)]
+    for number in (1, 2):
+        model.warm_state = mean_state(model, TEXT[:number])
+        found.append(fingerprint(model))
+    assert len({*found}) == 3
+    make_many_langs.make(folder := tmp_path / "unicode")
+    before = fingerprint(formats.load(folder))
+    words = (folder / "word.dic").read_text(encoding="utf-8").splitlines()
+    (first, one), (second, two) = (line.split("\t") for line in words[-2:])
+    words[-2:] = [f"{first}\t{two}", f"{second}\t{one}"]
+    (folder / "word.dic").write_text("\n".join(words) + "\n", encoding="utf-8")
+    assert fingerprint(formats.load(folder)) != before

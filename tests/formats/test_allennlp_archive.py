@@ -96,6 +96,8 @@ def test_the_mixes_that_the_task_learned(layer_norm: bool, by_native: bool, tmp_
         np.testing.assert_allclose(representation.detach().numpy(), wanted, atol=2e-5, rtol=0)
     fresh = elmo.Elmo.from_pretrained(source, 1, dropout=0.0, scalar_mix_parameters=[0.0, 0.0, 0.0])
     assert fresh.mixes[0].gamma.item() == 1
+    for wanted in (False, True):
+        assert elmo.Elmo.from_pretrained(source, 1, do_layer_norm=wanted).mixes[0].layer_norm == wanted
 
 
 def test_bilm_hdf5_leaves_the_mixes_out_and_says_so(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import make_nlpl
 from bridge import make_model
 from elmo import formats
 from elmo.errors import ElmoError
+from elmo.formats import hub, native
 from make_bilm_hdf5 import WEIGHTS_FILE, make
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -61,6 +63,21 @@ def test_an_archive(cache: Path, tmp_path: Path) -> None:
     make_nlpl.make_zip(snapshot(cache) / "193.zip", make_nlpl.make_folder(tmp_path / "193")[0])
     store(snapshot(cache))
     assert "elmo-nb holds archive: 193.zip holds bilm HDF5" in formats.load("someone/elmo-nb").origin
+
+
+def test_files_of_every_format_are_fetched() -> None:
+    others = ["options.json", "lm_weights.hdf5", "vectors.h5", "vocab.txt", "vocab.txt.gz", "model.ckpt-7.index"]
+    others += [
+        "model.ckpt-7.data-00000-of-00001",
+        "checkpoint",
+        "weights.th",
+        "encoder.pkl",
+        "char.dic",
+        "m.zip",
+        "m.tar.gz",
+    ]
+    missing = [name for name in (*native.FILES, *others) if not any(fnmatch(name, each) for each in hub._FILES)]
+    assert missing == []
 
 
 def test_a_revision(cache: Path) -> None:

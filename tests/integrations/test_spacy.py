@@ -190,6 +190,7 @@ def test_the_same_weights_are_held_once(folder: Path, tmp_path: Path) -> None:
     assert all(twin.loaded is component.loaded for twin in twins)
     other = make_nlp(folder, precision="bf16").get_pipe("elmo")
     assert other.loaded is not component.loaded
+    assert (component.loaded.embedder.precision, other.loaded.embedder.precision) == ("float32", "bf16")
 
 
 def test_a_model_that_changed_is_read_anew(moved: Path) -> None:

@@ -286,6 +286,17 @@ def test_cached_words_are_encoded_once() -> None:
     assert runs == [len(VOCABULARY) + 2]
 
 
+def test_words_cached_under_autocast_are_exact() -> None:
+    """The first call rounds what it computes, not what is kept."""
+    bilm, _ = build()
+    module = make(bilm, 1, dropout=0.0, word_characters=word_characters()).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        module(ids_of(SENTENCES), WORD_IDS)
+    by_number = module(ids_of(SENTENCES), WORD_IDS)["elmo_representations"][0]
+    by_characters = module(ids_of(SENTENCES))["elmo_representations"][0]
+    torch.testing.assert_close(by_number, by_characters, rtol=0, atol=1e-6)
+
+
 def test_a_char_encoder_that_is_trained_is_not_cached() -> None:
     """Its gradients are those of the same batch by characters; each run encodes the batch's types."""
     gradients = []

@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from bridge import build, state_of
 from elmo.config import LSTMConfig
-from elmo.nn.lstm import LSTMStack, LSTMState
+from elmo.nn.lstm import LSTMLayer, LSTMStack, LSTMState
 from oracle import Oracle
 
 VARIANTS = ["base", "no_projection", "no_skip_connections", "no_clips", "one_layer", "three_layers"]
@@ -104,6 +104,20 @@ def test_gradients(dim: int, projection_dim: int, cell_clip: float | None, proj_
     if proj_clip is not None and config.has_projection:
         assert 0 < (outputs[0].abs() == proj_clip).double().mean() < 1
     assert torch.autograd.gradcheck(run, (inputs, hidden, cell, *weights), eps=1e-7, atol=1e-6, rtol=1e-4)
+
+
+def test_weights_begin_as_tensorflows_cell_does() -> None:
+    """Glorot's bound for inputs and hidden state as one matrix, and for the projection; the largest of thousands of
+    numbers comes within 2 % of it."""
+    layer = LSTMLayer(30, LSTMConfig(dim=64, projection_dim=32))
+    for weight, bound in (
+        (layer.weight_ih, (6 / (30 + 32 + 4 * 64)) ** 0.5),
+        (layer.weight_hh, (6 / (30 + 32 + 4 * 64)) ** 0.5),
+        (layer.weight_hr, (6 / (64 + 32)) ** 0.5),
+    ):
+        assert weight is not None
+        assert 0.98 * bound < weight.abs().max() <= bound
+    assert not layer.bias.any()
 
 
 def test_an_unused_output_has_no_part_in_the_gradient() -> None:

@@ -75,8 +75,12 @@ def test_heldout_text_is_what_is_measured(
 def test_options_and_defaults_reach_the_training(pretrained: Path, task: Path, tmp_path: Path) -> None:
     """Sentences start from zeros, too, unless `--set` says otherwise."""
     options = ["--epochs", "0.5", "--learning-rate", "0.125", "--set", "training.max_steps=1", "--device", "cpu"]
+    (tmp_path / "heldout.txt").write_text("word1 word3\n")
+    options += ["--heldout", str(tmp_path / "heldout.txt"), "--json"]
     result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *options])
     assert result.exit_code == 0, result.output
+    figures, before = json.loads(result.stdout), Perplexity.of(score_sentences(load(pretrained), [["word1", "word3"]]))
+    assert (figures["measured_on"], figures["perplexity_before"]) == ("held-out text", pytest.approx(before.mean))
     training = load_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training
     assert (training.n_epochs, training.learning_rate, training.fresh_starts) == (0.5, 0.125, True)
 

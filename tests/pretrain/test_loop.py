@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,10 +20,12 @@ from elmo.formats.card import figures_of
 from elmo.nn.bilm import BiLMState
 from elmo.pretrain.loop import Run
 from elmo.pretrain.objective import Batch
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.pretrain.recipe import load_recipe, write_recipe
 from elmo.pretrain.rows import read_rows
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
+from elmo.text.reading import read_sentences
 from running import SAVING_ALWAYS, assert_same_end, train
 
 
@@ -200,6 +203,28 @@ def test_the_command_takes_a_model_to_start_from(
     code, _, err = run_main(["pretrain", str(corpus.folder), "c", *options, "nowhere"], monkeypatch, capsys)
     assert (code, (tmp_path / "c").exists()) == (2, False)
     assert err.startswith("elmo: nowhere")
+
+
+def test_options_and_heldout_text_reach_the_run(
+    recipe: Callable[..., Recipe],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Held-out text is read as the corpus was: raw, and in lower case."""
+    monkeypatch.chdir(tmp_path)
+    Path("raw.txt").write_text("He came. She went.\n" * 20)
+    corpus = prepare(
+        ["raw.txt"], tmp_path / "corpus", min_count=1, workers=1, tokenizer="ptb", text="paragraphs", lowercase=True
+    )
+    write_recipe(recipe(), tmp_path / "recipe.yaml")
+    options = ["--recipe", "recipe.yaml", "--max-steps", "3", "--evaluate-every", "2", "--heldout", "raw.txt"]
+    code, out, _ = run_main(["pretrain", "corpus", "run", *options, "--device", "cpu", "--json"], monkeypatch, capsys)
+    rows = {row["step"]: row["heldout_perplexity"] for row in read_rows(tmp_path / "run" / "metrics.csv")}
+    assert (code, json.loads(out)["step"], list(rows)) == (0, 3, [2, 3])
+    wanted = Perplexity.of(score_sentences(load("run"), read_sentences(["raw.txt"], **corpus.reading)))
+    assert wanted.num_oov == 0
+    assert rows[3] == pytest.approx(wanted.mean)
 
 
 def test_a_model_that_does_not_fit_is_no_start(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from commands import run_main
+from elmo.cli.main import cli
 from elmo.pretrain import skipgram
 from elmo.pretrain.skipgram import SkipGramConfig, count_types, train_static
 from elmo.tasks.static_vectors import read_vectors
@@ -83,6 +85,21 @@ def command(folder: Path, *arguments: str) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_options_reach_the_training(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[SkipGramConfig] = []
+
+    def train(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
+        seen.append(config)
+        return 1
+
+    monkeypatch.setattr("elmo.pretrain.skipgram.train_static", train)
+    given = {"dim": 4, "min_count": 2, "window": 3, "epochs": 6, "workers": 8, "seed": 7}
+    options = [word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    result = CliRunner().invoke(cli, ["static", str(corpus.folder), str(tmp_path / "out.txt"), *options])
+    assert result.exit_code == 0, result.output
+    assert seen == [SkipGramConfig(**given)]
 
 
 def test_the_command_repeats_itself(corpus: Corpus, text: Path, tmp_path: Path) -> None:

@@ -287,6 +287,15 @@ def test_tasks_know_their_names() -> None:
         get_task("pos")
 
 
+def test_vectors_of_another_width_leave_no_folder(files: Path, recipe: Recipe) -> None:
+    """So that the mended command may have it."""
+    (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
+    settings = recipe(words__vectors=str(files / "v.txt"), words__dim=3)
+    with pytest.raises(ElmoError, match=r"words\.dim: is 3, but the vectors of .*v\.txt have 2"):
+        Experiment(make_job(files, settings)).run()
+    assert not (files / "run").exists()
+
+
 def test_a_set_that_teaches_nothing_is_named(files: Path, recipe: Recipe) -> None:
     (files / "train.conll").write_text("Ann\tO\n")
     with pytest.raises(ElmoError, match=r"train\.conll: the training set has no entity in it"):

@@ -122,6 +122,10 @@ def test_reads_and_writes(recipe: Recipe, tmp_path: Path) -> None:
         ({"words__size": 3}, "words: unknown key 'size'"),
         ({"training__optimizer": "lion"}, "training.optimizer: 'lion' is none of adam"),
         ({"training__patience": 0}, "training.patience: 0 is not positive"),
+        ({"training__clip_norm": 0.0}, "training.clip_norm: 0.0 is not positive"),
+        ({"words__dim": 0}, "words.dim: 0 is not positive"),
+        ({"characters__filters": 0}, "characters.filters: 0 is not positive"),
+        ({"characters__width": 60}, "characters.width: 60 is more than the 50 characters of a word"),
     ],
 )
 def test_settings_that_are_refused(setting: dict[str, Any], says: str, recipe: Recipe) -> None:
