@@ -24,11 +24,11 @@ from elmo.cli.embed import command
 from elmo.cli.progress import count_bytes, count_sentences
 from elmo.cli.shared import LAYERS
 from elmo.embed import Embedder
-from elmo.embed.embedder import STATES
 from elmo.embed.engine import PRECISIONS
 from elmo.embed.layers import NAMES
 from elmo.embed.pooling import POOLS
 from elmo.embed.writers import DTYPES
+from elmo.formats.model import STATES
 from make_bilm_hdf5 import make
 
 TEXT = "A new play .\n\nFußball spielen\r\nA new play ."

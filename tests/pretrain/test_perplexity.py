@@ -204,3 +204,8 @@ def test_model_without_softmax_is_refused(tiny_config: object, tmp_path: Path) -
 def test_text_without_tokens_is_refused(tiny_config: object) -> None:
     with pytest.raises(ElmoError, match="holds no tokens"):
         Perplexity.of(score_sentences(make_model(tiny_config), [[], []]))
+
+
+def test_an_unknown_state_is_refused(tiny_config: object) -> None:
+    with pytest.raises(ElmoError, match="state: 'zeros' is none of zero, carry, warm"):
+        next(score_sentences(make_model(tiny_config), SENTENCES, "zeros"))  # pyright: ignore[reportArgumentType]

@@ -10,7 +10,8 @@ import click
 from elmo.cli.shared import device_option, examples, json_option, print_result, reading_options
 
 if TYPE_CHECKING:
-    from elmo.pretrain.perplexity import Perplexity, SentenceScore, State
+    from elmo.formats.model import State
+    from elmo.pretrain.perplexity import Perplexity, SentenceScore
 
 
 @click.command(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,16 +17,11 @@ from elmo.embed.layers import Entry, Layers, Layout, layer_weights
 from elmo.embed.pooling import Pool, check_pool, pool_tokens
 from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.errors import ElmoError
-from elmo.formats.model import Model, require_warm_state
+from elmo.formats.model import Model, State, require_state, require_warm_state
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.devices import find_device
 from elmo.nn.lstm import LSTMState
 from elmo.text.characters import number_types
-
-State = Literal["zero", "carry", "warm"]
-"""What a sentence starts from: zeros, the state that the sentences before it left, or the model's warm state."""
-
-STATES: tuple[str, ...] = get_args(State)
 
 CARRY_BATCH_SIZE = 64
 """Sentences in a batch where the state is carried and no other number is given; AllenNLP's default."""
@@ -69,7 +64,7 @@ class Embedder:
 
     `precision` trades digits for speed (see `Precision`). On a processor it uses as many threads as torch does
     (`torch.set_num_threads`), and packs the weights once: it doesn't follow a model that is trained on, and doesn't
-    hold it in memory.
+    hold it in memory. The given model's biLM is moved to `device` and put into evaluation mode.
     """
 
     def __init__(self, model: Model, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> None:
@@ -188,8 +183,7 @@ class Embedder:
 
     def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> Job:
         check_pool(pool)
-        if state not in STATES:
-            raise ElmoError(f"state: {state!r} is none of {', '.join(STATES)}")
+        require_state(state)
         if state == "warm":
             require_warm_state(self._warm_state)
         if batch_size is not None and batch_size < 1:

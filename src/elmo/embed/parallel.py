@@ -15,12 +15,13 @@ import torch
 
 from elmo.config import BiLMConfig
 from elmo.embed.batching import Sentence
-from elmo.embed.embedder import BATCH_TOKENS, EmbeddedWindow, Embedder, Job, State, load
+from elmo.embed.embedder import BATCH_TOKENS, EmbeddedWindow, Embedder, Job, load
 from elmo.embed.engine import Precision
 from elmo.embed.handover import Parcel, pack, unpack
 from elmo.embed.layers import Layers
 from elmo.embed.pooling import Pool
 from elmo.errors import ElmoError
+from elmo.formats.model import State
 from elmo.nn.devices import find_device, use_device
 from elmo.text.parallel import start_worker
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self, get_args
 
 import torch
 from numpy.typing import NDArray
@@ -24,6 +24,11 @@ from elmo.text.vocabulary import Vocabulary
 
 ToIds = Callable[[Sequence[str]], NDArray[Any]]
 """Words to the ids (N, C) that a char encoder takes."""
+
+State = Literal["zero", "carry", "warm"]
+"""What a sentence starts from: zeros, the state in which its row of the batch before ended, or the warm state."""
+
+STATES: tuple[str, ...] = get_args(State)
 
 
 @dataclass
@@ -77,6 +82,12 @@ def predictor_inputs(
     tokens = pad_sequence([torch.tensor(row) for row in numbered], batch_first=True).to(device)
     lengths = torch.tensor([len(row) - 1 for row in numbered])
     return torch.from_numpy(model.to_ids(types)).to(device), (tokens[:, :-1], tokens[:, 1:]), lengths
+
+
+def require_state(name: str) -> None:
+    """Refuse what is no `State`."""
+    if name not in STATES:
+        raise ElmoError(f"state: {name!r} is none of {', '.join(STATES)}")
 
 
 def require_warm_state(state: BiLMState | None) -> BiLMState:

@@ -42,11 +42,10 @@ from torch import Tensor
 from elmo import formats
 from elmo.embed import Embedder
 from elmo.embed.batching import Sentence, check_sentence
-from elmo.embed.embedder import STATES, State
 from elmo.embed.layers import Layers
 from elmo.embed.pooling import Pool
 from elmo.errors import ElmoError
-from elmo.formats.model import Model, predictor_inputs, require_warm_state
+from elmo.formats.model import Model, State, predictor_inputs, require_state, require_warm_state
 from elmo.formats.tensorflow import find_checkpoint
 from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
@@ -102,8 +101,7 @@ class ElmoModel:
     """
 
     def __init__(self, state: State = "zero") -> None:
-        if state not in STATES:
-            raise ElmoError(f"state: {state!r} is none of {', '.join(STATES)}")
+        require_state(state)
         self.state: State = state
         self.batch_size: int | None = None
         self.max_chars: int | None = None
@@ -122,8 +120,8 @@ class ElmoModel:
         if max_batch_size < 1:
             raise ElmoError(f"max_batch_size: {max_batch_size} is not positive")
         is_folder = full and Path(directory).is_dir()
-        model = formats.load((is_folder and find_checkpoint(Path(directory))) or directory)
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model = formats.load((is_folder and find_checkpoint(Path(directory))) or directory).to(device)
         predictor = _Predictor.of(model, device)
         if full and predictor is None:
             raise ElmoError(f"{directory}: has no softmax with its vocabulary, which full=True asks for")

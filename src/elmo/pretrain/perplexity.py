@@ -10,21 +10,17 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from elmo.errors import ElmoError
-from elmo.formats.model import Model, predictor_inputs, require_warm_state
+from elmo.formats.model import Model, State, predictor_inputs, require_state, require_warm_state
 from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.text.characters import BOS, EOS
 from elmo.text.vocabulary import Vocabulary
-
-State = Literal["carry", "zero", "warm"]
-"""Where a sentence starts from: the state its row of the batch ended in, as in training, zeros, or the stored one."""
 
 BATCH_SIZE = 32
 
@@ -109,6 +105,7 @@ def score_sentences(
             f"the model has no softmax ({model.origin}); published HDF5 files leave it out. "
             "Train one on text of yours: elmo finetune --new-softmax"
         )
+    require_state(state)
     start = model.bilm.initial_state(1)
     if state == "warm":
         start = to_device(require_warm_state(model.warm_state), start[0].hidden.device)

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from elmo.embed.embedder import Embedder, State
+from elmo.embed.embedder import Embedder
 from elmo.formats.files import write_all
+from elmo.formats.model import State
 from elmo.tasks.recipe import ElmoConfig
 
 Sentences = Sequence[Sequence[str]]
