@@ -1,4 +1,14 @@
-"""The bidirectional language model (Peters et al. 2018, sec. 3.1 and 3.4)."""
+"""The bidirectional language model (Peters et al. 2018, sec. 3.1 and 3.4).
+
+The equations are here and in `char_encoder` and `lstm`; the package runs them in five ways, each for a reason:
+
+- training: `pretrain.objective.Objective` runs each direction by itself, on rows of equal length, forward and back;
+- scoring: `BiLM.predictors` leaves out what predicts nothing (`pretrain.perplexity`, `embed.warm`);
+- in a network of torch's: `nn.elmo.Elmo` and `tasks.modules.elmo_input.TrainedLayers`, with gradients;
+- embedding: `embed.packed_engine`, with weights of its own for processors, and `embed.module_engine` for GPUs, where
+  each distinct word is encoded once;
+- in task models: vectors from embedding, kept on disk (`tasks.vector_cache`).
+"""
 
 from __future__ import annotations
 
