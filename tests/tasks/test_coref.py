@@ -18,6 +18,7 @@ from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.pretrain.recipe import read_recipe
+from elmo.pretrain.rows import read_rows
 from elmo.tasks.coref import TASK
 from elmo.tasks.coref_conll import Clusters, Document, Mention, format_document, read_documents
 from elmo.tasks.coref_model import CorefModel
@@ -277,7 +278,12 @@ def test_the_whole_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = {**SMALL, "training.max_epochs": 13, "training.learning_rate": 0.01, "training.patience": 13}
     settings = [word for key, value in recipe.items() for word in ("--set", f"{key}={value}")]
     files = ["--train", "train.conll", "--dev", "test.conll", "--test", "test.conll"]
-    run("task", "train", "coref", *files, *settings, "--elmo", "model", "--out", "run", "--device", "cpu")
+    command = ["task", "train", "coref", *files, *settings, "--elmo", "model", "--out", "run", "--device", "cpu"]
+    run(*command, "--set", "training.max_minutes=0.000001")
+    Path("run/results.json").unlink()  # a kill just before it was written
+    run(*command)
+    rows = read_rows(Path("run/metrics.csv"))
+    assert [row["epoch"] for row in rows] == [*range(1, 14)]
     wanted = json.loads(Path("run/results.json").read_text())["scores"]["test"]
     assert wanted["f1"] > 40
     evaluate = ["task", "evaluate", "run", "test.conll", "--device", "cpu", "--json"]

@@ -32,7 +32,8 @@ def append_row(path: Path, fields: Sequence[str], row: Row) -> None:
 
 
 def _as_text(row: Row) -> dict[str, str]:
-    """Shortest texts that read back as the same numbers, whole numbers without a point."""
+    """Shortest texts that read back as the same numbers, whole numbers without a point; NumPy's numbers, too."""
     return {
-        key: str(int(value)) if isfinite(value) and value == int(value) else repr(value) for key, value in row.items()
+        key: str(int(value)) if isfinite(value) and value == int(value) else repr(float(value))
+        for key, value in row.items()
     }

@@ -30,7 +30,8 @@ def score_clusters(key: Iterable[Sequence[Cluster]], response: Iterable[Sequence
             totals[name] += counts
     scores: dict[str, float] = {}
     for name, counts in totals.items():
-        recall, precision = percent(counts[1], counts[0]), percent(counts[3], counts[2])
+        of_key, covered, of_response, right = counts.tolist()
+        recall, precision = percent(covered, of_key), percent(right, of_response)
         f1 = percent(2 * recall * precision / 100, recall + precision)
         scores |= {f"{name}_recall": recall, f"{name}_precision": precision, f"{name}_f1": f1}
     return {"f1": sum(scores[f"{name}_f1"] for name in METRICS) / len(METRICS), **scores}

@@ -1,0 +1,32 @@
+"""Rows of figures: what is written is read back, to the bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.pretrain.rows import append_row, read_rows, write_rows
+
+KINDS = st.sampled_from([float, np.float64])
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False), KINDS), max_size=4))
+def test_numbers_are_read_back(tmp_path_factory: pytest.TempPathFactory, numbers: list[tuple[float, type]]) -> None:
+    """NumPy's, too, which say their type where Python's don't."""
+    path = tmp_path_factory.mktemp("rows") / "metrics.csv"
+    rows = [{"step": float(step), "loss": kind(number)} for step, (number, kind) in enumerate(numbers)]
+    write_rows(path, ["step", "loss"], rows)
+    append_row(path, ["step", "loss"], {"step": 99})
+    assert read_rows(path) == [*rows, {"step": 99}]
+
+
+def test_a_line_that_breaks_off_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    write_rows(path, ["step", "loss"], [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}])
+    assert path.read_text().splitlines() == ["step,loss", "1,0.5", "2,0.25"]
+    path.write_bytes(path.read_bytes()[:-2])
+    assert read_rows(path) == [{"step": 1, "loss": 0.5}]
