@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from elmo.errors import ElmoError
-from elmo.text.reading import read_lines
+from elmo.text.reading import read_paragraphs
 
 Columns = Literal["upos", "xpos", "columns"]
 """Where the tag stands: CoNLL-U's universal tag (column 4) or the language's own (column 5), or beside the word."""
@@ -48,13 +47,12 @@ def read_tagged(paths: Iterable[str | Path], columns: Columns, encoding: str = "
     Raises ElmoError for a line with other columns or without a word or a tag, naming it.
     """
     for path in paths:
-        sentence = Tagged([], [])
-        for number, line in enumerate(chain(read_lines(path, encoding), [""]), 1):
-            if line.strip():
+        for lines in read_paragraphs(path, encoding):
+            sentence = Tagged([], [])
+            for number, line in lines:
                 _add(sentence, line, columns, f"{path}, line {number}")
-            elif sentence.tokens:
+            if sentence.tokens:
                 yield sentence
-                sentence = Tagged([], [])
 
 
 def read_conllu(path: str | Path) -> list[Tagged]:
@@ -74,22 +72,20 @@ def read_conll2000(path: str | Path) -> list[Tagged]:
 
     Raises ElmoError for another number of columns, naming the line, and for a file without any sentence.
     """
-    sentences = [Tagged([], [])]
-    for number, line in enumerate(read_lines(path), 1):
-        match line.split():
-            case [word, tag, _]:
-                sentences[-1].tokens.append(word)
-                sentences[-1].tags.append(tag)
-            case []:
-                sentences.append(Tagged([], []))
-            case columns:
+    sentences: list[Tagged] = []
+    for lines in read_paragraphs(path):
+        sentences.append(Tagged([], []))
+        for number, line in lines:
+            columns = line.split()
+            if len(columns) != 3:
                 raise ElmoError(
                     f"{path}, line {number}: {len(columns)} columns; expected a word, its tag and its chunk"
                 )
-    found = [sentence for sentence in sentences if sentence.tokens]
-    if not found:
+            sentences[-1].tokens.append(columns[0])
+            sentences[-1].tags.append(columns[1])
+    if not sentences:
         raise ElmoError(f"{path}: holds no sentence; expected lines of word, tag and chunk")
-    return found
+    return sentences
 
 
 def _add(sentence: Tagged, line: str, columns: Columns, where: str) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from elmo.errors import ElmoError
-from elmo.text.reading import read_lines
+from elmo.text.reading import read_paragraphs
 
 DOCUMENT = "-DOCSTART-"
 """The token of a line that begins a document, and is no part of it."""
@@ -40,17 +39,11 @@ def read_conll(path: str | Path, token_column: int = 0) -> list[TaggedSentence]:
 
 
 def _read(path: str | Path, token_column: int) -> Iterator[TaggedSentence]:
-    tokens: list[str] = []
-    tags: list[str] = []
-    for number, line in enumerate(chain(read_lines(path), [""]), 1):
-        if line.strip():
-            token, tag = _parse(line, token_column, f"{path}, line {number}")
-            if token != DOCUMENT:
-                tokens.append(token)
-                tags.append(tag)
-        elif tokens:
-            yield TaggedSentence(tuple(tokens), tuple(tags))
-            tokens, tags = [], []
+    for lines in read_paragraphs(path):
+        pairs = (_parse(line, token_column, f"{path}, line {number}") for number, line in lines)
+        if words := [pair for pair in pairs if pair[0] != DOCUMENT]:
+            tokens, tags = zip(*words, strict=True)
+            yield TaggedSentence(tokens, tags)
 
 
 def _parse(line: str, token_column: int, where: str) -> tuple[str, str]:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import NamedTuple
 
 from elmo.errors import ElmoError
 from elmo.tasks.spans import Span
-from elmo.text.reading import read_lines
+from elmo.text.reading import read_paragraphs
 
 VERB = "V"
 """The role of the predicate itself, be it a verb or not."""
@@ -89,14 +88,10 @@ Row = tuple[int, list[str]]
 
 def _blocks(path: str) -> Iterator[list[Row]]:
     """The rows of each sentence."""
-    rows: list[Row] = []
-    for number, line in enumerate(chain(read_lines(path), [""]), 1):
-        if fields := [field for field in re.split(r"[ \t]+", line) if field]:
-            if not line.startswith(_DOCUMENT):
-                rows.append((number, fields))
-        elif rows:
+    for lines in read_paragraphs(path):
+        words = ((number, line) for number, line in lines if not line.startswith(_DOCUMENT))
+        if rows := [(number, [field for field in re.split(r"[ \t]+", line) if field]) for number, line in words]:
             yield rows
-            rows = []
 
 
 def _parse(rows: Sequence[Row], columns: Columns, where: str) -> FramedSentence:

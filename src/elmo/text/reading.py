@@ -11,6 +11,7 @@ import sys
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -60,6 +61,13 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
     """
     for block in read_blocks(path, encoding):
         yield from block.split("\n")
+
+
+def read_paragraphs(path: str | Path, encoding: str = "utf-8") -> Iterator[list[tuple[int, str]]]:
+    """The numbered lines between blank ones, as formats with a token a line have them for a sentence."""
+    for is_text, lines in groupby(enumerate(read_lines(path, encoding), 1), key=lambda item: bool(item[1].strip())):
+        if is_text:
+            yield list(lines)
 
 
 def read_sentences(
