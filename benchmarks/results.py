@@ -42,7 +42,8 @@ Each task of Peters et al. 2018 on data that is free, without ELMo and with it, 
 seeds, each a training of its own; what differs from the published recipes is in the commands. *Fewer errors* is the
 share of the baseline's errors that ELMo takes away, with the points gained, and how many standard deviations (the
 larger of the two rows') that is; beside it what the paper's Table 1 comes to, on its own data. Minutes are of one
-seed's training, without the computing of cached ELMo vectors. Static word vectors (`words.vectors`) are of the text
+seed's training, without the computing of cached ELMo vectors; where `training.max_minutes` bounds them, both models had
+the same time, and the one with ELMo made fewer epochs of it. Static word vectors (`words.vectors`) are of the text
 that `en` was pretrained on: `elmo static corpus staticN.txt --dim N --epochs E`, E = 2 for N = 50 and 1 for the others.
 
 | data | task | | score | dev | test | fewer errors | in the paper | seeds | minutes |
