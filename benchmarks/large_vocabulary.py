@@ -27,7 +27,7 @@ from elmo.formats import load
 from elmo.pretrain.loop import Run
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.recipe import load_recipe
-from elmo.pretrain.rows import read_rows
+from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
 from pretrain import make_corpus
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from elmo.pretrain.facts import processor_name
+from elmo.runs.machine import processor_name
 
 
 def report(results: Sequence[dict[str, Any]], as_json: bool) -> None:

@@ -26,8 +26,8 @@ from machine import report
 from elmo import formats
 from elmo.formats.model import Model
 from elmo.nn.devices import use_device
-from elmo.pretrain.recipe import parse_override
-from elmo.pretrain.rows import read_rows
+from elmo.runs.recipes import parse_override
+from elmo.runs.rows import read_rows
 from elmo.tasks import get_task, load_recipe
 from elmo.tasks.modules.elmo_input import FrozenLayers
 from elmo.tasks.run_folder import make_elmo, make_layers

@@ -27,7 +27,8 @@ from elmo.formats import bundled
 from elmo.formats.card import figures_of, model_card, table_rows
 from elmo.formats.model import Model
 from elmo.formats.native import SOFTMAX, WEIGHTS
-from elmo.pretrain.facts import machine_name, text_facts
+from elmo.pretrain.facts import text_facts
+from elmo.runs.machine import machine_name
 from elmo.text.corpus import Corpus
 
 TEXTS = ("en_wiki2014", "en_wiki_recent", "en_books", "en_misc")

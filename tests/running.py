@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 
 from elmo.config import Recipe
 from elmo.pretrain.loop import Run
-from elmo.pretrain.recipe import write_recipe
-from elmo.pretrain.rows import read_rows
+from elmo.runs.recipes import write_recipe
+from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
 
 SAVING_ALWAYS = {"checkpoint_every_minutes": 1e-6}

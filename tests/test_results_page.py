@@ -17,7 +17,7 @@ import pytest
 
 from elmo.config import to_mapping
 from elmo.formats.files import write_json
-from elmo.pretrain.recipe import parse_override, read_recipe
+from elmo.runs.recipes import parse_override, read_recipe
 from elmo.tasks import TASKS, get_task
 from elmo.tasks.card import Result
 from elmo.tasks.run_folder import RunConfig, write_config

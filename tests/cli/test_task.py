@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from bridge import make_model
 from elmo.cli.main import cli
 from elmo.formats import save_native
-from elmo.pretrain.rows import read_rows
+from elmo.runs.rows import read_rows
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo"]
 TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}

@@ -21,8 +21,9 @@ from safetensors.torch import load_file
 from elmo.config import Recipe
 from elmo.formats import load
 from elmo.pretrain.loop import Run
-from elmo.pretrain.recipe import load_recipe, write_recipe
-from elmo.pretrain.rows import read_rows
+from elmo.pretrain.recipe import load_recipe
+from elmo.runs.recipes import write_recipe
+from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
 
 STEPS = 24

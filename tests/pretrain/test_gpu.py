@@ -11,7 +11,7 @@ import torch
 from elmo.config import Recipe
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.loop import Run
-from elmo.pretrain.rows import read_rows
+from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
 
 pytestmark = pytest.mark.gpu

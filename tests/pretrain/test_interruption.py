@@ -17,7 +17,7 @@ from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import load
 from elmo.pretrain.loop import Run
-from elmo.pretrain.recipe import write_recipe
+from elmo.runs.recipes import write_recipe
 from elmo.text.corpus import Corpus
 from running import SAVING_ALWAYS, assert_same_end, checkpoints, loss_curve, start_command, train, wait_for_rows
 

@@ -21,8 +21,9 @@ from elmo.nn.bilm import BiLMState
 from elmo.pretrain.loop import Run
 from elmo.pretrain.objective import Batch
 from elmo.pretrain.perplexity import Perplexity, score_sentences
-from elmo.pretrain.recipe import load_recipe, write_recipe
-from elmo.pretrain.rows import read_rows
+from elmo.pretrain.recipe import load_recipe
+from elmo.runs.recipes import write_recipe
+from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 from elmo.text.reading import read_sentences

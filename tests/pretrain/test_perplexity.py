@@ -20,7 +20,7 @@ from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.loop import Run
 from elmo.pretrain.perplexity import Perplexity, score_sentences
-from elmo.pretrain.rows import read_rows
+from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
 from elmo.text.vocabulary import Vocabulary
 

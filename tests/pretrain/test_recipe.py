@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.pretrain.recipe import NAMES, load_recipe, parse_override, write_recipe
+from elmo.pretrain.recipe import NAMES, load_recipe
+from elmo.runs.recipes import parse_override, write_recipe
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,7 +11,7 @@ import pytest
 
 from bridge import make_model
 from elmo.formats import Model
-from elmo.pretrain.recipe import read_recipe
+from elmo.runs.recipes import read_recipe
 from elmo.tasks.conll import format_conll
 from elmo.tasks.ner import NerExample, NerRecipe
 from elmo.tasks.spans import Span, tags_of

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from elmo.errors import ElmoError
-from elmo.pretrain.rows import read_rows
+from elmo.runs.rows import read_rows
 from elmo.tasks.averaging import Averages
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS, load_weights
 from elmo.tasks.ner import TASK, NerExample, NerRecipe, Spans

@@ -17,8 +17,8 @@ from comparing import is_left_to_chance
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
-from elmo.pretrain.recipe import read_recipe
-from elmo.pretrain.rows import read_rows
+from elmo.runs.recipes import read_recipe
+from elmo.runs.rows import read_rows
 from elmo.tasks.coref import TASK
 from elmo.tasks.coref_conll import Clusters, Document, Mention, format_document, read_documents
 from elmo.tasks.coref_model import CorefModel

@@ -15,7 +15,7 @@ from elmo.cli.main import cli
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import save_native
-from elmo.pretrain.recipe import read_recipe
+from elmo.runs.recipes import read_recipe
 from elmo.tasks.ensemble import load_ensemble, predict_together
 from elmo.tasks.labels import LabelPrediction, combine_labels
 from elmo.tasks.pairs import PairExample, read_pairs

@@ -21,7 +21,7 @@ from bridge import make_model
 from elmo import formats
 from elmo.errors import ElmoError
 from elmo.formats import bundled
-from elmo.pretrain.rows import read_rows
+from elmo.runs.rows import read_rows
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.experiment import Experiment, Job

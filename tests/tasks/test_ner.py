@@ -12,7 +12,7 @@ import torch
 from comparing import is_left_to_chance
 from elmo.errors import ElmoError
 from elmo.formats import Model
-from elmo.pretrain.recipe import read_recipe
+from elmo.runs.recipes import read_recipe
 from elmo.tasks.ner import TASK, NerExample, NerModel, NerRecipe
 from elmo.tasks.run_folder import make_elmo, make_layers
 from elmo.tasks.spans import Span

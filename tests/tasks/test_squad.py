@@ -19,7 +19,7 @@ from comparing import is_left_to_chance
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
-from elmo.pretrain.recipe import read_recipe
+from elmo.runs.recipes import read_recipe
 from elmo.tasks import squad
 from elmo.tasks.run_folder import make_elmo, make_layers
 from elmo.tasks.squad import TASK, SquadModel, SquadPrediction, SquadRecipe

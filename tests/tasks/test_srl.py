@@ -15,7 +15,7 @@ from comparing import is_left_to_chance
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model
-from elmo.pretrain.recipe import read_recipe
+from elmo.runs.recipes import read_recipe
 from elmo.tasks import srl
 from elmo.tasks.frames import Frame, format_frames
 from elmo.tasks.run_folder import make_elmo, make_layers

@@ -18,7 +18,7 @@ from comparing import is_left_to_chance
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
-from elmo.pretrain.recipe import read_recipe
+from elmo.runs.recipes import read_recipe
 from elmo.tasks.experiment import Experiment, Job
 from elmo.tasks.labels import LabelPrediction
 from elmo.tasks.modules.pooling import AttentivePooling

@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from elmo.errors import ElmoError
 from elmo.formats import Model
-from elmo.pretrain.rows import read_rows
+from elmo.runs.rows import read_rows
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.ner import TASK, NerExample, NerRecipe, Spans
 from elmo.tasks.run_folder import make_elmo, make_layers

@@ -288,7 +288,7 @@ def _tasks(
 
 def _settings(task: str, overrides: Sequence[str]) -> dict[str, object]:
     """The keys of a task's recipe that are changed: those without a task's name, and those with its own."""
-    from elmo.pretrain.recipe import parse_override
+    from elmo.runs.recipes import parse_override
     from elmo.tasks import TASKS
 
     split = [text.split(":", 1) if text.partition(":")[0] in TASKS else [task, text] for text in overrides]

@@ -65,7 +65,7 @@ def command(
     from elmo.config import TrainingConfig, from_mapping
     from elmo.formats import load
     from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
-    from elmo.pretrain.recipe import parse_override
+    from elmo.runs.recipes import parse_override
     from elmo.text.reading import expand, read_sentences
 
     loaded = load(model)

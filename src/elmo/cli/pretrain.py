@@ -63,7 +63,8 @@ def command(
     """
     from elmo import formats
     from elmo.pretrain.loop import Run
-    from elmo.pretrain.recipe import load_recipe, parse_override
+    from elmo.pretrain.recipe import load_recipe
+    from elmo.runs.recipes import parse_override
     from elmo.text.corpus import Corpus
     from elmo.text.reading import expand, read_sentences
 

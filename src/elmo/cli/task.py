@@ -74,7 +74,7 @@ def train(
     The same command started again goes on at the exact step. Ctrl-C saves and ends. RUN holds all that the model
     needs, a copy of the biLM included.
     """
-    from elmo.pretrain.recipe import parse_override
+    from elmo.runs.recipes import parse_override
     from elmo.tasks import load_recipe
     from elmo.tasks.experiment import Experiment, Job
 
@@ -133,7 +133,7 @@ def evaluate(
 
     from elmo.formats.files import write_all
     from elmo.nn.devices import use_device
-    from elmo.pretrain.recipe import override, parse_override
+    from elmo.runs.recipes import override, parse_override
     from elmo.targets import require_new_file
     from elmo.tasks.ensemble import load_ensemble, predict_together
     from elmo.tasks.trainer import predict as predict_all
@@ -185,7 +185,7 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
 
     A line is a sentence, with blanks between its tokens.
     """
-    from elmo.pretrain.recipe import parse_override
+    from elmo.runs.recipes import parse_override
     from elmo.tasks import get_task, load_recipe
 
     found, loaded = get_task(task), load_recipe(task, recipe, dict(map(parse_override, overrides)))

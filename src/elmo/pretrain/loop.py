@@ -25,15 +25,16 @@ from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.checkpoint import Progress, common_tensors, resume, row_tensors, save_checkpoint
 from elmo.pretrain.exchange import Volume, average_gradients
-from elmo.pretrain.facts import machine_name, text_facts
-from elmo.pretrain.interruption import on_interrupt, saving_to
+from elmo.pretrain.facts import text_facts
 from elmo.pretrain.metrics import Metrics
 from elmo.pretrain.objective import Batch, Batches, Objective, make_softmax
 from elmo.pretrain.optimizer import clip_gradients, make_optimizer
 from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
 from elmo.pretrain.processes import Processes
-from elmo.pretrain.rows import Row
 from elmo.pretrain.run_folder import RECIPE, Start, claim, mark
+from elmo.runs.interruption import on_interrupt, saving_to
+from elmo.runs.machine import machine_name
+from elmo.runs.rows import Row
 from elmo.text.corpus import Corpus
 
 Sentences = Sequence[Sequence[str]]

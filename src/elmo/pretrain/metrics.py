@@ -9,7 +9,7 @@ from torch.utils.tensorboard.writer import SummaryWriter
 from tqdm import tqdm
 
 from elmo.formats.files import write_all
-from elmo.pretrain.rows import Row, append_row, read_rows, write_rows
+from elmo.runs.rows import Row, append_row, read_rows, write_rows
 
 FIELDS: tuple[str, ...] = (
     "step",

@@ -1,92 +1,16 @@
-"""Recipes: the YAML files that say how to pretrain."""
+"""The recipes of pretraining."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from importlib.resources import files
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Mapping
 
-import yaml
-
-from elmo.config import Recipe, from_mapping, to_mapping
-from elmo.errors import ElmoError
-
-T = TypeVar("T")
+from elmo.config import Recipe
+from elmo.runs.recipes import read_recipe
 
 NAMES = ("paper", "small", "en", "mini", "tiny")
 """Recipes that come with the package."""
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML that knows numbers like 1e-3, too, which PyYAML takes for text."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-)
-
-
 def load_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Recipe:
     """The recipe of this name, or in this YAML file; `overrides` are dotted keys, as `training.batch_size`."""
     return read_recipe(Recipe, name, NAMES, overrides)
-
-
-def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mapping[str, object] | None = None) -> T:
-    """As `load_recipe`, for a recipe of any `kind`, of which the package brings `names`."""
-    if name in names:
-        text, where = files("elmo").joinpath("recipes", f"{name}.yaml").read_text(encoding="utf-8"), f"recipe {name}"
-    elif Path(name).is_file():
-        text, where = _read(Path(name)), name
-    else:
-        raise ElmoError(f"recipe {name}: neither a file nor one of {', '.join(names)}")
-    try:
-        values: Any = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        raise ElmoError(f"{where}: not valid YAML ({' '.join(str(error).split())})") from None
-    for key, value in (overrides or {}).items():
-        _set(values, key, value)
-    return from_mapping(kind, values, where)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ElmoError(f"{path}: not UTF-8 text") from None
-
-
-def override(recipe: T, overrides: Mapping[str, object]) -> T:
-    """A recipe with other values for some keys."""
-    values = to_mapping(recipe)
-    for key, value in overrides.items():
-        _set(values, key, value)
-    return from_mapping(type(recipe), values, "--set")
-
-
-def parse_override(text: str) -> tuple[str, object]:
-    """`key=value` from the command line, the value in YAML."""
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise ElmoError(f"--set {text}: expected KEY=VALUE, as training.batch_size=64")
-    try:
-        return key, yaml.load(value, _Loader)
-    except yaml.YAMLError:
-        raise ElmoError(f"--set {text}: {value!r} is not valid YAML") from None
-
-
-def write_recipe(recipe: Recipe, path: Path) -> None:
-    """Write a recipe that `load_recipe` reads back."""
-    path.write_text(yaml.safe_dump(to_mapping(recipe), sort_keys=False, default_flow_style=None), encoding="utf-8")
-
-
-def _set(values: Any, key: str, value: object) -> None:
-    *parents, last = key.split(".")
-    for parent in parents:
-        if not isinstance(values, dict) or parent not in values:
-            raise ElmoError(f"recipe key {key!r}: there is no {parent!r}")
-        values = values[parent]
-    if not isinstance(values, dict):
-        raise ElmoError(f"recipe key {key!r}: {'.'.join(parents) or 'the recipe'} holds no keys")
-    values[last] = value

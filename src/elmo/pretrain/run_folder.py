@@ -11,7 +11,8 @@ from elmo.errors import ElmoError
 from elmo.formats.card import figures_of
 from elmo.formats.files import checksum, read_json, write_all, write_json
 from elmo.formats.model import Model
-from elmo.pretrain.recipe import load_recipe, write_recipe
+from elmo.pretrain.recipe import load_recipe
+from elmo.runs.recipes import write_recipe
 from elmo.text.corpus import Corpus
 
 RECIPE, CHECKSUM, START = "recipe.yaml", "corpus.sha256", "start.json"

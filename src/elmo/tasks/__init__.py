@@ -40,7 +40,7 @@ TASKS = {
 
 def load_recipe(task: str, source: str | None = None, changes: Mapping[str, object] | None = None) -> TaskRecipe:
     """The recipe of a task: its own, or that of another name or YAML file; `changes` are keys with dots and values."""
-    from elmo.pretrain.recipe import read_recipe
+    from elmo.runs.recipes import read_recipe
 
     return read_recipe(get_task(task).recipe, source or task, tuple(TASKS), changes or {})
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from elmo.formats.card import table_rows
-from elmo.pretrain.facts import machine_name
+from elmo.runs.machine import machine_name
 from elmo.tasks import TASKS
 from elmo.tasks.checkpoint import Progress
 from elmo.tasks.task import Scores

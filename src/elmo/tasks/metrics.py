@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elmo.formats.files import write_all
-from elmo.pretrain.rows import Row, read_rows, write_rows
+from elmo.runs.rows import Row, read_rows, write_rows
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard.writer import SummaryWriter

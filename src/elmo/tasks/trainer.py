@@ -16,8 +16,8 @@ import torch
 from tqdm import tqdm
 
 from elmo.errors import ElmoError
-from elmo.pretrain.interruption import on_interrupt, saving_to
-from elmo.pretrain.rows import Row
+from elmo.runs.interruption import on_interrupt, saving_to
+from elmo.runs.rows import Row
 from elmo.tasks.averaging import Averages
 from elmo.tasks.batches import plan_epoch, plan_evaluation
 from elmo.tasks.checkpoint import load_weights, resume, save_checkpoint, save_weights

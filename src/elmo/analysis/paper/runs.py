@@ -11,8 +11,8 @@ from typing import Any
 from elmo import formats
 from elmo.analysis.paper.finding import Rows
 from elmo.nn.devices import use_device
-from elmo.pretrain.recipe import override
-from elmo.pretrain.rows import Row, read_rows
+from elmo.runs.recipes import override
+from elmo.runs.rows import Row, read_rows
 from elmo.tasks import get_task, load_recipe
 from elmo.tasks.card import Result, spread
 from elmo.tasks.experiment import NO_ELMO, SEED_FOLDER, Experiment, Job, Sets, read_sets

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.pretrain.rows import append_row, read_rows, write_rows
+from elmo.runs.rows import append_row, read_rows, write_rows
 
 KINDS = st.sampled_from([float, np.float64])
 
