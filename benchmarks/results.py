@@ -224,7 +224,7 @@ def main() -> None:
     except ElmoError as error:
         parser.error(str(error))
     write_all({arguments.page: lambda path: path.write_text(page, encoding="utf-8")})
-    print(f"{arguments.page}: {page.count('baseline |')} baselines, {page.count('| + ')} rows with ELMo")
+    print(f"{arguments.page}: written from the records in {arguments.records}")
 
 
 if __name__ == "__main__":
