@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 def test_padding() -> None:
     assert mask_of(lengths_of(SENTENCES), CPU).tolist() == [[True] * 3, [True, False, False], [True, True, False]]
-    assert pad_ids([[3, 4], [5]], CPU, padding=9).tolist() == [[3, 4], [5, 9]]
+    assert pad_ids([[3, 4], [5]], CPU).tolist() == [[3, 4], [5, 0]]
     assert pad_ids([[], []], CPU).shape == (2, 0)
     types, tokens = number_types(SENTENCES, CPU)
     assert types == ["", "A", "b", "c", "New"]
