@@ -94,12 +94,15 @@ class Run:
 
     def scores(self, part: str) -> list[float]:
         """That score of a set, seed by seed; empty if it wasn't measured."""
-        return summarize(self.results).get(part, {}).get(self.metric, [])
+        return self._found(part).get(self.metric, [])
 
     def further(self, part: str) -> Iterator[tuple[str, list[float]]]:
         """The names and values of the set's scores that are in `FURTHER`, as `scores`."""
-        found = summarize(self.results).get(part, {})
+        found = self._found(part)
         return ((name, found[key]) for name, key in FURTHER.get(self.task, {}).items() if key in found)
+
+    def _found(self, part: str) -> Mapping[str, list[float]]:
+        return summarize(self.results).get(part, {})
 
 
 def write_record(folder: Path, command: Sequence[str], path: Path) -> None:

@@ -50,6 +50,7 @@ SHIFTS = (
     *(f"squad/squadshifts_{n}.json.xz" for n in ("amazon_reviews", "reddit")),
 )
 SHORT_SST = ("training.learning_rate=0.001", "training.max_epochs=4")
+PROPBANK = tuple(f"srl/propbank_ewt_{part}.gold_conll.xz" for part in ("train", "dev", "test"))
 SHORT_SRL = (
     "lstm.size=200",
     "lstm.layers=4",
@@ -92,14 +93,14 @@ PLANS = (
     Plan(
         "propbank",
         "srl",
-        *(f"srl/propbank_ewt_{part}.gold_conll.xz" for part in ("train", "dev", "test")),
+        *PROPBANK,
         seeds=1,
         reduced=SHORT_SRL,
     ),
     Plan(
         "propbank10",
         "srl",
-        *(f"srl/propbank_ewt_{part}.gold_conll.xz" for part in ("train", "dev", "test")),
+        *PROPBANK,
         seeds=1,
         settings=("training.share=0.1",),
         reduced=SHORT_SRL,

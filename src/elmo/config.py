@@ -95,11 +95,8 @@ class LSTMConfig:
     use_skip_connections: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("dim", "projection_dim", "n_layers"):
+        for name in ("dim", "projection_dim", "n_layers", "cell_clip", "proj_clip"):
             require_positive(f"lstm.{name}", getattr(self, name))
-        for name in ("cell_clip", "proj_clip"):
-            if (clip := getattr(self, name)) is not None:
-                require_positive(f"lstm.{name}", clip)
         if self.projection_dim > self.dim:
             raise ElmoError(
                 f"lstm.projection_dim: {self.projection_dim} is wider than the cell ({self.dim}); "
@@ -177,8 +174,7 @@ class TrainingConfig:
             *("n_epochs", "max_steps", "max_minutes", "initial_accumulator_value"),
             *("log_every_steps", "evaluate_every_steps", "checkpoint_every_minutes"),
         ):
-            if (value := getattr(self, name)) is not None:
-                require_positive(f"training.{name}", value)
+            require_positive(f"training.{name}", getattr(self, name))
         if not 0 <= self.dropout < 1:
             raise ElmoError(f"training.dropout: {self.dropout} is not in [0, 1)")
         for name, choices in _CHOICES.items():
@@ -273,7 +269,7 @@ def _convert_tuple(hint: Any, value: object, where: str, ignore_unknown: bool) -
     return tuple(_convert(h, item, where, ignore_unknown) for h, item in zip(hints, items, strict=True))
 
 
-def require_positive(name: str, value: float) -> None:
-    """Refuse zero and what is below, by the name of its key."""
-    if value <= 0:
+def require_positive(name: str, value: float | None) -> None:
+    """Refuse zero and what is below, by the name of its key; None is no value."""
+    if value is not None and value <= 0:
         raise ElmoError(f"{name}: {value} is not positive")

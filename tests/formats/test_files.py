@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from elmo.errors import ElmoError
-from elmo.formats.files import read_tensors, write_all, write_tensors
+from elmo.formats.files import checksum, read_tensors, write_all, write_tensors
 
 
 def fail(path: Path) -> None:
@@ -61,3 +61,11 @@ def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
 def test_files_of_others_have_no_checksum(tmp_path: Path) -> None:
     save_file(TENSORS, tmp_path / "x")
     assert torch.equal(read_tensors(tmp_path / "x")[0]["a"], TENSORS["a"])
+
+
+def test_a_parameter_has_the_checksum_of_its_numbers() -> None:
+    """Whatever its gradient, and however it lies in memory."""
+    plain = torch.arange(6.0).view(2, 3)
+    wanted = checksum({"a": plain}, {})
+    assert checksum({"a": torch.nn.Parameter(plain)}, {}) == checksum({"a": plain.T.contiguous().T}, {}) == wanted
+    assert checksum({"a": plain + 1}, {}) != wanted

@@ -58,3 +58,10 @@ def test_a_frozen_bilm_trains_its_softmax(corpus: Corpus, recipe: Callable[..., 
     before = run.objective.softmax.weight.clone()
     losses(run, 2)
     assert not torch.equal(run.objective.softmax.weight, before)
+
+
+def test_a_run_begins_with_a_model_that_is_there(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    """As the second stage of a fine-tuning with a new softmax does; its folder knows it again on a processor."""
+    start = Run(corpus, tmp_path / "first", recipe(max_steps=3), device="cuda").train()
+    Run(corpus, tmp_path / "second", recipe(max_steps=3), start=start, device="cuda").train()
+    Run(corpus, tmp_path / "second", recipe(max_steps=3), start=start.to(torch.device("cpu")), device="cpu")

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.tasks.batches import POOL_BATCHES, pieces, plan_epoch, plan_evaluation
+from elmo.tasks.batches import POOL_BATCHES, cut_to_fit, plan_epoch, plan_evaluation
 
 
 @given(lengths=st.lists(st.integers(0, 50), max_size=200), batch_size=st.integers(1, 9), seed=st.integers(0, 99))
@@ -24,7 +24,7 @@ def test_pieces_hold_as_many_as_fit(costs: list[int], most: int) -> None:
     def fit(part: list[int]) -> bool:
         return len(part) == 1 or len(part) * max(part) <= most
 
-    found = [costs[piece] for piece in pieces(costs, most)]
+    found = [costs[piece] for piece in cut_to_fit(costs, most)]
     assert [cost for part in found for cost in part] == costs
     assert all(part and fit(part) for part in found)
     assert not any(fit([*part, after[0]]) for part, after in pairwise(found))

@@ -202,7 +202,7 @@ class _Predictor:
     def __init__(self, model: Model, softmax: AnySoftmax, vocabulary: Vocabulary, device: torch.device) -> None:
         self.vocabulary = Words(vocabulary.words)
         self._model = model
-        self._softmax = softmax.to(device).eval()
+        self._softmax = softmax.eval()
         self._device = device
 
     @classmethod

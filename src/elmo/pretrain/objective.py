@@ -112,20 +112,21 @@ class Objective(nn.Module):
         self.dropout = dropout
         self.dtype = dtype
         """Of the operands of matrix products."""
-        self._recurrences: dict[tuple[int, int], list[Recurrence]] = {}
-        """Of each direction, by B and T: each keeps the memory of a step of that shape."""
+        self._recurrences: dict[torch.Size, list[Recurrence]] = {}
+        """Of each direction, by a batch's shape (B, T): each keeps the memory of a step of that shape."""
 
     def backward(self, batch: Batch, state: BiLMState, scale: float = 1.0) -> tuple[list[Tensor], BiLMState]:
         """Add the gradient of the directions' mean loss times `scale` to that of the parameters.
 
         Returns each direction's loss, a scalar in nats per prediction, and the state to carry on.
         """
-        num, (B, T) = len(state), batch.tokens[0].shape
+        num, shape = len(state), batch.tokens[0].shape
+        B, T = shape
         packing = Packing.of(torch.full((B,), T), T, batch.device)
         masks = [self._masks(B * T, batch.device) for _ in range(num)]
         with self._precision(batch.device):
-            if (B, T) not in self._recurrences:
-                self._recurrences[B, T] = [
+            if shape not in self._recurrences:
+                self._recurrences[shape] = [
                     make_recurrence(stack, B, T, len(masks[0][:-1]), batch.device) for stack in self.bilm.directions
                 ]
             vectors = self.bilm.char_encoder(batch.characters)
@@ -150,8 +151,7 @@ class Objective(nn.Module):
         inputs = F.embedding(batch.tokens[number].flatten()[order], vectors)
         targets = batch.targets[number].flatten()[order]
         started = (part * batch.carried[number] for part in before)
-        recurrences = self._recurrences[batch.tokens[0].shape[0], batch.tokens[0].shape[1]]
-        top, *after = recurrences[number](inputs, *started, *masks[:-1])
+        top, *after = self._recurrences[batch.tokens[0].shape][number](inputs, *started, *masks[:-1])
         top = top * masks[-1] if masks else top
         if negatives is None:
             return self.softmax.loss(top, targets), LSTMState(*after)

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elmo.errors import ElmoError
+from elmo.runs.recipes import read_recipe
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.task import Task
 
@@ -40,8 +41,6 @@ TASKS = {
 
 def load_recipe(task: str, source: str | None = None, changes: Mapping[str, object] | None = None) -> TaskRecipe:
     """The recipe of a task: its own, or that of another name or YAML file; `changes` are keys with dots and values."""
-    from elmo.runs.recipes import read_recipe
-
     return read_recipe(get_task(task).recipe, source or task, tuple(TASKS), changes or {})
 
 

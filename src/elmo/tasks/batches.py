@@ -30,7 +30,7 @@ def plan_evaluation(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
     return cut(sorted(range(len(lengths)), key=lambda index: -lengths[index]), batch_size)
 
 
-def pieces(costs: Sequence[int], most: int) -> Iterator[slice]:
+def cut_to_fit(costs: Sequence[int], most: int) -> Iterator[slice]:
     """Consecutive examples, as many as together cost at most `most` if each costs as much as the dearest of them, as it
     does with padding; one alone may cost more."""
     start = dearest = 0

@@ -85,8 +85,7 @@ class TrainingConfig:
             *("batch_size", "learning_rate", "max_epochs", "patience", "plateau_patience", "decay", "decay_steps"),
             *("clip_norm", "plateau_factor", "epsilon", "max_minutes", "checkpoint_every_minutes"),
         ):
-            if (value := getattr(self, name)) is not None:
-                require_positive(f"training.{name}", value)
+            require_positive(f"training.{name}", getattr(self, name))
         if not 0 < self.share <= 1:
             raise ElmoError(f"training.share: {self.share} is not in (0, 1]")
         if self.epsilon is not None and self.optimizer == "sgd":

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from elmo.config import require_positive
 from elmo.nn.packing import Packing
-from elmo.tasks.batches import pieces
+from elmo.tasks.batches import cut_to_fit
 from elmo.tasks.modules.bidaf import BiAttention, SelfAttention
 from elmo.tasks.modules.bounds import Bounds, best_spans, bounds_loss
 from elmo.tasks.modules.elmo_input import ElmoInput
@@ -101,7 +101,7 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
 
     def predict(self, examples: Sequence[SquadExample]) -> list[SquadPrediction]:
         """The best span of each paragraph."""
-        parts = pieces([len(example.context.tokens) ** 2 for example in examples], MOST_PAIRS)
+        parts = cut_to_fit([len(example.context.tokens) ** 2 for example in examples], MOST_PAIRS)
         return [found for part in parts for found in self._predict(examples[part])]
 
     def _predict(self, examples: Sequence[SquadExample]) -> list[SquadPrediction]:

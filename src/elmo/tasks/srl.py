@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from elmo.config import require_positive
 from elmo.errors import ElmoError
 from elmo.tasks.arguments import ArgumentCounts, arguments_of
-from elmo.tasks.batches import pieces
+from elmo.tasks.batches import cut_to_fit
 from elmo.tasks.frames import FORMATS, VERB, Frame, format_frames, read_frames
 from elmo.tasks.modules.crf import penalties, viterbi
 from elmo.tasks.modules.elmo_input import ElmoInput
@@ -114,7 +114,7 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         """The arguments of each sentence's predicates, of those that are found where none are given."""
         given = [self._frames(example) for example in examples]
         pairs = [(example.tokens, frame) for example, frames in zip(examples, given, strict=True) for frame in frames]
-        parts = pieces([len(tokens) for tokens, _ in pairs], MOST_TOKENS)
+        parts = cut_to_fit([len(tokens) for tokens, _ in pairs], MOST_TOKENS)
         found = iter([frame for part in parts for frame in self._decode(pairs[part])])
         return [tuple(islice(found, len(frames))) for frames in given]
 
