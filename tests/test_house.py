@@ -14,11 +14,12 @@ import pytest
 import elmo
 
 SOURCE = Path(elmo.__file__).parent
-BASE = {"config", "errors", "targets"}
+BASE = {"config", "errors", "extras", "targets"}
 MODEL = BASE | {"nn", "text", "formats"}
 ALLOWED = {
     "errors": set[str](),
     "config": {"errors"},
+    "extras": {"errors"},
     "targets": {"errors"},
     "text": BASE,
     "nn": BASE | {"_native"},

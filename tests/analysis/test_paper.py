@@ -92,7 +92,9 @@ def test_other_json_is_no_finding(tmp_path: Path) -> None:
 
 def test_without_matplotlib_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ElmoError, match=r"pictures need matplotlib: pip install 'elmo-torch\[analysis\]'"):
+    with pytest.raises(
+        ElmoError, match=r"a picture needs matplotlib, which is not installed: pip install 'elmo-torch\[analysis\]'"
+    ):
         new_figure()
 
 

@@ -193,7 +193,9 @@ def test_pictures_that_cannot_be_are_refused(tmp_path: Path, monkeypatch) -> Non
         plot_uses(tmp_path / "uses.png", make_uses([[1, 0], [0, 1]], ["", ""], ["p", "q"]))
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ElmoError, match=r"pictures need matplotlib: pip install 'elmo-torch\[analysis\]'"):
+    with pytest.raises(
+        ElmoError, match=r"a picture needs matplotlib, which is not installed: pip install 'elmo-torch\[analysis\]'"
+    ):
         plot_uses(tmp_path / "uses.png", uses)
 
 

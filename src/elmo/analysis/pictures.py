@@ -5,14 +5,13 @@ Colours are those of Okabe and Ito, which differ for the colour-blind too; each 
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from elmo.errors import ElmoError
+from elmo.extras import import_extra
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -33,16 +32,12 @@ class Line(NamedTuple):
 
 def new_figure() -> Any:
     """An empty figure; an ElmoError without matplotlib."""
-    try:
-        figures: Any = importlib.import_module("matplotlib.figure")
-    except ImportError:
-        raise ElmoError("pictures need matplotlib: pip install 'elmo-torch[analysis]'") from None
-    return figures.Figure(layout="constrained")
+    return import_extra("matplotlib.figure", "a picture").Figure(layout="constrained")
 
 
 def save_figure(figure: Any, path: Path, kind: str) -> None:
     """Write a figure as "png" or "svg"; the same figure gives the same file."""
-    matplotlib: Any = importlib.import_module("matplotlib")
+    matplotlib = import_extra("matplotlib", "a picture")
     with matplotlib.rc_context({"svg.hashsalt": "elmo"}):
         figure.savefig(path, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
 

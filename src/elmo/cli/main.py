@@ -8,6 +8,7 @@ import warnings
 import click
 
 from elmo.errors import ElmoError
+from elmo.extras import EXTRAS, missing
 
 VERBS = {
     "prepare": "Turn raw text into a corpus folder for pretraining.",
@@ -25,15 +26,6 @@ VERBS = {
     "convert": "Convert a model between formats.",
     "info": "Say what a model file or folder holds.",
 }
-
-
-EXTRAS = {
-    "gensim": "pip install 'elmo-torch[static]'",
-    "starlette": "pip install 'elmo-torch[explore]'",
-    "tensorboard": "pip install 'elmo-torch[train]'",
-    "uvicorn": "pip install 'elmo-torch[explore]'",
-}
-"""Packages that only some verbs need, and how to get them."""
 
 
 class LazyGroup(click.Group):
@@ -76,7 +68,7 @@ def main() -> None:
         package = (error.name or "").split(".")[0]
         if package not in EXTRAS:
             raise
-        click.echo(f"elmo: this needs {package}, which is not installed: {EXTRAS[package]}", err=True)
+        click.echo(f"elmo: {missing(package, 'this')}", err=True)
         sys.exit(2)
     except (ElmoError, OSError) as error:
         click.echo(f"elmo: {error}", err=True)

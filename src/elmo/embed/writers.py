@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
@@ -19,6 +18,7 @@ from elmo.embed.batching import Sentence
 from elmo.embed.layers import Entry, Layout
 from elmo.embed.unfinished import Progress, Unfinished, unfinished_work
 from elmo.errors import ElmoError
+from elmo.extras import import_extra
 from elmo.targets import require_parent
 
 ENDINGS = (".h5", ".hdf5", ".npz", ".parquet")
@@ -180,8 +180,8 @@ def check_target(path: Path, overwrite: bool) -> None:
         raise ElmoError(f"{path}: is a folder")
     if path.exists() and not overwrite:
         raise ElmoError(f"{path}: exists already; remove it, or pass --overwrite (overwrite=True)")
-    if path.suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise ElmoError(f"{path}: writing Parquet needs pyarrow; run: pip install 'elmo-torch[parquet]'")
+    if path.suffix == ".parquet":
+        import_extra("pyarrow", f"{path}: writing Parquet")
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import glob
 import gzip
-import importlib
 import lzma
 import sys
 import zlib
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from elmo.errors import ElmoError
+from elmo.extras import import_extra
 from elmo.text.tokenizers import Tokenizer, get_tokenizer, split_sentences
 
 STDIN = "-"
@@ -169,7 +169,7 @@ def _open(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, tupl
             case ".xz":
                 yield cast(BinaryIO, stack.enter_context(lzma.open(file))), position, (EOFError, lzma.LZMAError)
             case ".zst":
-                zstandard = _import_zstandard(path)
+                zstandard = import_extra("zstandard", f"{path}: reading .zst")
                 yield cast(BinaryIO, _ZstdStream(file, zstandard)), position, (EOFError, zstandard.ZstdError)
             case _:
                 yield file, position, ()
@@ -198,13 +198,6 @@ class _ZstdStream:
         if not text and self._frame is not None:
             raise EOFError("the last frame does not end")
         return text
-
-
-def _import_zstandard(path: str) -> Any:
-    try:
-        return importlib.import_module("zstandard")
-    except ImportError:
-        raise ElmoError(f"{path}: reading .zst needs a package: pip install 'elmo-torch[zstd]'") from None
 
 
 def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
 from elmo.errors import ElmoError
+from elmo.extras import import_extra
 
 Tokenizer = Callable[[str], list[str]]
 """One sentence of raw text -> its tokens, none of which is empty or holds whitespace."""
@@ -148,12 +148,7 @@ def _ends_sentence(paragraph: str, start: int, mark: int, end: int) -> bool:
 
 @cache
 def _spacy_tokenizer(language: str) -> Tokenizer:
-    try:
-        spacy: Any = importlib.import_module("spacy")
-    except ImportError:
-        raise ElmoError(
-            f"tokenizer spacy:{language} needs spaCy, which is not installed: pip install 'elmo-torch[spacy]'"
-        ) from None
+    spacy = import_extra("spacy", f"tokenizer spacy:{language}")
     try:
         tokenizer: Any = spacy.blank(language).tokenizer
     except ImportError as error:

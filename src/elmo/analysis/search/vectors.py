@@ -7,7 +7,6 @@ The vectors are grouped around centroids, and a search looks into the groups nea
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
+from elmo.extras import import_extra
 
 Vectors = NDArray[np.float32]
 Kind = Literal["float16", "pq"]
@@ -56,10 +56,7 @@ def token_bytes(kind: Kind, width: int) -> int:
 
 def import_faiss() -> Any:
     """The package, which is an extra."""
-    try:
-        faiss: Any = importlib.import_module("faiss")
-    except ImportError:
-        raise ElmoError("an index needs faiss: pip install 'elmo-torch[analysis]'") from None
+    faiss = import_extra("faiss", "an index")
     if not hasattr(faiss, "OnDiskInvertedLists"):
         raise ElmoError("faiss keeps no vectors on disk on this system; use Linux or macOS")
     return faiss

@@ -1,0 +1,35 @@
+"""What is said where a package isn't installed."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from elmo.errors import ElmoError
+from elmo.extras import EXTRAS, import_extra
+
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
+
+
+def test_each_package_is_in_the_extra_that_is_named() -> None:
+    extras = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    brought = {extra: {re.split(r"[-\[>=]", line)[0] for line in lines} for extra, lines in extras.items()}
+    assert all(package in brought[extra] for package, extra in EXTRAS.items())
+
+
+def test_a_missing_package_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(ElmoError, match=re.escape("an index needs faiss, which is not installed: pip install 'elmo-t")):
+        import_extra("faiss", "an index")
+
+
+def test_a_package_that_is_broken_is_not_called_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "faiss.py").write_text("import no_such_module\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "faiss", raising=False)
+    with pytest.raises(ModuleNotFoundError, match="no_such_module"):
+        import_extra("faiss", "an index")
