@@ -20,6 +20,7 @@ from elmo.analysis.explore import MAX_USES, Settings, look
 from elmo.analysis.explore_page import MAX_CHARACTERS, _around
 from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
+from elmo.cli.explore import _raw_tokenizer
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
@@ -124,6 +125,14 @@ def test_without_an_index_links_keep_the_other_lines(model: Embedder) -> None:
     links = re.findall(r'<a href="([^"]+)"', page)
     assert len(links) > 2 * sum(map(len, SENTENCES))
     assert {parse_qs(link[1:])["text"][0] for link in links} == {text}
+
+
+def test_what_is_typed_is_cut_as_the_text_of_the_index_was(model: Embedder, index: ContextIndex, folder: Path) -> None:
+    """Where that doesn't say, as a text that was tokenized before, what is typed is English."""
+    (folder / "raw").write_text("A play. They play.\n")
+    build_index(model, [str(folder / "raw")], folder / "raw.index", tokenizer="spacy:xx")
+    assert _raw_tokenizer(ContextIndex(folder / "raw.index", model)) == "spacy:xx"
+    assert _raw_tokenizer(index) == _raw_tokenizer(None) == "ptb"
 
 
 @pytest.fixture(scope="module")

@@ -105,3 +105,15 @@ def test_an_index_is_searched_with_its_filters(elmo: Run, tmp_path: Path) -> Non
         code, out, err = elmo(*arguments)
         assert (code, out) == (2, "")
         assert err.startswith(says)
+
+
+def test_the_query_is_cut_as_the_text_of_the_index_was(elmo: Run, tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    (tmp_path / "raw.txt").write_text("They saw a Play.\nA play, she said.\n", encoding="utf-8")
+    build = CliRunner().invoke(index, ["model", "raw.txt", "raw.index", "--tokenizer", "ptb", "--lowercase"])
+    assert build.exit_code == 0, build.output
+    query = ["raw.index", "--word", "Play", "--in", "A new Play.", "--json"]
+    found = json.loads(elmo(*query)[1])
+    assert (found["query"], found["num_uses"]) == (["a", "new", "play", "."], 2)
+    code, _, err = elmo(*query, "--tokenizer", "whitespace")
+    assert (code, err.startswith("elmo: the word 'play' is not among the tokens of the query")) == (2, True)

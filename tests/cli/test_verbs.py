@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import make_bilm_hdf5
+import make_many_langs
 from bridge import make_model
 from elmo.cli.main import VERBS, cli
 from elmo.formats import save_native
@@ -112,6 +113,25 @@ def test_text_is_read_as_the_options_say(verb: str, arguments: list[str], told: 
     if verb == "finetune":
         words = (tmp_path / "out" / "vocabulary.txt").read_text(encoding="utf-8").split()
         assert sorted(words[3:]) == [".", "came", "hé", "she", "went"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "done"),
+    [
+        (["perplexity", "many", "text.txt"], "scored"),
+        (["finetune", "many", "out", "text.txt", "--new-softmax"], "trained"),
+        (["warm", "many", "text.txt"], "given a warm state"),
+        (["convert", "many", "out"], "converted"),
+    ],
+)
+def test_what_models_with_lists_of_words_can_not_do(arguments: list[str], done: str, tmp_path: Path) -> None:
+    make_many_langs.make(tmp_path / "many")
+    (tmp_path / "text.txt").write_text("a new play\n")
+    result = run(*arguments, cwd=tmp_path)
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"elmo: a model of ELMoForManyLangs can't be {done}, it gives vectors alone (")
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("arguments", [["embed"], ["info", "x", "--no-such-option"], ["nothing"]])

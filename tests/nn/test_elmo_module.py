@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -6,8 +6,11 @@ import pytest
 import torch
 
 from bridge import build
+from elmo.config import BiLMConfig
+from elmo.errors import ElmoError
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule
+from elmo.text.characters import batch_to_ids
 from oracle import Array, Oracle, encode, encode_sentence, scalar_mix
 
 SENTENCES = [["A", "new", "play", "opened", "."], ["Hi"], [], ["naïve", "日本語", "x" * 60]]
@@ -379,3 +382,11 @@ def test_state_carried_from_inference_mode_can_be_trained_on() -> None:
     with torch.inference_mode():
         module(ids_of(SENTENCES))
     outputs(module, ids_of(SENTENCES))[0][0].sum().backward()
+
+
+def test_words_of_another_width_are_refused(tiny_config: Callable[..., BiLMConfig]) -> None:
+    """Words that `batch_to_ids` cut shorter than the model reads them would have other vectors, in silence."""
+    config = tiny_config()
+    room, layer = config.char_cnn.max_characters_per_token, ElmoModule(BiLM(config), 1)
+    with pytest.raises(ElmoError, match=rf"inputs: {room - 1} characters a word, but the model reads {room}: elmo\."):
+        layer(batch_to_ids([["a", "word"]], room - 1))

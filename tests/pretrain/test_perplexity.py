@@ -197,8 +197,10 @@ def test_untrained_model_is_near_uniform(tiny_config: object) -> None:
 
 def test_model_without_softmax_is_refused(tiny_config: object, tmp_path: Path) -> None:
     model = make_model(tiny_config)
-    with pytest.raises(ElmoError, match=r"no softmax .* --new-softmax"):
+    with pytest.raises(ElmoError, match=r"no softmax.* --new-softmax"):
         next(score_sentences(Model(model.bilm), SENTENCES))
+    with pytest.raises(ElmoError, match=r"has a softmax, but no words to it.*vocab\.txt"):
+        next(score_sentences(Model(model.bilm, model.softmax), SENTENCES))
 
 
 def test_text_without_tokens_is_refused(tiny_config: object) -> None:

@@ -108,7 +108,7 @@ def test_unknown_names(name):
 def test_spacy_absent(monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(ElmoError, match=re.escape("pip install 'elmo-torch[spacy]'")):
-        get_tokenizer("spacy:xx")
+        get_tokenizer("spacy:absent")
 
 
 def test_spacy_tokens_hold_no_whitespace(monkeypatch):

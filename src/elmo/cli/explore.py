@@ -6,11 +6,15 @@ import ipaddress
 import socket
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from elmo.cli.shared import device_option, examples
 from elmo.errors import ElmoError
+
+if TYPE_CHECKING:
+    from elmo.analysis.search import ContextIndex
 
 
 @click.command(
@@ -24,9 +28,11 @@ from elmo.errors import ElmoError
 @click.option("--index", "folder", type=click.Path(path_type=Path), metavar="INDEX", help="What elmo index built.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8017, show_default=True, help="0: any that is free.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Another address lets other machines in.")
-@click.option("--tokenizer", default="ptb", show_default=True, metavar="NAME", help="Of what is typed; as elmo embed.")
+@click.option(
+    "--tokenizer", metavar="NAME", help="Of what is typed, as in elmo embed; default: that of the index, or ptb."
+)
 @device_option
-def command(model: str, folder: Path | None, port: int, host: str, tokenizer: str, device: str) -> None:
+def command(model: str, folder: Path | None, port: int, host: str, tokenizer: str | None, device: str) -> None:
     """Look at words in context, on a web page of this machine.
 
     Type a sentence, click a word: its nearest uses in the index, the nearest words without context, a picture of its
@@ -41,10 +47,11 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
     from elmo.nn.devices import use_device
     from elmo.text.tokenizers import get_tokenizer
 
-    tokenize = get_tokenizer(tokenizer)
+    given = None if tokenizer is None else get_tokenizer(tokenizer)
     with _bind(host, port) as server:
         embedder = load(model, device=use_device(device))
         index = None if folder is None else ContextIndex(folder, embedder)
+        tokenize = given or get_tokenizer(_raw_tokenizer(index))
         names = ("localhost", "127.0.0.1", "[::1]", host) if _is_loopback(host) else ("*",)
         app = Page(embedder, Path(model).name, tokenize, index).app(*names)
         name = f"[{host}]" if ":" in host else host
@@ -53,6 +60,12 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
             click.echo(f"elmo: whoever can reach {host} can use the page and read the index", err=True)
         with suppress(KeyboardInterrupt):
             uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[server])
+
+
+def _raw_tokenizer(index: ContextIndex | None) -> str:
+    """What cuts raw text as the index's was; a text that was tokenized before doesn't say."""
+    name = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
+    return "ptb" if name == "whitespace" else name
 
 
 def _is_loopback(host: str) -> bool:

@@ -80,7 +80,7 @@ def command(
     are the same whatever SENTENCE is. Sentences are counted from 0, as in the files of elmo embed.
 
     TEXT is searched exactly, from its beginning to its end. An INDEX of elmo index is searched in a moment; its blank
-    lines aren't counted, it has a layer of its own, and a near use may be missed.
+    lines aren't counted, it has a layer of its own, and a near use may be missed. SENTENCE is cut as its text was.
     """
     from tqdm import tqdm
 
@@ -92,16 +92,22 @@ def command(
     from elmo.text.tokenizers import get_tokenizer
 
     embedder = load(model, device=use_device(device))
+    index = ContextIndex(texts[0], embedder) if len(texts) == 1 and is_index(texts[0]) else None
+    if index is not None:
+        source = click.get_current_context().get_parameter_source
+        if source("layer") is not ParameterSource.DEFAULT:
+            raise ElmoError(f"{texts[0]}: an index is of one layer; leave out --layer, or build another index")
+        reading = index.text.corpus.reading
+        tokenizer = reading["tokenizer"] if source("tokenizer") is ParameterSource.DEFAULT else tokenizer
+        lowercase = lowercase or reading["lowercase"]
+    elif among or tags:
+        raise ElmoError("--among and --tag are for an index; build one with elmo index")
     (tokens,) = tokenize_block(" ".join(sentence.splitlines()), get_tokenizer(tokenizer), "sentences", lowercase)
     word = word.lower() if lowercase else word
     choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)
-    if len(texts) == 1 and is_index(texts[0]):
-        if click.get_current_context().get_parameter_source("layer") is not ParameterSource.DEFAULT:
-            raise ElmoError(f"{texts[0]}: an index is of one layer; leave out --layer, or build another index")
-        found = ContextIndex(texts[0], embedder).find_neighbors(word, tokens, among=among, tags=tags, **choice)
+    if index is not None:
+        found = index.find_neighbors(word, tokens, among=among, tags=tags, **choice)
     else:
-        if among or tags:
-            raise ElmoError("--among and --tag are for an index; build one with elmo index")
         paths = expand(texts)
         sentences = read_sentences(paths, tokenizer=tokenizer, text=text, encoding=encoding, lowercase=lowercase)
         progress = tqdm(sentences, total=count_sentences(paths, text), unit=" sentences", disable=None, leave=False)

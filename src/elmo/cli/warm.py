@@ -42,12 +42,14 @@ def command(model: str, texts: tuple[str, ...], max_sentences: int, device: str,
     from elmo.embed.warm import mean_state
     from elmo.formats import load
     from elmo.formats.bundled import is_bundled
+    from elmo.formats.model import require_bytes
     from elmo.formats.native import WARM, is_native, save_warm_state
     from elmo.nn.devices import use_device
     from elmo.text.reading import expand, read_sentences
 
     paths = expand(texts)
     loaded, folder = load(model).to(use_device(device)), Path(model)
+    require_bytes(loaded, "given a warm state")
     if is_bundled(model) or not is_native(folder):
         raise ElmoError(
             f"{model}: no model folder of our own, so there is no place for the state ({loaded.origin}); "

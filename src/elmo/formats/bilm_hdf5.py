@@ -59,7 +59,7 @@ def save_bilm(model: Model, folder: Path) -> None:
     The softmax goes into the same file, under `softmax/`, where those toolkits don't look. There is no place for an
     adaptive one, which is left out with its vocabulary, nor for scalar mixes or a warm state; a warning says so.
     """
-    require_bytes(model, folder)
+    require_bytes(model, "converted")
     if model.warm_state is not None:
         warnings.warn(f"{folder}: bilm HDF5 has no place for a warm state; it is left out", stacklevel=2)
     if isinstance(model.softmax, AdaptiveSoftmax):

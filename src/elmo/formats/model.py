@@ -97,10 +97,21 @@ def require_warm_state(state: BiLMState | None) -> BiLMState:
     return state
 
 
-def require_bytes(model: Model, folder: Path) -> None:
-    """Refuse to write a model that reads words by a lexicon: our formats have no place for that."""
+def require_bytes(model: Model, done: str) -> None:
+    """Refuse a model that reads words by a lexicon where it would be `done`: our formats have no place for that."""
     if model.lexicon is not None:
-        raise ElmoError(f"{folder}: a model of ELMoForManyLangs can't be converted; use its own folder")
+        raise ElmoError(f"a model of ELMoForManyLangs can't be {done}, it gives vectors alone ({model.origin})")
+
+
+def require_softmax(model: Model, otherwise: str) -> tuple[AnySoftmax, Vocabulary]:
+    """A model's softmax and the words of it, which must be there; where there is none, `otherwise` says what to do."""
+    if model.softmax is None:
+        raise ElmoError(f"the model has no softmax, which published HDF5 files leave out ({model.origin}). {otherwise}")
+    if model.vocabulary is None:
+        raise ElmoError(
+            f"the model has a softmax, but no words to it ({model.origin}); put its vocabulary beside it as vocab.txt"
+        )
+    return model.softmax, model.vocabulary
 
 
 def read_vocabulary(path: Path, num_words: int) -> Vocabulary | None:

@@ -170,7 +170,7 @@ def save_native(
     The weights of biLM and softmax are rounded to `storage`; whoever reads them has float32 again, of the rounded
     values. Files appear under their names only when all are complete.
     """
-    require_bytes(model, folder)
+    require_bytes(model, "converted")
     weights = {folder / WEIGHTS: _rounded(model.bilm, storage, folder / WEIGHTS)}
     if model.softmax is not None:
         weights[folder / SOFTMAX] = _rounded(model.softmax, storage, folder / SOFTMAX)

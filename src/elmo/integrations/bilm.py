@@ -38,6 +38,16 @@ _SKIPPED = "!!!MAXTERMID"
 """A line that is no word, in old vocabularies."""
 
 
+_GRAPH = {"BidirectionalLanguageModel": "elmo.load", "weight_layers": "elmo.Elmo"}
+"""What built TensorFlow's graph, and what to use now."""
+
+
+def __getattr__(name: str) -> object:
+    if name in _GRAPH:
+        raise ImportError(f"{name} builds a graph of TensorFlow; use {_GRAPH[name]} in its place (docs/migrating.md)")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 class Batcher:
     """Character ids of tokenized sentences, of `max_token_length` ids a word.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from elmo.config import Recipe, TrainingConfig
 from elmo.errors import ElmoError
-from elmo.formats.model import Model
+from elmo.formats.model import Model, require_bytes, require_softmax
 from elmo.formats.native import FILES, save_native
 from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.pretrain.loop import Run, Sentences
@@ -41,11 +41,9 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
     """
     if started_together() > 1:
         raise ElmoError("fine-tuning runs on one process: start it without torchrun")
-    if (model.softmax is None or model.vocabulary is None) and not new_softmax:
-        raise ElmoError(
-            f"the model has no softmax to go on with, or no words to it ({model.origin}); published files leave "
-            "both out. Pass --new-softmax to train a fresh one on this text first, with the biLM frozen"
-        )
+    require_bytes(model, "trained")
+    if not new_softmax:
+        require_softmax(model, "Pass --new-softmax to train one on this text first, with the biLM frozen")
     path = folder / "corpus"
     if not path.exists() and (held := next((name for name in FILES if (folder / name).exists()), None)):
         raise ElmoError(f"{folder}: holds a {held} that is of no fine-tuning; name a new folder")

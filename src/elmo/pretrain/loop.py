@@ -19,7 +19,7 @@ from torch import Tensor
 
 from elmo.config import Recipe, to_mapping
 from elmo.errors import ElmoError
-from elmo.formats.model import Model
+from elmo.formats.model import Model, require_bytes, require_softmax
 from elmo.formats.native import save_native
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.softmax import Softmax
@@ -295,8 +295,9 @@ def _check_start(start: Model, corpus: Corpus, recipe: Recipe) -> None:
             f"{start.origin}: is of other sizes than the recipe ({', '.join(other) or 'bidirectional'}); train on with "
             "the recipe that it was made by"
         )
-    if start.softmax is not None and start.vocabulary is None:
-        raise ElmoError(f"{start.origin}: has a softmax, but no words to it; put its vocabulary beside it")
+    require_bytes(start, "trained")
+    if start.softmax is not None:
+        require_softmax(start, "")
     if start.vocabulary is not None and start.vocabulary.words != corpus.vocabulary().words:
         raise ElmoError(
             f"{start.origin}: predicts other words than {corpus.folder}; prepare the text anew with the model's: "

@@ -16,7 +16,15 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from elmo.errors import ElmoError
-from elmo.formats.model import Model, State, predictor_inputs, require_state, require_warm_state
+from elmo.formats.model import (
+    Model,
+    State,
+    predictor_inputs,
+    require_bytes,
+    require_softmax,
+    require_state,
+    require_warm_state,
+)
 from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.text.characters import BOS, EOS
@@ -100,11 +108,8 @@ def score_sentences(
     With `state="carry"`, row b of each batch of `batch_size` sentences goes on from row b of the batch before: that is
     what the LSTMs saw in training. With "zero" and "warm", a sentence's score doesn't depend on its neighbours.
     """
-    if model.softmax is None or model.vocabulary is None:
-        raise ElmoError(
-            f"the model has no softmax ({model.origin}); published HDF5 files leave it out. "
-            "Train one on text of yours: elmo finetune --new-softmax"
-        )
+    require_bytes(model, "scored")
+    softmax, vocabulary = require_softmax(model, "Train one on text of yours: elmo finetune --new-softmax")
     require_state(state)
     start = model.bilm.initial_state(1)
     if state == "warm":
@@ -113,7 +118,7 @@ def score_sentences(
     texts = (sentence for sentence in sentences if sentence)
     while batch := list(islice(texts, batch_size)):
         before = repeat_row(start, len(batch)) if carried is None else first_rows(carried, len(batch))
-        scores, after = _score_batch(model, model.softmax, model.vocabulary, batch, before)
+        scores, after = _score_batch(model, softmax, vocabulary, batch, before)
         if state == "carry":
             carried = replace_rows(carried, after)
         yield from scores

@@ -176,7 +176,7 @@ def write_config(path: Path, config: RunConfig, recipe: Mapping[str, Any]) -> No
 
 def keep_bilm(model: Model, folder: Path) -> None:
     """Keep what ELMo's vectors need of a model as the model folder `folder`, once."""
-    require_bytes(model, folder)
+    require_bytes(model, "converted")
     if not is_native(folder):
         save_native(replace(model, softmax=None, vocabulary=None, mixes=[]), folder)
 

@@ -153,7 +153,10 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
         tokenizer: Any = spacy.blank(language).tokenizer
     except ImportError as error:
         reason = " ".join(str(error).split())
-        raise ElmoError(f"tokenizer spacy:{language}: spaCy has no tokenizer for {language!r} ({reason})") from None
+        raise ElmoError(
+            f"tokenizer spacy:{language}: spaCy has no tokenizer for {language!r} ({reason}); for a language that it "
+            "doesn't know take spacy:xx"
+        ) from None
 
     def tokenize(sentence: str) -> list[str]:
         # spaCy makes tokens of surplus whitespace, and some languages' tokens hold some
