@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -175,11 +175,9 @@ class TrainingConfig:
             *("log_every_steps", "evaluate_every_steps", "checkpoint_every_minutes"),
         ):
             require_positive(f"training.{name}", getattr(self, name))
-        if not 0 <= self.dropout < 1:
-            raise ElmoError(f"training.dropout: {self.dropout} is not in [0, 1)")
+        require_share("training.dropout", self.dropout)
         for name, choices in _CHOICES.items():
-            if (value := getattr(self, name)) not in choices:
-                raise ElmoError(f"training.{name}: {value!r} is none of {', '.join(choices)}")
+            require_choice(f"training.{name}", getattr(self, name), choices)
         for name in ("warmup", "decay"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ElmoError(f"training.{name}: {getattr(self, name)} is not in [0, 1]")
@@ -273,3 +271,15 @@ def require_positive(name: str, value: float | None) -> None:
     """Refuse zero and what is below, by the name of its key; None is no value."""
     if value is not None and value <= 0:
         raise ElmoError(f"{name}: {value} is not positive")
+
+
+def require_share(name: str, value: float) -> None:
+    """Refuse what is no share of a whole that leaves something of it."""
+    if not 0 <= value < 1:
+        raise ElmoError(f"{name}: {value} is not in [0, 1)")
+
+
+def require_choice(name: str, value: object, known: Collection[str]) -> None:
+    """Refuse what is none of the `known` names."""
+    if value not in known:
+        raise ElmoError(f"{name}: {value!r} is none of {', '.join(known)}")

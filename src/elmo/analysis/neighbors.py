@@ -9,6 +9,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.config import require_positive
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
@@ -71,8 +72,7 @@ def find_neighbors(
     is any choice that gives one vector per token. Sentences equal to `query` are skipped; equal sentences of the
     text count once. `ignore_case` takes "Play" for "play".
     """
-    if top < 1:
-        raise ElmoError(f"top: {top} is not positive")
+    require_positive("top", top)
     weights = single_layer_weights(layer, embedder.num_layers)
     query = tuple(query)
     position = position_of(query, word, ignore_case, occurrence)

@@ -10,14 +10,14 @@ import torch
 from numpy.typing import NDArray
 
 from elmo import formats
+from elmo.config import require_choice, require_positive
 from elmo.embed.batching import Batch, Sentence, plan_batches, windows
 from elmo.embed.engine import Precision, make_engine
 from elmo.embed.fingerprint import fingerprint
 from elmo.embed.layers import Entry, Layers, Layout, layer_weights
-from elmo.embed.pooling import Pool, check_pool, pool_tokens
+from elmo.embed.pooling import POOLS, Pool, pool_tokens
 from elmo.embed.writers import DType, Written, write_embeddings
-from elmo.errors import ElmoError
-from elmo.formats.model import Model, State, require_state, require_warm_state
+from elmo.formats.model import STATES, Model, State, require_warm_state
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.devices import find_device
 from elmo.nn.lstm import LSTMState
@@ -182,12 +182,12 @@ class Embedder:
         self._state = None
 
     def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> Job:
-        check_pool(pool)
-        require_state(state)
+        if pool is not None:
+            require_choice("pool", pool, POOLS)
+        require_choice("state", state, STATES)
         if state == "warm":
             require_warm_state(self._warm_state)
-        if batch_size is not None and batch_size < 1:
-            raise ElmoError(f"batch_size: {batch_size} is not positive")
+        require_positive("batch_size", batch_size)
         return Job(layer_weights(layers, self.num_layers), pool, state, batch_size)
 
     def _windows(self, sentences: Iterable[Sentence], job: Job, first: int = 0) -> Iterator[list[Entry]]:

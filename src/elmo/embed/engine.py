@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from elmo import _native
+from elmo.config import require_choice
 from elmo.embed.batching import Batch
 from elmo.embed.module_engine import ModuleEngine
 from elmo.embed.packed_engine import PackedEngine
@@ -51,8 +52,7 @@ class Engine(Protocol):
 
 def make_engine(model: Model, precision: str, device: torch.device) -> Engine:
     """The engine for a model that is on `device`."""
-    if precision not in PRECISIONS:
-        raise ElmoError(f"precision: {precision!r} is none of {', '.join(PRECISIONS)}")
+    require_choice("precision", precision, PRECISIONS)
     if precision == "auto":
         precision = "bf16" if multiplies_bf16(device) else "float32"
     if device.type != "cpu":

@@ -5,17 +5,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.errors import ElmoError
-
 Pool = Literal["mean", "max", "first-last"]
 
 POOLS = ("mean", "max", "first-last")
-
-
-def check_pool(pool: str | None) -> None:
-    """Refuse a name that is no pooling."""
-    if pool is not None and pool not in POOLS:
-        raise ElmoError(f"pool: {pool!r} is none of {', '.join(POOLS)}")
 
 
 def pool_tokens(vectors: NDArray[np.float32], pool: Pool, *, bidirectional: bool = True) -> NDArray[np.float32]:

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from tqdm import tqdm
 
+from elmo.config import require_choice
 from elmo.embed.batching import Sentence
 from elmo.embed.layers import Entry, Layout
 from elmo.embed.unfinished import Progress, Unfinished, unfinished_work
@@ -95,8 +96,7 @@ def write_embeddings(
     """
     path = Path(path)
     check_target(path, overwrite)
-    if dtype not in DTYPES:
-        raise ElmoError(f"dtype: {dtype!r} is none of {', '.join(DTYPES)}")
+    require_choice("dtype", dtype, DTYPES)
     with unfinished_work(path, {**job, "dtype": dtype}, overwrite) as work:
         rest, counter = work.skip(sentences)
         before = work.progress

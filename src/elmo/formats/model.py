@@ -84,12 +84,6 @@ def predictor_inputs(
     return torch.from_numpy(model.to_ids(types)).to(device), (tokens[:, :-1], tokens[:, 1:]), lengths
 
 
-def require_state(name: str) -> None:
-    """Refuse what is no `State`."""
-    if name not in STATES:
-        raise ElmoError(f"state: {name!r} is none of {', '.join(STATES)}")
-
-
 def require_warm_state(state: BiLMState | None) -> BiLMState:
     """A model's warm state, which must be there."""
     if state is None:

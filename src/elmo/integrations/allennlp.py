@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from elmo.config import require_choice, require_positive
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import elmo as layer
@@ -222,8 +223,7 @@ class ElmoEmbedder:
 
     def embed_sentences(self, sentences: Iterable[Sentence], batch_size: int = 64) -> Iterator[Layers]:
         """As `embed_batch`, `batch_size` sentences at a time, in constant memory."""
-        if batch_size < 1:
-            raise ElmoError(f"batch_size: {batch_size} is not positive")
+        require_positive("batch_size", batch_size)
         remaining = iter(sentences)
         while batch := list(islice(remaining, batch_size)):
             yield from self.embed_batch(batch)
@@ -258,8 +258,7 @@ class ElmoEmbedder:
         to its data set's name, unless `forget_sentences` or `use_sentence_keys`. A blank line is an entry without
         tokens. The file takes its name when it is complete.
         """
-        if output_format not in _FORMATS:
-            raise ElmoError(f"output_format: {output_format!r} is none of {', '.join(_FORMATS)}")
+        require_choice("output_format", output_format, _FORMATS)
         path = Path(output_file_path)
         require_parent(path)
         lines, again = tee(line.strip() for line in input_file)

@@ -22,6 +22,7 @@ import ray
 import ray.data
 import torch
 
+from elmo.config import require_choice
 from elmo.embed import Layers, Pool, load
 from elmo.embed.engine import Precision
 from elmo.embed.layers import Layout
@@ -76,8 +77,7 @@ def embed_dataset(
     hold it, with `num_cpus` threads each: by default one for each GPU of the cluster, or, where there
     is none, as many as its processors allow if one is left for reading and writing.
     """
-    if dtype not in DTYPES:
-        raise ElmoError(f"dtype: {dtype!r} is none of {', '.join(DTYPES)}")
+    require_choice("dtype", dtype, DTYPES)
     if not ray.is_initialized():
         ray.init()
     resources: Mapping[str, float] = ray.cluster_resources()

@@ -40,12 +40,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elmo import formats
+from elmo.config import require_choice, require_positive
 from elmo.embed import Embedder
 from elmo.embed.batching import Sentence, check_sentence
 from elmo.embed.layers import Layers
 from elmo.embed.pooling import Pool
 from elmo.errors import ElmoError
-from elmo.formats.model import Model, State, predictor_inputs, require_state, require_warm_state
+from elmo.formats.model import STATES, Model, State, predictor_inputs, require_warm_state
 from elmo.formats.tensorflow import find_checkpoint
 from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
@@ -101,7 +102,7 @@ class ElmoModel:
     """
 
     def __init__(self, state: State = "zero") -> None:
-        require_state(state)
+        require_choice("state", state, STATES)
         self.state: State = state
         self.batch_size: int | None = None
         self.max_chars: int | None = None
@@ -117,8 +118,7 @@ class ElmoModel:
         Substitutes need a softmax, which is kept where the model has one. `full=True` takes a folder's checkpoint of
         TensorFlow rather than its other files, and raises `ElmoError` for a model without a softmax.
         """
-        if max_batch_size < 1:
-            raise ElmoError(f"max_batch_size: {max_batch_size} is not positive")
+        require_positive("max_batch_size", max_batch_size)
         is_folder = full and Path(directory).is_dir()
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         model = formats.load((is_folder and find_checkpoint(Path(directory))) or directory).to(device)
@@ -168,8 +168,7 @@ class ElmoModel:
         self._loaded()
         if self._predictor is None:
             raise ElmoError("substitutes need a model with a softmax and its vocabulary; see load(..., full=True)")
-        if topn < 1:
-            raise ElmoError(f"topn: {topn} is not positive")
+        require_positive("topn", topn)
         return list(self._predictor.run(_tokenize(data), self.batch_size or 1, self.state, topn, nodelimiters))
 
     def _loaded(self) -> Embedder:
@@ -178,8 +177,7 @@ class ElmoModel:
         return self._embedder
 
     def _zeros(self, num_sentences: int, layers: str, shape: tuple[int, ...]) -> Array:
-        if layers not in LAYERS:
-            raise ElmoError(f"layers: {layers!r} is none of {', '.join(LAYERS)}")
+        require_choice("layers", layers, LAYERS)
         apart = (self._loaded().num_layers,) if layers == "all" else ()
         return np.zeros((num_sentences, *apart, *shape), np.float32)
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import base
 
+from elmo.config import require_choice
 from elmo.embed import Embedder, load
 from elmo.embed.engine import Precision
 from elmo.embed.layers import Layers
@@ -78,8 +79,7 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         """The vectors (N, D) of N documents, or (N, (L+1) * D) with `layers="all"`."""
         if isinstance(X, str):
             raise ElmoError("X: expected a list of documents, found a string")
-        if self.pool not in POOLS:
-            raise ElmoError(f"pool: {self.pool!r} is none of {', '.join(POOLS)}")
+        require_choice("pool", self.pool, POOLS)
         tokenize = get_tokenizer(self.tokenizer) if isinstance(self.tokenizer, str) else self.tokenizer
         sentences = [self._tokens(document, tokenize) for document in X]
         found = self._embedder().stream(sentences, layers=self.layers, pool=self.pool, batch_size=self.batch_size)

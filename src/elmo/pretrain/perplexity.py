@@ -15,14 +15,15 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from elmo.config import require_choice
 from elmo.errors import ElmoError
 from elmo.formats.model import (
+    STATES,
     Model,
     State,
     predictor_inputs,
     require_bytes,
     require_softmax,
-    require_state,
     require_warm_state,
 )
 from elmo.nn.adaptive import AnySoftmax
@@ -110,7 +111,7 @@ def score_sentences(
     """
     require_bytes(model, "scored")
     softmax, vocabulary = require_softmax(model, "Train one on text of yours: elmo finetune --new-softmax")
-    require_state(state)
+    require_choice("state", state, STATES)
     start = model.bilm.initial_state(1)
     if state == "warm":
         start = to_device(require_warm_state(model.warm_state), start[0].hidden.device)

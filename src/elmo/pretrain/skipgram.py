@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from elmo.config import require_positive
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all
 from elmo.targets import require_new_file
@@ -41,8 +42,7 @@ class SkipGramConfig:
 
     def __post_init__(self) -> None:
         for name in ("dim", "min_count", "window", "epochs", "workers"):
-            if getattr(self, name) < 1:
-                raise ElmoError(f"{name}: {getattr(self, name)} is less than 1")
+            require_positive(name, getattr(self, name))
 
 
 def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:

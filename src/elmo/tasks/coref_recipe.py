@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from elmo.config import require_positive
+from elmo.config import require_positive, require_share
 from elmo.errors import ElmoError
-from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_characters, require_share
+from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_characters
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from elmo.config import require_share
 from elmo.errors import ElmoError
 from elmo.tasks.conll import format_conll, read_conll
 from elmo.tasks.modules.crf import CRF
@@ -15,7 +16,7 @@ from elmo.tasks.modules.elmo_input import ElmoInput
 from elmo.tasks.modules.padding import lengths_of, mask_of, pad_ids
 from elmo.tasks.modules.rnn import BiLSTMs
 from elmo.tasks.modules.words import CharacterEmbedding, WordEmbedding
-from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig, require_share
+from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
 from elmo.tasks.spans import Span, allowed_sequences, score_spans, spans_of, tags_for, tags_of
 from elmo.tasks.static_vectors import choose_words, set_word_vectors
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elmo.config import require_positive
+from elmo.config import require_choice, require_positive, require_share
 from elmo.errors import ElmoError
 from elmo.text.characters import NUM_CHARACTERS
 
@@ -42,7 +42,7 @@ class ElmoConfig:
     def __post_init__(self) -> None:
         choices = {"at": PLACES, "layers": LAYERS, "vectors": VECTORS, "cache_dtype": DTYPES, "state": STATES}
         for name, known in choices.items():
-            _require_choice(f"elmo.{name}", getattr(self, name), known)
+            require_choice(f"elmo.{name}", getattr(self, name), known)
         require_share("elmo.dropout", self.dropout)
 
 
@@ -80,7 +80,7 @@ class TrainingConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _require_choice("training.optimizer", self.optimizer, OPTIMIZERS)
+        require_choice("training.optimizer", self.optimizer, OPTIMIZERS)
         for name in (
             *("batch_size", "learning_rate", "max_epochs", "patience", "plateau_patience", "decay", "decay_steps"),
             *("clip_norm", "plateau_factor", "epsilon", "max_minutes", "checkpoint_every_minutes"),
@@ -136,20 +136,9 @@ class TaskRecipe:
     training: TrainingConfig
 
 
-def _require_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ElmoError(f"{name}: {value!r} is none of {', '.join(known)}")
-
-
 def require_characters(dim: int, filters: int, *widths: int) -> None:
     """Refuse convolutions of nothing, and such as are wider than a word is long."""
     for name, value in (("dim", dim), ("filters", filters), *(("width", width) for width in widths)):
         require_positive(f"characters.{name}", value)
     if max(widths, default=0) > NUM_CHARACTERS:
         raise ElmoError(f"characters.width: {max(widths)} is more than the {NUM_CHARACTERS} characters of a word")
-
-
-def require_share(name: str, value: float) -> None:
-    """Refuse what is not in [0, 1), as a dropout is."""
-    if not 0 <= value < 1:
-        raise ElmoError(f"{name}: {value} is not in [0, 1)")

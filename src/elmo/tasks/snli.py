@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from elmo.config import require_share
 from elmo.errors import ElmoError
 from elmo.tasks.labels import LabelPrediction, combine_labels, label_predictions, score_labels
 from elmo.tasks.modules.attention import soft_align
@@ -18,7 +19,7 @@ from elmo.tasks.modules.pooling import pool
 from elmo.tasks.modules.rnn import BiLSTMs
 from elmo.tasks.modules.words import WordEmbedding
 from elmo.tasks.pairs import HYPOTHESIS, PREMISE, PairExample, parse_pair, read_pairs
-from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_share
+from elmo.tasks.recipe import TaskRecipe, WordsConfig
 from elmo.tasks.static_vectors import choose_words, set_word_vectors
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer, get_tokenizer

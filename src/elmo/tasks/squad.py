@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from elmo.config import require_positive
+from elmo.config import require_positive, require_share
 from elmo.nn.packing import Packing
 from elmo.tasks.batches import cut_to_fit
 from elmo.tasks.modules.bidaf import BiAttention, SelfAttention
@@ -23,7 +23,7 @@ from elmo.tasks.modules.gru import BiGRU
 from elmo.tasks.modules.padding import lengths_of, mask_of
 from elmo.tasks.modules.rnn import variational_dropout
 from elmo.tasks.modules.words import CharacterEmbedding, WordEmbedding
-from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig, require_share
+from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
 from elmo.tasks.squad_data import CONTEXT, QUESTION, SquadExample, parse_question, read_squad, split_paths
 from elmo.tasks.squad_metric import score_answers
 from elmo.tasks.static_vectors import choose_words, set_word_vectors

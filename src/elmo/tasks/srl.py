@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.config import require_positive
+from elmo.config import require_choice, require_positive, require_share
 from elmo.errors import ElmoError
 from elmo.tasks.arguments import ArgumentCounts, arguments_of
 from elmo.tasks.batches import cut_to_fit
@@ -24,7 +24,7 @@ from elmo.tasks.modules.padding import lengths_of, mask_of, pad_ids
 from elmo.tasks.modules.words import WordEmbedding
 from elmo.tasks.pairs import read_object
 from elmo.tasks.predicates import PredicateFinder, count_predicates
-from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_share
+from elmo.tasks.recipe import TaskRecipe, WordsConfig
 from elmo.tasks.spans import allowed_sequences, spans_of, tags_for, tags_of
 from elmo.tasks.static_vectors import choose_words, set_word_vectors
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
@@ -63,8 +63,7 @@ class SrlRecipe(TaskRecipe):
 
     def __post_init__(self) -> None:
         require_share("dropout", self.dropout)
-        if self.format not in FORMATS:
-            raise ElmoError(f"format: {self.format!r} is none of {', '.join(FORMATS)}")
+        require_choice("format", self.format, FORMATS)
         require_positive("predicate_dim", self.predicate_dim)
         for name, value in vars(self.lstm).items():
             require_positive(f"lstm.{name}", value)

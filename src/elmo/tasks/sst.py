@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.config import require_positive
+from elmo.config import require_positive, require_share
 from elmo.errors import ElmoError
 from elmo.nn.packing import Packing
 from elmo.tasks.labels import LabelPrediction, label_predictions, score_labels
@@ -20,7 +20,7 @@ from elmo.tasks.modules.padding import lengths_of, mask_of
 from elmo.tasks.modules.pooling import AttentivePooling
 from elmo.tasks.modules.rnn import BiLSTM
 from elmo.tasks.modules.words import WordEmbedding
-from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_share
+from elmo.tasks.recipe import TaskRecipe, WordsConfig
 from elmo.tasks.static_vectors import choose_words, set_word_vectors
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.tasks.trees import read_trees

@@ -24,6 +24,7 @@ from elmo.analysis.search import vectors as stored
 from elmo.analysis.search.index import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
 from elmo.analysis.search.text import IndexedText, prepare_text
 from elmo.analysis.tagged import COLUMNS, Columns
+from elmo.config import require_choice
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights
 from elmo.embed.unfinished import LOCK, claim, folder_of, is_same_job
@@ -80,8 +81,8 @@ def build_index(
     """
     folder, start = Path(folder), time.perf_counter()
     weights = single_layer_weights(layer, embedder.num_layers)
-    if tagged is not None and tagged not in COLUMNS:
-        raise ElmoError(f"tagged: {tagged!r} is none of {', '.join(COLUMNS)}")
+    if tagged is not None:
+        require_choice("tagged", tagged, COLUMNS)
     stored.import_faiss()
     _check_target(folder, overwrite)
     with _work_folder(folder) as work:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, position_of, unit
 from elmo.analysis.search.text import IndexedText
 from elmo.analysis.search.vectors import VectorStore
+from elmo.config import require_positive
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json
@@ -85,8 +86,7 @@ class ContextIndex:
         `among` looks among the uses of these words instead of `word`, and `tags` among the tokens with one of these
         parts of speech alone (see `IndexedText.having`). Words without context are chosen among the commonest.
         """
-        if top < 1:
-            raise ElmoError(f"top: {top} is not positive")
+        require_positive("top", top)
         if any_word and among:
             raise ElmoError("any_word and among exclude each other; choose one")
         query = tuple(query)

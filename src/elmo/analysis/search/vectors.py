@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.config import require_choice
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 
@@ -64,8 +65,7 @@ def import_faiss() -> Any:
 
 def check_kind(kind: str, num_tokens: int) -> None:
     """Refuse what can't be built."""
-    if kind not in KINDS:
-        raise ElmoError(f"vectors: {kind!r} is none of {', '.join(KINDS)}")
+    require_choice("vectors", kind, KINDS)
     if kind == "pq" and num_tokens < PQ_MIN_TOKENS:
         raise ElmoError(f"vectors: pq needs {PQ_MIN_TOKENS} tokens to learn from, the text has {num_tokens}")
 
