@@ -32,12 +32,11 @@ from elmo.analysis.probe import LinearProbe, fit_probe
 from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.config import BiLMConfig
 from elmo.embed import Embedder
-from elmo.embed.batching import number_types
 from elmo.embed.engine import Precision
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
 from elmo.pretrain.recipe import load_recipe
-from elmo.text.characters import encode_words
+from elmo.text.characters import encode_words, number_types
 
 RECIPES = {"original": "paper", "small": "small"}
 PRECISIONS: tuple[Precision, ...] = ("float32", "bf16", "float16", "int8")

@@ -33,7 +33,7 @@ from plain_elmo import PlainElmo
 from elmo import _native
 from elmo.config import BiLMConfig
 from elmo.embed import Embedder
-from elmo.embed.engine import PRECISIONS
+from elmo.embed.engine import PRECISIONS, Precision
 from elmo.embed.kernels import TorchLinear, kernels_for
 from elmo.embed.module_engine import DTYPES
 from elmo.formats.model import Model
@@ -52,7 +52,7 @@ PLAIN_TOKENS = 120
 Text = Sequence[Sequence[str]]
 
 
-def measure(size: str, precision: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """All settings of one size and precision; medians of the repeats."""
     device = torch.device(arguments.device)
     in_bulk, in_ones = QUICK if arguments.quick else TOKENS[size] if device.type == "cpu" else GPU_TOKENS
@@ -143,8 +143,8 @@ def _operations(config: BiLMConfig) -> int:
 def _products_per_second(precision: str, device: torch.device) -> float:
     """Operations a second of a product of large matrices, by the native module and by torch: the faster."""
     if device.type != "cpu":
-        x = torch.randn(8192, 8192, device=device, dtype=DTYPES[precision])
-        return 2 * 8192**3 / _median_seconds(lambda: (x @ x)[0, 0].item())
+        square = torch.randn(8192, 8192, device=device, dtype=DTYPES[precision])
+        return 2 * 8192**3 / _median_seconds(lambda: (square @ square)[0, 0].item())
     rows, size = 512, 2048
     random = np.random.default_rng(0)
     x, weight = (random.standard_normal(shape, np.float32) for shape in ((rows, size), (size, size)))

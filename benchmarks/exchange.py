@@ -50,8 +50,8 @@ def run_process(num_words: int, num_steps: int) -> dict[str, Any]:
     recipe = load_recipe("small")
     training, dim = recipe.training, recipe.lstm.projection_dim
     num_targets = 2 * len(processes.rows(training.batch_size)) * training.unroll_steps
-    objective = Objective(BiLM(recipe.bilm), Softmax(num_words, dim), training.dropout)
-    weight = objective.softmax.weight
+    softmax = Softmax(num_words, dim)
+    objective, weight = Objective(BiLM(recipe.bilm), softmax, training.dropout), softmax.weight
     optimizer = make_optimizer(objective, training, [weight])
     seconds: list[float] = []
     volumes: list[Volume] = []
@@ -95,6 +95,7 @@ def plain_seconds(objective: Objective, size: int) -> float:
     dist.barrier()
     start = time.perf_counter()
     for parameter in objective.parameters():
+        assert parameter.grad is not None
         dist.all_reduce(parameter.grad)
         parameter.grad.div_(size)
     return time.perf_counter() - start

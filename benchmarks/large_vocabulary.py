@@ -93,7 +93,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.stage:
-        print(json.dumps(measure(*arguments.stage, arguments.folder, arguments)))
+        stage, size = arguments.stage
+        print(json.dumps(measure(stage, size, arguments.folder, arguments)))
         return
     if arguments.quick:
         arguments.sizes, arguments.vocabulary, arguments.batch_size, arguments.sentences = ["small"], 200_000, 16, 4

@@ -57,6 +57,8 @@ class PlainElmo:
     def _run_layer(self, inputs: Tensor, lengths: Sequence[int], direction: int, layer: int) -> Tensor:
         p, lstm = self.parameters, self.config.lstm
         n = f"{('forward', 'backward')[direction]}_lstm.layers.{layer}."
+        assert lstm.cell_clip is not None
+        assert lstm.proj_clip is not None
         B, T, P = inputs.shape
         outputs = inputs.new_zeros(B, T, P)
         h, c = inputs.new_zeros(B, P), inputs.new_zeros(B, lstm.dim)

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from machine import report
@@ -31,7 +32,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     arguments = parser.parse_args()
     small, large = QUICK_SIZES if arguments.quick else SIZES
-    results: list[dict[str, object]] = []
+    results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         texts = {size: folder / f"{size}.txt" for size in (small, large)}
@@ -65,7 +66,7 @@ def make_text(random: np.random.Generator, num_words: int) -> bytes:
     return characters[characters > 0].tobytes()
 
 
-def measure(text: Path, size: int, tokenizer: str) -> dict[str, object]:
+def measure(text: Path, size: int, tokenizer: str) -> dict[str, Any]:
     """Run `elmo prepare` once on a text of `size` MB."""
     corpus = text.with_suffix(f".{tokenizer}")
     command = [sys.executable, "-m", "elmo", "prepare", str(corpus), str(text), "--tokenizer", tokenizer, "--json"]

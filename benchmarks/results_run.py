@@ -32,17 +32,20 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a task is trained and measured on: files below the data folder, several with commas between, and settings
-    of the recipe; `reduced` are those for a processor."""
+    """What a task is trained and measured on: `files` below the data folder to train, tune and test on, several with
+    commas between, and settings of the recipe; `reduced` are those for a processor."""
 
     name: str
     task: str
-    train: str
-    dev: str
-    test: str
+    files: tuple[str, str, str]
     seeds: int = 5
     settings: tuple[str, ...] = ()
     reduced: tuple[str, ...] = ()
+
+
+def parts(pattern: str) -> tuple[str, str, str]:
+    """The files of a data set that has its own parts."""
+    return pattern.format("train"), pattern.format("dev"), pattern.format("test")
 
 
 SHIFTS = (
@@ -50,7 +53,7 @@ SHIFTS = (
     *(f"squad/squadshifts_{n}.json.xz" for n in ("amazon_reviews", "reddit")),
 )
 SHORT_SST = ("training.learning_rate=0.001", "training.max_epochs=4")
-PROPBANK = tuple(f"srl/propbank_ewt_{part}.gold_conll.xz" for part in ("train", "dev", "test"))
+PROPBANK = parts("srl/propbank_ewt_{}.gold_conll.xz")
 SHORT_SRL = (
     "lstm.size=200",
     "lstm.layers=4",
@@ -65,42 +68,42 @@ PLANS = (
     Plan(
         "wnut17",
         "ner",
-        *(f"ner/wnut17_{part}.conll.xz" for part in ("train", "dev", "test")),
+        parts("ner/wnut17_{}.conll.xz"),
         reduced=("training.patience=10",),
     ),
     Plan(
         "wikigold",
         "ner",
-        *(f"ner/{name}.conll.xz" for name in ("wikineural_val", "wikineural_test", "wikigold")),
+        ("ner/wikineural_val.conll.xz", "ner/wikineural_test.conll.xz", "ner/wikigold.conll.xz"),
         settings=("token_column=-2",),
         reduced=("training.max_epochs=15", "training.patience=4"),
     ),
-    Plan("sst5", "sst", *(f"sst5/{part}.txt.xz" for part in ("train", "dev", "test")), reduced=SHORT_SST),
+    Plan("sst5", "sst", parts("sst5/{}.txt.xz"), reduced=SHORT_SST),
     Plan(
         "sst2",
         "sst",
-        *(f"sst5/{part}.txt.xz" for part in ("train", "dev", "test")),
+        parts("sst5/{}.txt.xz"),
         settings=("binary=true",),
         reduced=SHORT_SST,
     ),
     Plan(
         "snli",
         "snli",
-        *(f"nli/{name}.jsonl.xz" for name in ("train", "snli_dev", "snli_test")),
+        ("nli/train.jsonl.xz", "nli/snli_dev.jsonl.xz", "nli/snli_test.jsonl.xz"),
         seeds=1,
         reduced=("training.max_minutes=170",),
     ),
     Plan(
         "propbank",
         "srl",
-        *PROPBANK,
+        PROPBANK,
         seeds=1,
         reduced=SHORT_SRL,
     ),
     Plan(
         "propbank10",
         "srl",
-        *PROPBANK,
+        PROPBANK,
         seeds=1,
         settings=("training.share=0.1",),
         reduced=SHORT_SRL,
@@ -108,23 +111,21 @@ PLANS = (
     Plan(
         "ontogum",
         "coref",
-        *(f"coref/ontogum_{part}.conll.xz" for part in ("train", "dev", "test")),
+        parts("coref/ontogum_{}.conll.xz"),
         seeds=1,
         reduced=SHORT_COREF,
     ),
     Plan(
         "litbank",
         "coref",
-        *(f"coref/litbank_{part}.conll.xz" for part in ("train", "dev", "test")),
+        parts("coref/litbank_{}.conll.xz"),
         seeds=1,
         reduced=SHORT_COREF,
     ),
     Plan(
         "squad",
         "squad",
-        ",".join(SHIFTS),
-        "squad/squadshifts_new_wiki.json.xz#:40",
-        "squad/squad_dev-v1.1.json.xz",
+        (",".join(SHIFTS), "squad/squadshifts_new_wiki.json.xz#:40", "squad/squad_dev-v1.1.json.xz"),
         seeds=1,
         reduced=("training.max_minutes=170",),
     ),
@@ -134,7 +135,8 @@ PLANS = (
 def command_of(plan: Plan, kind: str, arguments: argparse.Namespace) -> list[str]:
     """The arguments of `elmo` that train one model of the plan; `kind` is also its folder's name."""
     data: Path = arguments.data
-    files = [word for part in ("train", "dev", "test") for word in (f"--{part}", _below(data, getattr(plan, part)))]
+    given = zip(("--train", "--dev", "--test"), plan.files, strict=True)
+    files = [word for option, names in given for word in (option, _below(data, names))]
     recipe: Any = load_recipe(plan.task)
     settings = [*plan.settings, *(plan.reduced if arguments.reduced else ()), *arguments.set]
     words = getattr(recipe, "words", None)

@@ -153,7 +153,7 @@ def ask(index: ContextIndex, queries: Sequence[Query], wanted: Sequence[Any], ex
     targets = [exact.target(query) for query in queries]
     masks = [index.text.having([tokens[place]]) if same_word else None for tokens, place in queries]
     start = time.perf_counter()
-    found = [index._store.nearest(*pair) for pair in zip(targets, [2 * TOP] * len(targets), masks, strict=True)]
+    found = [index.store.nearest(*pair) for pair in zip(targets, [2 * TOP] * len(targets), masks, strict=True)]
     search_seconds = time.perf_counter() - start
     named = [[(use.tokens, use.position) for use in answer.uses] for answer in answers]
     raw = [exact.different(numbers.tolist())[:TOP] for numbers in found]

@@ -59,8 +59,7 @@ class Bench:
             return
         live = make_layers(bilm, replace(self.recipe.elmo, vectors="live"), self.device)
         assert isinstance(live, LiveLayers)
-        sentences = [s for example in self.examples for s in self.task.sentences(example)]
-        seconds, cached = _timed(lambda: live.cached(sentences, folder / "vectors"))
+        seconds, cached = _timed(lambda: live.cached(self.task.all_sentences(self.examples), folder / "vectors"))
         yield self._row("cache", self.recipe.elmo.cache_dtype, seconds)
         kinds: dict[str, FrozenLayers] = {"cached": cached, "live": live}
         for kind, layers in kinds.items():

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from elmo import formats
 from elmo.embed.warm import mean_state
-from elmo.formats.model import Model
-from elmo.pretrain.perplexity import SentenceScore, State, score_sentences
+from elmo.formats.model import Model, State
+from elmo.pretrain.perplexity import SentenceScore, score_sentences
 from elmo.text.reading import TEXTS, expand, read_sentences
 
 NUM_FIRST = 3

@@ -220,6 +220,18 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
             Experiment(job).run()
 
 
+def test_a_run_from_before_a_key_was_there_goes_on(
+    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = make_job(files, recipe(training__max_epochs=1))
+    results = Experiment(job).run()
+    values = json.loads((job.folder / "config.json").read_text())
+    del values["recipe"]["training"]["share"]
+    (job.folder / "config.json").write_text(json.dumps(values))
+    monkeypatch.setattr(Trainer, "_step", None)
+    assert Experiment(job).run() == results
+
+
 def test_words_of_a_run_stay_as_they_are(files: Path, recipe: Recipe) -> None:
     (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
     words = {"words__vectors": str(files / "v.txt"), "words__dim": 2, "words__trainable": False}

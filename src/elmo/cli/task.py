@@ -189,7 +189,7 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     from elmo.tasks import get_task, load_recipe
 
     found, loaded = get_task(task), load_recipe(task, recipe, dict(map(parse_override, overrides)))
-    tokens = (s for file in files for example in found.read(file, loaded) for s in found.sentences(example) if s)
+    tokens = (s for file in files for s in found.all_sentences(found.read(file, loaded)) if s)
     for line in dict.fromkeys(map(" ".join, tokens)):
         click.echo(line)
 

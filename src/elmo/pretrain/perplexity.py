@@ -115,13 +115,12 @@ def score_sentences(
     start = model.bilm.initial_state(1)
     if state == "warm":
         start = to_device(require_warm_state(model.warm_state), start[0].hidden.device)
-    carried: BiLMState | None = None
+    before = repeat_row(start, batch_size)
     texts = (sentence for sentence in sentences if sentence)
     while batch := list(islice(texts, batch_size)):
-        before = repeat_row(start, len(batch)) if carried is None else first_rows(carried, len(batch))
-        scores, after = _score_batch(model, softmax, vocabulary, batch, before)
+        scores, after = _score_batch(model, softmax, vocabulary, batch, first_rows(before, len(batch)))
         if state == "carry":
-            carried = replace_rows(carried, after)
+            before = replace_rows(before, after)
         yield from scores
 
 

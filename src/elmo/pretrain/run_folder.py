@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
@@ -12,10 +12,16 @@ from elmo.formats.card import figures_of
 from elmo.formats.files import checksum, read_json, write_all, write_json
 from elmo.formats.model import Model
 from elmo.pretrain.recipe import load_recipe
-from elmo.runs.recipes import write_recipe
+from elmo.runs.recipes import without, write_recipe
 from elmo.text.corpus import Corpus
 
 RECIPE, CHECKSUM, START = "recipe.yaml", "corpus.sha256", "start.json"
+_CHANGEABLE = (
+    *("n_epochs", "max_steps", "max_minutes"),
+    *("log_every_steps", "evaluate_every_steps", "checkpoint_every_minutes"),
+)
+"""What of a recipe's training may change from start to start: when the run ends, reports and saves."""
+
 _OF_A_KILLED_START = {CHECKSUM, START, *(f".{name}.partial" for name in (CHECKSUM, START, RECIPE))}
 
 
@@ -45,7 +51,7 @@ def claim(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> 
     """
     path, known = folder / RECIPE, folder / CHECKSUM
     if path.exists():
-        if _essence(load_recipe(str(path))) != _essence(recipe):
+        if without(load_recipe(str(path)), _CHANGEABLE) != without(recipe, _CHANGEABLE):
             raise ElmoError(f"{path}: is another recipe; go on with that one, or choose another run folder")
         if known.read_text().strip() != corpus.checksum:
             raise ElmoError(f"{folder}: was trained on another corpus than {corpus.folder}; choose another run folder")
@@ -77,16 +83,3 @@ def _read_start(folder: Path) -> Start | None:
     if not (folder / START).exists():
         return None
     return Start(**cast("dict[str, str]", read_json(folder / START)))
-
-
-def _essence(recipe: Recipe) -> Recipe:
-    """A recipe without what may change from start to start: when the run ends, reports and saves."""
-    changeable = {
-        "n_epochs": 1.0,
-        "max_steps": None,
-        "max_minutes": None,
-        "log_every_steps": 1,
-        "evaluate_every_steps": None,
-        "checkpoint_every_minutes": 1.0,
-    }
-    return replace(recipe, training=replace(recipe.training, **changeable))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
@@ -59,6 +60,12 @@ def override(recipe: T, overrides: Mapping[str, object]) -> T:
     for key, value in overrides.items():
         _set(values, key, value)
     return from_mapping(type(recipe), values, "--set")
+
+
+def without(recipe: T, keys: Iterable[str]) -> T:
+    """A recipe that says nothing of some keys of its training."""
+    values: Any = recipe
+    return replace(values, training=replace(values.training, **dict.fromkeys(keys)))
 
 
 def parse_override(text: str) -> tuple[str, object]:

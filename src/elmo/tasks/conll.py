@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmo.errors import ElmoError
-from elmo.text.reading import read_paragraphs
+from elmo.text.reading import read_paragraphs, split_columns
 
 DOCUMENT = "-DOCSTART-"
 """The token of a line that begins a document, and is no part of it."""
@@ -47,7 +47,7 @@ def _read(path: str | Path, token_column: int) -> Iterator[TaggedSentence]:
 
 
 def _parse(line: str, token_column: int, where: str) -> tuple[str, str]:
-    columns = line.split("\t") if "\t" in line else [column for column in line.split(" ") if column]
+    columns = split_columns(line)
     place = token_column if token_column >= 0 else len(columns) + token_column
     if not 0 <= place < len(columns) - 1:
         raise ElmoError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, groupby
+from itertools import chain
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +15,9 @@ from elmo.tasks.coref_model import CorefModel
 from elmo.tasks.coref_recipe import CorefRecipe
 from elmo.tasks.coref_scores import score_clusters
 from elmo.tasks.modules.elmo_input import ElmoInput
-from elmo.tasks.static_vectors import choose_words, set_word_vectors
+from elmo.tasks.static_vectors import choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
+from elmo.text.reading import paragraphs
 from elmo.text.tokenizers import Tokenizer
 
 
@@ -35,10 +36,7 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
 
     def pieces(self, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
         """Documents: blank lines are between them, and their other lines are sentences."""
-        for is_text, group in groupby(enumerate(lines, 1), key=lambda item: bool(item[1].strip())):
-            if is_text:
-                numbers, texts = zip(*group, strict=True)
-                yield numbers[0], "\n".join(texts)
+        return ((group[0][0], "\n".join(line for _, line in group)) for group in paragraphs(lines))
 
     def parse(self, line: str, tokenize: Tokenizer) -> Document:
         """A document, its sentences a line each."""
@@ -65,8 +63,8 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
 
     def initialize(self, model: TaskModel[Document, Clusters], recipe: CorefRecipe) -> None:
         """Put the vectors of the recipe's file into the model, each with a length of 1."""
+        super().initialize(model, recipe)
         assert isinstance(model, CorefModel)
-        set_word_vectors(model.words, recipe.words)
         if recipe.words.vectors:
             with torch.no_grad():
                 model.words.weight.copy_(F.normalize(model.words.weight))

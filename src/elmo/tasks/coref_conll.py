@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmo.errors import ElmoError
-from elmo.text.reading import read_lines
+from elmo.text.reading import read_lines, split_columns
 
 UNKNOWN_SPEAKER = "-"
 WORD, SPEAKER, MIN_COLUMNS = 3, 9, 11
@@ -138,7 +138,7 @@ class _Reader:
         if not line.strip():
             self._end_sentence()
             return
-        columns = line.split("\t") if "\t" in line else [column for column in line.split(" ") if column]
+        columns = split_columns(line)
         if len(columns) < MIN_COLUMNS:
             raise ElmoError(f"{len(columns)} columns, but CoNLL-2012 has {MIN_COLUMNS} at least, coreference the last")
         mark = columns[-1].strip()

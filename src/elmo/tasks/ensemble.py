@@ -39,7 +39,7 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
 def predict_together(members: Members, examples: Sequence[Any]) -> list[Any]:
     """The joint predictions for examples. Members with the same biLM share its vectors, on the disk meanwhile."""
     task, recipe = members[0].task, members[0].recipe
-    sentences = [sentence for example in examples for sentence in task.sentences(example)]
+    sentences = list(task.all_sentences(examples))
     found: list[list[Any]] = []
     with TemporaryDirectory(prefix="elmo-") as folder:
         for member in members:

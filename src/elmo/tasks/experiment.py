@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -155,14 +156,14 @@ class Experiment:
         """The result of one seed, None if it was interrupted."""
         folder, job = self._folder_of(seed), self.job
         recipe = replace(job.recipe, training=replace(job.recipe.training, seed=seed))
-        claim(folder, self._config(), recipe, self.vocabularies)
+        claim(folder, self._config, recipe, self.vocabularies)
         if self.bilm is not None and job.with_bilm:
             keep_bilm(self.bilm, job.folder / BILM)
         if done := read_results(folder):
             return done[0]
         trainer = self._trainer(folder, recipe)
         trainer.train()
-        if trainer.stopped or not trainer.is_done:
+        if trainer.stopped:
             return None
         scores = {name: trainer.evaluate(examples) for name, examples in self.sets.items() if name != "train"}
         result = Result.of(trainer.progress, trainer.num_trained, seed, scores, self.device)
@@ -196,10 +197,10 @@ class Experiment:
         live = make_layers(self.bilm, config, self.device)
         if not isinstance(live, LiveLayers) or config.vectors == "live":
             return cast("LiveLayers | None", live)
-        examples = (example for examples in self.sets.values() for example in examples)
-        sentences = (sentence for example in examples for sentence in self.task.sentences(example))
+        sentences = self.task.all_sentences(chain.from_iterable(self.sets.values()))
         return live.cached(sentences, self.job.cache or self.job.folder / CACHE)
 
+    @cached_property
     def _config(self) -> RunConfig:
         job = self.job
         is_file = Path(job.elmo).exists() and not is_bundled(job.elmo)
@@ -209,14 +210,9 @@ class Experiment:
             FORMAT,
             job.task,
             bilm=None if self.bilm is None else (kept if job.with_bilm else str(source)),
-            fingerprint=None if self.bilm is None else self._fingerprint,
+            fingerprint=None if self.bilm is None else fingerprint(self.bilm),
             **{name: checksum_of(examples) for name, examples in self.sets.items()},
         )
-
-    @cached_property
-    def _fingerprint(self) -> str:
-        assert self.bilm is not None
-        return fingerprint(self.bilm)
 
     def _choose_best(self) -> None:
         """Make the run folder that of the seed that is best on the dev set."""

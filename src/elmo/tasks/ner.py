@@ -18,7 +18,7 @@ from elmo.tasks.modules.rnn import BiLSTMs
 from elmo.tasks.modules.words import CharacterEmbedding, WordEmbedding
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
 from elmo.tasks.spans import Span, allowed_sequences, score_spans, spans_of, tags_for, tags_of
-from elmo.tasks.static_vectors import choose_words, set_word_vectors
+from elmo.tasks.static_vectors import choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer
 
@@ -124,11 +124,6 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
     def model(self, recipe: NerRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> NerModel:
         """A model with random weights."""
         return NerModel(recipe, vocabularies["words"], vocabularies["types"], elmo)
-
-    def initialize(self, model: TaskModel[NerExample, Spans], recipe: NerRecipe) -> None:
-        """Put the vectors of the recipe's file into the model."""
-        assert isinstance(model, NerModel)
-        set_word_vectors(model.words, recipe.words)
 
     def score(self, examples: Sequence[NerExample], predictions: Sequence[Spans]) -> Scores:
         """Precision, recall and F1 of spans in percent, and the F1 of each type."""

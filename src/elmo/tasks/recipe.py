@@ -130,10 +130,11 @@ class CharactersConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRecipe:
-    """The sections of every task's recipe."""
+    """The sections of every task's recipe. Without `words` a model has no vectors but ELMo's."""
 
     elmo: ElmoConfig
     training: TrainingConfig
+    words: WordsConfig | None
 
 
 def require_characters(dim: int, filters: int, *widths: int) -> None:

@@ -23,6 +23,7 @@ from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.formats.model import Model, require_bytes, require_warm_state
 from elmo.formats.native import is_native, save_native
+from elmo.runs.recipes import without
 from elmo.tasks import get_task
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import WEIGHTS, load_weights
@@ -150,10 +151,11 @@ def claim(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Voc
     """Make the run folder, or see that it is of the same task, recipe, data and biLM."""
     if (folder / CONFIG).exists():
         before, values = read_config(folder)
-        essence = _essence(values), replace(before, bilm=None)
-        if essence != (_essence(to_mapping(recipe)), replace(config, bilm=None)):
+        known = from_mapping(get_task(before.task).recipe, values, f"{folder / CONFIG}: recipe")
+        essence = without(known, CHANGEABLE), replace(before, bilm=None)
+        if essence != (without(recipe, CHANGEABLE), replace(config, bilm=None)):
             raise ElmoError(f"{folder}: is of another recipe, text or biLM; choose another run folder")
-        if (folder / RESULTS).exists() and values != to_mapping(recipe):
+        if (folder / RESULTS).exists() and known != recipe:
             raise ElmoError(f"{folder}: is finished, with other settings; choose another run folder")
         kept = {name: list(words) for name, words in vocabularies.items()}
         if (folder / VOCABULARIES).exists() and read_json(folder / VOCABULARIES, LARGEST_VOCABULARIES) != kept:
@@ -192,9 +194,3 @@ def checksum_of(examples: Sequence[object]) -> str:
     for example in examples:
         digest.update(f"{example!r}\n".encode("utf-8", "backslashreplace"))
     return digest.hexdigest()
-
-
-def _essence(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe without what may change from start to start."""
-    training = {key: value for key, value in recipe["training"].items() if key not in CHANGEABLE}
-    return {**recipe, "training": training}

@@ -20,7 +20,7 @@ from elmo.tasks.modules.rnn import BiLSTMs
 from elmo.tasks.modules.words import WordEmbedding
 from elmo.tasks.pairs import HYPOTHESIS, PREMISE, PairExample, parse_pair, read_pairs
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
-from elmo.tasks.static_vectors import choose_words, set_word_vectors
+from elmo.tasks.static_vectors import choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
@@ -146,11 +146,6 @@ class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
     def model(self, recipe: SnliRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SnliModel:
         """A model with random weights."""
         return SnliModel(recipe, vocabularies["words"], elmo)
-
-    def initialize(self, model: TaskModel[PairExample, LabelPrediction], recipe: SnliRecipe) -> None:
-        """Put the vectors of the recipe's file into the model."""
-        assert isinstance(model, SnliModel)
-        set_word_vectors(model.words, recipe.words)
 
     def combine(self, recipe: SnliRecipe, predictions: Sequence[LabelPrediction]) -> LabelPrediction:
         """The mean of the probabilities."""

@@ -26,7 +26,7 @@ from elmo.tasks.modules.words import CharacterEmbedding, WordEmbedding
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
 from elmo.tasks.squad_data import CONTEXT, QUESTION, SquadExample, parse_question, read_squad, split_paths
 from elmo.tasks.squad_metric import score_answers
-from elmo.tasks.static_vectors import choose_words, set_word_vectors
+from elmo.tasks.static_vectors import choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
@@ -137,7 +137,7 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
 
 
 def _linear(in_width: int, out_width: int) -> nn.Linear:
-    """A linear layer that starts as Glorot and Bengio 2010 propose, without bias."""
+    """A linear layer that starts as Glorot and Bengio 2010 propose, its bias at zero."""
     layer = nn.Linear(in_width, out_width)
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -183,11 +183,6 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
     def model(self, recipe: SquadRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SquadModel:
         """A model with random weights."""
         return SquadModel(recipe, vocabularies["words"], elmo)
-
-    def initialize(self, model: TaskModel[SquadExample, SquadPrediction], recipe: SquadRecipe) -> None:
-        """Put the vectors of the recipe's file into the model."""
-        assert isinstance(model, SquadModel)
-        set_word_vectors(model.words, recipe.words)
 
     def combine(self, recipe: SquadRecipe, predictions: Sequence[SquadPrediction]) -> SquadPrediction:
         """The best span by the mean probabilities of starts, and of ends."""

@@ -26,7 +26,7 @@ from elmo.tasks.pairs import read_object
 from elmo.tasks.predicates import PredicateFinder, count_predicates
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
 from elmo.tasks.spans import allowed_sequences, spans_of, tags_for, tags_of
-from elmo.tasks.static_vectors import choose_words, set_word_vectors
+from elmo.tasks.static_vectors import choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer
 
@@ -191,12 +191,6 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
     def model(self, recipe: SrlRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SrlModel:
         """A model with random weights."""
         return SrlModel(recipe, vocabularies, elmo)
-
-    def initialize(self, model: TaskModel[SrlExample, Frames], recipe: SrlRecipe) -> None:
-        """Put the vectors of the recipe's file into the model."""
-        assert isinstance(model, SrlModel)
-        if model.words is not None and recipe.words is not None:
-            set_word_vectors(model.words, recipe.words)
 
     def score(self, examples: Sequence[SrlExample], predictions: Sequence[Frames]) -> Scores:
         """Precision, recall and F1 of arguments in percent, and the share of predicates without a mistake, `perfect`.

@@ -21,7 +21,7 @@ from elmo.tasks.modules.pooling import AttentivePooling
 from elmo.tasks.modules.rnn import BiLSTM
 from elmo.tasks.modules.words import WordEmbedding
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
-from elmo.tasks.static_vectors import choose_words, set_word_vectors
+from elmo.tasks.static_vectors import choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.tasks.trees import read_trees
 from elmo.text.tokenizers import Tokenizer
@@ -187,11 +187,6 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
     def model(self, recipe: SstRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SstModel:
         """A model with random weights."""
         return SstModel(recipe, vocabularies["words"], vocabularies["labels"], elmo)
-
-    def initialize(self, model: TaskModel[SstExample, LabelPrediction], recipe: SstRecipe) -> None:
-        """Put the vectors of the recipe's file into the model."""
-        assert isinstance(model, SstModel)
-        set_word_vectors(model.words, recipe.words)
 
     def score(self, examples: Sequence[SstExample], predictions: Sequence[LabelPrediction]) -> Scores:
         """Accuracy in percent, in all and of each label, and the confusion matrix; for a model of five labels also

@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from elmo.tasks.modules.elmo_input import ElmoInput
+from elmo.tasks.modules.words import WordEmbedding
 from elmo.tasks.recipe import TaskRecipe
+from elmo.tasks.static_vectors import set_word_vectors
 from elmo.text.tokenizers import Tokenizer
 
 R = TypeVar("R", bound=TaskRecipe)
@@ -98,7 +100,10 @@ class Task(ABC, Generic[R, E, P]):
         """A model with random weights."""
 
     def initialize(self, model: TaskModel[E, P], recipe: R) -> None:
-        """Put into a model that will be trained what it doesn't start from chance with, such as word vectors."""
+        """Put into a model that will be trained what it doesn't start from chance with: the recipe's word vectors."""
+        for part in model.modules():
+            if isinstance(part, WordEmbedding) and recipe.words is not None:
+                set_word_vectors(part, recipe.words)
 
     @abstractmethod
     def score(self, examples: Sequence[E], predictions: Sequence[P]) -> Scores:
@@ -119,6 +124,10 @@ class Task(ABC, Generic[R, E, P]):
     def combine(self, recipe: R, predictions: Sequence[P]) -> P:
         """What several models say together, from their predictions for one example. Only for tasks with ensembles."""
         raise NotImplementedError
+
+    def all_sentences(self, examples: Iterable[E]) -> Iterator[Sentence]:
+        """The token sequences of all examples."""
+        return (sentence for example in examples for sentence in self.sentences(example))
 
     def length(self, example: E) -> int:
         """The number of tokens."""

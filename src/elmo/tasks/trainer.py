@@ -172,7 +172,7 @@ class Trainer(Generic[E, P]):
         self._count_seconds(started)
         progress.epoch_seconds = 0.0
         self.metrics.add(row | {"seconds": progress.seconds} | {f"dev_{name}": value for name, value in scores.items()})
-        self.save()  # the best weights are never newer than the checkpoint
+        self.save()  # after the best weights, which are never older than what the checkpoint says of them
         self.stopped = self._is_asked_to_stop
 
     def _judge(self, score: float) -> None:

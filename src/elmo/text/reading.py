@@ -65,9 +65,20 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
 
 def read_paragraphs(path: str | Path, encoding: str = "utf-8") -> Iterator[list[tuple[int, str]]]:
     """The numbered lines between blank ones, as formats with a token a line have them for a sentence."""
-    for is_text, lines in groupby(enumerate(read_lines(path, encoding), 1), key=lambda item: bool(item[1].strip())):
+    return paragraphs(read_lines(path, encoding))
+
+
+def paragraphs(lines: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
+    """As `read_paragraphs`, of lines that are read already."""
+    for is_text, group in groupby(enumerate(lines, 1), key=lambda item: bool(item[1].strip())):
         if is_text:
-            yield list(lines)
+            yield list(group)
+
+
+def split_columns(line: str) -> list[str]:
+    """The columns of a line in a CoNLL format: between tabs where it has any, which may hold spaces, else between
+    spaces."""
+    return line.split("\t") if "\t" in line else [column for column in line.split(" ") if column]
 
 
 def read_sentences(

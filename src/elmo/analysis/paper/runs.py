@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -169,8 +170,8 @@ def score_rows(found: Mapping[str, Mapping[str, Outcome]]) -> tuple[Rows, Rows]:
 
 def distinct_sentences(task: Task[Any, Any, Any], sets: Sets, *names: str) -> list[tuple[str, ...]]:
     """The sentences that the examples of some sets hold, each once and none empty."""
-    examples = (example for name in names for example in sets[name])
-    return [s for s in dict.fromkeys(tuple(s) for example in examples for s in task.sentences(example)) if s]
+    examples = chain.from_iterable(sets[name] for name in names)
+    return [sentence for sentence in dict.fromkeys(map(tuple, task.all_sentences(examples))) if sentence]
 
 
 def _slug(name: str) -> str:

@@ -61,10 +61,10 @@ class ContextIndex:
         self.tag_names = self.text.tag_names
         self.num_tokens, self.num_sentences = self.text.corpus.num_tokens, self.text.corpus.num_sentences
         self._candidates = CANDIDATES[facts["vectors"]]
-        self._store = VectorStore(Path(folder) / TRAINED, sorted(Path(folder).glob(PARTS)))
-        if self._store.num_vectors != self.num_tokens:
+        self.store = VectorStore(Path(folder) / TRAINED, sorted(Path(folder).glob(PARTS)))
+        if self.store.num_vectors != self.num_tokens:
             raise ElmoError(
-                f"{folder}: holds vectors of {self._store.num_vectors:,} of its {self.num_tokens:,} tokens; get it "
+                f"{folder}: holds vectors of {self.store.num_vectors:,} of its {self.num_tokens:,} tokens; get it "
                 "again, or build it anew"
             )
         self._word_vectors: NDArray[np.float16] = np.load(Path(folder) / WORDS, mmap_mode="r", allow_pickle=False)
@@ -131,7 +131,7 @@ class ContextIndex:
         """The nearest different uses; more are looked at where sentences of the text are equal."""
         size = top * self._candidates
         while True:
-            found = self._store.nearest(target, size, chosen)
+            found = self.store.nearest(target, size, chosen)
             uses = self._compare(found.tolist(), target, query)
             if len(uses) >= top or size >= num_uses:
                 return uses[:top]

@@ -20,7 +20,7 @@ from elmo.extras import import_extra
 
 Vectors = NDArray[np.float32]
 Kind = Literal["float16", "pq"]
-KINDS: tuple[str, ...] = get_args(Kind)
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 PQ_WIDTH = 4
 """Numbers of a vector that one byte stands for: D / 4 bytes a token."""

@@ -82,7 +82,7 @@ class _GRU(torch.autograd.Function):
 
 
 class _Direction(nn.Module):
-    """Weights of one direction, with torch's names and order of gates: from chance, near zero, without biases."""
+    """Weights of one direction, with torch's names and order of gates: from chance, near zero; biases start at zero."""
 
     def __init__(self, in_width: int, size: int) -> None:
         super().__init__()
