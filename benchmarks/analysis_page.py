@@ -23,6 +23,7 @@ from elmo.analysis.paper.neighbors import CHANCE
 from elmo.analysis.paper.pos import FREQUENT
 from elmo.analysis.paper.weights import GAMMA
 from elmo.analysis.paper.wsd import ALL
+from elmo.analysis.wsd import FIRST_SENSE
 
 TEMPLATE = Path(__file__).with_suffix(".md")
 MARGIN = 1.0
@@ -116,15 +117,15 @@ def wsd(finding: Finding) -> list[Claim]:
         table.title, table.unit, table.columns, {r: c for r, c in table.here.items() if r in (p.FOUR_SETS, ALL)}
     )
     first = [
-        Case(row, f"{cells[p.FIRST_SENSE]:.1f} and {p.SENSES[row][p.FIRST_SENSE]:.1f}", gap <= 0.5)
+        Case(row, f"{cells[FIRST_SENSE]:.1f} and {p.SENSES[row][FIRST_SENSE]:.1f}", gap <= 0.5)
         for row, cells in ((row, numbers(cells)) for row, cells in table.here.items())
         if row in p.SENSES
-        for gap in [abs(cells[p.FIRST_SENSE] - p.SENSES[row][p.FIRST_SENSE])]
+        for gap in [abs(cells[FIRST_SENSE] - p.SENSES[row][FIRST_SENSE])]
     ]
     return [
         Claim("WordNet's first sense reaches 65.9.", first, "not all of the sets' sentences were used"),
         Claim("The second layer is better than the first.", above(chosen, "layer 2", "layer 1"), SMALL),
-        Claim("The second layer is better than the first sense.", above(chosen, "layer 2", p.FIRST_SENSE), weak),
+        Claim("The second layer is better than the first sense.", above(chosen, "layer 2", FIRST_SENSE), weak),
     ]
 
 

@@ -112,7 +112,7 @@ def measure_wsd(
     embedder: Embedder, semcor: Sequence[Annotated], tests: Mapping[str, Sequence[Annotated]], first: Path
 ) -> Iterator[dict[str, Any]]:
     """F1 of each layer and of the baseline, in per cent."""
-    for name, scores in evaluate_wsd(embedder, semcor, tests, read_first_senses(first), _layers(embedder)).items():
+    for name, scores in evaluate_wsd(embedder, semcor, tests, read_first_senses(first)).items():
         each = {test: _percent(score.f1) for test, score in scores.items()}
         together = sum(scores.values(), Score())
         yield {"name": f"wsd/{name}", "all": _percent(together.f1), **each, "num_instances": together.num_instances}

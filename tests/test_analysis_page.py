@@ -13,6 +13,7 @@ import pytest
 from elmo.analysis.paper import published as p
 from elmo.analysis.paper.efficiency import WITH, WITHOUT
 from elmo.analysis.paper.finding import Finding, Table
+from elmo.analysis.wsd import FIRST_SENSE
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "analysis_page.py"
 
@@ -73,12 +74,12 @@ LAYERS = ["chance", "layer 0", "layer 1", "layer 2"]
         ),
         (
             "wsd",
-            [one("", p.FOUR_SETS, {p.FIRST_SENSE: 66.2, "layer 1": 70.0, "layer 2": 67.0})],
+            [one("", p.FOUR_SETS, {FIRST_SENSE: 66.2, "layer 1": 70.0, "layer 2": 67.0})],
             ["agrees", "differs", "agrees"],
         ),
         (
             "wsd",
-            [one("", p.FOUR_SETS, {p.FIRST_SENSE: 66.5, "layer 1": 60.0, "layer 2": 64.0})],
+            [one("", p.FOUR_SETS, {FIRST_SENSE: 66.5, "layer 1": 60.0, "layer 2": 64.0})],
             ["differs", "agrees", "differs"],
         ),
         (

@@ -198,7 +198,7 @@ def test_a_run_with_elmo_is_asked_for_it(results_run: ModuleType, tmp_path: Path
 @pytest.mark.external
 def test_plans_name_files_that_are_there(results_run: ModuleType, shared: Path) -> None:
     for plan in results_run.PLANS:
-        files = ",".join((plan.train, plan.dev, plan.test)).split(",")
+        files = ",".join(plan.files).split(",")
         assert all((shared / "data" / file.partition("#")[0]).is_file() for file in files), plan.name
 
 

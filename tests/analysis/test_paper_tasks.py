@@ -72,7 +72,7 @@ def draws(draw: Callable[[Any, Finding], None], finding: Finding) -> list[str]:
 def test_a_setting_is_trained_once_whoever_asks(make_runs: MakeRuns, forbid_training, tmp_path: Path) -> None:
     """A setting that is the recipe's own has the run of the recipe; vectors are computed once for all runs."""
     task = make_runs()
-    plain, top = task.with_elmo(), task.with_elmo({"elmo.layers": "top"})
+    plain, top = task.with_elmo(), task.with_elmo({"layers": "top"})
     weights = [load_file(run.folders[0] / "weights.safetensors") for run in (plain, top)]
     assert not torch.equal(weights[0]["emit.weight"], weights[1]["emit.weight"])
     assert [folder.name for folder in plain.folders + top.folders] == ["elmo", "elmo,layers=top"]
@@ -80,8 +80,8 @@ def test_a_setting_is_trained_once_whoever_asks(make_runs: MakeRuns, forbid_trai
     assert len(list((tmp_path / "out" / "vectors").iterdir())) == 1
     forbid_training()
     again = make_runs()
-    assert again.with_elmo({"elmo.at": "input", "elmo.layers": "all"}) == plain
-    assert again.with_elmo({"elmo.layers": "top"}) == top
+    assert again.with_elmo({"at": "input", "layers": "all"}) == plain
+    assert again.with_elmo({"layers": "top"}) == top
 
 
 def test_shared_vectors_change_no_result(make_runs: MakeRuns, tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_layers_has_its_four_settings(make_runs: MakeRuns) -> None:
     (table,) = finding.tables
     assert table.columns == [published.BASELINE, published.TOP, published.AVERAGE, published.MIX]
     assert list(table.spread["NER"]) == table.columns
-    assert table.here["NER"][published.TOP] == task.with_elmo({"elmo.layers": "top"}).score["mean"]
-    assert table.here["NER"][published.AVERAGE] == task.with_elmo({"elmo.penalty": 1.0}).score["mean"]
+    assert table.here["NER"][published.TOP] == task.with_elmo({"layers": "top"}).score["mean"]
+    assert table.here["NER"][published.AVERAGE] == task.with_elmo({"penalty": 1.0}).score["mean"]
     assert table.paper["SRL"][published.BASELINE] == 81.6
     assert draws(layers.draw, finding) == ["SQuAD, paper", "SNLI, paper", "SRL, paper", "NER"]
 

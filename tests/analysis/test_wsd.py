@@ -96,8 +96,8 @@ def brute_force(
 def test_answers_are_those_of_an_exhaustive_search(embedder: Embedder, layer) -> None:
     """Senses are by chance, so that no other rule has the same score. Layer 0 has ties, which rounding decides."""
     semcor, tests = make_annotated(60, 0), {"x": make_annotated(50, 1), "y": make_annotated(20, 2)}
-    table = evaluate_wsd(embedder, iter(semcor), tests, FIRST, [layer])
-    name = f"layer {layer}" if isinstance(layer, int) else str(layer)
+    name = str(layer)
+    table = evaluate_wsd(embedder, iter(semcor), tests, FIRST, {name: layer})
     assert list(table) == [FIRST_SENSE, name, f"{name}, nearest use"]
     for test, sentences in tests.items():
         instances = [instance for sentence in sentences for instance in sentence.instances]
@@ -149,7 +149,7 @@ def test_only_sentences_with_lemmas_of_the_tests_are_run(embedder: Embedder, mon
 )
 def test_layers_must_give_one_vector(embedder: Embedder, layers, says: str) -> None:
     with pytest.raises(ElmoError, match=says):
-        evaluate_wsd(embedder, [], {}, FIRST, layers)
+        evaluate_wsd(embedder, [], {}, FIRST, dict(zip("abc", layers, strict=False)))
 
 
 # --- the published sets

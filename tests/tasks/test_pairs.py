@@ -37,7 +37,7 @@ def test_reads_what_has_a_label(tmp_path: Path) -> None:
         (line("maybe"), "key 'gold_label': 'maybe' is none of yes, no"),
         (line(3), "key 'gold_label': expected text, found int"),
         (line(hypothesis=None), "key 'sentence2': expected text, found NoneType"),
-        (line(premise=" "), "key 'sentence1': the sentence is empty"),
+        (line(premise=" "), "premise: the sentence is empty"),
         ('{"gold_label": "yes", "sentence1": "A"}', "key 'sentence2' is missing"),
         ('{"sentence1": "A", "sentence2": "B"}', "key 'gold_label' is missing"),
         ("[1]", "expected a JSON object, found list"),

@@ -121,7 +121,7 @@ def test_files_and_articles_can_be_chosen(tmp_path: Path) -> None:
         (article(question(text=" ")), "paragraph 1, question 'q1', question: is empty"),
         (article(context=" \n"), "paragraph 1, context: is empty"),
         (article({"question": "Who?"}), "paragraph 1, question 1: key 'id' is missing"),
-        ({"title": "Bo", "paragraphs": ["x"]}, "paragraph 1: expected an object, found str"),
+        ({"title": "Bo", "paragraphs": ["x"]}, "paragraph 1: expected a JSON object, found str"),
     ],
 )
 def test_what_is_refused_is_named(wrong: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_what_is_refused_is_named(wrong: dict[str, Any], says: str, tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("{", "a.json: not valid JSON"), ("[]", "expected an object, found list"), ("{}", "key 'data' is missing")],
+    [("{", "a.json: not valid JSON"), ("[]", "expected a JSON object, found list"), ("{}", "key 'data' is missing")],
 )
 def test_a_file_of_another_kind_is_refused(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(text)
@@ -161,9 +161,9 @@ def test_a_question_typed_in_has_no_answer(line: str) -> None:
         ("A\tB\tC", "found 2 tabs"),
         ("A\t ", "question: is empty"),
         ("\tB", "context: is empty"),
-        ('{"context": "A"}', "the line: key 'question' is missing"),
-        ('{"context": "A", "question": 1}', "the line: key 'question': expected text, found int"),
-        ('{"context"', "the line: not valid JSON"),
+        ('{"context": "A"}', "key 'question' is missing"),
+        ('{"context": "A", "question": 1}', "key 'question': expected text, found int"),
+        ('{"context"', "not valid JSON"),
     ],
 )
 def test_typed_questions_that_are_refused(line: str, says: str) -> None:

@@ -60,7 +60,7 @@ def test_an_interrupted_training_is_the_same_to_the_bit(
     optimizer: str, stops: list[int], recipe: Recipe, examples: list[NerExample], tmp_path: Path
 ) -> None:
     """Four steps are an epoch: stops come inside, at its end, and twice in one."""
-    settings = recipe(training__optimizer=optimizer, training__plateau_factor=0.5, training__decay=0.9)
+    settings = recipe(training__optimizer=optimizer, training__plateau_factor=0.5, training__decay_factor=0.9)
     make_trainer(tmp_path / "whole", settings, examples).train()
     for step in [*stops, None]:
         trainer = make_trainer(tmp_path / "parts", settings, examples)
@@ -160,7 +160,7 @@ def test_the_rate_falls_on_plateaus(recipe: Recipe, examples: list[NerExample], 
 
 
 def test_the_rate_falls_with_steps(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    trainer = make_trainer(tmp_path, recipe(training__decay=0.5, training__decay_steps=4), examples)
+    trainer = make_trainer(tmp_path, recipe(training__decay_factor=0.5, training__decay_steps=4), examples)
     trainer.train()
     assert [row["learning_rate"] for row in curve(tmp_path)] == pytest.approx([0.01, 0.005, 0.0025])
 

@@ -59,7 +59,7 @@ def evaluate_wsd(
     semcor: Iterable[Annotated],
     tests: Mapping[str, Sequence[Annotated]],
     first_senses: Mapping[Target, str],
-    layers: Sequence[Layers] | None = None,
+    layers: Mapping[str, Layers] | None = None,
 ) -> dict[str, dict[str, Score]]:
     """Give each instance of `tests` the sense of `semcor` that is nearest to it by cosine, and score that.
 
@@ -67,17 +67,17 @@ def evaluate_wsd(
     both are of the instance's lemma as its part of speech. A lemma that `semcor` hasn't gets its first sense; one that
     has none either stays unanswered. In layer 0 all uses of a form are equally near, and rounding decides.
 
-    Returns the score of each test set by each of `layers` (default: every layer, and their mean), named as
-    "layer 1" and "layer 1, nearest use", and by `FIRST_SENSE`, the baseline. The sum of several sets' scores is that
+    Returns the score of each test set by each of `layers` (default: every layer, and their mean), named as they are,
+    and with ", nearest use" added, and by `FIRST_SENSE`, the baseline. The sum of several sets' scores is that
     of all together: `sum(scores.values(), Score())`. `semcor` is read once, and only the sentences with lemmas of the
     tests are run; in memory are the vectors of the tests' instances, and of their lemmas' senses.
     """
-    layers = [*range(embedder.num_layers), "mean"] if layers is None else layers
-    mixes = _mixes(layers, embedder.num_layers)
+    if layers is None:
+        layers = {layer_name(layer): layer for layer in (*range(embedder.num_layers), "mean")}
+    mixes = _mixes([*layers.values()], embedder.num_layers)
     sentences = [sentence for test in tests.values() for sentence in test]
     pairs = [(instance, np.tensordot(mixes, vectors, 1)) for instance, vectors in embed_instances(embedder, sentences)]
-    names = [layer_name(layer) for layer in layers]
-    rows = [FIRST_SENSE, *names, *(f"{name}, {NEAREST_USE}" for name in names)]
+    rows = [FIRST_SENSE, *layers, *(f"{name}, {NEAREST_USE}" for name in layers)]
     first = [first_senses.get(instance.target) for instance, _ in pairs]
     answers = np.array([first] * len(rows), object).reshape(len(rows), len(first))
     for lemma in _learn(embedder, semcor, pairs, mixes):

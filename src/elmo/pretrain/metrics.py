@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from torch.utils.tensorboard.writer import SummaryWriter
 from tqdm import tqdm
 
 from elmo.formats.files import write_all
-from elmo.runs.rows import Row, append_row, read_rows, write_rows
+from elmo.runs.board import Board
+from elmo.runs.rows import METRICS, Row, append_row, read_rows, write_rows
 
 FIELDS: tuple[str, ...] = (
     "step",
@@ -37,10 +37,10 @@ class Metrics:
     """
 
     def __init__(self, run_folder: Path, step: int, total_steps: int) -> None:
-        self._folder, self._path = run_folder, run_folder / "metrics.csv"
+        self._folder, self._path = run_folder, run_folder / METRICS
         self._rows = [row for row in read_rows(self._path) if row["step"] <= step] if self._path.exists() else []
         self._write_rows()
-        self._board = self._open_board(step)
+        self._board = Board(run_folder, "step", step)
         self._bar = tqdm(total=total_steps, initial=step, unit="step", disable=None)
 
     def add(self, row: Row) -> None:
@@ -48,13 +48,13 @@ class Metrics:
         self._rows.append(row)
         if self._path.exists():
             append_row(self._path, FIELDS, row)
-            self._show([row])
+            self._board.add([row])
         else:
             self._write_rows()
             with suppress(OSError):
                 self._board.close()
-            self._board = self._open_board(0)
-            self._show(self._rows)
+            self._board = Board(self._folder, "step", 0)
+            self._board.add(self._rows)
 
     def advance(self, row: Row, expected_steps: int) -> None:
         """Move the progress line by one step and show `row`; `expected_steps` decides on the remaining time."""
@@ -69,17 +69,6 @@ class Metrics:
 
     def _write_rows(self) -> None:
         write_all({self._path: lambda path: write_rows(path, FIELDS, self._rows)})
-
-    def _open_board(self, step: int) -> SummaryWriter:
-        # Flushed by `_show`, not at its own times: an error in its thread would be told to nobody.
-        return SummaryWriter(str(self._folder / "tensorboard"), purge_step=step + 1, flush_secs=10**9)
-
-    def _show(self, rows: list[Row]) -> None:
-        for row in rows:
-            for key, value in row.items():
-                if key not in ("step", "seconds"):
-                    self._board.add_scalar(key, value, int(row["step"]))  # pyright: ignore[reportUnknownMemberType]
-        self._board.flush()
 
 
 def describe(row: Row) -> str:

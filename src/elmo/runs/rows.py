@@ -9,6 +9,9 @@ from pathlib import Path
 
 Row = dict[str, float]
 
+METRICS = "metrics.csv"
+"""Where a run folder has its rows."""
+
 
 def read_rows(path: Path) -> list[Row]:
     """The rows of a file; a key is absent where its column is empty. A line that breaks off is left out."""

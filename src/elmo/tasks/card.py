@@ -5,14 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
-
-import torch
 
 from elmo.formats.card import table_rows
-from elmo.runs.machine import machine_name
 from elmo.tasks import TASKS
-from elmo.tasks.checkpoint import Progress
 from elmo.tasks.task import Scores
 
 _TEMPLATE = """\
@@ -54,24 +49,9 @@ class Result:
     scores: dict[str, Scores]
     machine: str = ""
 
-    @classmethod
-    def of(
-        cls, progress: Progress, num_trained: int, seed: int, scores: dict[str, Scores], device: torch.device
-    ) -> Result:
-        """The result of a training on `device` that has ended, of `num_trained` examples in all its epochs together."""
-        rate, machine = num_trained / progress.seconds, machine_name(device)
-        return cls(seed, progress.epoch, progress.best_epoch, progress.seconds, rate, scores, machine)
-
     def as_json(self) -> dict[str, object]:
         """Plain values."""
         return asdict(self)
-
-
-class Facts(NamedTuple):
-    """What a card tells beside the results: the training set, and what ELMo was used."""
-
-    train: str
-    elmo: str
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
@@ -86,12 +66,10 @@ def describe(values: Sequence[float]) -> str:
 
 
 def summarize(results: Sequence[Result]) -> dict[str, dict[str, list[float]]]:
-    """Each score of each set, of all `results`, seed by seed."""
-    first = results[0].scores if results else {}
-    return {
-        part: {name: [result.scores[part].get(name, 0.0) for result in results] for name in scores}
-        for part, scores in first.items()
-    }
+    """Each score of each set, of all `results`, seed by seed; a detail that one of them lacks is 0 there."""
+    parts = results[0].scores if results else {}
+    names = {part: dict.fromkeys(name for result in results for name in result.scores[part]) for part in parts}
+    return {part: {n: [r.scores[part].get(n, 0.0) for r in results] for n in known} for part, known in names.items()}
 
 
 def describe_scores(results: Sequence[Result], metric: str) -> str:
@@ -99,30 +77,26 @@ def describe_scores(results: Sequence[Result], metric: str) -> str:
     return ", ".join(f"{part} {metric} {describe(values[metric])}" for part, values in summarize(results).items())
 
 
-def task_card(task: str, facts: Facts, results: Sequence[Result]) -> str:
-    """Markdown that says what a model is of, and the scores of its `results`, one for each seed."""
+def task_card(task: str, train: str, elmo: str, results: Sequence[Result]) -> str:
+    """Markdown that says what a model is of: the training set, what ELMo was used, and the scores of its `results`, one
+    for each seed."""
     rows = {
         "task": f"{task}: {TASKS[task]}",
-        "trained on": facts.train,
-        "ELMo": facts.elmo,
+        "trained on": train,
+        "ELMo": elmo,
         "epochs": ", ".join(f"{result.epochs} (best: {result.best_epoch})" for result in results),
         "seeds": ", ".join(str(result.seed) for result in results),
         "minutes": describe([result.seconds / 60 for result in results]),
         "machine": ", ".join(dict.fromkeys(result.machine for result in results)),
     }
-    parts = list(results[0].scores)
-    names = dict.fromkeys(name for result in results for scores in result.scores.values() for name in scores)
-    cells = ([name, *(_cell(results, part, name) for part in parts)] for name in names)
+    summary = summarize(results)
+    names = dict.fromkeys(name for scores in summary.values() for name in scores)
+    cells = ([n, *(describe(scores[n]) if n in scores else "" for scores in summary.values())] for n in names)
     return _TEMPLATE.format(
         task=task,
         title=f"A model for the task {task}",
         facts=table_rows(rows),
-        sets=" | ".join(parts),
-        rule="|".join("---" for _ in parts),
+        sets=" | ".join(summary),
+        rule="|".join("---" for _ in summary),
         scores="\n".join(f"| {' | '.join(row)} |" for row in cells),
     )
-
-
-def _cell(results: Sequence[Result], part: str, name: str) -> str:
-    values = [result.scores[part][name] for result in results if name in result.scores[part]]
-    return describe(values) if values else ""

@@ -19,8 +19,9 @@ from elmo.formats.bundled import is_bundled
 from elmo.formats.files import write_all, write_json
 from elmo.formats.model import Model, require_warm_state
 from elmo.nn.devices import use_device
+from elmo.runs.machine import machine_name
 from elmo.tasks import get_task
-from elmo.tasks.card import Facts, Result, spread, summarize, task_card
+from elmo.tasks.card import Result, spread, summarize, task_card
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.modules.elmo_input import FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import TaskRecipe
@@ -159,14 +160,16 @@ class Experiment:
         claim(folder, self._config, recipe, self.vocabularies)
         if self.bilm is not None and job.with_bilm:
             keep_bilm(self.bilm, job.folder / BILM)
-        if done := read_results(folder):
-            return done[0]
+        if known := read_results(folder):
+            return known[0]
         trainer = self._trainer(folder, recipe)
         trainer.train()
         if trainer.stopped:
             return None
         scores = {name: trainer.evaluate(examples) for name, examples in self.sets.items() if name != "train"}
-        result = Result.of(trainer.progress, trainer.num_trained, seed, scores, self.device)
+        done, seconds = trainer.progress, trainer.progress.seconds
+        rate, machine = trainer.num_trained / seconds, machine_name(self.device)
+        result = Result(seed, done.epoch, done.best_epoch, seconds, rate, scores, machine)
         self._write_card(folder, [result])
         write_all({folder / RESULTS: lambda path: write_json(path, result.as_json())})
         (folder / CHECKPOINT).unlink(missing_ok=True)
@@ -236,11 +239,8 @@ class Experiment:
     def _write_card(self, folder: Path, results: Sequence[Result]) -> None:
         job = self.job
         files = ", ".join(Path(file).name for file in self.task.files(job.train))
-        facts = Facts(
-            train=f"{files}, {len(self.sets['train']):,} examples",
-            elmo=self._describe_elmo(),
-        )
-        text = task_card(job.task, facts, results)
+        train = f"{files}, {len(self.sets['train']):,} examples"
+        text = task_card(job.task, train, self._describe_elmo(), results)
         write_all({folder / CARD: lambda path: path.write_text(text, encoding="utf-8")})
 
     def _describe_elmo(self) -> str:

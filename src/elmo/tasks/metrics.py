@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elmo.formats.files import write_all
-from elmo.runs.rows import Row, read_rows, write_rows
+from elmo.runs.rows import METRICS, Row, read_rows, write_rows
 
 if TYPE_CHECKING:
-    from torch.utils.tensorboard.writer import SummaryWriter
-
-METRICS = "metrics.csv"
+    from elmo.runs.board import Board
 
 
 class Metrics:
@@ -21,17 +19,14 @@ class Metrics:
         self._path = folder / METRICS
         found = read_rows(self._path) if self._path.exists() else []
         self.rows: list[Row] = [row for row in found if row["epoch"] <= epoch]
-        self._board = _open_board(folder / "tensorboard", epoch) if tensorboard else None
+        self._board = _open_board(folder, epoch) if tensorboard else None
 
     def add(self, row: Row) -> None:
         """Write an epoch's row; the whole file is written anew, so that no kill leaves half a line."""
         self.rows.append(row)
         write_all({self._path: self._write})
         if self._board is not None:
-            for key, value in row.items():
-                if key != "epoch":
-                    self._board.add_scalar(key, value, int(row["epoch"]))  # pyright: ignore[reportUnknownMemberType]
-            self._board.flush()
+            self._board.add([row])
 
     def close(self) -> None:
         """Flush everything."""
@@ -42,7 +37,7 @@ class Metrics:
         write_rows(path, list(dict.fromkeys(key for row in self.rows for key in row)), self.rows)
 
 
-def _open_board(folder: Path, epoch: int) -> SummaryWriter:
-    from torch.utils.tensorboard.writer import SummaryWriter
+def _open_board(folder: Path, epoch: int) -> Board:
+    from elmo.runs.board import Board
 
-    return SummaryWriter(str(folder), purge_step=epoch + 1, flush_secs=10**9)
+    return Board(folder, "epoch", epoch)

@@ -67,7 +67,7 @@ class NerModel(TaskModel[NerExample, Spans]):
         self.rnn = BiLSTMs(width, recipe.lstm, recipe.dropout)
         self.dropout = nn.Dropout(recipe.dropout)
         self.emit = nn.Linear(self.rnn.width + elmo.output_width, len(self.tags))
-        self.crf = CRF(len(self.tags), allowed_sequences(self.tags))
+        self.crf = CRF(allowed_sequences(self.tags))
 
     def loss(self, examples: Sequence[NerExample]) -> Tensor:
         """The mean negative log-likelihood of the sentences' tags, in nats a sentence."""

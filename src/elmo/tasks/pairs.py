@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 from elmo.errors import ElmoError
+from elmo.tasks.objects import get, read_object, two_texts
 from elmo.text.reading import read_lines
 from elmo.text.tokenizers import Tokenizer
 
@@ -41,16 +40,7 @@ def read_pairs(path: str | Path, labels: Sequence[str], tokenize: Tokenizer) -> 
 
 def parse_pair(line: str, tokenize: Tokenizer) -> PairExample:
     """A pair without label: premise, tab and hypothesis, or a JSON object as in files."""
-    sentences = line.split("\t")
-    if len(sentences) == 2:
-        premise, hypothesis = sentences
-        return PairExample(_tokens(premise, "premise", tokenize), _tokens(hypothesis, "hypothesis", tokenize))
-    if len(sentences) == 1 and line.lstrip().startswith("{"):
-        return _pair(read_object(line), tokenize)
-    raise ElmoError(
-        f"expected premise and hypothesis with one tab between them, or a JSON object with {PREMISE} and {HYPOTHESIS}; "
-        f"found {len(sentences) - 1} tabs"
-    )
+    return _pair(*two_texts(line, "premise and hypothesis", (PREMISE, HYPOTHESIS)), tokenize)
 
 
 def _read(path: str | Path, labels: Sequence[str], tokenize: Tokenizer) -> Iterator[PairExample]:
@@ -59,38 +49,18 @@ def _read(path: str | Path, labels: Sequence[str], tokenize: Tokenizer) -> Itera
             continue
         try:
             values = read_object(line)
-            label = _text(values, LABEL)
+            label = get(values, LABEL, str)
             if label == NO_LABEL:
                 continue
             if label not in labels:
                 raise ElmoError(f"key {LABEL!r}: {label!r} is none of {', '.join(labels)}")
-            yield _pair(values, tokenize, label)
+            yield _pair(get(values, PREMISE, str), get(values, HYPOTHESIS, str), tokenize, label)
         except ElmoError as error:
             raise ElmoError(f"{path}, line {number}: {error}") from None
 
 
-def read_object(line: str) -> dict[str, Any]:
-    """The JSON object of a line."""
-    try:
-        values: object = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ElmoError(f"not valid JSON ({getattr(error, 'msg', error)})") from None
-    if not isinstance(values, dict):
-        raise ElmoError(f"expected a JSON object, found {type(values).__name__}")
-    return cast("dict[str, Any]", values)
-
-
-def _pair(values: dict[str, Any], tokenize: Tokenizer, label: str = "") -> PairExample:
-    premise, hypothesis = (_tokens(_text(values, key), f"key {key!r}", tokenize) for key in (PREMISE, HYPOTHESIS))
-    return PairExample(premise, hypothesis, label)
-
-
-def _text(values: dict[str, Any], key: str) -> str:
-    if key not in values:
-        raise ElmoError(f"key {key!r} is missing")
-    if not isinstance(values[key], str):
-        raise ElmoError(f"key {key!r}: expected text, found {type(values[key]).__name__}")
-    return values[key]
+def _pair(premise: str, hypothesis: str, tokenize: Tokenizer, label: str = "") -> PairExample:
+    return PairExample(_tokens(premise, "premise", tokenize), _tokens(hypothesis, "hypothesis", tokenize), label)
 
 
 def _tokens(text: str, where: str, tokenize: Tokenizer) -> tuple[str, ...]:

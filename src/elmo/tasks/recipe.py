@@ -53,10 +53,11 @@ class TrainingConfig:
     Training ends when the dev set's score wasn't above its best for `patience` epochs, or after `max_epochs`, or when
     `max_minutes` are up, which cuts an epoch short; the weights of the best epoch are kept. `clip_norm` bounds the norm
     of all gradients together. The learning rate is multiplied by `plateau_factor` after each `plateau_patience` epochs
-    in a row without a better score, and by `decay` every `decay_steps` steps. Batches are of sentences of about the
-    same length. With an `ema_decay`, not the weights themselves are measured and kept but their exponential moving
+    in a row without a better score, and by `decay_factor` every `decay_steps` steps. Batches are of sentences of about
+    the same length. With an `ema_decay`, not the weights themselves are measured and kept but their exponential moving
     average, which begins with those from chance and loses all but this share of itself to the weights at each step.
-    `epsilon` is what `adam` and `adadelta` add where they divide, null for torch's own (1e-8 and 1e-6).
+    `epsilon` is what `adam` and `adadelta` add where they divide, null for torch's own (1e-8 and 1e-6), `weight_decay`
+    the strength of an L2 penalty of all weights.
     Of the training set's examples a `share` is trained on, drawn by chance but always the same; larger ones contain
     smaller ones.
     """
@@ -72,7 +73,7 @@ class TrainingConfig:
     patience: int = 25
     plateau_factor: float | None = None
     plateau_patience: int = 1
-    decay: float = 1.0
+    decay_factor: float = 1.0
     decay_steps: int = 100
     ema_decay: float | None = None
     max_minutes: float | None = None
@@ -82,8 +83,8 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         require_choice("training.optimizer", self.optimizer, OPTIMIZERS)
         for name in (
-            *("batch_size", "learning_rate", "max_epochs", "patience", "plateau_patience", "decay", "decay_steps"),
-            *("clip_norm", "plateau_factor", "epsilon", "max_minutes", "checkpoint_every_minutes"),
+            *("batch_size", "learning_rate", "epsilon", "clip_norm", "max_epochs", "patience", "max_minutes"),
+            *("plateau_factor", "plateau_patience", "decay_factor", "decay_steps", "checkpoint_every_minutes"),
         ):
             require_positive(f"training.{name}", getattr(self, name))
         if not 0 < self.share <= 1:

@@ -8,10 +8,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from elmo.errors import ElmoError
 from elmo.tasks.modules.bounds import Bounds
+from elmo.tasks.objects import get, two_texts
 from elmo.text.reading import read_blocks
 from elmo.text.tokenizers import Tokenizer, find_tokens, split_sentences
 
@@ -19,7 +20,6 @@ T = TypeVar("T")
 
 CONTEXT, QUESTION = "context", "question"
 _ARTICLES = re.compile(r"#(\d*):(\d*)$")
-_KINDS: dict[type, str] = {list: "a list", str: "text", int: "a whole number"}
 
 
 @dataclass(frozen=True)
@@ -80,16 +80,7 @@ def split_paths(path: str | Path) -> list[str]:
 
 def parse_question(line: str, tokenize: Tokenizer) -> SquadExample:
     """A question without answer: paragraph, tab and question, or a JSON object with "context" and "question"."""
-    texts = line.split("\t")
-    if len(texts) == 2:
-        return _example(texts[0], texts[1], tokenize)
-    if len(texts) == 1 and line.lstrip().startswith("{"):
-        values = _load(line, "the line")
-        return _example(_get(values, CONTEXT, str, "the line"), _get(values, QUESTION, str, "the line"), tokenize)
-    raise ElmoError(
-        f"expected a paragraph and a question with one tab between them, or a JSON object with {CONTEXT} and "
-        f"{QUESTION}; found {len(texts) - 1} tabs"
-    )
+    return _example(*two_texts(line, "a paragraph and a question", (CONTEXT, QUESTION)), tokenize)
 
 
 def _example(context: str, question: str, tokenize: Tokenizer) -> SquadExample:
@@ -144,12 +135,7 @@ def _load(text: str, where: str) -> object:
 
 
 def _get(values: object, key: str, kind: type[T], where: str) -> T:
-    """The value of a key of a JSON object, of the right kind."""
-    if not isinstance(values, dict):
-        raise ElmoError(f"{where}: expected an object, found {type(values).__name__}")
-    known = cast("dict[str, Any]", values)
-    if key not in known:
-        raise ElmoError(f"{where}: key {key!r} is missing")
-    if not isinstance(known[key], kind):
-        raise ElmoError(f"{where}: key {key!r}: expected {_KINDS[kind]}, found {type(known[key]).__name__}")
-    return known[key]
+    try:
+        return get(values, key, kind)
+    except ElmoError as error:
+        raise ElmoError(f"{where}: {error}") from None

@@ -17,12 +17,12 @@ from elmo.errors import ElmoError
 from elmo.tasks.arguments import ArgumentCounts, arguments_of
 from elmo.tasks.batches import cut_to_fit
 from elmo.tasks.frames import FORMATS, VERB, Frame, format_frames, read_frames
-from elmo.tasks.modules.crf import penalties, viterbi
+from elmo.tasks.modules.crf import Decoder
 from elmo.tasks.modules.elmo_input import ElmoInput
 from elmo.tasks.modules.highway_lstm import AlternatingLSTM
 from elmo.tasks.modules.padding import lengths_of, mask_of, pad_ids
 from elmo.tasks.modules.words import WordEmbedding
-from elmo.tasks.pairs import read_object
+from elmo.tasks.objects import read_object
 from elmo.tasks.predicates import PredicateFinder, count_predicates
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
 from elmo.tasks.spans import allowed_sequences, spans_of, tags_for, tags_of
@@ -37,8 +37,6 @@ Pair = tuple[tuple[str, ...], Frame]
 MOST_TOKENS = 1 << 14
 """Tokens, each once for each predicate of its sentence, that are looked at together in prediction: their vectors take
 up to 200 MB at the published sizes, however long a sentence is or many its predicates."""
-
-_PENALTIES = ("start", "transitions", "end")
 
 
 @dataclass(frozen=True)
@@ -98,8 +96,7 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         self.rnn = AlternatingLSTM(width + recipe.predicate_dim, recipe.lstm.size, recipe.lstm.layers, recipe.dropout)
         self.emit = nn.Linear(self.rnn.width + elmo.output_width, len(self.tags))
         nn.init.orthogonal_(self.emit.weight)
-        for name, penalty in zip(_PENALTIES, penalties(allowed_sequences(self.tags)), strict=True):
-            self.register_buffer(name, penalty, persistent=False)
+        self.decoder = Decoder(allowed_sequences(self.tags))
 
     def loss(self, examples: Sequence[SrlExample]) -> Tensor:
         """The mean negative log-likelihood of the predicates' tags, in nats a predicate."""
@@ -127,8 +124,7 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         emissions, mask = self._emissions(pairs)
         is_verb = torch.arange(len(self.tags), device=self.device) == self._places[f"B-{VERB}"]
         emissions = emissions.masked_fill(self._is_predicate(pairs, mask).unsqueeze(2) ^ is_verb, -torch.inf)
-        rows = viterbi(emissions, mask, *(self.get_buffer(name) for name in _PENALTIES))
-        spans = [spans_of([self.tags[place] for place in row]) for row in rows]
+        spans = [spans_of([self.tags[place] for place in row]) for row in self.decoder(emissions, mask)]
         return [frame._replace(spans=tuple(found)) for (_, frame), found in zip(pairs, spans, strict=True)]
 
     def _emissions(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:

@@ -152,7 +152,7 @@ class Trainer(Generic[E, P]):
     def learning_rate(self) -> float:
         """That of the next step."""
         config, progress = self.config, self.progress
-        return config.learning_rate * progress.rate * config.decay ** (progress.step // config.decay_steps)
+        return config.learning_rate * progress.rate * config.decay_factor ** (progress.step // config.decay_steps)
 
     def _end_epoch(self) -> None:
         """Measure the dev set, keep the weights if they are the best, and begin the next epoch."""

@@ -42,7 +42,7 @@ class Table:
 class Finding:
     """What one analysis found. `model` names what it is of; `quick` results are of too little to mean anything.
 
-    `seconds` are those of each part, whenever it was done. `notes` are sentences to go with the tables.
+    `seconds` are those of each part, whenever it was done.
     """
 
     name: str
@@ -51,7 +51,6 @@ class Finding:
     quick: bool
     tables: list[Table]
     seconds: dict[str, float]
-    notes: list[str] = field(default_factory=list[str])
 
     def as_json(self) -> dict[str, object]:
         """Plain values, which `read_finding` reads back."""
@@ -92,8 +91,7 @@ def as_markdown(finding: Finding) -> str:
     if finding.quick:
         facts += " A quick run, on little data: its figures mean nothing."
     tables = (f"## {table.title}\n\n{table_markdown(table)}" for table in finding.tables)
-    notes = "\n".join(f"- {note}" for note in finding.notes)
-    return "\n\n".join([f"# {finding.title}", facts, *tables, *([notes] if notes else [])]) + "\n"
+    return "\n\n".join([f"# {finding.title}", facts, *tables]) + "\n"
 
 
 def table_markdown(table: Table) -> str:
@@ -101,21 +99,19 @@ def table_markdown(table: Table) -> str:
     head = f"| {table.unit} | |{''.join(f' {column} |' for column in table.columns)}"
     lines = [head, f"|{'---|' * (len(table.columns) + 2)}"]
     for row in table.rows:
-        for source, rows in (("paper", table.paper), ("here", table.here)):
+        for source, rows, spread in (("paper", table.paper, {}), ("here", table.here, table.spread)):
             if row in rows:
-                cells = (cell_text(table, rows is table.here, row, column) for column in table.columns)
+                cells = (_cell(rows[row].get(c), spread.get(row, {}).get(c), table.digits) for c in table.columns)
                 lines.append(f"| {_escape(row)} | {source} |{''.join(f' {cell} |' for cell in cells)}")
     return "\n".join(lines)
 
 
-def cell_text(table: Table, is_ours: bool, row: str, column: str) -> str:
+def _cell(value: Cell | None, spread: Cell | None, digits: int) -> str:
     """A figure as tables show it, with its deviation where there is one."""
-    value = (table.here if is_ours else table.paper)[row].get(column)
     if not isinstance(value, float | int):
         return "" if value is None else _escape(value)
-    spread = table.spread.get(row, {}).get(column) if is_ours else None
-    text = f"{value:,.{table.digits}f}"
-    return text if spread is None else f"{text} ± {spread:.{table.digits}f}"
+    text = f"{value:,.{digits}f}"
+    return text if spread is None else f"{text} ± {spread:.{digits}f}"
 
 
 def _escape(text: str) -> str:

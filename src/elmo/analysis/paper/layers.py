@@ -11,9 +11,9 @@ from elmo.analysis.paper.published import AVERAGE, BASELINE, LAYERS, MIX, TOP
 from elmo.analysis.paper.runs import Outcome, Settings, TaskRuns, score_rows, score_unit
 
 SETTINGS: dict[str, Settings] = {
-    TOP: {"elmo.layers": "top"},
-    AVERAGE: {"elmo.penalty": 1.0},
-    MIX: {"elmo.penalty": 0.001},
+    TOP: {"layers": "top"},
+    AVERAGE: {"penalty": 1.0},
+    MIX: {"penalty": 0.001},
 }
 
 

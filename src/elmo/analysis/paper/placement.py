@@ -12,9 +12,9 @@ from elmo.analysis.paper.runs import Settings, TaskRuns
 __all__ = ["analyze_placement", "draw"]
 
 SETTINGS: dict[str, Settings] = {
-    INPUT: {"elmo.at": "input"},
-    BOTH: {"elmo.at": "both"},
-    OUTPUT: {"elmo.at": "output"},
+    INPUT: {"at": "input"},
+    BOTH: {"at": "both"},
+    OUTPUT: {"at": "output"},
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from elmo.analysis.wsd import FIRST_SENSE
+
 TASK_NAMES = {
     "ner": "NER",
     "sst": "SST-5",
@@ -16,7 +18,6 @@ BASELINE, TOP, AVERAGE, MIX = "baseline", "last only", "all, λ=1", "all, λ=0.0
 INPUT, BOTH, OUTPUT = "input only", "input & output", "output only"
 BEFORE, AFTER = "before", "after"
 BEST_EPOCH, PASSED_IN = "baseline's best epoch", "ELMo passes it in epoch"
-FIRST_SENSE = "first sense"
 FOUR_SETS = "four test sets"
 TREEBANK = "Penn Treebank"
 NO_CONTEXT = "play"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,7 @@ from typing import Any
 from elmo import formats
 from elmo.analysis.paper.finding import Rows
 from elmo.nn.devices import use_device
-from elmo.runs.recipes import override
-from elmo.runs.rows import Row, read_rows
+from elmo.runs.rows import METRICS, Row, read_rows
 from elmo.tasks import get_task, load_recipe
 from elmo.tasks.card import Result, spread
 from elmo.tasks.experiment import NO_ELMO, SEED_FOLDER, Experiment, Job, Sets, read_sets
@@ -28,7 +27,7 @@ QUICK_EXAMPLES = {"train": 300, "dev": 150}
 QUICK_TRAINING: dict[str, object] = {"training.batch_size": 16, "training.max_epochs": 4}
 
 Settings = Mapping[str, object]
-"""Keys of a recipe with dots, as "elmo.at", and their values."""
+"""Keys of `ElmoConfig` and their values."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Outcome:
 
     def curves(self) -> list[list[Row]]:
         """The rows of `metrics.csv`, an epoch each, of each seed."""
-        return [read_rows(folder / "metrics.csv") for folder in self.folders]
+        return [read_rows(folder / METRICS) for folder in self.folders]
 
 
 class TaskRuns:
@@ -109,11 +108,11 @@ class TaskRuns:
 
         The model is another one where `elmo` names it.
         """
-        own = {key: getattr(self.recipe.elmo, key.removeprefix("elmo.")) for key in settings or {}}
-        changes = {key: value for key, value in (settings or {}).items() if value != own[key]}
+        own = self.recipe.elmo
+        changes: dict[str, Any] = {k: value for k, value in (settings or {}).items() if value != getattr(own, k)}
         tuned = ["tuned"] if elmo else []
-        name = ",".join(["elmo", *tuned, *(f"{key.removeprefix('elmo.')}={value}" for key, value in changes.items())])
-        return self._run(name, override(self.recipe, changes), share, elmo or self.elmo)
+        name = ",".join(["elmo", *tuned, *(f"{key}={value}" for key, value in changes.items())])
+        return self._run(name, replace(self.recipe, elmo=replace(own, **changes)), share, elmo or self.elmo)
 
     def num_examples(self, share: float) -> int:
         """How many examples of the training set a share is."""
@@ -131,7 +130,7 @@ class TaskRuns:
 
     def _part(self, recipe: TaskRecipe, share: float) -> TaskRecipe:
         """A recipe with a share of its own share."""
-        return override(recipe, {"training.share": share * recipe.training.share})
+        return replace(recipe, training=replace(recipe.training, share=share * recipe.training.share))
 
     def _job(self, recipe: TaskRecipe, folder: Path, elmo: str) -> Job:
         data, seeds = self.data, self._num_seeds

@@ -45,12 +45,9 @@ def analyze_wsd(
     layers = _choices(embedder.num_layers)
 
     def evaluate() -> dict[str, dict[str, list[int]]]:
-        found = evaluate_wsd(embedder, semcor, tests, first_senses, [layer for layer, _ in layers])
-        plain = {layer_name(layer): name for layer, name in layers}
+        found = evaluate_wsd(embedder, semcor, tests, first_senses, layers)
         return {
-            _rename(row, plain): {
-                test: [score.num_right, score.num_answered, score.num_instances] for test, score in scores.items()
-            }
+            row: {test: [score.num_right, score.num_answered, score.num_instances] for test, score in scores.items()}
             for row, scores in found.items()
         }
 
@@ -74,18 +71,11 @@ def analyze_wsd(
     return Finding("wsd", "Word senses (Table 5)", model, quick, tables, {"wsd": part.seconds})
 
 
-def _choices(num_layers: int) -> list[tuple[Layers, str]]:
-    """The layers and mixes that are tried, and what tables call them."""
+def _choices(num_layers: int) -> dict[str, Layers]:
+    """The layers and mixes that are tried, by what tables call them."""
     upper = [0.0, *([1 / (num_layers - 1)] * (num_layers - 1))]
-    single: list[tuple[Layers, str]] = [(layer, layer_name(layer)) for layer in range(num_layers)]
-    return [*single, ("mean", "mean of all"), (upper, f"mean of 1 to {num_layers - 1}")]
-
-
-def _rename(row: str, names: Mapping[str, str]) -> str:
-    """A row of `evaluate_wsd` with its choice of layers named as in the tables."""
-    single = row.endswith(NEAREST_USE)
-    choice = row.removesuffix(f", {NEAREST_USE}")
-    return names.get(choice, choice) + (f", {NEAREST_USE}" if single else "")
+    single: dict[str, Layers] = {layer_name(layer): layer for layer in range(num_layers)}
+    return {**single, "mean of all": "mean", f"mean of 1 to {num_layers - 1}": upper}
 
 
 def _scores(counts: Mapping[str, Sequence[int]]) -> dict[str, float]:
@@ -103,7 +93,6 @@ def draw(figure: Any, finding: Finding) -> None:
     figure.set_size_inches(15, 5)
     for place, table in enumerate(finding.tables, 1):
         axes = figure.add_subplot(1, 2, place)
-        together = [line for line in lines_of(table) if line.is_published or line.label in (FOUR_SETS, ALL)]
-        sets = [line for line in lines_of(table) if line not in together]
-        draw_lines(axes, table.columns, together + sets, table.unit, with_values=False)
+        lines = sorted(lines_of(table), key=lambda line: not (line.is_published or line.label in (FOUR_SETS, ALL)))
+        draw_lines(axes, table.columns, lines, table.unit, with_values=False)
         axes.set_title(table.title)

@@ -26,15 +26,11 @@ class CRF(nn.Module):
     stand at the beginning of their row, one at least. Padding changes nothing.
     """
 
-    def __init__(self, num_tags: int, allowed: Allowed | None = None) -> None:
+    def __init__(self, allowed: Allowed) -> None:
         super().__init__()
-        self.start = nn.Parameter(torch.zeros(num_tags))
-        self.transitions = nn.Parameter(torch.zeros(num_tags, num_tags))
-        self.end = nn.Parameter(torch.zeros(num_tags))
+        self.start, self.transitions, self.end = (nn.Parameter(torch.zeros(part.shape)) for part in allowed)
         nn.init.xavier_normal_(self.transitions)
-        allowed = allowed or Allowed(*(p == p for p in self.parameters()))
-        for name, penalty in zip(Allowed._fields, penalties(allowed), strict=True):
-            self.register_buffer(f"{name}_penalty", penalty, False)
+        self._decoder = Decoder(allowed)
 
     def forward(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
         """The log-likelihood (B,) of the `tags` of each row, in nats."""
@@ -51,7 +47,7 @@ class CRF(nn.Module):
 
     def decode(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:
         """The best allowed tag sequence of each row. A row without tokens gives `[]`."""
-        return viterbi(emissions, mask, *self._constrained())
+        return self._decoder(emissions, mask, self.start, self.transitions, self.end)
 
     def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
         chosen = emissions.gather(2, tags.unsqueeze(2)).squeeze(2)
@@ -60,14 +56,27 @@ class CRF(nn.Module):
         inner = torch.where(mask, chosen, 0).sum(dim=1) + torch.where(mask[:, 1:], moves, 0).sum(dim=1)
         return self.start[tags[:, 0]] + inner + self.end[last]
 
-    def _constrained(self) -> list[Tensor]:
-        """Start, transitions and end, minus infinity where they are not allowed."""
-        return [parameter + self.get_buffer(f"{name}_penalty") for name, parameter in self.named_parameters()]
 
+class Decoder(nn.Module):
+    """Finds the best tag sequence among the allowed ones."""
 
-def penalties(allowed: Allowed) -> list[Tensor]:
-    """What to add to the scores of start, transitions and end: 0 for what is allowed, minus infinity for all else."""
-    return [torch.zeros(possible.shape).masked_fill(~possible, -torch.inf) for possible in allowed]
+    def __init__(self, allowed: Allowed) -> None:
+        super().__init__()
+        for name, possible in allowed._asdict().items():
+            penalty = torch.zeros(possible.shape).masked_fill(~possible, -torch.inf)
+            self.register_buffer(name, penalty, persistent=False)
+
+    def forward(
+        self,
+        emissions: Tensor,
+        mask: Tensor,
+        start: Tensor | float = 0,
+        transitions: Tensor | float = 0,
+        end: Tensor | float = 0,
+    ) -> list[list[int]]:
+        """The best tags of each row under these scores. Shapes are as in `CRF`; a row without tokens gives `[]`."""
+        scores = zip((start, transitions, end), Allowed._fields, strict=True)
+        return viterbi(emissions, mask, *(score + self.get_buffer(name) for score, name in scores))
 
 
 @torch.no_grad()

@@ -1,0 +1,51 @@
+"""Examples as JSON objects, or as two texts with a tab between them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar, cast
+
+from elmo.errors import ElmoError
+
+T = TypeVar("T")
+
+_KINDS: dict[type, str] = {list: "a list", str: "text", int: "a whole number"}
+
+
+def read_object(line: str) -> dict[str, Any]:
+    """The JSON object of a line."""
+    try:
+        values: object = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ElmoError(f"not valid JSON ({getattr(error, 'msg', error)})") from None
+    return _as_object(values)
+
+
+def get(values: object, key: str, kind: type[T]) -> T:
+    """The value of a key of a JSON object, of the right kind."""
+    known = _as_object(values)
+    if key not in known:
+        raise ElmoError(f"key {key!r} is missing")
+    if not isinstance(known[key], kind):
+        raise ElmoError(f"key {key!r}: expected {_KINDS[kind]}, found {type(known[key]).__name__}")
+    return known[key]
+
+
+def two_texts(line: str, what: str, keys: tuple[str, str]) -> tuple[str, str]:
+    """The two texts of a line: with a tab between them, or in a JSON object by their keys. `what` says which two."""
+    texts = line.split("\t")
+    if len(texts) == 2:
+        return texts[0], texts[1]
+    if len(texts) == 1 and line.lstrip().startswith("{"):
+        values = read_object(line)
+        return get(values, keys[0], str), get(values, keys[1], str)
+    raise ElmoError(
+        f"expected {what} with one tab between them, or a JSON object with {' and '.join(keys)}; "
+        f"found {len(texts) - 1} tabs"
+    )
+
+
+def _as_object(values: object) -> dict[str, Any]:
+    if not isinstance(values, dict):
+        raise ElmoError(f"expected a JSON object, found {type(values).__name__}")
+    return cast("dict[str, Any]", values)
