@@ -77,12 +77,11 @@ class BiLM(nn.Module):
         state = self.initial_state(B) if state is None else state
         halves: list[Tensor] = []
         new_state: list[LSTMState] = []
-        for number, (order, before) in enumerate(zip(packing.orders, state, strict=False)):
+        for number, before in enumerate(state):
             outputs, after = self._run_direction(number, vectors, tokens, packing, before)
-            packed = torch.stack(outputs)
-            halves.append(packed.new_zeros(len(packed), B * T, packed.shape[2]).index_copy(1, order, packed))
+            halves.append(packing.unpack(torch.stack(outputs), number))
             new_state.append(after)
-        return torch.cat(halves, dim=2).unflatten(1, (B, T)), tuple(new_state)
+        return torch.cat(halves, dim=3), tuple(new_state)
 
     def predictors(
         self, characters: Tensor, tokens: Sequence[Tensor], lengths: Tensor, state: BiLMState

@@ -109,9 +109,8 @@ class BiGRU(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """(B, T, D) to (B, T, 2H), zeros at padding."""
-        B, T, _ = x.shape
-        halves: list[Tensor] = []
-        for direction, order in zip(self.directions, packing.orders, strict=True):
-            outputs = direction(x.flatten(0, 1)[order], packing.batch_sizes)
-            halves.append(outputs.new_zeros(B * T, self.size).index_copy(0, order, outputs))
-        return torch.cat(halves, dim=1).unflatten(0, (B, T))
+        halves = (
+            packing.unpack(direction(packing.pack(x, number), packing.batch_sizes), number)
+            for number, direction in enumerate(self.directions)
+        )
+        return torch.cat([*halves], dim=2)

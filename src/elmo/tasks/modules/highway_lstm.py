@@ -176,13 +176,11 @@ class AlternatingLSTM(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """`x` (B, T, D) and `lengths` (B,), a CPU tensor, one of them positive, to (B, T, H), zeros at padding."""
-        B, T, _ = x.shape
-        packing = Packing.of(lengths, T, x.device)
-        order, courses = packing.orders[0], Course.both(packing.batch_sizes, x.device)
-        packed = x.flatten(0, 1)[order]
+        packing = Packing.of(lengths, x.shape[1], x.device)
+        courses, packed = Course.both(packing.batch_sizes, x.device), packing.pack(x, 0)
         for number, layer in enumerate(self.layers):
             mask = None
             if self.training and self.dropout:
                 mask = F.dropout(x.new_ones(len(packing.rows), self.width), self.dropout)
             packed = layer(packed, mask, courses[number % 2])
-        return x.new_zeros(B * T, self.width).index_copy(0, order, packed).unflatten(0, (B, T))
+        return packing.unpack(packed, 0)

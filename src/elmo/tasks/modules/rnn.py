@@ -30,13 +30,12 @@ class BiLSTM(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """(B, T, D) to (B, T, 2H), zeros at padding."""
-        B, T, _ = x.shape
         state = x.new_zeros(len(packing.rows), self.size)
         halves: list[Tensor] = []
-        for direction, order in zip(self.directions, packing.orders, strict=True):
-            outputs, _ = direction(x.flatten(0, 1)[order], packing.batch_sizes, state, state)
-            halves.append(outputs.new_zeros(B * T, self.size).index_copy(0, order, outputs))
-        return torch.cat(halves, dim=1).unflatten(0, (B, T))
+        for number, direction in enumerate(self.directions):
+            outputs, _ = direction(packing.pack(x, number), packing.batch_sizes, state, state)
+            halves.append(packing.unpack(outputs, number))
+        return torch.cat(halves, dim=2)
 
 
 class BiLSTMs(nn.Module):
