@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from results import BASELINE, RECORDS, read_record, shown, write_record
 
@@ -137,10 +136,9 @@ def command_of(plan: Plan, kind: str, arguments: argparse.Namespace) -> list[str
     data: Path = arguments.data
     given = zip(("--train", "--dev", "--test"), plan.files, strict=True)
     files = [word for option, names in given for word in (option, _below(data, names))]
-    recipe: Any = load_recipe(plan.task)
+    recipe = load_recipe(plan.task)
     settings = [*plan.settings, *(plan.reduced if arguments.reduced else ()), *arguments.set]
-    words = getattr(recipe, "words", None)
-    if words is not None and (vectors := arguments.vectors.get(words.dim)):
+    if recipe.words is not None and (vectors := arguments.vectors.get(recipe.words.dim)):
         settings.append(f"words.vectors={vectors}")
     elmo = arguments.elmo if kind != BASELINE else BASELINE
     out, seeds = arguments.root / plan.name / kind, min(plan.seeds, arguments.seeds or plan.seeds)

@@ -27,11 +27,11 @@ def missing(package: str, purpose: str) -> ElmoError:
 
 
 def import_extra(name: str, purpose: str) -> Any:
-    """A package of `EXTRAS` or one of its modules; an ElmoError says what needs it if it isn't installed."""
+    """A package of `EXTRAS` or one of its modules; an ElmoError says what needs it if it isn't installed, or broken."""
     package = name.split(".")[0]
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] != package:
-            raise
-        raise missing(package, purpose) from None
+    except ImportError as error:
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == package:
+            raise missing(package, purpose) from None
+        raise ElmoError(f"{purpose} needs {package}, which can't be imported: {error}") from error

@@ -115,5 +115,6 @@ def test_the_query_is_cut_as_the_text_of_the_index_was(elmo: Run, tmp_path: Path
     query = ["raw.index", "--word", "Play", "--in", "A new Play.", "--json"]
     found = json.loads(elmo(*query)[1])
     assert (found["query"], found["num_uses"]) == (["a", "new", "play", "."], 2)
+    assert json.loads(elmo(*query, "--among", "They")[1])["num_uses"] == 1
     code, _, err = elmo(*query, "--tokenizer", "whitespace")
     assert (code, err.startswith("elmo: the word 'play' is not among the tokens of the query")) == (2, True)

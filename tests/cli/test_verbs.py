@@ -17,6 +17,7 @@ from bridge import make_model
 from elmo.cli.main import VERBS, cli
 from elmo.formats import save_native
 from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.text.prepare import prepare
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -122,14 +123,16 @@ def test_text_is_read_as_the_options_say(verb: str, arguments: list[str], told: 
         (["finetune", "many", "out", "text.txt", "--new-softmax"], "trained"),
         (["warm", "many", "text.txt"], "given a warm state"),
         (["convert", "many", "out"], "converted"),
+        (["pretrain", "corpus", "out", "--recipe", "tiny", "--from", "many"], "trained"),
     ],
 )
 def test_what_models_with_lists_of_words_can_not_do(arguments: list[str], done: str, tmp_path: Path) -> None:
     make_many_langs.make(tmp_path / "many")
     (tmp_path / "text.txt").write_text("a new play\n")
+    prepare([str(tmp_path / "text.txt")], tmp_path / "corpus", min_count=1, workers=1)
     result = run(*arguments, cwd=tmp_path)
     assert result.returncode == 2
-    assert result.stderr.startswith(f"elmo: a model of ELMoForManyLangs can't be {done}, it gives vectors alone (")
+    assert result.stderr.startswith(f"elmo: a model of ELMoForManyLangs can't be {done}: it has lists of its own (")
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
 

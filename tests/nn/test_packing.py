@@ -17,3 +17,17 @@ def test_holds_every_token_once_in_reading_order(lengths: list[int], extra: int)
     places = [(row, step) for step, size in enumerate(packing.batch_sizes) for row in rows[:size]]
     assert packing.orders[0].tolist() == [row * longest + step for row, step in places]
     assert packing.orders[1].tolist() == [row * longest + lengths[row] - 1 - step for row, step in places]
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(0, 3))
+def test_what_is_unpacked_is_what_was_packed(lengths: list[int], extra: int) -> None:
+    """In both directions, of several layers at once, with zeros at padding."""
+    longest = max(lengths) + extra
+    packing = Packing.of(torch.tensor(lengths), longest, torch.device("cpu"))
+    x = torch.rand(len(lengths), longest, 2) + 1
+    is_token = (torch.arange(longest) < torch.tensor(lengths).unsqueeze(1)).unsqueeze(2)
+    for direction in (0, 1):
+        packed = packing.pack(x, direction)
+        assert len(packed) == sum(lengths)
+        layers = packing.unpack(torch.stack([packed, 2 * packed]), direction)
+        assert torch.equal(layers, torch.stack([x, 2 * x]) * is_token)

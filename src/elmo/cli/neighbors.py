@@ -103,7 +103,8 @@ def command(
     elif among or tags:
         raise ElmoError("--among and --tag are for an index; build one with elmo index")
     (tokens,) = tokenize_block(" ".join(sentence.splitlines()), get_tokenizer(tokenizer), "sentences", lowercase)
-    word = word.lower() if lowercase else word
+    if lowercase:
+        word, among = word.lower(), tuple(map(str.lower, among))
     choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)
     if index is not None:
         found = index.find_neighbors(word, tokens, among=among, tags=tags, **choice)

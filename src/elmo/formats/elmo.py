@@ -135,7 +135,8 @@ class Elmo(ElmoModule, ModelHubMixin):
 
     def as_model(self) -> Model:
         """The biLM and the mixes as they are now, without a softmax: it wouldn't fit a biLM that a task trained."""
-        return Model(self.bilm, mixes=self._scalar_mixes, lexicon=self._lexicon, card=self._card)
+        origin = "of an Elmo in memory"
+        return Model(self.bilm, mixes=self._scalar_mixes, origin=origin, lexicon=self._lexicon, card=self._card)
 
     @property
     def _scalar_mixes(self) -> list[ScalarMix]:

@@ -94,7 +94,7 @@ def require_warm_state(state: BiLMState | None) -> BiLMState:
 def require_bytes(model: Model, done: str) -> None:
     """Refuse a model that reads words by a lexicon where it would be `done`: our formats have no place for that."""
     if model.lexicon is not None:
-        raise ElmoError(f"a model of ELMoForManyLangs can't be {done}, it gives vectors alone ({model.origin})")
+        raise ElmoError(f"a model of ELMoForManyLangs can't be {done}: it has lists of its own ({model.origin})")
 
 
 def require_softmax(model: Model, otherwise: str) -> tuple[AnySoftmax, Vocabulary]:
@@ -103,7 +103,8 @@ def require_softmax(model: Model, otherwise: str) -> tuple[AnySoftmax, Vocabular
         raise ElmoError(f"the model has no softmax, which published HDF5 files leave out ({model.origin}). {otherwise}")
     if model.vocabulary is None:
         raise ElmoError(
-            f"the model has a softmax, but no words to it ({model.origin}); put its vocabulary beside it as vocab.txt"
+            f"the model has a softmax, but no words to it ({model.origin}); put its vocabulary beside it as vocab.txt "
+            "(vocabulary.txt in a folder that elmo made)"
         )
     return model.softmax, model.vocabulary
 

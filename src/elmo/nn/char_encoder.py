@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmo.config import PADDING, CharCNNConfig
+from elmo.errors import ElmoError
 
 TYPES_AT_ONCE, TYPES_AT_ONCE_ON_GPU = 128, 1024
 """Types that are convolved together, sorted by length so that short words don't wait for long ones. On a processor
@@ -105,6 +106,7 @@ class CharEncoder(nn.Module):
         super().__init__()
         dim, features = config.embedding.dim, config.num_filters
         self.activation = _ACTIVATIONS[config.activation]
+        self.max_characters = config.max_characters_per_token
         self.embedding = nn.Embedding(config.n_characters, dim, padding_idx=0)
         self.convolutions = nn.ModuleList(nn.Conv1d(dim, count, width) for width, count in config.filters)
         self.highways = nn.ModuleList(Highway(features) for _ in range(config.n_highway))
@@ -137,8 +139,14 @@ class CharEncoder(nn.Module):
         """Encode types.
 
         `characters` is (N, C) of any integer type, ids as in `elmo.text.characters`, 0 for a masked token's
-        (which gets a vector like any other: callers leave it out). Returns (N, P).
+        (which gets a vector like any other: callers leave it out). Returns (N, P). Raises ElmoError for words of
+        another C than the model's, of which longer ones would be cut elsewhere.
         """
+        if characters.shape[1] != self.max_characters:
+            raise ElmoError(
+                f"inputs: {characters.shape[1]} characters a word, but the model reads {self.max_characters}: "
+                f"elmo.batch_to_ids(sentences, {self.max_characters})"
+            )
         lengths = word_lengths(characters)
         order = lengths.argsort(stable=True)
         x = self.filters().convolve(characters[order].long(), lengths[order])

@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
-from elmo.errors import ElmoError
 from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows
 from elmo.nn.char_encoder import CharEncoder
 from elmo.nn.scalar_mix import ScalarMix
@@ -100,12 +99,6 @@ class ElmoModule(nn.Module):
 
     def _layers_of_characters(self, characters: Tensor) -> tuple[Tensor, Tensor]:
         """All layers (L, B, T+2, D) of characters (B, T, C), and the lengths (B,), boundaries counted."""
-        room = self.bilm.config.char_cnn.max_characters_per_token
-        if characters.shape[2] != room:
-            raise ElmoError(
-                f"inputs: {characters.shape[2]} characters a word, but the model reads {room}: "
-                f"elmo.batch_to_ids(sentences, {room})"
-            )
         begin, end = (_boundary_word(boundary, characters) for boundary in (BEGIN_SENTENCE, END_SENTENCE))
         bounded, lengths = add_boundaries(characters, (characters > 0).any(dim=2), begin, end)
         types, tokens = bounded.flatten(0, 1).unique(dim=0, return_inverse=True)

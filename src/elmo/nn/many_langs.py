@@ -16,7 +16,6 @@ class WordCharEncoder(CharEncoder):
 
     def __init__(self, config: CharCNNConfig, num_words: int, word_dim: int, out_dim: int) -> None:
         super().__init__(config, config.num_filters)  # as wide as its filters: no projection of its own
-        self.max_characters = config.max_characters_per_token
         self.words = nn.Embedding(num_words, word_dim) if word_dim else None
         self.joint_projection = nn.Linear(word_dim + config.num_filters, out_dim)
 

@@ -286,6 +286,7 @@ class Run:
 
 def _check_start(start: Model, corpus: Corpus, recipe: Recipe) -> None:
     """Refuse a model that the recipe or the corpus doesn't fit."""
+    require_bytes(start, "trained")
     if start.config != recipe.bilm:
         own, wanted = (to_mapping(config) for config in (start.config, recipe.bilm))
         other = [
@@ -295,7 +296,6 @@ def _check_start(start: Model, corpus: Corpus, recipe: Recipe) -> None:
             f"{start.origin}: is of other sizes than the recipe ({', '.join(other) or 'bidirectional'}); train on with "
             "the recipe that it was made by"
         )
-    require_bytes(start, "trained")
     if start.softmax is not None:
         require_softmax(start, "")
     if start.vocabulary is not None and start.vocabulary.words != corpus.vocabulary().words:

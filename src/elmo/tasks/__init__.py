@@ -2,8 +2,8 @@
 
 A task is a module here that provides, beside its entry in `TASKS`:
 
-1. **A recipe**: a frozen dataclass derived from `recipe.TaskRecipe`, which has the sections `elmo` and `training`, and
-   `recipes/<task>.yaml` with the published values.
+1. **A recipe**: a frozen dataclass derived from `recipe.TaskRecipe`, which has the sections `elmo`, `training` and
+   `words` (null where a model has none), and `recipes/<task>.yaml` with the published values.
 2. **Examples**: any type of its own, immutable, what one row of a batch is: tokens, and what is to be predicted.
 3. **A model**: a `task.TaskModel`. `loss(examples)` and `predict(examples)` take lists of examples, not tensors: what
    tensors a batch needs is the model's own affair. It gets an `ElmoInput`, keeps it as `self.elmo`, and calls it with
@@ -14,7 +14,7 @@ A task is a module here that provides, beside its entry in `TASKS`:
 
 All else is done for it, see `experiment.Experiment`: batches, ELMo's vectors (live, cached on disk, or a biLM trained
 along), early stopping, checkpoints and exact resume, several seeds, the run folder and its card, and the command
-`elmo task`.
+`elmo task`. Vectors of the recipe's file are put into each `WordEmbedding` of a model that will be trained.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from elmo.config import MAX_CHARACTERS
+from elmo.config import MAX_CHARACTERS, require_positive
 from elmo.errors import ElmoError
 from elmo.targets import require_parent
 from elmo.text.characters import BOS, EOS, NUM_CHARACTERS, encode_words
@@ -90,8 +90,7 @@ def prepare(
         tokenizer, text, encoding, lowercase, min_count, max_vocabulary, max_characters, vocabulary is not None
     )
     _check(settings, vocabulary)
-    if workers is not None and workers < 1:
-        raise ElmoError(f"workers: {workers} is less than 1")
+    require_positive("workers", workers)
     paths = expand(inputs)
     with _work_folder(folder) as work:
         counts = _build(work, paths, settings, SPECIAL_WORDS if vocabulary is None else vocabulary.words, workers)
@@ -134,8 +133,7 @@ def _build(
 def _check(settings: Settings, vocabulary: Vocabulary | None) -> None:
     check_text(settings.text)
     get_tokenizer(settings.tokenizer)
-    if settings.min_count < 1:
-        raise ElmoError(f"min_count: {settings.min_count} is less than 1")
+    require_positive("min_count", settings.min_count)
     if settings.max_characters < 3:
         raise ElmoError(f"max_characters: {settings.max_characters} holds no word, which takes at least 3")
     if settings.max_characters > MAX_CHARACTERS:

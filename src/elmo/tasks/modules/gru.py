@@ -99,7 +99,8 @@ class _Direction(nn.Module):
 class BiGRU(nn.Module):
     """A forward and a backward GRU of `size` hidden units each (Cho et al. 2014), as cuDNN and torch compute it.
 
-    Its weights start from a truncated normal distribution of deviation 0.05 (Clark and Gardner 2017, their code).
+    On a processor a training step takes a third less time than with torch's, as with `BiLSTM`. Its weights start from a
+    truncated normal distribution of deviation 0.05 (Clark and Gardner 2017, their code).
     """
 
     def __init__(self, in_width: int, size: int) -> None:
