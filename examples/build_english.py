@@ -1,7 +1,7 @@
 """The package's own English model, from a folder of texts: prepared, pretrained, measured, described, packed in half.
 
 Makes `src/elmo/models/en` anew. DATA has the texts in `lm/`, and those that models are measured on in `lm/`, `pos/` and
-`wsd/`, each file plain or compressed. WORK keeps the corpus, the run, the figures and the packed model; the same
+`wsd/`, each file plain or compressed. WORK keeps the corpus, the runs, the figures and the packed model; the same
 command started again goes on where it was, in the middle of training, too. Each step is a command that you could type.
 
     python examples/build_english.py ../shared/data work/ --kenlm kenlm/build/bin
@@ -34,6 +34,11 @@ from elmo.text.corpus import Corpus
 TEXTS = ("en_wiki2014", "en_wiki_recent", "en_books", "en_misc")
 SOURCES = "Wikipedia (CC BY-SA), books, speeches and other free texts (public domain)"
 VALID = "en_heldout_valid"
+STAGES: tuple[tuple[str, ...], ...] = (
+    ("training.max_steps=5950",),
+    ("training.max_steps=10840", "training.seed=1", "training.learning_rate=0.005"),
+)
+"""What is set for each run of the training, of two and of two more hours; the second goes on with the first's model."""
 BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "default_model.py"
 MOST_BYTES = 30_000_000
 """Of the model, and of what predicts words."""
@@ -73,15 +78,22 @@ def find(folder: Path, name: str) -> Path:
 
 
 def train(arguments: argparse.Namespace) -> None:
-    """Prepare the corpus, unless it is there, and pretrain until the run is done."""
+    """Prepare the corpus, unless it is there, and pretrain until the last run is done."""
     texts: Path = arguments.data / "lm"
     if not arguments.corpus.exists():
         source = ("--language", "en", "--license", SOURCES)
         how = ("--tokenizer", "ptb", "--text", "paragraphs", "--max-vocabulary", 50_000)
         elmo("prepare", arguments.corpus, *(find(texts, name) for name in TEXTS), *how, *source)
-    overrides = [word for text in arguments.overrides for word in ("--set", text)]
-    heldout = ("--heldout", find(texts, VALID))
-    elmo("pretrain", arguments.corpus, arguments.run, "--recipe", arguments.recipe, *overrides, *heldout)
+    start: tuple[object, ...] = ()
+    for number, own in enumerate(STAGES, 1):
+        folder = arguments.run if number == len(STAGES) else arguments.work / f"run-{number}"
+        settings = [word for text in (*own, *arguments.overrides) for word in ("--set", text)]
+        how = ("--recipe", "en", *settings, *start, "--heldout", find(texts, VALID))
+        done = json.loads(run("-m", "elmo", "pretrain", arguments.corpus, folder, *how, "--json"))
+        print(done)
+        if not done["done"]:
+            raise SystemExit(f"{folder}: stopped; the same command goes on")
+        start = ("--from", folder)
 
 
 def measure(arguments: argparse.Namespace, model: Path) -> Path:
@@ -162,9 +174,8 @@ def main() -> None:
         "--corpus", type=Path, help="a prepared corpus; default: WORK/corpus, made where it isn't there"
     )
     parser.add_argument("--run", type=Path, help="a finished run on that corpus; default: WORK/run, trained to its end")
-    parser.add_argument("--recipe", default="en", help="of the training")
     parser.add_argument(
-        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="of the recipe"
+        "--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE", help="of the recipe, in each run"
     )
     parser.add_argument("--kenlm", type=Path, help="the folder with KenLM's programs: a 5-gram model to compare with")
     parser.add_argument("--baseline", help="a model of the same size, trained otherwise, to compare with")

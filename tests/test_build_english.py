@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import lzma
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from safetensors.torch import load_file
 
 from elmo import formats
 from elmo.formats.card import figures_of
+from elmo.pretrain.recipe import load_recipe
+from elmo.runs.recipes import parse_override
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "build_english.py"
 SMALLER = {
@@ -67,6 +70,17 @@ def data(tmp_path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(lzma.compress(text.encode()))
     return tmp_path / "data"
+
+
+def test_the_runs_are_of_the_recipe_and_make_its_steps() -> None:
+    """What is set for each is known to the recipe, whose own end is that of all together."""
+    spec = importlib.util.spec_from_file_location("build_english", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    runs = [load_recipe("en", dict(map(parse_override, stage))) for stage in script.STAGES]
+    assert sum(run.training.max_steps or 0 for run in runs) == load_recipe("en").training.max_steps
 
 
 @pytest.mark.slow
