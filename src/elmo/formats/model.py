@@ -97,7 +97,7 @@ def require_bytes(model: Model, done: str) -> None:
         raise ElmoError(f"a model of ELMoForManyLangs can't be {done}: it has lists of its own ({model.origin})")
 
 
-def require_softmax(model: Model, otherwise: str) -> tuple[AnySoftmax, Vocabulary]:
+def require_softmax(model: Model, otherwise: str = "") -> tuple[AnySoftmax, Vocabulary]:
     """A model's softmax and the words of it, which must be there; where there is none, `otherwise` says what to do."""
     if model.softmax is None:
         raise ElmoError(f"the model has no softmax, which published HDF5 files leave out ({model.origin}). {otherwise}")

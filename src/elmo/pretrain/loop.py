@@ -297,7 +297,7 @@ def _check_start(start: Model, corpus: Corpus, recipe: Recipe) -> None:
             "the recipe that it was made by"
         )
     if start.softmax is not None:
-        require_softmax(start, "")
+        require_softmax(start)
     if start.vocabulary is not None and start.vocabulary.words != corpus.vocabulary().words:
         raise ElmoError(
             f"{start.origin}: predicts other words than {corpus.folder}; prepare the text anew with the model's: "

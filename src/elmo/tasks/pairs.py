@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from elmo.config import require_choice
 from elmo.errors import ElmoError
 from elmo.tasks.objects import get, read_object, two_texts
 from elmo.text.reading import read_lines
@@ -52,8 +53,7 @@ def _read(path: str | Path, labels: Sequence[str], tokenize: Tokenizer) -> Itera
             label = get(values, LABEL, str)
             if label == NO_LABEL:
                 continue
-            if label not in labels:
-                raise ElmoError(f"key {LABEL!r}: {label!r} is none of {', '.join(labels)}")
+            require_choice(f"key {LABEL!r}", label, labels)
             yield _pair(get(values, PREMISE, str), get(values, HYPOTHESIS, str), tokenize, label)
         except ElmoError as error:
             raise ElmoError(f"{path}, line {number}: {error}") from None
