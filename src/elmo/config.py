@@ -19,10 +19,13 @@ BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259
 MAX_CHARACTERS = 255
 """Of a word: their places are counted in bytes (`elmo.nn.char_encoder`)."""
 
+PRECISIONS = ("float32", "bf16")
+"""Of products in training."""
+
 _CHOICES = {
     "loss": ("sampled", "full", "adaptive"),
     "optimizer": ("adagrad", "adamw", "muon"),
-    "precision": ("float32", "bf16"),
+    "precision": PRECISIONS,
 }
 """What keys of `training` may be."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +15,7 @@ from elmo.embed import Embedder
 from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from elmo.formats import Model
+from elmo.nn.precision import own_products, product_dtype
 from elmo.tasks.modules.elmo_input import ElmoInput
 from elmo.tasks.recipe import ElmoConfig
 from elmo.tasks.run_folder import make_elmo, make_layers
@@ -54,6 +57,22 @@ def test_where_layers_come_from_changes_nothing(bilm: Model, at: str, layer_norm
         torch.testing.assert_close(two, one, rtol=2e-5 if layer_norm else 0, atol=2e-6)
         torch.testing.assert_close(three, one, rtol=2e-5 if layer_norm else 0, atol=2e-5 if layer_norm else 2e-6)
         assert not one[1, 1:].any()
+
+
+def test_frozen_layers_are_not_rounded_in_training(bilm: Model) -> None:
+    """Whatever precision is trained in; a biLM that is trained along is part of it."""
+    seen: list[torch.dtype] = []
+
+    def run(sentences: Sequence[Sequence[str]]) -> list[Any]:
+        seen.append(product_dtype(torch.zeros(1)))
+        return [np.zeros((3, len(sentence), 4), np.float32) for sentence in sentences]
+
+    trained = make(bilm, vectors="trained")
+    exact = trained(SENTENCES).input
+    with own_products(torch.bfloat16):
+        ElmoInput(ElmoConfig(), run, 3, 4)(SENTENCES)
+        assert not torch.equal(trained(SENTENCES).input, exact)
+    assert seen == [torch.float32]
 
 
 @pytest.mark.parametrize("at", ["input", "output", "both"])

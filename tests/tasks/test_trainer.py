@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from elmo.errors import ElmoError
 from elmo.formats import Model
+from elmo.nn.precision import product_dtype
 from elmo.runs.rows import read_rows
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.ner import TASK, NerExample, NerRecipe, Spans
@@ -303,3 +304,33 @@ def test_tensorboard_is_written_where_it_is_wanted(recipe: Recipe, examples: lis
     (found,) = events.Scalars("dev_f1")
     (row,) = curve(tmp_path / "with")
     assert (found.step, found.value) == (1, pytest.approx(row["dev_f1"]))
+
+
+def test_training_in_bf16(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """It learns, other weights than in float32; it goes on as if it hadn't been stopped; scores are of float32."""
+    folders = {name: tmp_path / name for name in ("float32", "bf16", "stopped")}
+    measured_in: set[torch.dtype] = set()
+    for name, folder in folders.items():
+        settings = recipe(training__precision="float32" if name == "float32" else "bf16")
+        if name == "stopped":
+            stop_after(make_trainer(folder, settings, examples), 3)
+        trainer = make_trainer(folder, settings, examples)
+        evaluate = trainer.evaluate
+
+        def measure(examples: Sequence[NerExample], evaluate: Callable[..., Scores] = evaluate) -> Scores:
+            measured_in.add(product_dtype(torch.zeros(1)))
+            return evaluate(examples)
+
+        trainer.evaluate = measure
+        trainer.train()
+    assert measured_in == {torch.float32}
+    weights = {name: load_file(folder / WEIGHTS) for name, folder in folders.items()}
+    assert all(torch.equal(value, weights["stopped"][name]) for name, value in weights["bf16"].items())
+    assert any(not torch.equal(value, weights["float32"][name]) for name, value in weights["bf16"].items())
+    first, *_, last = (row["loss"] for row in curve(folders["bf16"]))
+    assert last < first
+
+
+def test_an_unknown_precision(recipe: Recipe) -> None:
+    with pytest.raises(ElmoError, match=r"training\.precision: 'half'.*float32.*bf16"):
+        recipe(training__precision="half")

@@ -2,9 +2,12 @@
 
 Under autocast to bfloat16 the operands of every product are rounded to it, and so is its result; weights, states,
 activations, sums and losses stay float32. Autograd functions with a backward pass of their own don't take part in
-autocast by themselves: those of this package ask here.
+autocast by themselves: those of this package ask here. `own_products` speaks to them alone.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -13,11 +16,35 @@ from torch import Tensor
 
 from elmo import _native
 
+PRODUCTS = {"float32": torch.float32, "bf16": torch.bfloat16}
+"""What a recipe's `training.precision` has operands of products rounded to."""
+
+_OWN: ContextVar[torch.dtype | None] = ContextVar("own", default=None)
+
+
+@contextmanager
+def own_products(dtype: torch.dtype | None) -> Generator[None]:
+    """Has the package's own autograd functions, in task models their recurrent layers, round what they multiply to
+    `dtype`; with None they compute as outside of all such blocks. Torch's own products stay as they are.
+    """
+    before = _OWN.set(dtype)
+    try:
+        yield
+    finally:
+        _OWN.reset(before)
+
 
 def product_dtype(like: Tensor) -> torch.dtype:
-    """The type of the operands of products: autocast's where it is on for the device of `like`, else its own."""
+    """The type of the operands of products: that of `own_products`; or autocast's, where it is on for the device of
+    `like`; or its own."""
     device = like.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
+    by_autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else like.dtype
+    return _OWN.get() or by_autocast
+
+
+def add_product(total: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Add `x @ y` to `total`, in place: a product in the type of `y`, a sum in that of `total`."""
+    return total.addmm_(x, y) if y.dtype == total.dtype else total.add_(x.to(y.dtype) @ y)
 
 
 def multiplies_bf16(device: torch.device) -> bool:

@@ -22,6 +22,7 @@ from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_bytes, require_softmax
 from elmo.formats.native import save_native
 from elmo.nn.bilm import BiLM, BiLMState
+from elmo.nn.precision import PRODUCTS
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.checkpoint import Progress, common_tensors, resume, row_tensors, save_checkpoint
 from elmo.pretrain.exchange import Volume, average_gradients
@@ -79,8 +80,8 @@ class Run:
         bilm.requires_grad_(not freeze_bilm)
         self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}")
         self.batches = Batches(corpus, training, recipe.bidirectional, rows)
-        dtype = torch.bfloat16 if training.precision == "bf16" else torch.float32
-        self.objective = Objective(bilm, softmax, training.dropout, dtype).to(self.processes.device)
+        products = PRODUCTS[training.precision]
+        self.objective = Objective(bilm, softmax, training.dropout, products).to(self.processes.device)
         row_sparse = [softmax.weight] if isinstance(softmax, Softmax) and self.batches.samples_negatives else []
         self.optimizer = make_optimizer(self.objective, training, row_sparse)
         self.state: BiLMState = bilm.initial_state(len(rows))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elmo.config import require_choice, require_positive, require_share
+from elmo.config import PRECISIONS, require_choice, require_positive, require_share
 from elmo.errors import ElmoError
 from elmo.text.characters import NUM_CHARACTERS
 
@@ -57,7 +57,8 @@ class TrainingConfig:
     the same length. With an `ema_decay`, not the weights themselves are measured and kept but their exponential moving
     average, which begins with those from chance and loses all but this share of itself to the weights at each step.
     `epsilon` is what `adam` and `adadelta` add where they divide, null for torch's own (1e-8 and 1e-6), `weight_decay`
-    the strength of an L2 penalty of all weights.
+    the strength of an L2 penalty of all weights. With the `precision` bf16 recurrent layers round what they multiply to
+    bfloat16 in training, and all else stays float32, dev and test scores too.
     Of the training set's examples a `share` is trained on, drawn by chance but always the same; larger ones contain
     smaller ones.
     """
@@ -76,17 +77,22 @@ class TrainingConfig:
     decay_factor: float = 1.0
     decay_steps: int = 100
     ema_decay: float | None = None
+    precision: str = "float32"
     max_minutes: float | None = None
     checkpoint_every_minutes: float = 5.0
     seed: int = 0
 
     def __post_init__(self) -> None:
         require_choice("training.optimizer", self.optimizer, OPTIMIZERS)
+        require_choice("training.precision", self.precision, PRECISIONS)
         for name in (
             *("batch_size", "learning_rate", "epsilon", "clip_norm", "max_epochs", "patience", "max_minutes"),
             *("plateau_factor", "plateau_patience", "decay_factor", "decay_steps", "checkpoint_every_minutes"),
         ):
             require_positive(f"training.{name}", getattr(self, name))
+        for name in ("weight_decay", "seed"):
+            if getattr(self, name) < 0:
+                raise ElmoError(f"training.{name}: {getattr(self, name)} is negative")
         if not 0 < self.share <= 1:
             raise ElmoError(f"training.share: {self.share} is not in (0, 1]")
         if self.epsilon is not None and self.optimizer == "sgd":

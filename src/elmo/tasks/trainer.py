@@ -16,6 +16,7 @@ import torch
 from tqdm import tqdm
 
 from elmo.errors import ElmoError
+from elmo.nn.precision import PRODUCTS, own_products
 from elmo.runs.interruption import on_interrupt, saving_to
 from elmo.runs.rows import Row
 from elmo.tasks.averaging import Averages
@@ -61,6 +62,7 @@ class Trainer(Generic[E, P]):
             options = {**options, "eps": config.epsilon}
         self.optimizer = kind(parameters, **options, lr=config.learning_rate, weight_decay=config.weight_decay)  # pyright: ignore[reportCallIssue]
         self._parameters = parameters
+        self._products = None if config.precision == "float32" else PRODUCTS[config.precision]
         self._averages = Averages(model, config.ema_decay)
         self._lengths = [task.length(example) for example in train]
         with saving_to(folder):
@@ -129,7 +131,8 @@ class Trainer(Generic[E, P]):
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
         self.optimizer.zero_grad()
-        loss = self.model.loss(examples) + self.model.elmo.penalty()
+        with own_products(self._products):
+            loss = self.model.loss(examples) + self.model.elmo.penalty()
         loss.backward()  # pyright: ignore[reportUnknownMemberType]
         if self.config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm)

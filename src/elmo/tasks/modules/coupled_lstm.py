@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.nn.packing import Packing
+from elmo.nn.precision import product_dtype
 
 
 class CoupledLSTM(nn.Module):
@@ -31,10 +32,11 @@ class CoupledLSTM(nn.Module):
         """Packed words (N, D), see `elmo.nn.lstm`, to packed outputs (N, H)."""
         mask = F.dropout(self.hidden.new_ones(batch_sizes[0], self.hidden.shape[1]), self.dropout, self.training)
         hidden, cell = self.hidden.expand_as(mask), self.cell.expand_as(mask)
-        outputs: list[Tensor] = []
-        for gates in self.input(x).split(batch_sizes):
+        dtype, outputs = product_dtype(x), list[Tensor]()
+        from_words = F.linear(x.to(dtype), self.input.weight.to(dtype)).to(x.dtype) + self.input.bias
+        for gates in from_words.split(batch_sizes):
             rows = len(gates)
-            gates = torch.addmm(gates, hidden[:rows] * mask[:rows], self.recurrent)
+            gates = gates + (hidden[:rows] * mask[:rows]).to(dtype) @ self.recurrent.to(dtype)
             i, j, o = gates.chunk(3, dim=1)
             cell = torch.lerp(cell[:rows], j.tanh(), i.sigmoid())
             hidden = o.sigmoid() * cell.tanh()

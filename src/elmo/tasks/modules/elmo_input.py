@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from elmo.formats.model import ToIds
 from elmo.nn.bilm import BiLM, BiLMState, repeat_row, to_device
+from elmo.nn.precision import own_products
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.tasks.modules.padding import lengths_of, mask_of, pad_ids
 from elmo.tasks.recipe import ElmoConfig
@@ -106,7 +107,9 @@ class ElmoInput(nn.Module):
             return mask.new_zeros(0, *mask.shape, 0, dtype=torch.float32)
         if isinstance(self.layers, TrainedLayers):
             return self.layers(sentences)
-        return pad_layers(self.layers(sentences), mask.shape[1]).to(mask.device)
+        with own_products(None):  # what isn't trained is the same in training and in prediction
+            layers = self.layers(sentences)
+        return pad_layers(layers, mask.shape[1]).to(mask.device)
 
     def _mix(self, place: str, layers: Tensor, mask: Tensor) -> Tensor:
         if place not in self.mixes:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmo.nn.packing import Packing, step_slices
+from elmo.nn.precision import add_product, product_dtype
 
 _aten: Any = torch.ops.aten
 """Holds the derivatives of the activations as one operation each."""
@@ -33,13 +34,14 @@ class _GRU(torch.autograd.Function):
         batch_sizes: Sequence[int],
     ) -> Tensor:
         """`inputs` (N, I) to outputs (N, H)."""
-        size = weight_hh.shape[1]
-        gates = torch.addmm(bias_ih, inputs, weight_ih.t())
-        before, inner, outputs = (inputs.new_empty(len(inputs), size) for _ in range(3))
-        h = inputs.new_zeros(batch_sizes[0], size)
+        size, dtype = weight_hh.shape[1], product_dtype(inputs)
+        before, inner, outputs = (bias_hh.new_empty(len(inputs), size) for _ in range(3))
+        h = bias_hh.new_zeros(batch_sizes[0], size)
+        inputs, weight_ih, weight_hh = (x.to(dtype) for x in (inputs, weight_ih, weight_hh))
+        gates = add_product(bias_ih.repeat(len(inputs), 1), inputs, weight_ih.t())
         for now, rows in zip(step_slices(batch_sizes), batch_sizes, strict=True):
             before[now] = h = h[:rows]
-            hidden = torch.addmm(bias_hh, h, weight_hh.t())
+            hidden = add_product(bias_hh.repeat(rows, 1), h, weight_hh.t())
             gate, inner[now] = gates[now], hidden[:, 2 * size :]
             both, n = gate[:, : 2 * size], gate[:, 2 * size :]
             both.add_(hidden[:, : 2 * size]).sigmoid_()
@@ -70,11 +72,12 @@ class _GRU(torch.autograd.Function):
             _aten.sigmoid_backward(d_n * inner[now], r, grad_input=d_r)
             d_hidden[now, : 2 * size] = d_gates[now, : 2 * size]
             torch.mul(d_n, r, out=d_hidden[now, 2 * size :])
-            carry[:rows] = torch.addmm(d_h * z, d_hidden[now], weight_hh)
+            carry[:rows] = add_product(d_h * z, d_hidden[now], weight_hh)
+        low_gates, low_hidden, low_before = (x.to(weight_hh.dtype) for x in (d_gates, d_hidden, before))
         return (
-            d_gates @ weight_ih if ctx.needs_input_grad[0] else None,
-            d_gates.t() @ inputs,
-            d_hidden.t() @ before,
+            (low_gates @ weight_ih).to(before.dtype) if ctx.needs_input_grad[0] else None,
+            (low_gates.t() @ inputs).to(before.dtype),
+            (low_hidden.t() @ low_before).to(before.dtype),
             d_gates.sum(dim=0),
             d_hidden.sum(dim=0),
             None,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmo.nn.packing import Packing, step_slices
+from elmo.nn.precision import add_product, product_dtype
 
 _aten: Any = torch.ops.aten
 """Holds the derivatives of the activations as one operation each."""
@@ -65,14 +66,15 @@ class _HighwayLSTM(torch.autograd.Function):
         course: Course,
     ) -> Tensor:
         """`inputs` (N, I) to outputs (N, H); `mask` (B, H) is on those of each row, at all steps."""
-        H = weight_hh.shape[1]
-        gates = torch.addmm(bias, inputs, weight_ih.t())
-        cells, tanh_cells, outputs = (inputs.new_empty(len(inputs), H) for _ in range(3))
+        H, dtype = weight_hh.shape[1], product_dtype(inputs)
+        cells, tanh_cells, outputs = (bias.new_empty(len(inputs), H) for _ in range(3))
+        inputs, weight_ih, weight_hh = (x.to(dtype) for x in (inputs, weight_ih, weight_hh))
+        gates = add_product(bias.repeat(len(inputs), 1), inputs, weight_ih.t())
         h_before = c_before = outputs[:0]
         for now in course.steps:
             gate, c, tanh_c, h = (x[now] for x in (gates, cells, tanh_cells, outputs))
             rows = min(len(gate), len(h_before))
-            gate[:rows, : 5 * H].addmm_(h_before[:rows], weight_hh.t())
+            add_product(gate[:rows, : 5 * H], h_before[:rows], weight_hh.t())
             j, i, f, o, t, k = gate.chunk(6, dim=1)
             j.tanh_()
             gate[:, H : 5 * H].sigmoid_()
@@ -115,13 +117,13 @@ class _HighwayLSTM(torch.autograd.Function):
             if number:
                 d_h_before = d_outputs[course.steps[number - 1]]
                 rows = min(len(d_gate), len(d_h_before))
-                d_h_before[:rows].addmm_(d_gate[:rows, : 5 * H], weight_hh)
+                add_product(d_h_before[:rows], d_gate[:rows, : 5 * H], weight_hh)
             f_after, d_c_after = gates[now, 2 * H : 3 * H], d_c
-        wanted = ctx.needs_input_grad
+        wanted, low_gates, before = ctx.needs_input_grad, d_gates.to(weight_ih.dtype), course.before(outputs)
         return (
-            d_gates @ weight_ih if wanted[0] else None,
-            d_gates.t() @ inputs if wanted[1] else None,
-            d_gates[:, : 5 * H].t() @ course.before(outputs) if wanted[2] else None,
+            (low_gates @ weight_ih).to(gates.dtype) if wanted[0] else None,
+            (low_gates.t() @ inputs).to(gates.dtype) if wanted[1] else None,
+            (low_gates[:, : 5 * H].t() @ before.to(low_gates.dtype)).to(gates.dtype) if wanted[2] else None,
             d_gates.sum(dim=0) if wanted[3] else None,
             None,
             None,

@@ -1,0 +1,74 @@
+"""Recurrent layers with products of bfloat16 follow those of float32, and nothing else changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from elmo.nn.packing import Packing
+from elmo.nn.precision import own_products, product_dtype
+from elmo.tasks.modules.coupled_lstm import CoupledBiLSTM
+from elmo.tasks.modules.gru import BiGRU
+from elmo.tasks.modules.highway_lstm import AlternatingLSTM
+from elmo.tasks.modules.rnn import BiLSTM
+
+LENGTHS = torch.tensor([3, 5, 1, 4])
+IS_TOKEN = torch.arange(5) < LENGTHS.unsqueeze(1)
+
+
+def packed(module: nn.Module, x: Tensor) -> Tensor:
+    return module(x, Packing.of(LENGTHS, 5, x.device))
+
+
+def in_rows(module: nn.Module, x: Tensor) -> Tensor:
+    return module(x, LENGTHS)
+
+
+def in_line(module: nn.Module, x: Tensor) -> Tensor:
+    return module(x[IS_TOKEN], LENGTHS)
+
+
+@pytest.mark.parametrize(
+    ("module", "run"),
+    [
+        (BiLSTM(16, 12), packed),
+        (BiGRU(16, 12), packed),
+        (AlternatingLSTM(16, 12, 2, 0.0), in_rows),
+        (CoupledBiLSTM(16, 12, 0.0), in_line),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+)
+def test_bf16_follows_float32(module: nn.Module, run: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    """Outputs within what bfloat16 rounds, eight bits, gradients in the same direction; both stay float32."""
+    torch.manual_seed(0)
+    for parameter in module.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    x = torch.randn(4, 5, 16, requires_grad=True)
+    weights = torch.randn(())
+
+    def compute() -> tuple[Tensor, list[Tensor]]:
+        outputs = run(module, x)
+        return outputs, list(torch.autograd.grad((outputs * weights).square().sum(), [x, *module.parameters()]))
+
+    wanted, exact = compute()
+    with own_products(torch.bfloat16):
+        outputs, gradients = compute()
+    assert outputs.dtype == torch.float32
+    assert not torch.equal(outputs, wanted)
+    torch.testing.assert_close(outputs, wanted, rtol=0, atol=0.03)
+    for found, gradient in zip(gradients, exact, strict=True):
+        assert found.dtype == torch.float32
+        assert torch.cosine_similarity(found.flatten(), gradient.flatten(), dim=0) > 0.999
+
+
+def test_it_ends_with_the_block_and_is_not_torchs() -> None:
+    x, linear = torch.randn(3, 4), nn.Linear(4, 2)
+    with suppress(KeyError), own_products(torch.bfloat16):
+        assert product_dtype(x) == torch.bfloat16
+        assert linear(x).dtype == torch.float32
+        raise KeyError
+    assert product_dtype(x) == torch.float32
