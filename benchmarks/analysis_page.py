@@ -216,8 +216,7 @@ def section(finding: Finding, claims: Sequence[Claim], pictures: str) -> str:
     """What the page shows of one analysis."""
     several = len(finding.tables) > 1
     tables = [(f"{table.title}:\n\n" if several else "") + table_markdown(table) for table in finding.tables]
-    minutes = sum(finding.seconds.values()) / 60
-    facts = f"Model: {finding.model}; {minutes:.1f} minutes of computing.{' Quick run.' if finding.quick else ''}"
+    facts = f"Model: {finding.model}.{' Quick run.' if finding.quick else ''}"
     picture = f"![{finding.title}]({pictures}/{finding.name}.svg)"
     lines = ["| the paper | here |", "|---|---|", *(f"| {claim.text} | {claim.verdict} |" for claim in claims)]
     reasons: dict[str, list[str]] = {}

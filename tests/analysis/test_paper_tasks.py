@@ -15,6 +15,7 @@ from elmo.analysis.paper import efficiency, finetuning, layers, placement, publi
 from elmo.analysis.paper.finding import Finding
 from elmo.analysis.paper.runs import Outcome, TaskData, TaskRuns
 from elmo.analysis.pictures import new_figure
+from elmo.errors import ElmoError
 from elmo.formats import save_native
 from elmo.tasks.card import Result
 from elmo.tasks.experiment import Experiment, Job
@@ -75,7 +76,8 @@ def test_a_setting_is_trained_once_whoever_asks(make_runs: MakeRuns, forbid_trai
     plain, top = task.with_elmo(), task.with_elmo({"layers": "top"})
     weights = [load_file(run.folders[0] / "weights.safetensors") for run in (plain, top)]
     assert not torch.equal(weights[0]["emit.weight"], weights[1]["emit.weight"])
-    assert [folder.name for folder in plain.folders + top.folders] == ["elmo", "elmo,layers=top"]
+    folders = [folder.relative_to(task.folder) for folder in plain.folders + top.folders]
+    assert folders == [Path("elmo/seed-0"), Path("elmo,layers=top/seed-0")]
     assert [load_run(run.folders[0]).model.elmo.mixes["input"].top_only for run in (plain, top)] == [False, True]
     assert len(list((tmp_path / "out" / "vectors").iterdir())) == 1
     forbid_training()
@@ -91,7 +93,7 @@ def test_shared_vectors_change_no_result(make_runs: MakeRuns, tmp_path: Path) ->
     files = (str(tmp_path / f"{name}.conll") for name in ("train", "dev"))
     (own,) = Experiment(Job("ner", task.recipe, tmp_path / "own", *files, elmo=task.elmo, device="cpu")).run()
     assert (shared.scores, shared.best_epoch) == (own.scores, own.best_epoch)
-    runs = [load_run(folder).model.state_dict() for folder in (tmp_path / "own", task.folder / "elmo")]
+    runs = [load_run(folder).model.state_dict() for folder in (tmp_path / "own", task.folder / "elmo" / "seed-0")]
     assert all(torch.equal(tensor, runs[1][name]) for name, tensor in runs[0].items())
 
 
@@ -100,8 +102,19 @@ def test_a_share_is_trained_on_in_a_folder_of_its_own(make_runs: MakeRuns) -> No
     task = make_runs(settings={"training.share": 0.5})
     assert [task.num_examples(share) for share in (1.0, 0.5)] == [4, 2]
     folders = [task.baseline(share).folders[0] for share in (1.0, 0.5)]
-    assert [folder.name for folder in folders] == ["baseline", "baseline,share=0.5"]
+    assert [folder.parent.name for folder in folders] == ["baseline", "baseline,share=0.5"]
     assert [load_run(folder).recipe.training.share for folder in folders] == [0.5, 0.25]
+
+
+def test_more_seeds_join_the_first_one(make_runs: MakeRuns) -> None:
+    """One seed is trained once; fewer are asked for of what several left."""
+    task = make_runs()
+    first = [task.baseline().results[0], task.with_elmo().results[0]]
+    several = make_runs(num_seeds=2)
+    both = [several.baseline(), several.with_elmo()]
+    assert [outcome.results[0] for outcome in both] == first
+    assert [len(outcome.results) for outcome in both] == [2, 2]
+    assert [make_runs().baseline().results, make_runs().with_elmo().results] == [[result] for result in first]
 
 
 def test_settings_go_before_those_of_quick_runs(make_runs: MakeRuns) -> None:
@@ -134,7 +147,7 @@ def test_placement_puts_elmo_where_it_says(make_runs: MakeRuns) -> None:
     finding = placement.analyze_placement([task], "m")
     assert list(finding.tables[0].here["NER"]) == [published.INPUT, published.BOTH, published.OUTPUT]
     assert not finding.tables[0].spread
-    mixes = {folder.name: sorted(weights.read_mixes(folder)) for folder in task.folder.iterdir()}
+    mixes = {folder.name: sorted(weights.read_mixes(folder / "seed-0")) for folder in task.folder.iterdir()}
     assert mixes == {"elmo": ["input"], "elmo,at=both": ["input", "output"], "elmo,at=output": ["output"]}
 
 
@@ -150,6 +163,11 @@ def test_weights_are_those_of_the_run(make_runs: MakeRuns) -> None:
         assert [row[f"layer {layer}"] for layer in range(3)] == pytest.approx(expected)
         assert row[weights.GAMMA] == pytest.approx(sum(mix.gamma.item() for mix in mixes) / 2)
     assert draws(weights.draw, finding) == [""]
+
+
+def test_the_top_layer_has_no_weights(make_runs: MakeRuns) -> None:
+    with pytest.raises(ElmoError, match=r"NER: elmo\.layers: top leaves no weights to look at"):
+        weights.analyze_weights([make_runs(settings={"elmo.layers": "top"})], "m")
 
 
 def test_efficiency_has_both_models_on_each_share(make_runs: MakeRuns, forbid_training) -> None:
@@ -187,8 +205,25 @@ def test_finetuning_tunes_once_on_the_task_and_trains_with_both(make_runs: MakeR
     perplexity, scores = finding.tables
     assert perplexity.here["NER"][published.AFTER] < perplexity.here["NER"][published.BEFORE]
     assert scores.here["NER"][published.BEFORE] == task.with_elmo().score["mean"]
-    assert (task.folder / "elmo,tuned" / "results.json").exists()
+    assert (task.folder / "elmo,tuned" / "seed-0" / "results.json").exists()
     assert (task.folder / "finetuning" / "train.txt").read_text().splitlines() == SENTENCES
     assert draws(finetuning.draw, finding) == ["Perplexity (Table 7)", "Scores (appendix A.1)"]
     forbid_training()
     assert finetuning.analyze_finetuning([make_runs()], "m", "cpu") == finding
+
+
+def test_sentences_are_tuned_on_and_not_their_phrases(tmp_path: Path) -> None:
+    (tmp_path / "trees.txt").write_text("(3 (2 a) (3 (2 very) (3 (3 good) (2 play))))\n")
+    data = TaskData("SST-5", "sst", *[str(tmp_path / "trees.txt")] * 2, {"min_phrase": 2})
+    task = TaskRuns(data, tmp_path / "out", "none", device="cpu")
+    assert len(task.sets["train"]) == 3
+    assert task.text("train") == [("a", "very", "good", "play")]
+
+
+def test_a_model_without_softmax_is_not_tuned(make_runs: MakeRuns, tmp_path: Path) -> None:
+    save_native(make_model(), tmp_path / "bare")
+    task = make_runs()
+    task.elmo = str(tmp_path / "bare")
+    with pytest.raises(ElmoError, match=r"has no softmax.*elmo finetune --new-softmax"):
+        finetuning.analyze_finetuning([task], "m", "cpu")
+    assert not (task.folder / "finetuning").exists()

@@ -121,6 +121,12 @@ def test_neighbours_in_the_same_sentence_count_for_nothing() -> None:
     assert separation(uses) == Separation(1.0, pytest.approx((1 / 3 * 2 + 1 / 4 * 2 + 2 / 4) / 5), 5, 2)
 
 
+def test_equally_near_uses_share_the_answer() -> None:
+    """Without context all uses of a form are one point: the nearest is as good as chance, whatever the order."""
+    uses = make_uses([[1, 0]] * 4 + [[0, 1]] * 2, list("aabbcc"), list("pqrstu"))
+    assert separation(uses) == Separation(pytest.approx((4 / 3 + 2) / 6), pytest.approx(1 / 5), 6, 3)
+
+
 def test_uses_without_a_sense_are_left_out() -> None:
     uses = make_uses([[1, 0], [1, 0.01], [1, 0.1]], ["a", "", "a"], list("pqr"))
     assert separation(uses) == Separation(1.0, 1.0, 2, 1)

@@ -252,6 +252,8 @@ def test_writes(tmp_path: Path) -> None:
     ("setting", "says"),
     [
         ({"hidden": []}, "hidden: there is no layer"),
+        ({"hidden": [3, 0]}, "hidden: 0 is not positive"),
+        ({"lstm": 0}, "lstm: 0 is not positive"),
         ({"spans__per_word": 0.0}, "spans.per_word: 0.0 is not positive"),
         ({"max_sentences": 0}, "max_sentences: 0 is not positive"),
         ({"dropout__words": 1.0}, "dropout.words: 1.0 is not in"),

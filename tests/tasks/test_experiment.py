@@ -262,6 +262,13 @@ def test_an_interrupt_while_a_seed_is_measured_is_obeyed(
     assert len(Experiment(job).run()) == 2
 
 
+def test_hidden_files_make_no_folder_full(files: Path, recipe: Recipe) -> None:
+    job = make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
+    job.folder.mkdir()
+    (job.folder / ".gitignore").touch()
+    assert len(Experiment(job).run()) == 2
+
+
 def test_one_seed_does_not_go_where_several_are(files: Path, recipe: Recipe) -> None:
     Experiment(make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)).run()
     with pytest.raises(ElmoError, match="holds a run of several seeds"):

@@ -236,6 +236,7 @@ def test_writes() -> None:
         ({"labels": ["a", "a", "b"]}, "labels: expected two or more, each once"),
         ({"labels": ["a"]}, "labels: expected two or more, each once"),
         ({"dropout": -1.0}, "dropout: -1.0 is not in"),
+        ({"size": 0}, "size: 0 is not positive"),
         ({"with_elmo__attention_dropout": 1.0}, "with_elmo.attention_dropout: 1.0 is not in"),
     ],
 )

@@ -21,6 +21,9 @@ from elmo.errors import ElmoError
 CONTEXT = 3
 """Tokens on either side of a use that a picture quotes."""
 
+ROUNDING = 1e-5
+"""Differences of cosines that are rounding's."""
+
 LEXICOGRAPHER_FILES = (
     *("adj.all", "adj.pert", "adv.all", "noun.Tops", "noun.act", "noun.animal", "noun.artifact", "noun.attribute"),
     *("noun.body", "noun.cognition", "noun.communication", "noun.event", "noun.feeling", "noun.food", "noun.group"),
@@ -100,20 +103,21 @@ def separation(uses: Uses) -> Separation:
     """How well senses stand apart: whether a use's nearest neighbor in another sentence has the same sense.
 
     Uses without a sense, and those that share theirs with no other sentence, are left out of the question; the
-    latter stay among the answers.
+    latter stay among the answers. Where several are equally near, as without context all uses of a form are, it is the
+    share of them that have the same sense.
     """
     chosen = [number for number, sense in enumerate(uses.senses) if sense]
     senses = _numbers([uses.senses[number] for number in chosen])
     sentences = _numbers([uses.sentences[number] for number in chosen])
     units = unit(uses.vectors[chosen])
-    right: list[bool] = []
+    right: list[float] = []
     chances: list[float] = []
     for number, vector in enumerate(units):
         elsewhere = sentences != sentences[number]
         same = elsewhere & (senses == senses[number])
         if same.any():
-            nearest = np.where(elsewhere, units @ vector, -np.inf).argmax()
-            right.append(bool(same[nearest]))
+            similarities = np.where(elsewhere, units @ vector, -np.inf)
+            right.append(same[similarities > similarities.max() - ROUNDING].mean())
             chances.append(same.sum() / elsewhere.sum())
     if not right:
         raise ElmoError("uses: no sense has uses in two sentences; nothing can be near its like")

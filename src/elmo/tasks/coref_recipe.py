@@ -71,6 +71,8 @@ class CorefRecipe(TaskRecipe):
     def __post_init__(self) -> None:
         if not self.hidden:
             raise ElmoError("hidden: there is no layer")
+        for name, size in {"lstm": self.lstm, "features": self.features, "hidden": min(self.hidden)}.items():
+            require_positive(name, size)
         if self.max_sentences is not None:
             require_positive("max_sentences", self.max_sentences)
         try:

@@ -144,7 +144,7 @@ class Experiment:
     def _check_folder(self) -> None:
         """Several seeds and one seed are of different folders."""
         folder = self.job.folder
-        seeds, names = set(folder.glob(SEED_FOLDER.format("*"))), [path.name for path in folder.glob("*")]
+        seeds, names = set(folder.glob(SEED_FOLDER.format("*"))), [path.name for path in folder.glob("[!.]*")]
         if self.job.num_seeds == 1 and seeds:
             raise ElmoError(f"{folder}: holds a run of several seeds; choose another run folder, or the same --seeds")
         if self.job.num_seeds > 1 and names and not seeds:

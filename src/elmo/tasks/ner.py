@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from elmo.config import require_share
+from elmo.config import require_positive, require_share
 from elmo.errors import ElmoError
 from elmo.tasks.conll import format_conll, read_conll
 from elmo.tasks.modules.crf import CRF
@@ -43,6 +43,7 @@ class NerRecipe(TaskRecipe):
         require_share("dropout", self.dropout)
         if not self.lstm:
             raise ElmoError("lstm: there is no layer")
+        require_positive("lstm", min(self.lstm))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.config import require_share
+from elmo.config import require_positive, require_share
 from elmo.errors import ElmoError
 from elmo.tasks.labels import LabelPrediction, combine_labels, label_predictions, score_labels
 from elmo.tasks.modules.attention import soft_align
@@ -55,6 +55,7 @@ class SnliRecipe(TaskRecipe):
 
     def __post_init__(self) -> None:
         require_share("dropout", self.dropout)
+        require_positive("size", self.size)
         if len(set(self.labels)) < max(2, len(self.labels)):
             raise ElmoError("labels: expected two or more, each once")
 

@@ -42,7 +42,7 @@ class Table:
 class Finding:
     """What one analysis found. `model` names what it is of; `quick` results are of too little to mean anything.
 
-    `seconds` are those of each part, whenever it was done.
+    `seconds` are those of each part, whenever it was done (of text that a biLM was tuned on, since the last start).
     """
 
     name: str

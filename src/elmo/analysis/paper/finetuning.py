@@ -12,11 +12,11 @@ from elmo.analysis.paper.finding import Cell, Finding, Table
 from elmo.analysis.paper.panels import axis_label, lines_of
 from elmo.analysis.paper.parts import Part, once
 from elmo.analysis.paper.published import AFTER, BEFORE, PERPLEXITIES, TUNED_SCORES
-from elmo.analysis.paper.runs import Outcome, TaskRuns, distinct_sentences, score_rows, score_unit
+from elmo.analysis.paper.runs import Outcome, TaskRuns, score_rows, score_unit
 from elmo.analysis.pictures import draw_lines
 from elmo.config import TrainingConfig, from_mapping
 from elmo.embed.fingerprint import fingerprint
-from elmo.formats.model import Model
+from elmo.formats.model import Model, require_softmax
 from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
 from elmo.tasks.run_folder import checksum_of
 
@@ -46,7 +46,8 @@ def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "aut
 
 def _tune(task: TaskRuns, model: Model, folder: Path, device: str) -> Part:
     """The perplexities before and after an epoch; the tuned model is the model folder `folder`."""
-    train, dev = (distinct_sentences(task.task, task.sets, name) for name in ("train", "dev"))
+    require_softmax(model, "'elmo finetune --new-softmax' gives it one; then analyze what that makes")
+    train, dev = task.text("train"), task.text("dev")
 
     def tune() -> dict[str, float]:
         folder.mkdir(parents=True, exist_ok=True)

@@ -11,7 +11,7 @@ from elmo.formats.files import read_json, write_all, write_json
 
 
 class Part(NamedTuple):
-    """What was found, plain values, and how long that took."""
+    """What was found, plain values, and how long that took, since it was last started."""
 
     value: Any
     seconds: float

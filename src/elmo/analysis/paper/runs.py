@@ -125,8 +125,7 @@ class TaskRuns:
         results = experiment.run()
         if not experiment.is_done:
             raise KeyboardInterrupt  # it was one that ended the run; all is saved
-        seeds = [SEED_FOLDER.format(result.seed) for result in results] if self._num_seeds > 1 else [""]
-        return Outcome(self.task.metric, results, [folder / seed for seed in seeds])
+        return Outcome(self.task.metric, results, [folder / SEED_FOLDER.format(result.seed) for result in results])
 
     def _part(self, recipe: TaskRecipe, share: float) -> TaskRecipe:
         """A recipe with a share of its own share."""
@@ -134,6 +133,8 @@ class TaskRuns:
 
     def _job(self, recipe: TaskRecipe, folder: Path, elmo: str) -> Job:
         data, seeds = self.data, self._num_seeds
+        if seeds == 1:  # where it would be among several, so that more can join it
+            folder = folder / SEED_FOLDER.format(recipe.training.seed)
         options: dict[str, Any] = {"with_bilm": False, "num_seeds": seeds, "device": self._device}
         return Job(data.task, recipe, folder, data.train, data.dev, elmo=elmo, **options)
 
@@ -146,6 +147,12 @@ class TaskRuns:
             assert isinstance(live, LiveLayers)
             self._layers[key] = live.cached(self.sentences(), self._vectors)
         return self._layers.get(key) if config.vectors == "cached" else None
+
+    def text(self, name: str) -> list[tuple[str, ...]]:
+        """The distinct sentences of a set's file, whole; a few of them if quick."""
+        found = self.task.read(getattr(self.data, name), self.recipe)
+        chosen = choose(found, QUICK_EXAMPLES[name]) if self.quick else found
+        return distinct_sentences(self.task, {name: chosen}, name)
 
     def sentences(self) -> list[tuple[str, ...]]:
         """All distinct sentences of the sets."""

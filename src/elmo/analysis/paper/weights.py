@@ -12,6 +12,7 @@ from elmo.analysis.paper.finding import Finding, Table
 from elmo.analysis.paper.panels import lines_of
 from elmo.analysis.paper.runs import TaskRuns
 from elmo.analysis.pictures import draw_shares
+from elmo.errors import ElmoError
 from elmo.formats.files import read_tensors
 from elmo.tasks.checkpoint import WEIGHTS
 
@@ -23,6 +24,8 @@ def analyze_weights(tasks: Sequence[TaskRuns], model: str) -> Finding:
     here: dict[str, dict[str, float]] = {}
     seconds: dict[str, float] = {}
     for task in tasks:
+        if task.recipe.elmo.layers == "top":
+            raise ElmoError(f"{task.name}: elmo.layers: top leaves no weights to look at; take all")
         outcome = task.with_elmo()
         found = [read_mixes(folder) for folder in outcome.folders]
         for place in found[0]:
