@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Collection, Mapping
@@ -178,6 +179,8 @@ class TrainingConfig:
             *("log_every_steps", "evaluate_every_steps", "checkpoint_every_minutes"),
         ):
             require_positive(f"training.{name}", getattr(self, name))
+        require_not_negative("training.weight_decay", self.weight_decay)
+        require_seed("training.seed", self.seed)
         require_share("training.dropout", self.dropout)
         for name, choices in _CHOICES.items():
             require_choice(f"training.{name}", getattr(self, name), choices)
@@ -271,9 +274,21 @@ def _convert_tuple(hint: Any, value: object, where: str, ignore_unknown: bool) -
 
 
 def require_positive(name: str, value: float | None) -> None:
-    """Refuse zero and what is below, by the name of its key; None is no value."""
-    if value is not None and value <= 0:
-        raise ElmoError(f"{name}: {value} is not positive")
+    """Refuse zero and what is below or endless, by the name of its key; None is no value."""
+    if value is not None and not 0 < value < math.inf:
+        raise ElmoError(f"{name}: {value} is not positive{' and finite' if value != value or value > 0 else ''}")
+
+
+def require_not_negative(name: str, value: float) -> None:
+    """Refuse what is below zero or endless."""
+    if not 0 <= value < math.inf:
+        raise ElmoError(f"{name}: {value} is not zero or a positive number")
+
+
+def require_seed(name: str, value: int) -> None:
+    """Refuse what isn't a seed of all that draws by chance."""
+    if not 0 <= value < 1 << 32:
+        raise ElmoError(f"{name}: {value} is not between 0 and {(1 << 32) - 1}")
 
 
 def require_share(name: str, value: float) -> None:

@@ -1,10 +1,16 @@
-"""Where results go: what can't be written is refused before anything is computed."""
+"""Where results go: what can't be written is refused before anything is computed, and one process writes at a time."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from elmo.errors import ElmoError
+
+LOCK = ".lock"
 
 
 def require_parent(path: Path) -> None:
@@ -18,3 +24,27 @@ def require_new_file(path: Path) -> None:
     require_parent(path)
     if path.exists():
         raise ElmoError(f"{path}: exists already; remove it, or name another file")
+
+
+@contextmanager
+def alone_in(folder: Path) -> Generator[None]:
+    """Let no other process enter this block for the same folder meanwhile; a kill lets it, too."""
+    path = folder / LOCK
+    with path.open("w") as lock:
+        claim(lock, folder)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def claim(lock: IO[str], path: Path) -> None:
+    """Lock a file, beside which `path` is being made, for as long as it is open; a kill unlocks it, too."""
+    if sys.platform == "win32":
+        return  # where no other process can replace what this one has open
+    import fcntl
+
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ElmoError(f"{path}: another process is writing it; wait for that one, or end it") from None

@@ -49,6 +49,14 @@ def test_it_is_one_distribution_over_the_vocabulary() -> None:
         np.testing.assert_allclose(found.numpy(), wanted[:, word], atol=1e-12)
 
 
+def test_loss_is_the_same_under_autocast_of_a_processor() -> None:
+    softmax, hidden = make()
+    softmax.float()
+    wanted = softmax.loss(hidden.float(), TARGETS)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert softmax.loss(hidden.float(), TARGETS).item() == wanted.item()
+
+
 def test_loss_is_the_mean_and_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of one row, of two (nine rows leave a last one) and of all."""
     softmax, hidden = make()

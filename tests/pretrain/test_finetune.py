@@ -14,8 +14,9 @@ from elmo.cli.main import cli
 from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import Model, load
+from elmo.formats.native import save_warm_state
 from elmo.nn.adaptive import AdaptiveSoftmax
-from elmo.pretrain.finetune import default_batch_size, finetune, prepare_corpus
+from elmo.pretrain.finetune import FineTuning, default_batch_size, finetune, prepare_corpus
 from elmo.pretrain.loop import Run
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.recipe import load_recipe
@@ -183,6 +184,25 @@ def test_an_interrupt_ends_it_and_the_same_call_goes_on(
         assert (folder / "run").exists() == (result is not None or not new_softmax)
         results[name] = result
     assert results["parts"] == results["whole"]
+
+
+def test_it_may_be_made_longer(pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    """With a new softmax, too, which stays as the biLM found it; a warm state stays as long as the weights do."""
+    model, folder = load(pretrained), tmp_path / "tuned"
+    corpus = prepare_corpus(model, [str(task)], folder, True, workers=1)
+
+    def tune(max_steps: int) -> FineTuning:
+        result = finetune(model, corpus, folder, recipe(max_steps=max_steps).training, new_softmax=True, device="cpu")
+        assert result is not None
+        return result
+
+    first = tune(5)
+    save_warm_state(model.bilm.initial_state(1), folder)
+    assert tune(5) == first
+    assert load(folder).warm_state is not None
+    longer = tune(9)
+    assert (longer.before == first.before, longer.after == first.after) == (True, False)
+    assert load(folder).warm_state is None
 
 
 def test_a_softmax_without_its_words_is_refused(pretrained: Path, task: Path, tmp_path: Path) -> None:

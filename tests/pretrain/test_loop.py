@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,10 +18,11 @@ from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import load
 from elmo.formats.card import figures_of
+from elmo.formats.native import save_warm_state
 from elmo.nn.bilm import BiLMState
 from elmo.pretrain.loop import Run
 from elmo.pretrain.objective import Batch
-from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.pretrain.perplexity import Perplexity, SentenceScore, score_sentences
 from elmo.pretrain.recipe import load_recipe
 from elmo.runs.recipes import write_recipe
 from elmo.runs.rows import read_rows
@@ -46,6 +48,7 @@ def test_perplexity_falls(corpus: Corpus, recipe: Callable[..., Recipe], tmp_pat
         ([4, 5, 12], {}),
         ([29], {}),
         ([12], {"loss": "adaptive", "adaptive_cutoffs": [12]}),
+        ([7], {"loss": "adaptive", "adaptive_cutoffs": [12], "precision": "bf16"}),
         ([7], {"optimizer": "adamw", "learning_rate": 0.01, "warmup": 0.2, "decay": 0.5, "weight_decay": 0.1}),
         ([7], {"optimizer": "adamw", "learning_rate": 0.01, "loss": "full"}),
         ([7], {"precision": "bf16"}),
@@ -175,7 +178,10 @@ def test_a_run_goes_on_with_the_model_that_it_began_with(
     """Given again, or left out; another one, of the same sizes, would be trained in its folder but not be in it."""
     settings, start = recipe(max_steps=4), Run(corpus, tmp_path / "a", recipe(), device="cpu").model
     train(corpus, tmp_path / "chance", settings)
-    Run(corpus, tmp_path / "b", settings, start=start, device="cpu")
+    begun = Run(corpus, tmp_path / "b", settings, start=start, device="cpu")
+    with pytest.raises(ElmoError, match=r"b: was begun with a model, and has no checkpoint yet; name that model"):
+        Run(corpus, tmp_path / "b", settings, device="cpu")
+    begun.save()
     for given in (start, None):
         assert (
             Run(corpus, tmp_path / "b", settings, start=given, device="cpu").figures()["started from"] == start.origin
@@ -235,7 +241,7 @@ def test_a_model_that_does_not_fit_is_no_start(corpus: Corpus, recipe: Callable[
     with pytest.raises(ElmoError, match=r"a holds .*: is of other sizes than the recipe \(lstm\.dim\); train on with"):
         Run(corpus, tmp_path / "b", wider, start=model, device="cpu")
     text = tmp_path / "other.txt"
-    text.write_text("other words than there\n")
+    text.write_text("other words than there\n" * 4)
     other = prepare([str(text)], tmp_path / "other", min_count=1, workers=1)
     with pytest.raises(ElmoError, match=r"a holds .*: predicts other words than .*other; prepare the text anew"):
         Run(other, tmp_path / "b", recipe(), start=model, device="cpu")
@@ -264,6 +270,110 @@ def test_heldout_text_is_measured_at_the_end_at_least(
     Run(corpus, tmp_path / "run", recipe(max_steps=12), heldout=[["word1"]], device="cpu").train()
     rows = read_rows(tmp_path / "run" / "metrics.csv")
     assert [row["step"] for row in rows if "heldout_perplexity" in row] == [12]
+
+
+def test_heldout_text_given_at_the_end_is_measured(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """Of a run that is done, without a step; and where the end is moved to the step at which it was stopped. Steps that
+    no row tells of yet get theirs, too."""
+    heldout = [["word1", "word3"]]
+    train(corpus, tmp_path / "done", recipe(max_steps=10))
+    run = Run(corpus, tmp_path / "done", recipe(max_steps=10), heldout=heldout, device="cpu")
+    run.train()
+    assert run.progress.heldout_perplexity == pytest.approx(Perplexity.of(score_sentences(run.model, heldout)).mean)
+    rows = read_rows(tmp_path / "done" / "metrics.csv")
+    assert [(row["step"], "loss" in row, "heldout_perplexity" in row) for row in rows][-2:] == [
+        (10, True, False),
+        (10, False, True),
+    ]
+    assert f"{run.progress.heldout_perplexity:.2f}" in (tmp_path / "done" / "README.md").read_text()
+    train(corpus, tmp_path / "stopped", recipe(max_steps=10), stop_after=8)
+    Run(corpus, tmp_path / "stopped", recipe(max_steps=8), heldout=heldout, device="cpu").train()
+    last = read_rows(tmp_path / "stopped" / "metrics.csv")[-1]
+    assert (last["step"], "loss" in last, "heldout_perplexity" in last) == (8, True, True)
+
+
+def test_an_old_measurement_is_not_told_as_that_of_the_end(
+    corpus: Corpus,
+    recipe: Callable[..., Recipe],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "heldout.txt").write_text("word1 word3\n")
+    write_recipe(recipe(), tmp_path / "recipe.yaml")
+    command = ["pretrain", str(corpus.folder), str(tmp_path / "run"), "--recipe", str(tmp_path / "recipe.yaml")]
+    command += ["--device", "cpu", "--json"]
+    found = []
+    for options in (["--max-steps", "2", "--heldout", str(tmp_path / "heldout.txt")], ["--max-steps", "4"]):
+        _, out, _ = run_main([*command, *options], monkeypatch, capsys)
+        found.append(json.loads(out)["heldout_perplexity"])
+    assert found[0] is not None
+    assert found[1] is None
+
+
+def test_heldout_text_without_words_is_refused(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty.txt").write_text("\n\n")
+    options = ["--recipe", "tiny", "--heldout", str(tmp_path / "empty.txt")]
+    code, _, err = run_main(["pretrain", str(corpus.folder), str(tmp_path / "run"), *options], monkeypatch, capsys)
+    assert (code, err) == (2, f"elmo: {tmp_path / 'empty.txt'}: holds no text\n")
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_asks_to_stop_while_heldout_text_is_measured(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The measurement is given up, and made where the run goes on."""
+    heldout = [["word1", "word3"]] * 1000
+    run = Run(corpus, tmp_path / "run", recipe(max_steps=9, evaluate_every_steps=5), heldout=heldout, device="cpu")
+    scored: list[int] = []
+
+    def score_and_stop(*arguments: Any) -> Iterator[SentenceScore]:
+        for score in score_sentences(*arguments):
+            scored.append(len(score.tokens))
+            run._ask_to_stop()
+            yield score
+
+    with monkeypatch.context() as patch:
+        patch.setattr("elmo.pretrain.loop.score_sentences", score_and_stop)
+        run.train()
+    assert len(scored) < 1000
+    assert (run.stopped, run.progress.step, run.progress.heldout_perplexity) == (True, 6, None)
+    again = Run(corpus, tmp_path / "run", recipe(max_steps=9, evaluate_every_steps=5), heldout=heldout, device="cpu")
+    again.train()
+    assert again.progress.heldout_step == 9
+
+
+def test_two_processes_do_not_train_in_one_folder(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    with pytest.raises(ElmoError, match="run: another process is writing it; wait for that one, or end it"):
+        train(corpus, tmp_path / "run", recipe(), after_step=lambda _: train(corpus, tmp_path / "run", recipe()))
+    assert not (tmp_path / "run" / ".lock").exists()
+    assert train(corpus, tmp_path / "run", recipe()).is_done
+
+
+def test_streams_without_a_sentence_of_their_own_are_told_of(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("one long line without end\n" * 3)
+    corpus = prepare([str(tmp_path / "text")], tmp_path / "corpus", min_count=1, workers=1)
+    with pytest.warns(UserWarning, match=r"has 3 sentences for 4 streams, of which some read the same; cut long lines"):
+        Run(corpus, tmp_path / "run", recipe(), device="cpu")
+
+
+def test_a_finished_run_started_again_keeps_what_was_added(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """A warm state is of its weights; further steps make others."""
+    train(corpus, tmp_path / "run", recipe(max_steps=3))
+    state = load(tmp_path / "run").bilm.initial_state(1)
+    save_warm_state(state, tmp_path / "run")
+    train(corpus, tmp_path / "run", recipe(max_steps=3))
+    assert load(tmp_path / "run").warm_state is not None
+    train(corpus, tmp_path / "run", recipe(max_steps=4))
+    assert load(tmp_path / "run").warm_state is None
 
 
 def test_training_ends_after_its_epochs(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:

@@ -211,3 +211,13 @@ def test_text_without_tokens_is_refused(tiny_config: object) -> None:
 def test_an_unknown_state_is_refused(tiny_config: object) -> None:
     with pytest.raises(ElmoError, match="state: 'zeros' is none of zero, carry, warm"):
         next(score_sentences(make_model(tiny_config), SENTENCES, "zeros"))  # pyright: ignore[reportArgumentType]
+
+
+def test_boundaries_in_the_text_are_left_out(tiny_config: object) -> None:
+    """As `elmo prepare` leaves them out; an `<UNK>` of the text is a word outside of the vocabulary."""
+    model = make_model(tiny_config)
+    marked = [["<S>", *sentence, "</S>"] for sentence in SENTENCES]
+    wanted = list(score_sentences(model, SENTENCES))
+    assert list(score_sentences(model, [*marked, ["<S>", "</S>"]])) == wanted
+    replaced = [["<UNK>" if word == "zebra" else word for word in sentence] for sentence in SENTENCES]
+    assert Perplexity.of(score_sentences(model, replaced)).num_oov == Perplexity.of(wanted).num_oov == 2

@@ -20,7 +20,7 @@ from elmo.tasks.static_vectors import read_vectors
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 
-pytest.importorskip("gensim", reason="needs the extra 'static'")
+gensim = pytest.importorskip("gensim", reason="needs the extra 'static'")
 
 PLACES, PEOPLE = ["Espoo", "Ghent", "Lyon"], ["Ann", "Bo", "Cy"]
 
@@ -76,6 +76,22 @@ def test_sentences_are_those_of_the_text(corpus: Corpus, text: Path, monkeypatch
     sentences = skipgram._Sentences(corpus, np.array(corpus.types(), dtype=object), counts > 1, bar)
     wanted = [[word for word in line if word != "only"] for line in lines]
     assert list(sentences) == list(sentences) == wanted
+    assert len(sentences) == len(wanted)
+
+
+def test_nothing_of_a_long_line_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gensim reads so many words of a sentence, and no more; pieces are counted as they are given."""
+    assert gensim.models.word2vec.MAX_WORDS_IN_BATCH == skipgram.MOST_WORDS
+    monkeypatch.setattr(skipgram, "MOST_WORDS", 3)
+    (tmp_path / "text").write_text("a b c d rare e f\n\na b c\nd\n")
+    corpus = prepare([tmp_path / "text"], tmp_path / "corpus", min_count=1, workers=1)
+    types, counts = corpus.types(), count_types(corpus)
+    is_kept = np.array([word != "rare" for word in types])
+    bar = skipgram.tqdm(total=1, disable=True)
+    sentences = skipgram._Sentences(corpus, np.array(types, dtype=object), is_kept, bar)
+    assert list(sentences) == [["a", "b", "c"], ["d", "e"], ["f"], ["a", "b", "c"], ["d"]]
+    assert len(sentences) == 5
+    assert counts.sum() == 11
 
 
 def command(folder: Path, *arguments: str) -> str:

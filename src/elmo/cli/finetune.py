@@ -66,13 +66,13 @@ def command(
     from elmo.formats import load
     from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
     from elmo.runs.recipes import parse_override
-    from elmo.text.reading import expand, read_sentences
+    from elmo.text.reading import read_some
 
     loaded = load(model)
     settings = default_settings(loaded, new_softmax) | {"n_epochs": epochs, "learning_rate": learning_rate}
     settings |= {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
     training = from_mapping(TrainingConfig, settings, "training")
-    sentences = [s for s in read_sentences(expand([heldout]), **reading) if s] if heldout else []
+    sentences = read_some(heldout, **reading) if heldout else []
     corpus = prepare_corpus(loaded, inputs, folder, new_softmax, min_count=min_count, **reading)
     if batch_size or "batch_size" not in settings:
         training = replace(training, batch_size=batch_size or default_batch_size(corpus, training.unroll_steps))

@@ -66,13 +66,13 @@ def command(
     from elmo.pretrain.recipe import load_recipe
     from elmo.runs.recipes import parse_override
     from elmo.text.corpus import Corpus
-    from elmo.text.reading import expand, read_sentences
+    from elmo.text.reading import read_some
 
     settings = dict(parse_override(text) for text in overrides)
     flags = {"max_steps": max_steps, "max_minutes": max_minutes, "evaluate_every_steps": evaluate_every}
     settings |= {f"training.{key}": value for key, value in flags.items() if value is not None}
     opened = Corpus.open(corpus)
-    sentences = [s for s in read_sentences(expand([heldout]), **opened.reading) if s] if heldout else []
+    sentences = read_some(heldout, **opened.reading) if heldout else []
     model = None if start is None else formats.load(start)
     training = Run(opened, run, load_recipe(recipe, settings), start=model, heldout=sentences, device=device)
     training.train()
@@ -86,7 +86,7 @@ def _report(run: Path, training: Run, as_json: bool) -> None:
     batch_size = training.recipe.training.batch_size
     spread = "" if num_processes == 1 else f" on {num_processes} processes, batch {batch_size}"
     again = "" if training.is_done else "; the same command goes on"
-    score = progress.heldout_perplexity
+    score = progress.heldout_perplexity if progress.heldout_step == progress.step else None
     heldout_score = "" if score is None else f", held-out perplexity {score:,.2f}"
     print_result(
         f"{run}: {progress.step:,} of {training.total_steps:,} steps, {progress.seconds / 60:.1f} minutes"

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any, cast
 
 from elmo.embed.append import DATA, sync
 from elmo.embed.batching import Sentence, check_sentence
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
+from elmo.targets import claim
 
 FORMAT = 1
 PROGRESS, LOCK = "progress.json", "lock"
@@ -157,15 +157,3 @@ def is_same_job(path: Path, found: Mapping[str, object], job: Mapping[str, objec
 def folder_of(path: Path) -> Path:
     """Where the unfinished work on `path` is kept."""
     return path.with_name(f".{path.name}.unfinished")
-
-
-def claim(lock: IO[str], path: Path) -> None:
-    """Lock a file, beside which `path` is being made, for as long as it is open; a kill unlocks it, too."""
-    if sys.platform == "win32":
-        return  # where no other process can replace what this one has open
-    import fcntl
-
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ElmoError(f"{path}: another process is writing it; wait for that one, or end it") from None

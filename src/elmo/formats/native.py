@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate, count, takewhile
 from pathlib import Path
 from typing import Literal
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from elmo.config import BiLMConfig, from_mapping, to_mapping
 from elmo.errors import ElmoError
-from elmo.formats.card import model_card
+from elmo.formats.card import figures_of, model_card
 from elmo.formats.files import read_json, read_tensors, write_all, write_json, write_tensors
 from elmo.formats.model import Model, read_vocabulary, require_bytes
 from elmo.formats.renames import require_shape
@@ -154,6 +154,13 @@ def _read_card(path: Path) -> str:
 def save_warm_state(state: BiLMState, folder: Path) -> None:
     """Put a warm state, of one row, into the model folder whose model it is of; one that was there is replaced."""
     write_all({folder / WARM: lambda path: write_tensors(path, _warm_tensors(state))})
+
+
+def is_written(folder: Path, figures: Mapping[str, str]) -> bool:
+    """Whether a model folder's card has these figures, so that writing it again would change nothing; what was added to
+    the folder since, as its warm state, stays."""
+    card = folder / CARD
+    return card.exists() and figures.items() <= figures_of(_read_card(card)).items()
 
 
 def save_native(

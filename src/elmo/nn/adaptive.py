@@ -31,8 +31,14 @@ class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
         return self.n_classes
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy: `hidden` (N, P), `targets` (N,). Returns a scalar, in nats."""
-        return self(hidden, targets).loss
+        """Mean cross-entropy: `hidden` (N, P), `targets` (N,). Returns a scalar, in nats.
+
+        In float32 on a processor, even under autocast: there torch computes the logarithms of clusters in bfloat16,
+        and can't put these into its result.
+        """
+        device = hidden.device.type
+        with torch.autocast(device, enabled=device != "cpu" and torch.is_autocast_enabled(device)):
+            return self(hidden.to(self.head.weight.dtype), targets).loss
 
     @torch.inference_mode()
     def log_probabilities(self, hidden: Tensor, targets: Tensor) -> Tensor:

@@ -30,7 +30,8 @@ _KEPT = 2
 class Progress:
     """Where a run is. The sums run from the last row of metrics on, so that a resumed row has no gap.
 
-    `loss_sums` are nats per direction summed over `num_summed` steps. `seconds` counts training only.
+    `loss_sums` are nats per direction summed over `num_summed` steps. `seconds` counts training only. Held-out text
+    was last measured after `heldout_step`.
     """
 
     step: int = 0
@@ -39,6 +40,7 @@ class Progress:
     num_summed: int = 0
     summed_seconds: float = 0.0
     heldout_perplexity: float | None = None
+    heldout_step: int | None = None
 
 
 def common_tensors(objective: Objective, optimizer: Optimizer) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from typing import Any
 from elmo.config import Recipe, TrainingConfig
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_bytes, require_softmax
-from elmo.formats.native import FILES, save_native
+from elmo.formats.native import FILES, is_written, save_native
 from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.pretrain.loop import Run, Sentences
 from elmo.pretrain.perplexity import Perplexity, score_sentences
@@ -98,9 +98,12 @@ def finetune(
     if new_softmax:
         start = Model(model.bilm)
         first = Run(corpus, folder / "softmax", recipe, start=start, freeze_bilm=True, device=device)
-        model = first.train()
-        if not first.is_done:
-            return None
+        if (folder / "run").exists():  # begun with the softmax as it was then, even if the end is now a later one
+            model = first.model
+        else:
+            model = first.train()
+            if not first.is_done:
+                return None
     sentences = heldout or _sample(corpus)
     before = Perplexity.of(score_sentences(model, sentences))
     run = Run(corpus, folder / "run", recipe, start=model, device=device)
@@ -114,7 +117,9 @@ def finetune(
         f"perplexity before, {text}": f"{before.mean:.2f}",
         f"perplexity after, {text}": f"{after.mean:.2f}",
     }
-    save_native(tuned, folder, run.figures() | figures, run.metadata)
+    figures = run.figures() | figures
+    if not is_written(folder, figures):
+        save_native(tuned, folder, figures, run.metadata)
     return FineTuning(before, after, bool(heldout))
 
 

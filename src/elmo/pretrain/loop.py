@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from copy import deepcopy
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from torch import Tensor
 from elmo.config import Recipe, to_mapping
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_bytes, require_softmax
-from elmo.formats.native import save_native
+from elmo.formats.native import is_written, save_native
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.precision import PRODUCTS
 from elmo.nn.softmax import Softmax
@@ -36,9 +37,14 @@ from elmo.pretrain.run_folder import RECIPE, Start, claim, mark
 from elmo.runs.interruption import on_interrupt, saving_to
 from elmo.runs.machine import machine_name
 from elmo.runs.rows import Row
+from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
 
 Sentences = Sequence[Sequence[str]]
+
+
+class _StoppedError(Exception):
+    """One asked to stop in the middle of a measurement."""
 
 
 class Run:
@@ -88,6 +94,10 @@ class Run:
         self.exchanged = Volume()
         """What this process handed out at the step before."""
         resumed = resume(self._checkpoints, self._common_tensors, self._row_tensors, self.processes)
+        if resumed is None and start is None and self._start is not None:
+            raise ElmoError(
+                f"{folder}: was begun with a model, and has no checkpoint yet; name that model once more (--from)"
+            )
         self.progress = resumed or Progress(loss_sums=(0.0,) * len(bilm.directions))
 
     @property
@@ -133,21 +143,38 @@ class Run:
         """Train to the end, or to an interrupt; either way all is saved. Returns the model."""
         training = self.recipe.training
         saved = self.progress.seconds  # not the clock: all processes must save after the same step
-        with saving_to(self.folder), self._metrics() as metrics, on_interrupt(self._ask_to_stop):
+        with ExitStack() as stack:
+            stack.enter_context(saving_to(self.folder))
+            self.processes.on_first(lambda: stack.enter_context(alone_in(self.folder)))
+            metrics = stack.enter_context(self._metrics())
+            stack.enter_context(on_interrupt(self._ask_to_stop))
             while not self.is_done and not self.stopped:
                 self._step()
                 if metrics is not None:
                     metrics.advance(self._summary(), self._expected_steps)
                 if self._is_due(training.log_every_steps) or self._is_evaluation_due:
-                    row = self._row()
-                    if metrics is not None:
-                        self._keep_folder()
-                        metrics.add(row)
+                    self._report(metrics)
                 if self.progress.seconds - saved > 60 * training.checkpoint_every_minutes:
                     self.save()
                     saved = self.progress.seconds
-            self.save()
+            if self.is_done and self._is_unreported:  # the end was moved to where the run was stopped, or text is new
+                self._report(metrics)
+            if not self.processes.on_first(lambda: is_written(self.folder, self.figures())):
+                self.save()
         return self.model
+
+    @property
+    def _is_unreported(self) -> bool:
+        """Whether something happened since the last row, or held-out text wasn't measured after it."""
+        progress = self.progress
+        return progress.num_summed > 0 or (bool(self.heldout) and progress.heldout_step != progress.step)
+
+    def _report(self, metrics: Metrics | None) -> None:
+        """Add a row of metrics."""
+        row = self._row()
+        if metrics is not None:
+            self._keep_folder()
+            metrics.add(row)
 
     def _metrics(self) -> AbstractContextManager[Metrics | None]:
         """What process 0 reports to."""
@@ -239,7 +266,8 @@ class Run:
 
     def _row(self) -> Row:
         """A row of metrics; the next one begins after it."""
-        row = self._summary()
+        steps: Row = {"step": self.progress.step, "predictions": self.progress.step * self.predictions_per_step}
+        row = self._summary() if self.progress.num_summed else steps | {"seconds": self.progress.seconds}
         if self._is_evaluation_due:
             row.update(self._evaluate())
         progress = self.progress
@@ -248,12 +276,28 @@ class Run:
         return row
 
     def _evaluate(self) -> Row:
-        result = self.processes.on_first(lambda: Perplexity.of(score_sentences(self.model, self.heldout)))
-        self.progress.heldout_perplexity = result.mean
+        """The perplexities of held-out text; none where one asks to stop before they are there."""
+        result = self.processes.on_first(self._measure)
+        if result is None:
+            return {}
+        self.progress.heldout_perplexity, self.progress.heldout_step = result.mean, self.progress.step
         row = {"heldout_perplexity": result.mean}
         for direction, value in zip(("forward", "backward"), result.directions, strict=False):
             row[f"heldout_{direction}_perplexity"] = value
         return row
+
+    def _measure(self) -> Perplexity | None:
+        try:
+            return Perplexity.of(score_sentences(self.model, self._until_stopped()))
+        except _StoppedError:
+            return None
+
+    def _until_stopped(self) -> Iterator[Sequence[str]]:
+        """The held-out sentences; `_StoppedError` once one asks to stop."""
+        for sentence in self.heldout:
+            if self._is_asked_to_stop:
+                raise _StoppedError
+            yield sentence
 
     def figures(self) -> dict[str, str]:
         """What the model card says of the training, name to value."""
@@ -314,4 +358,10 @@ def _check(corpus: Corpus, recipe: Recipe, processes: Processes) -> None:
         raise ElmoError(
             f"{corpus.folder}: holds words of {corpus.max_characters} characters, but the recipe's "
             f"max_characters_per_token is {wanted}; prepare the text again with --max-characters {wanted}"
+        )
+    if processes.is_first and corpus.num_sentences < recipe.training.batch_size:
+        warnings.warn(
+            f"{corpus.folder}: has {corpus.num_sentences:,} sentences for {recipe.training.batch_size} streams, "
+            "of which some read the same; cut long lines (--text paragraphs), or lower training.batch_size",
+            stacklevel=3,
         )

@@ -28,8 +28,8 @@ from elmo.formats.model import (
 )
 from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
-from elmo.text.characters import BOS, EOS
-from elmo.text.vocabulary import Vocabulary
+from elmo.text.characters import BOS, EOS, without_boundaries
+from elmo.text.vocabulary import UNK_ID, Vocabulary
 
 BATCH_SIZE = 32
 
@@ -104,7 +104,8 @@ class Perplexity:
 def score_sentences(
     model: Model, sentences: Iterable[Sequence[str]], state: State = "carry", batch_size: int = BATCH_SIZE
 ) -> Iterator[SentenceScore]:
-    """Score tokenized sentences in their order, in constant memory; empty ones are left out.
+    """Score tokenized sentences in their order, in constant memory; empty ones are left out, and tokens `<S>` and
+    `</S>`, as `prepare` does.
 
     With `state="carry"`, row b of each batch of `batch_size` sentences goes on from row b of the batch before: that is
     what the LSTMs saw in training. With "zero" and "warm", a sentence's score doesn't depend on its neighbours.
@@ -116,7 +117,7 @@ def score_sentences(
     if state == "warm":
         start = to_device(require_warm_state(model.warm_state), start[0].hidden.device)
     before = repeat_row(start, batch_size)
-    texts = (sentence for sentence in sentences if sentence)
+    texts = (text for sentence in sentences if (text := without_boundaries(sentence)))
     while batch := list(islice(texts, batch_size)):
         scores, after = _score_batch(model, softmax, vocabulary, batch, first_rows(before, len(batch)))
         if state == "carry":
@@ -138,7 +139,7 @@ def _score_batch(
         _rows(softmax.log_probabilities(h, target.flatten()[order]), order, lengths, target.shape[1])
         for h, target, order in zip(hidden, targets, orders, strict=False)
     ]
-    oov = [sum(word not in vocabulary for word in sentence) for sentence in batch]
+    oov = [sum(vocabulary.id(word) == UNK_ID for word in sentence) for sentence in batch]
     scores = [
         SentenceScore(sentence, predictions, num_oov)
         for sentence, predictions, num_oov in zip(batch, zip(*rows, strict=True), oov, strict=True)

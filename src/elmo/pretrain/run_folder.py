@@ -13,6 +13,7 @@ from elmo.formats.files import checksum, read_json, write_all, write_json
 from elmo.formats.model import Model
 from elmo.pretrain.recipe import load_recipe
 from elmo.runs.recipes import without, write_recipe
+from elmo.targets import LOCK
 from elmo.text.corpus import Corpus
 
 RECIPE, CHECKSUM, START = "recipe.yaml", "corpus.sha256", "start.json"
@@ -22,7 +23,7 @@ _CHANGEABLE = (
 )
 """What of a recipe's training may change from start to start: when the run ends, reports and saves."""
 
-_OF_A_KILLED_START = {CHECKSUM, START, *(f".{name}.partial" for name in (CHECKSUM, START, RECIPE))}
+_OF_A_KILLED_START = {CHECKSUM, START, LOCK, *(f".{name}.partial" for name in (CHECKSUM, START, RECIPE))}
 
 
 @dataclass(frozen=True)

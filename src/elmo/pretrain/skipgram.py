@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from elmo.config import require_positive
+from elmo.config import require_positive, require_seed
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all
 from elmo.targets import require_new_file
@@ -23,6 +23,9 @@ from elmo.text.corpus import Corpus
 
 _CHUNK_TOKENS = 1 << 20
 _CHUNK_SENTENCES = 1 << 13
+
+MOST_WORDS = 10_000
+"""Of a sentence that gensim reads (its `MAX_WORDS_IN_BATCH`); the rest it leaves out, and says nothing."""
 
 NEGATIVES = 5
 """Words that are drawn as counterexamples to each pair of neighbours."""
@@ -43,6 +46,7 @@ class SkipGramConfig:
     def __post_init__(self) -> None:
         for name in ("dim", "min_count", "window", "epochs", "workers"):
             require_positive(name, getattr(self, name))
+        require_seed("seed", self.seed)
 
 
 def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
@@ -70,9 +74,8 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
     )
     model.build_vocab_from_freq(dict(zip(words[is_kept], counts[is_kept].tolist(), strict=True)))
     with tqdm(total=config.epochs * corpus.num_sentences, unit="sentence", unit_scale=True, disable=None) as bar:
-        sentences = _Sentences(corpus, words, is_kept, bar)
-        num_sentences, num_words = corpus.num_sentences, int(counts[is_kept].sum())
-        model.train(sentences, total_examples=num_sentences, total_words=num_words, epochs=config.epochs)
+        sentences, num_words = _Sentences(corpus, words, is_kept, bar), int(counts[is_kept].sum())
+        model.train(sentences, total_examples=len(sentences), total_words=num_words, epochs=config.epochs)
     write_all({path: lambda partial: _write(partial, model.wv.index_to_key, model.wv.vectors)})
     return len(model.wv)
 
@@ -86,10 +89,15 @@ def count_types(corpus: Corpus) -> NDArray[np.int64]:
 
 
 class _Sentences:
-    """The sentences of a corpus as often as one asks, without the words that get no vector."""
+    """The sentences of a corpus as often as one asks, without the words that get no vector; long ones in pieces, of
+    which gensim would read the first alone."""
 
     def __init__(self, corpus: Corpus, words: NDArray[Any], is_kept: NDArray[np.bool_], bar: tqdm[Any]) -> None:
         self._corpus, self._words, self._is_kept, self._bar = corpus, words, is_kept, bar
+
+    def __len__(self) -> int:
+        lengths = np.diff(np.asarray(self._corpus.starts))
+        return int(np.maximum(1, -(-lengths // MOST_WORDS)).sum())
 
     def __iter__(self) -> Iterator[list[str]]:
         starts = self._corpus.starts
@@ -98,7 +106,8 @@ class _Sentences:
             tokens = np.asarray(self._corpus.tokens[bounds[0] : bounds[-1]])
             is_kept = self._is_kept[tokens]
             words: list[str] = self._words[tokens[is_kept]].tolist()
-            ends = np.concatenate([[0], np.cumsum(is_kept)])[bounds - bounds[0]].tolist()
+            cuts = [cut for a, b in pairwise(bounds.tolist()) for cut in range(a, max(b, a + 1), MOST_WORDS)]
+            ends = np.concatenate([[0], np.cumsum(is_kept)])[np.array([*cuts, bounds[-1]]) - bounds[0]].tolist()
             yield from (words[start:end] for start, end in pairwise(ends))
             self._bar.update(len(bounds) - 1)
 

@@ -20,6 +20,7 @@ from elmo.formats.files import write_all, write_json
 from elmo.formats.model import Model, require_warm_state
 from elmo.nn.devices import use_device
 from elmo.runs.machine import machine_name
+from elmo.targets import alone_in
 from elmo.tasks import get_task
 from elmo.tasks.card import Result, spread, summarize, task_card
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
@@ -162,8 +163,9 @@ class Experiment:
             keep_bilm(self.bilm, job.folder / BILM)
         if known := read_results(folder):
             return known[0]
-        trainer = self._trainer(folder, recipe)
-        trainer.train()
+        with alone_in(folder):
+            trainer = self._trainer(folder, recipe)
+            trainer.train()
         if trainer.stopped:
             return None
         scores = {name: trainer.evaluate(examples) for name, examples in self.sets.items() if name != "train"}

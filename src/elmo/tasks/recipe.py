@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elmo.config import PRECISIONS, require_choice, require_positive, require_share
+from elmo.config import (
+    PRECISIONS,
+    require_choice,
+    require_not_negative,
+    require_positive,
+    require_seed,
+    require_share,
+)
 from elmo.errors import ElmoError
 from elmo.text.characters import NUM_CHARACTERS
 
@@ -90,9 +97,8 @@ class TrainingConfig:
             *("plateau_factor", "plateau_patience", "decay_factor", "decay_steps", "checkpoint_every_minutes"),
         ):
             require_positive(f"training.{name}", getattr(self, name))
-        for name in ("weight_decay", "seed"):
-            if getattr(self, name) < 0:
-                raise ElmoError(f"training.{name}: {getattr(self, name)} is negative")
+        require_not_negative("training.weight_decay", self.weight_decay)
+        require_seed("training.seed", self.seed)
         if not 0 < self.share <= 1:
             raise ElmoError(f"training.share: {self.share} is not in (0, 1]")
         if self.epsilon is not None and self.optimizer == "sgd":

@@ -41,6 +41,13 @@ def encode_words(words: Sequence[str], max_characters: int = NUM_CHARACTERS) -> 
     return ids
 
 
+def without_boundaries(sentence: Sequence[str]) -> Sequence[str]:
+    """A sentence of a text without tokens `<S>` and `</S>`, which would be taken for our own."""
+    if BOS in sentence or EOS in sentence:
+        return [token for token in sentence if token not in (BOS, EOS)]
+    return sentence
+
+
 def batch_to_ids(batch: Sequence[Sequence[str]], max_characters: int = NUM_CHARACTERS) -> torch.Tensor:
     """Character ids of tokenized sentences: (B, T, C) int64, T the longest sentence.
 

@@ -22,7 +22,7 @@ from tqdm import tqdm
 from elmo.config import MAX_CHARACTERS, require_positive
 from elmo.errors import ElmoError
 from elmo.targets import require_parent
-from elmo.text.characters import BOS, EOS, NUM_CHARACTERS, encode_words
+from elmo.text.characters import NUM_CHARACTERS, encode_words, without_boundaries
 from elmo.text.corpus import (
     CHARACTERS,
     DESCRIPTION,
@@ -187,21 +187,13 @@ def _read(
     ):
         starts.write(np.zeros(1, START_DTYPE).tobytes())
         for sentences in blocks:
-            lengths = counter.add(_without_boundaries(sentences))
+            lengths = counter.add([*map(without_boundaries, sentences)])
             ends = num_tokens + np.cumsum(lengths[lengths > 0])
             if len(ends):
                 starts.write(ends.astype(START_DTYPE).tobytes())
                 num_tokens = int(ends[-1])
                 num_sentences += len(ends)
     return num_tokens, num_sentences
-
-
-def _without_boundaries(sentences: list[list[str]]) -> list[list[str]]:
-    """The sentences without tokens `<S>` and `</S>`, which would be taken for our own."""
-    return [
-        [token for token in sentence if token not in (BOS, EOS)] if BOS in sentence or EOS in sentence else sentence
-        for sentence in sentences
-    ]
 
 
 def _rank(types: MergedTypes, first: Run, settings: Settings) -> tuple[NDArray[np.int32], int, int]:

@@ -101,6 +101,14 @@ def read_sentences(
             yield from tokenize_block(block, tokenize, text, lowercase)
 
 
+def read_some(path: str | Path, **reading: Any) -> list[list[str]]:
+    """The sentences of a text that aren't empty, all in memory; `reading` as for `read_sentences`. Raises ElmoError
+    where there is none."""
+    if found := [sentence for sentence in read_sentences(expand([path]), **reading) if sentence]:
+        return found
+    raise ElmoError(f"{path}: holds no text")
+
+
 def check_text(text: str) -> None:
     """Raise ElmoError unless `text` is one of `TEXTS`."""
     if text not in TEXTS:

@@ -27,10 +27,10 @@ from elmo.analysis.tagged import COLUMNS, Columns
 from elmo.config import require_choice
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights
-from elmo.embed.unfinished import LOCK, claim, folder_of, is_same_job
+from elmo.embed.unfinished import LOCK, folder_of, is_same_job
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
-from elmo.targets import require_parent
+from elmo.targets import claim, require_parent
 from elmo.text.vocabulary import SPECIAL_WORDS
 
 PART_TOKENS = 1 << 20
