@@ -116,7 +116,8 @@ def measured(results: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
             if "directions" in result:
                 value += " (" + ", ".join(f"{direction:.1f}" for direction in result["directions"]) + ")"
             if "model_is_lower_by" in result:
-                value += f", the model's is {result['model_is_lower_by']:.0%} lower"
+                share = result["model_is_lower_by"]
+                value += f", the model's is {abs(share):.0%} {'lower' if share > 0 else 'higher'}"
             yield f"perplexity of {name.replace('/', ', ')}", value
         elif kind == "pos":
             noisy = f", {result['noisy']:.1f} with typos in one of five longer words" if "noisy" in result else ""

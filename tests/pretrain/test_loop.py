@@ -359,7 +359,7 @@ def test_two_processes_do_not_train_in_one_folder(
 def test_streams_without_a_sentence_of_their_own_are_told_of(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     (tmp_path / "text").write_text("one long line without end\n" * 3)
     corpus = prepare([str(tmp_path / "text")], tmp_path / "corpus", min_count=1, workers=1)
-    with pytest.warns(UserWarning, match=r"has 3 sentences for 4 streams, of which some read the same; cut long lines"):
+    with pytest.warns(UserWarning, match=r"fewer sentences \(3\) than there are streams \(4\), of which some"):
         Run(corpus, tmp_path / "run", recipe(), device="cpu")
 
 

@@ -71,6 +71,8 @@ class Page:
         asked, sentences, view, error = request.query_params, [], None, None
         text = asked.get("text", "")
         is_chosen = "word" in asked and asked.get("of", text).splitlines() == text.splitlines()
+        spaces = asked.get("spaces", "")
+        is_chosen = is_chosen and asked.get("cut", spaces) == spaces  # else words have other numbers
         try:
             sentences = self._sentences(text, str.split if asked.get("spaces") else self._tokenizer)
             if is_chosen:

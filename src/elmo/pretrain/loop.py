@@ -78,6 +78,8 @@ class Run:
         _check(corpus, recipe, self.processes)
         if start is not None:
             _check_start(start, corpus, recipe)
+        if self.processes.is_first:
+            _warn_of_few(corpus, recipe)
         torch.manual_seed(training.seed)
         bilm = BiLM(recipe.bilm) if start is None else deepcopy(start.bilm)
         given = None if start is None else deepcopy(start.softmax)
@@ -359,9 +361,14 @@ def _check(corpus: Corpus, recipe: Recipe, processes: Processes) -> None:
             f"{corpus.folder}: holds words of {corpus.max_characters} characters, but the recipe's "
             f"max_characters_per_token is {wanted}; prepare the text again with --max-characters {wanted}"
         )
-    if processes.is_first and corpus.num_sentences < recipe.training.batch_size:
+
+
+def _warn_of_few(corpus: Corpus, recipe: Recipe) -> None:
+    """Streams begin a sentence apart, and go round."""
+    streams = recipe.training.batch_size
+    if corpus.num_sentences < streams:
         warnings.warn(
-            f"{corpus.folder}: has {corpus.num_sentences:,} sentences for {recipe.training.batch_size} streams, "
-            "of which some read the same; cut long lines (--text paragraphs), or lower training.batch_size",
+            f"{corpus.folder}: has fewer sentences ({corpus.num_sentences:,}) than there are streams ({streams:,}), of "
+            "which some read the same; cut long lines (--text paragraphs), or lower training.batch_size",
             stacklevel=3,
         )

@@ -34,7 +34,7 @@ def analyze_efficiency(tasks: Sequence[TaskRuns], model: str, shares: Sequence[f
             for name, outcomes in found.items()
             for share, outcome in outcomes.items()
         }
-    unit = "epochs to the baseline's best score"
+    unit = "epochs to the baseline's best score, first seed"
     tables.append(Table("Epochs (sec. 5.4)", unit, [BEST_EPOCH, PASSED_IN], epochs, EPOCHS, digits=0))
     return Finding("efficiency", "Sample efficiency (Figure 1)", model, tasks[0].quick, tables, seconds)
 

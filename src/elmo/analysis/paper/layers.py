@@ -12,8 +12,8 @@ from elmo.analysis.paper.runs import Outcome, Settings, TaskRuns, score_rows, sc
 
 SETTINGS: dict[str, Settings] = {
     TOP: {"layers": "top"},
-    AVERAGE: {"penalty": 1.0},
-    MIX: {"penalty": 0.001},
+    AVERAGE: {"layers": "all", "penalty": 1.0},
+    MIX: {"layers": "all", "penalty": 0.001},
 }
 
 

@@ -55,7 +55,8 @@ def analyze_neighbors(
     words = [word for word in WORDS if word in lemmas][: QUICK_WORDS if quick else None]
     of: dict[str, object] = {"model": embedder.fingerprint, "text": checksum_of(semcor), "words": words}
     uses = once(folder / "parts" / "neighbors-uses.json", of, lambda: dict(_nearest(embedder, text)))
-    senses = once(folder / "parts" / "neighbors-senses.json", of, lambda: _separations(embedder, semcor, words))
+    shared = of | {"equally near": "shared"}
+    senses = once(folder / "parts" / "neighbors-senses.json", shared, lambda: _separations(embedder, semcor, words))
     here: dict[str, dict[str, Cell]] = dict(uses.value)
     if static is not None:
         here = {f"{WORD}, static vectors": {NEAREST: ", ".join(nearest_static(static, WORD, NUM_WORDS))}, **here}

@@ -16,6 +16,7 @@ from elmo.analysis.pos import most_frequent_tag, probe_pos
 from elmo.analysis.tagged import Tagged
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import layer_name
+from elmo.errors import ElmoError
 from elmo.tasks.run_folder import checksum_of
 
 QUICK_SENTENCES = (600, 200, 400)
@@ -36,7 +37,9 @@ class Corpus(NamedTuple):
 
 
 def with_dev(train: Sequence[Tagged], test: Sequence[Tagged]) -> Corpus:
-    """A corpus whose dev set is the end of its training set."""
+    """A corpus whose dev set is the end of its training set, which holds two sentences at least."""
+    if len(train) < 2:
+        raise ElmoError(f"the training text holds {len(train)} tagged sentences; it takes two, one to choose by")
     num_dev = max(1, round(DEV_SHARE * len(train)))
     return Corpus(train[:-num_dev], train[-num_dev:], test)
 

@@ -23,7 +23,8 @@ from elmo.text.vocabulary import SPECIAL_WORDS
 DESCRIPTION, WORDS, TRAINED, PARTS = "index.json", "words.npy", "trained.faiss", "vectors-*.faiss"
 """The files of an index, beside those of its text: TRAINED has what PARTS need to be read."""
 
-FORMAT = "elmo-index-1"
+FORMATS = "elmo-index-"
+FORMAT = f"{FORMATS}1"
 
 CANDIDATES = {"float16": 2, "pq": 10}
 """How many times as many uses as asked for are compared exactly, by how vectors are kept."""
@@ -38,8 +39,10 @@ def part_name(number: int) -> str:
 
 
 def is_index(folder: str | Path) -> bool:
-    """Whether `elmo index` made this folder, by what it holds."""
-    return (Path(folder) / DESCRIPTION).is_file()
+    """Whether `elmo index` made this folder, by what its description says."""
+    path = Path(folder) / DESCRIPTION
+    facts: Any = read_json(path) if path.is_file() else None
+    return isinstance(facts, dict) and str(cast("dict[str, Any]", facts).get("format")).startswith(FORMATS)
 
 
 class ContextIndex:
@@ -67,7 +70,10 @@ class ContextIndex:
                 f"{folder}: holds vectors of {self.store.num_vectors:,} of its {self.num_tokens:,} tokens; get it "
                 "again, or build it anew"
             )
-        self._word_vectors: NDArray[np.float16] = np.load(Path(folder) / WORDS, mmap_mode="r", allow_pickle=False)
+        try:
+            self._word_vectors: NDArray[np.float16] = np.load(Path(folder) / WORDS, mmap_mode="r", allow_pickle=False)
+        except ValueError as error:
+            raise ElmoError(f"{Path(folder) / WORDS}: is not whole ({error}); get it again, or build it anew") from None
 
     def find_neighbors(
         self,
@@ -99,10 +105,13 @@ class ContextIndex:
             tagged = f" tagged {' or '.join(tags)}" if tags else ""
             raise ElmoError(f"the index has no use of {what}{tagged}; is its text tokenized and cased like the word?")
         target = unit(self.embedder.embed([query], layers=self.layer)[0][position])
+        uses = self._nearest(target, query, top, chosen, num_uses)
+        if not uses:
+            raise ElmoError("the index has no such use but in the sentence itself")
         return Neighbors(
             query,
             position,
-            self._nearest(target, query, top, chosen, num_uses),
+            uses,
             self._nearest_words(query[position], top),
             self.num_sentences,
             num_uses,
@@ -170,8 +179,8 @@ class ContextIndex:
 
 def _read_description(folder: Path) -> dict[str, Any]:
     if not is_index(folder):
-        raise ElmoError(f"{folder}: is no index (it has no {DESCRIPTION}); 'elmo index' makes one")
-    facts: Any = read_json(folder / DESCRIPTION)
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise ElmoError(f"{folder}: is no index (it has no {DESCRIPTION} of one); 'elmo index' makes one")
+    facts = cast("dict[str, Any]", read_json(folder / DESCRIPTION))
+    if facts["format"] != FORMAT:
         raise ElmoError(f"{folder / DESCRIPTION}: is not of format {FORMAT!r}; build the index again")
-    return cast("dict[str, Any]", facts)
+    return facts

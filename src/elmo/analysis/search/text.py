@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +32,17 @@ class IndexedText:
     def __init__(self, folder: Path, tag_names: Sequence[str]) -> None:
         self.corpus = Corpus.open(folder / CORPUS)
         self.tag_names = tuple(tag_names)
-        self._tags = np.memmap(folder / TAGS, TAG_DTYPE, "r") if tag_names else None
+        self._tags: NDArray[np.uint16] | None = None
+        if tag_names:
+            num_tags = (folder / TAGS).stat().st_size / TAG_DTYPE.itemsize
+            if num_tags != self.corpus.num_tokens:
+                raise ElmoError(
+                    f"{folder}: holds tags of {num_tags:,.0f} of its {self.corpus.num_tokens:,} tokens; get it again, "
+                    "or build it anew"
+                )
+            self._tags = np.memmap(folder / TAGS, TAG_DTYPE, "r")
         self._starts: NDArray[np.int64] = self.corpus.starts
-
-    @cached_property
-    def types(self) -> list[str]:
-        """All types by id."""
-        return self.corpus.types()
+        self.types = self.corpus.types()  # now: the folder may be replaced while this index is in use
 
     def sentence(self, number: int) -> tuple[str, ...]:
         """The tokens of a sentence."""
