@@ -39,7 +39,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("training.max_steps=10840", "training.seed=1", "training.learning_rate=0.005"),
     ("training.max_steps=7019", "training.seed=2", "training.learning_rate=0.004"),
 )
-"""What is set for each run of the training, of 108, 122 and 80 minutes; each goes on with the model of the one before."""
+"""What is set for each run of the training, of 108, 122 and 80 minutes; each goes on with the model of the last one."""
 BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "default_model.py"
 MOST_BYTES = 30_000_000
 """Of the model, and of what predicts words."""

@@ -184,6 +184,14 @@ def test_a_new_text_is_not_asked_for_the_old_word(server: str) -> None:
         assert (code, 'aria-current="true"' in page) == (200, is_chosen)
 
 
+def test_words_that_are_cut_otherwise_are_not_asked_for(server: str) -> None:
+    """Their numbers may be those of other words."""
+    query = f"text={quote_plus('a play')}&of={quote_plus('a play')}&line=0&word=1"
+    for spaces, is_chosen in (("&cut=", True), ("&spaces=1&cut=1", True), ("&spaces=1&cut=", False)):
+        _, page = get(f"{server}/?{query}{spaces}")
+        assert ('aria-current="true"' in page) == is_chosen
+
+
 def test_bad_input_is_a_sentence_on_the_page(server: str) -> None:
     for query, says in (
         ("text=a+play&word=7", "word 7 of line 0: there is none; click on a word of the text"),

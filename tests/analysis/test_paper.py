@@ -269,3 +269,8 @@ def test_each_has_its_picture(module: Any, embedder: Embedder, tmp_path: Path) -
     module.draw(figure, Finding("x", "x", "m", False, [table] if module is pos else [table, table], {}))
     assert figure.axes
     assert all(axes.get_ylabel() == "F1 (%)" and axes.get_legend() for axes in figure.axes)
+
+
+def test_tags_of_one_sentence_leave_nothing_to_train_on() -> None:
+    with pytest.raises(ElmoError, match="the training text holds 1 tagged sentences; it takes two"):
+        pos.with_dev(make_tagged(1, 3), make_tagged(9, 4))

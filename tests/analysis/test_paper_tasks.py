@@ -142,6 +142,13 @@ def test_layers_has_its_four_settings(make_runs: MakeRuns) -> None:
     assert draws(layers.draw, finding) == ["SQuAD, paper", "SNLI, paper", "SRL, paper", "NER"]
 
 
+def test_all_layers_are_all_whatever_the_recipe_has(make_runs: MakeRuns) -> None:
+    task = make_runs(settings={"elmo.layers": "top"})
+    layers.analyze_layers([task], "m")
+    names = {folder.name for folder in task.folder.iterdir()}
+    assert names == {"baseline", "elmo", "elmo,layers=all,penalty=0.001", "elmo,layers=all,penalty=1.0"}
+
+
 def test_placement_puts_elmo_where_it_says(make_runs: MakeRuns) -> None:
     task = make_runs()
     finding = placement.analyze_placement([task], "m")

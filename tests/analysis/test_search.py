@@ -240,8 +240,12 @@ def test_another_command_may_begin_anew(model: Embedder, text: str, tmp_path: Pa
     build_index(model, [text], tmp_path / "index", layer=1, overwrite=True)
     assert ContextIndex(tmp_path / "index", model).layer == [0, 1, 0]
     (tmp_path / "mine").mkdir()
-    with pytest.raises(ElmoError, match="exists already, and is no index"):
-        build_index(model, [text], tmp_path / "mine", overwrite=True)
+    for content in (None, '{"pages": []}', "[]"):
+        if content is not None:
+            (tmp_path / "mine" / "index.json").write_text(content)
+        with pytest.raises(ElmoError, match="exists already, and is no index"):
+            build_index(model, [text], tmp_path / "mine", overwrite=True)
+    assert (tmp_path / "mine" / "index.json").read_text() == "[]"
 
 
 @pytest.mark.parametrize("number", range(2, 6))
@@ -346,6 +350,30 @@ def test_an_incomplete_index_is_refused(model: Embedder, text: str, tmp_path: Pa
     (tmp_path / "index" / name).unlink()
     with pytest.raises(ElmoError, match=r"index.*: (holds vectors of 0 of its|missing or damaged)"):
         ContextIndex(tmp_path / "index", model)
+
+
+def test_a_file_that_breaks_off_is_refused(model: Embedder, tmp_path: Path) -> None:
+    """As after a copy that was not finished: what is missing would be searched in vain."""
+    (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")
+    build_index(model, [str(tmp_path / "text.conllu")], tmp_path / "index", tagged="upos")
+    for name, says in (("tags.bin", "holds tags of [0-9]+ of its"), ("words.npy", "words.npy: is not whole")):
+        whole = (tmp_path / "index" / name).read_bytes()
+        (tmp_path / "index" / name).write_bytes(whole[:-4])
+        with pytest.raises(ElmoError, match=says):
+            ContextIndex(tmp_path / "index", model)
+        (tmp_path / "index" / name).write_bytes(whole)
+    assert ContextIndex(tmp_path / "index", model).num_tokens
+
+
+def test_a_use_in_the_sentence_itself_is_none(model: Embedder, tmp_path: Path) -> None:
+    """Neither to an index, nor to the exact search."""
+    sentences = [QUERY, ["They", "saw", "it"]]
+    (tmp_path / "text").write_text("\n".join(map(" ".join, sentences)))
+    build_index(model, [str(tmp_path / "text")], tmp_path / "index")
+    with pytest.raises(ElmoError, match="no such use but in the sentence itself"):
+        ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY)
+    with pytest.raises(ElmoError):
+        find_neighbors(model, sentences, "play", QUERY)
 
 
 def test_vectors_that_can_not_be_written(tmp_path: Path) -> None:
