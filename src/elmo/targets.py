@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ from typing import IO
 from elmo.errors import ElmoError
 
 LOCK = ".lock"
+NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
+"""Some disks of clusters have no locks; there one has to see to it oneself that no two processes write the same."""
 
 
 def require_parent(path: Path) -> None:
@@ -28,7 +31,10 @@ def require_new_file(path: Path) -> None:
 
 @contextmanager
 def alone_in(folder: Path) -> Generator[None]:
-    """Let no other process enter this block for the same folder meanwhile; a kill lets it, too."""
+    """Let no other process enter this block for the same folder meanwhile; a kill ends that, too."""
+    if sys.platform == "win32":
+        yield  # no file can be removed there while it is open
+        return
     path = folder / LOCK
     with path.open("w") as lock:
         claim(lock, folder)
@@ -48,3 +54,6 @@ def claim(lock: IO[str], path: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ElmoError(f"{path}: another process is writing it; wait for that one, or end it") from None
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
