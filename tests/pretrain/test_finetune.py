@@ -96,7 +96,16 @@ def test_the_batch_is_as_asked_for(
     settings = ["--set", "training.max_steps=1", "--device", "cpu", *options]
     result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *settings])
     assert result.exit_code == 0, result.output
-    assert load_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training.batch_size == batch_size
+    training = load_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training
+    assert (training.batch_size, training.learning_rate) == (batch_size, 0.05)
+
+
+def test_a_new_softmax_learns_at_the_published_rate(pretrained: Path, task: Path, tmp_path: Path) -> None:
+    settings = ["--new-softmax", "--set", "training.max_steps=1", "--device", "cpu"]
+    result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *settings])
+    assert result.exit_code == 0, result.output
+    for stage in ("softmax", "run"):
+        assert load_recipe(str(tmp_path / "tuned" / stage / "recipe.yaml")).training.learning_rate == 0.2
 
 
 def test_published_weights_need_a_new_softmax(

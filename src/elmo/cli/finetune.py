@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     help="How often the text is read.",
 )
 @click.option(
-    "--learning-rate", type=float, default=0.2, show_default=True, help="Of Adagrad, unless --set names another."
+    "--learning-rate",
+    type=float,
+    help="Of Adagrad, unless --set names another; default: 0.05, with --new-softmax 0.2.",
 )
 @click.option("--batch-size", type=click.IntRange(1), help="Streams; default: 128, or fewer for a short text.")
 @click.option("--heldout", type=click.Path(), help="Text to measure perplexity on, read like TEXT.")
@@ -47,7 +49,7 @@ def command(
     folder: Path,
     inputs: tuple[str, ...],
     epochs: float,
-    learning_rate: float,
+    learning_rate: float | None,
     batch_size: int | None,
     heldout: str | None,
     new_softmax: bool,
@@ -69,7 +71,8 @@ def command(
     from elmo.text.reading import read_some
 
     loaded = load(model)
-    settings = default_settings(loaded, new_softmax) | {"n_epochs": epochs, "learning_rate": learning_rate}
+    settings = default_settings(loaded, new_softmax) | {"n_epochs": epochs}
+    settings |= {} if learning_rate is None else {"learning_rate": learning_rate}
     settings |= {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
     training = from_mapping(TrainingConfig, settings, "training")
     sentences = read_some(heldout, **reading) if heldout else []

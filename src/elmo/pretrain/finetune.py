@@ -20,6 +20,9 @@ from elmo.pretrain.processes import started_together
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 
+LEARNING_RATE = 0.05
+"""Of Adagrad, whose sums start anew: the published 0.2 would undo much of what a model knows (docs/lab-notes.md)."""
+
 SAMPLE = 1000
 """Sentences of the training text on which perplexity is measured where no held-out text is given."""
 
@@ -65,8 +68,10 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
 
 def default_settings(model: Model, new_softmax: bool = False) -> dict[str, object]:
     """What fine-tuning changes of a training's defaults, keys of `TrainingConfig`: an epoch, in which sentences start
-    from zeros, too, with the loss that the model's softmax has."""
+    from zeros, too, with the loss that the model's softmax has, at a lower rate unless that softmax is a new one."""
     settings: dict[str, object] = {"n_epochs": 1.0, "fresh_starts": True}
+    if not new_softmax:
+        settings["learning_rate"] = LEARNING_RATE
     if isinstance(model.softmax, AdaptiveSoftmax) and not new_softmax:
         settings["loss"] = "adaptive"
     return settings
