@@ -18,7 +18,7 @@ from string import Template
 
 from elmo.analysis.paper import published as p
 from elmo.analysis.paper.efficiency import WITH, WITHOUT
-from elmo.analysis.paper.finding import Finding, Table, read_finding, table_markdown
+from elmo.analysis.paper.finding import Finding, Table, cell_text, read_finding, table_markdown
 from elmo.analysis.paper.neighbors import CHANCE
 from elmo.analysis.paper.weights import GAMMA
 from elmo.analysis.paper.wsd import ALL
@@ -76,10 +76,6 @@ def alike(table: Table, row: str, one: str, other: str) -> list[Case]:
     if one not in cells or other not in cells:
         return []
     return [Case(row, f"{cells[one]:.1f} and {cells[other]:.1f}", abs(cells[one] - cells[other]) <= MARGIN)]
-
-
-def _plain(epoch: float | str) -> str:
-    return epoch if isinstance(epoch, str) else f"{epoch:.0f}"
 
 
 def numbers(cells: Mapping[str, float | str]) -> dict[str, float]:
@@ -167,9 +163,12 @@ def efficiency(finding: Finding) -> list[Claim]:
             figures = f"{with_elmo[one]:.1f} and {without[ten]:.1f}"
             tenth.append(Case(table.title, figures, with_elmo[one] >= without[ten] - MARGIN))
     passed = [
-        Case(row, f"{_plain(cells[p.PASSED_IN])} and {best:.0f}", numbers(cells).get(p.PASSED_IN, float("inf")) < best)
+        Case(
+            row,
+            " and ".join(cell_text(cells[column], None, epochs.digits) for column in (p.PASSED_IN, p.BEST_EPOCH)),
+            numbers(cells).get(p.PASSED_IN, float("inf")) < numbers(cells)[p.BEST_EPOCH],
+        )
         for row, cells in epochs.here.items()
-        for best in [numbers(cells)[p.BEST_EPOCH]]
     ]
     few = "the smallest shares of a small training set are a handful of examples, from which neither model learns"
     return [

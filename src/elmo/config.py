@@ -276,7 +276,7 @@ def _convert_tuple(hint: Any, value: object, where: str, ignore_unknown: bool) -
 def require_positive(name: str, value: float | None) -> None:
     """Refuse zero and what is below or endless, by the name of its key; None is no value."""
     if value is not None and not 0 < value < math.inf:
-        raise ElmoError(f"{name}: {value} is not positive{' and finite' if value != value or value > 0 else ''}")
+        raise ElmoError(f"{name}: {value} is not positive{'' if value <= 0 else ' and finite'}")
 
 
 def require_not_negative(name: str, value: float) -> None:

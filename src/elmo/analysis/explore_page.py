@@ -69,12 +69,11 @@ class Page:
     def answer(self, request: Request) -> HTMLResponse:
         """The page for a request; bad input is a sentence on it."""
         asked, sentences, view, error = request.query_params, [], None, None
-        text = asked.get("text", "")
-        is_chosen = "word" in asked and asked.get("of", text).splitlines() == text.splitlines()
-        spaces = asked.get("spaces", "")
-        is_chosen = is_chosen and asked.get("cut", spaces) == spaces  # else words have other numbers
+        text, spaces = asked.get("text", ""), asked.get("spaces", "")
+        is_same_text = asked.get("of", text).splitlines() == text.splitlines()
+        is_chosen = "word" in asked and is_same_text and asked.get("cut", spaces) == spaces
         try:
-            sentences = self._sentences(text, str.split if asked.get("spaces") else self._tokenizer)
+            sentences = self._sentences(text, str.split if spaces else self._tokenizer)
             if is_chosen:
                 with self._lock:
                     line, word = number(asked, "line", 0), number(asked, "word", 0)

@@ -101,12 +101,12 @@ def table_markdown(table: Table) -> str:
     for row in table.rows:
         for source, rows, spread in (("paper", table.paper, {}), ("here", table.here, table.spread)):
             if row in rows:
-                cells = (_cell(rows[row].get(c), spread.get(row, {}).get(c), table.digits) for c in table.columns)
+                cells = (cell_text(rows[row].get(c), spread.get(row, {}).get(c), table.digits) for c in table.columns)
                 lines.append(f"| {_escape(row)} | {source} |{''.join(f' {cell} |' for cell in cells)}")
     return "\n".join(lines)
 
 
-def _cell(value: Cell | None, spread: Cell | None, digits: int) -> str:
+def cell_text(value: Cell | None, spread: Cell | None, digits: int) -> str:
     """A figure as tables show it, with its deviation where there is one."""
     if not isinstance(value, float | int):
         return "" if value is None else _escape(value)

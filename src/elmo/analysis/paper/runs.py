@@ -86,7 +86,7 @@ class TaskRuns:
         self._vectors, self._num_seeds, self._device = folder / "vectors", num_seeds, device
         self.folder = folder / "runs" / _slug(data.name)
         sets = read_sets(self._job(self.recipe, folder, elmo))
-        self.sets = {name: choose(found, QUICK_EXAMPLES[name]) if quick else found for name, found in sets.items()}
+        self.sets = {name: self._some(name, found) for name, found in sets.items()}
         self._layers: dict[tuple[object, ...], FrozenLayers] = {}
 
     @property
@@ -151,8 +151,11 @@ class TaskRuns:
     def text(self, name: str) -> list[tuple[str, ...]]:
         """The distinct sentences of a set's file, whole; a few of them if quick."""
         found = self.task.read(getattr(self.data, name), self.recipe)
-        chosen = choose(found, QUICK_EXAMPLES[name]) if self.quick else found
-        return distinct_sentences(self.task, {name: chosen}, name)
+        return distinct_sentences(self.task, {name: self._some(name, found)}, name)
+
+    def _some(self, name: str, examples: Sequence[Any]) -> Sequence[Any]:
+        """The examples of a set that are used."""
+        return choose(examples, QUICK_EXAMPLES[name]) if self.quick else examples
 
     def sentences(self) -> list[tuple[str, ...]]:
         """All distinct sentences of the sets."""

@@ -40,9 +40,7 @@ def part_name(number: int) -> str:
 
 def is_index(folder: str | Path) -> bool:
     """Whether `elmo index` made this folder, by what its description says."""
-    path = Path(folder) / DESCRIPTION
-    facts: Any = read_json(path) if path.is_file() else None
-    return isinstance(facts, dict) and str(cast("dict[str, Any]", facts).get("format")).startswith(FORMATS)
+    return _find_description(Path(folder)) is not None
 
 
 class ContextIndex:
@@ -177,10 +175,18 @@ class ContextIndex:
         return [WordNeighbor(float(cosines[id]), self._words[id]) for id in order if self._words[id] != word][:top]
 
 
+def _find_description(folder: Path) -> dict[str, Any] | None:
+    """The description of an index, of whatever format; None where there is none."""
+    path = folder / DESCRIPTION
+    facts: Any = read_json(path) if path.is_file() else None
+    is_ours = isinstance(facts, dict) and str(cast("dict[str, Any]", facts).get("format")).startswith(FORMATS)
+    return cast("dict[str, Any]", facts) if is_ours else None
+
+
 def _read_description(folder: Path) -> dict[str, Any]:
-    if not is_index(folder):
+    facts = _find_description(folder)
+    if facts is None:
         raise ElmoError(f"{folder}: is no index (it has no {DESCRIPTION} of one); 'elmo index' makes one")
-    facts = cast("dict[str, Any]", read_json(folder / DESCRIPTION))
     if facts["format"] != FORMAT:
         raise ElmoError(f"{folder / DESCRIPTION}: is not of format {FORMAT!r}; build the index again")
     return facts
