@@ -33,12 +33,6 @@ def make_safe(file: BinaryIO) -> int:
     return file.tell()
 
 
-def sync(path: Path) -> None:
-    """See to it that a closed file is on the disk."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
 class Closeable(Protocol):
     """What has to be closed."""
 

@@ -15,10 +15,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from elmo.embed.append import DATA, sync
+from elmo.embed.append import DATA
 from elmo.embed.batching import Sentence, check_sentence
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json, write_all, write_json
+from elmo.formats.files import read_json, sync, write_all, write_json
 from elmo.targets import claim
 
 FORMAT = 1
@@ -140,6 +140,7 @@ def unfinished_work(path: Path, job: Mapping[str, object], overwrite: bool) -> G
             yield work
         finally:
             if not (work.folder / PROGRESS).exists():
+                lock.close()  # Windows removes no open file
                 shutil.rmtree(work.folder)
 
 

@@ -143,6 +143,7 @@ class _Saving:
         self._wait()
         with self._in_one_sentence():
             notes = self._writer.finish()
+            self._writer.close()  # Windows renames no open file
             self._work.complete()
         return notes
 

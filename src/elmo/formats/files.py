@@ -111,6 +111,12 @@ def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
     return f"{value:08x}"
 
 
+def sync(path: Path) -> None:
+    """See to it that a closed file is on the disk."""
+    with path.open("r+b") as file:  # to be written, or Windows refuses
+        os.fsync(file.fileno())
+
+
 def write_all(writers: Mapping[Path, Callable[[Path], object]], optional: Iterable[Path] = ()) -> None:
     """Write files that belong together: they take their places, in this order, only when all are complete.
 
@@ -122,8 +128,7 @@ def write_all(writers: Mapping[Path, Callable[[Path], object]], optional: Iterab
     try:
         for path, write in writers.items():
             write(temporaries[path])
-            with temporaries[path].open("rb") as file:
-                os.fsync(file.fileno())
+            sync(temporaries[path])
         for path, temporary in temporaries.items():
             temporary.replace(path)
         for path in optional:
