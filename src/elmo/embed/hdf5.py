@@ -70,7 +70,7 @@ class HDF5Writer:
         self._reserve(size)
         self._data.close()
         self._index.seek(0)
-        with h5py.File(self._path, "r+") as file:
+        with h5py.File(self._path, "r+", locking=False) as file:
             file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())[0] = self._index.read()
         return []
 

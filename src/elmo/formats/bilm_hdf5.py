@@ -78,7 +78,7 @@ def save_bilm(model: Model, folder: Path) -> None:
 
 
 def _write_weights(model: Model, path: Path) -> None:
-    with h5py.File(path, "w") as file:
+    with h5py.File(path, "w", locking=False) as file:
         for format, module in ((BILM, model.bilm), (SOFTMAX, model.softmax)):
             if module is not None:
                 tensors = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}

@@ -1,4 +1,7 @@
-"""HDF5 files of others: their data sets by name, nothing followed out of the file."""
+"""HDF5 files of others: their data sets by name, nothing followed out of the file.
+
+Here and wherever else we open one it is without HDF5's own locks, which some disks of clusters lack.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError, SystemError)
 def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
     """The data sets of an HDF5 file by name, to be read while it is open."""
     try:
-        file = h5py.File(path, "r")
+        file = h5py.File(path, "r", locking=False)
     except FileNotFoundError:
         raise ElmoError(f"{path}: no such file") from None
     except PermissionError:
@@ -49,7 +52,7 @@ def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
 def top_names(path: Path) -> set[str]:
     """The names at the top of an HDF5 file; none where the file isn't one."""
     try:
-        with h5py.File(path, "r") as file:
+        with h5py.File(path, "r", locking=False) as file:
             return set(file)
     except _DAMAGE:
         return set()

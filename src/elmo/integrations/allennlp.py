@@ -270,7 +270,7 @@ class ElmoEmbedder:
 def _write(part: Path, path: Path, entries: Iterable[tuple[str, Layers]], with_index: bool, by_line: bool) -> None:
     """Write lines and their vectors to `part`, which will be `path`."""
     index: dict[str, str] = {}
-    with h5py.File(part, "w") as file:
+    with h5py.File(part, "w", locking=False) as file:
         for number, (line, vectors) in enumerate(entries):
             key = line if by_line else str(number)
             if not key or "\0" in key:

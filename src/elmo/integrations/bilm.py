@@ -160,7 +160,7 @@ def _write(path: str | Path, write: Callable[[h5py.File], object]) -> None:
     """Fill an HDF5 file, which takes its name when it is complete."""
 
     def write_part(part: Path) -> None:
-        with h5py.File(part, "w") as file:
+        with h5py.File(part, "w", locking=False) as file:
             write(file)
 
     require_parent(Path(path))
