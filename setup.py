@@ -31,4 +31,5 @@ def extensions() -> list[Extension]:
     return [kernels]
 
 
-setup(ext_modules=extensions(), options={"bdist_wheel": {"py_limited_api": "cp311"}})
+KERNELS = extensions()
+setup(ext_modules=KERNELS, options={"bdist_wheel": {"py_limited_api": "cp311"}} if KERNELS else {})
