@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -149,6 +150,23 @@ def test_a_missing_extra_is_named(package: str, tmp_path: Path) -> None:
     done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, encoding="utf-8")
     assert done.returncode == 2
     assert done.stderr == f"elmo: this needs {package}, which is not installed: pip install 'elmo-torch[train]'\n"
+
+
+def test_what_is_piped_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
+    (tmp_path / "train.conll").write_text("Łódź B-LOC\nist O\n", encoding="utf-8")
+    ascii_locale = os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    command = [sys.executable, "-m", "elmo", "task", "text", "ner", str(tmp_path / "train.conll")]
+    done = subprocess.run(command, env=ascii_locale, capture_output=True, check=False)
+    assert done.stdout.decode() == "Łódź ist\n", done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes stderr")
+def test_a_command_needs_no_stderr(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("A b .\n" * 3)
+    command = f"'{sys.executable}' -m elmo prepare corpus text --json 2>&-"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, stdout=subprocess.PIPE, check=False)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["num_tokens"] == 9
 
 
 def test_info_tells_what_was_recognised(tmp_path: Path) -> None:

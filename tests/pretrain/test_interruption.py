@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,12 @@ def whole(corpus: Corpus, recipe: Recipes, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     train(corpus, folder, recipe(dropout=0.2))
     return folder
+
+
+def test_trains_in_a_thread_that_gets_no_signals(whole: Path, corpus: Corpus, settings: Recipe, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(train, corpus, tmp_path / "run", settings).result()
+    assert_same_end(tmp_path / "run", whole)
 
 
 @pytest.fixture

@@ -1,8 +1,12 @@
 """Tokenizing in several processes; that it changes nothing in a corpus is tested with `prepare`."""
 
+import multiprocessing
 import subprocess
 import sys
 
+import pytest
+
+from elmo.errors import ElmoError
 from elmo.text import parallel, reading
 from elmo.text.parallel import tokenize_files
 
@@ -38,6 +42,27 @@ def test_few_blocks_are_on_the_way(tmp_path, monkeypatch):
         assert block == [[f"{number:03}"]]
         assert sum(told) <= 4 * (number + 5)
     assert number == 199
+
+
+def test_a_killed_process_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "BLOCK_SIZE", 4)
+    (tmp_path / "text").write_text("000\n" * 200)
+    settings = {"tokenizer": "ptb", "text": "sentences", "encoding": "utf-8", "lowercase": False}
+    blocks = tokenize_files([str(tmp_path / "text")], **settings, workers=2)
+    next(blocks)
+    for process in multiprocessing.active_children():
+        process.kill()
+    with pytest.raises(ElmoError, match="a process that cuts the text was killed"):
+        list(blocks)
+
+
+def test_no_more_processes_than_cores_that_one_may_use(monkeypatch):
+    monkeypatch.setattr(parallel.os, "cpu_count", lambda: 128)
+    monkeypatch.setattr(parallel.sys, "platform", "win32")
+    assert parallel.available_cores() == 61
+    monkeypatch.setattr(parallel.sys, "platform", "linux")
+    monkeypatch.setattr(parallel.os, "sched_getaffinity", lambda process: {3, 5, 8}, raising=False)
+    assert parallel.available_cores() == 3
 
 
 def test_a_single_block_needs_no_process(tmp_path, monkeypatch):

@@ -1,9 +1,12 @@
 """The command `elmo`: finds the verb's module, and turns bad input into one sentence and exit code 2."""
 
 import importlib
+import os
 import signal
 import sys
 import warnings
+from io import TextIOWrapper
+from pathlib import Path
 
 import click
 
@@ -53,8 +56,20 @@ def cli() -> None:
     """Deep contextualized word vectors (ELMo): pretrain on your own text, embed, load published models."""
 
 
+def _prepare_output() -> None:
+    """Have files and pipes get UTF-8, as all text is read, and let progress go nowhere where there is no stderr."""
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by the caller, or pythonw
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
+    if isinstance(sys.stdout, TextIOWrapper):
+        if sys.stdout.isatty():
+            sys.stdout.reconfigure(errors="replace")  # its own encoding, as far as that goes
+        else:
+            sys.stdout.reconfigure(encoding="utf-8")
+
+
 def main() -> None:
     """Run the command; bad input ends in one sentence on stderr and exit code 2."""
+    _prepare_output()
     warnings.formatwarning = lambda message, *_, **__: f"elmo: {message}\n"
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # let what is half done be cleaned up
     try:

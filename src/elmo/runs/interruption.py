@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +25,13 @@ def saving_to(folder: Path) -> Generator[None]:
 
 @contextmanager
 def on_interrupt(stop: Callable[[], None]) -> Generator[None]:
-    """Let Ctrl-C and SIGTERM ask for a stop after the step in progress; a second Ctrl-C stops at once."""
+    """Let Ctrl-C and SIGTERM ask for a stop after the step in progress; a second Ctrl-C stops at once.
+
+    Signals are the main thread's: in another one they are left alone.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def handle(number: int, frame: object) -> None:
         stop()

@@ -5,13 +5,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import chain, islice
 
+from elmo.errors import ElmoError
 from elmo.text.reading import Progress, read_units, tokenize_block
 from elmo.text.tokenizers import get_tokenizer
 
@@ -49,7 +52,7 @@ def tokenize_files(
     """
     task = _Task(tokenizer, text, lowercase)
     blocks = (block for path in paths for block in read_units(path, text, encoding, progress))
-    workers = workers or os.cpu_count() or 1
+    workers = workers or available_cores()
     if workers == 1 or (tokenizer == "whitespace" and text == "sentences"):
         yield from map(task.run, blocks)
         return
@@ -58,6 +61,13 @@ def tokenize_files(
         yield from map(task.run, first)
     else:
         yield from _run_in_pool(task, chain(first, blocks), workers)
+
+
+def available_cores() -> int:
+    """The cores that this process may use: a cluster or a container may leave it fewer than there are."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return min(os.cpu_count() or 1, 61 if sys.platform == "win32" else sys.maxsize)  # Windows waits for 61 at most
 
 
 def _run_in_pool(task: _Task, blocks: Iterable[str], workers: int) -> Generator[list[list[str]]]:
@@ -72,6 +82,10 @@ def _run_in_pool(task: _Task, blocks: Iterable[str], workers: int) -> Generator[
                 yield _split(on_the_way.popleft().result())
         while on_the_way:
             yield _split(on_the_way.popleft().result())
+    except BrokenProcessPool:
+        raise ElmoError(
+            "a process that cuts the text was killed, perhaps for want of memory; free some, or allow fewer processes"
+        ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 
