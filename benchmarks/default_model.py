@@ -38,6 +38,7 @@ from elmo.embed.engine import PRECISIONS
 from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
+from elmo.nn.devices import use_device
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.text.corpus import Corpus
 from elmo.text.reading import read_sentences
@@ -89,7 +90,7 @@ def measure_perplexities(model: Model, arguments: argparse.Namespace) -> Iterato
 def _to_beat(model: Model, arguments: argparse.Namespace, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """What else is measured on a text. The 5-gram takes minutes, and all of the text: not with `--quick`."""
     if arguments.baseline:
-        yield "baseline", measure_perplexity(formats.load(arguments.baseline), path, False, arguments.quick)
+        yield "baseline", measure_perplexity(_load(arguments.baseline, arguments), path, False, arguments.quick)
     if arguments.kenlm and arguments.corpus and not arguments.quick:
         corpus = Corpus.open(arguments.corpus)
         if model.vocabulary is None or model.vocabulary.words != corpus.vocabulary().words:
@@ -99,6 +100,10 @@ def _to_beat(model: Model, arguments: argparse.Namespace, path: Path) -> Iterato
         if corpus.reading | RAW != corpus.reading:
             raise ElmoError(f"{arguments.corpus}: was read otherwise than held-out text, which is cut by ptb")
         yield "5-gram", measure_ngram(corpus, path, arguments.kenlm)
+
+
+def _load(source: str, arguments: argparse.Namespace) -> Model:
+    return formats.load(source).to(use_device(arguments.device))
 
 
 def measure_pos(embedder: Embedder, parts: Sequence[Sequence[Tagged]]) -> Iterator[dict[str, Any]]:
@@ -195,7 +200,7 @@ def _measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         return {"name": f"seconds/{part}", "seconds": round(start - before, 1)}
 
     quick: bool = arguments.quick
-    model = formats.load(arguments.model)
+    model = _load(arguments.model, arguments)
     if arguments.heldout or arguments.tokenized:
         yield from measure_perplexities(model, arguments)
         yield timed("perplexity")

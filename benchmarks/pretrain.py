@@ -74,7 +74,7 @@ def measure(size: str, precision: str, corpus: Corpus, folder: Path, arguments: 
     differences = [abs(a - b) / b for a, b in zip(found, expected, strict=False)]
     seconds, plain_seconds = statistics.median(ours[2:]), statistics.median(theirs[2:])
     on_cpu = device.type == "cpu"
-    products = count(run if on_cpu else Run(corpus, folder / size / "counted", recipe, device="cpu"))
+    products = count(run if on_cpu else Run(corpus, folder / size / f"counted-{precision}", recipe, device="cpu"))
     return {
         "name": f"pretrain/{size}/{batch_size}x{recipe.training.unroll_steps}/{device.type}/{precision}",
         "tokens_per_second": round(run.predictions_per_step / seconds),

@@ -322,12 +322,15 @@ def test_a_set_that_teaches_nothing_is_named(files: Path, recipe: Recipe) -> Non
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("vectors", ["cached", "live", "trained"])
+@pytest.mark.parametrize(
+    ("vectors", "optimizer"), [("cached", "adam"), ("live", "adam"), ("trained", "adam"), ("cached", "adadelta")]
+)
 def test_trains_on_a_gpu_and_predicts_anywhere(
-    vectors: str, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+    vectors: str, optimizer: str, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped within an epoch, too, and started again."""
-    job = replace(make_job(files, recipe(elmo__vectors=vectors, training__max_epochs=10)), device="cuda")
+    settings = recipe(elmo__vectors=vectors, training__max_epochs=10, training__optimizer=optimizer)
+    job = replace(make_job(files, settings), device="cuda")
     make_step = Trainer._step
 
     def stop(self: Trainer[Any, Any], batch: Any) -> None:

@@ -45,12 +45,14 @@ class ModuleEngine:
 
         @torch.inference_mode()  # it holds for one thread
         def work(number: int) -> tuple[Tensor, LSTMState]:
+            # To the device first: the host waits for its stream at each copy.
             inputs = on_device[torch.from_numpy(batch.packed(number)).to(self._device)]
+            rows = torch.from_numpy(batch.rows[number][batch.inner]).to(self._device)
+            mix = on_device.new_tensor(weights) if weights else None
             with self._autocast():
                 outputs, after = self._bilm.directions[number](inputs, batch.batch_sizes, state[number])
             layers = torch.stack([inputs, *outputs])
-            mixed = torch.tensordot(layers.new_tensor(weights), layers, 1) if weights else layers
-            rows = torch.from_numpy(batch.rows[number][batch.inner]).to(self._device)
+            mixed = layers if mix is None else torch.tensordot(mix, layers, 1)
             return mixed.index_select(-2, rows), after
 
         halves, after = zip(*run_together(work, len(self._bilm.directions), self._device), strict=True)

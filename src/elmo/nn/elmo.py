@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
-from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows
+from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows, to_device
 from elmo.nn.char_encoder import CharEncoder
 from elmo.nn.scalar_mix import ScalarMix
 
@@ -119,9 +119,11 @@ class ElmoModule(nn.Module):
 
     def _run(self, batch_size: int, run: Callable[[BiLMState | None], tuple[Tensor, BiLMState]]) -> Tensor:
         """The layers that `run` makes, from the carried state where there is one, which they replace."""
-        layers, after = run(None if self._state is None else first_rows(self._state, batch_size))
+        # It doesn't move with the module.
+        before = None if self._state is None else to_device(self._state, next(self.bilm.parameters()).device)
+        layers, after = run(None if before is None else first_rows(before, batch_size))
         if self.stateful:
-            self._state = replace_rows(self._state, detach(after))
+            self._state = replace_rows(before, detach(after))
         return layers
 
 

@@ -29,6 +29,15 @@ def run_together(work: Callable[[int], T], num: int, device: torch.device) -> li
         torch.set_num_threads(num_threads)  # a worker's first act tells threads still to come how many they get
 
 
+def wait_for_previous(number: int, device: torch.device) -> None:
+    """In `work(number)`: go on when the numbers before have done on a GPU what they were asked for so far.
+
+    What adds to a tensor that several add to, as `backward` does to gradients, waits; threads have torch's locks.
+    """
+    if device.type == "cuda" and number > 0:
+        torch.cuda.current_stream(device).wait_stream(_stream(number - 1, device))
+
+
 def _on_streams(work: Callable[[int], T], num: int, device: torch.device) -> list[T]:
     here, streams = torch.cuda.current_stream(device), [_stream(number, device) for number in range(num)]
     results: list[T] = []

@@ -14,6 +14,7 @@ from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_bytes, require_softmax
 from elmo.formats.native import FILES, is_written, save_native
 from elmo.nn.adaptive import AdaptiveSoftmax
+from elmo.nn.devices import use_device
 from elmo.pretrain.loop import Run, Sentences
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.processes import started_together
@@ -52,16 +53,17 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
         raise ElmoError(f"{folder}: holds a {held} that is of no fine-tuning; name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder, prefix=".corpus") as work:
-        corpus = prepare(
+        made = Path(work) / "corpus"
+        checksum = prepare(
             inputs,
-            Path(work) / "corpus",
+            made,
             vocabulary=None if new_softmax else model.vocabulary,
             max_characters=model.config.char_cnn.max_characters_per_token,
             **settings,
-        )
+        ).checksum  # all that is kept of it: Windows renames no mapped file
         if not path.exists():
-            corpus.folder.rename(path)
-        elif Corpus.open(path).checksum != corpus.checksum:
+            made.rename(path)
+        elif Corpus.open(path).checksum != checksum:
             raise ElmoError(f"{folder}: holds a fine-tuning on other text; choose another folder")
     return Corpus.open(path)
 
@@ -110,7 +112,7 @@ def finetune(
             if not first.is_done:
                 return None
     sentences = heldout or _sample(corpus)
-    before = Perplexity.of(score_sentences(model, sentences))
+    before = Perplexity.of(score_sentences(model.to(use_device(device)), sentences))
     run = Run(corpus, folder / "run", recipe, start=model, device=device)
     tuned = run.train()
     if not run.is_done:

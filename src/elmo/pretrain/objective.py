@@ -17,7 +17,7 @@ from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.packing import Packing
 from elmo.nn.softmax import Negatives, Softmax, draw_negatives
-from elmo.nn.together import run_together
+from elmo.nn.together import run_together, wait_for_previous
 from elmo.pretrain.recurrence import Recurrence, make_recurrence
 from elmo.text.corpus import Corpus
 from elmo.text.streams import Streams
@@ -116,7 +116,8 @@ class Objective(nn.Module):
         """Of each direction, by a batch's shape (B, T): each keeps the memory of a step of that shape."""
 
     def backward(self, batch: Batch, state: BiLMState, scale: float = 1.0) -> tuple[list[Tensor], BiLMState]:
-        """Add the gradient of the directions' mean loss times `scale` to that of the parameters.
+        """Put the gradient of the directions' mean loss times `scale` into the parameters, which have none before: a
+        graph on a GPU writes it where it wrote the last one.
 
         Returns each direction's loss, a scalar in nats per prediction, and the state to carry on.
         """
@@ -135,6 +136,7 @@ class Objective(nn.Module):
         def run(number: int) -> tuple[Tensor, LSTMState]:
             with self._precision(batch.device):  # which each thread has of its own
                 loss, after = self._direction(number, ends[number], batch, packing, state[number], masks[number])
+            wait_for_previous(number, batch.device)  # which adds to the gradient of the softmax, too
             (loss * (scale / num)).backward()
             return loss.detach(), LSTMState(*(part.detach() for part in after))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import cast
 
 import torch
@@ -45,4 +47,20 @@ def make_recurrence(
     hidden = torch.zeros(lstm.n_layers, batch_size, lstm.projection_dim, device=device)
     cell = torch.zeros(lstm.n_layers, batch_size, lstm.dim, device=device)
     masks = [torch.ones(N, lstm.projection_dim, device=device) for _ in range(num_masks)]
-    return cast("Recurrence", torch.cuda.make_graphed_callables(unrolled, (inputs, hidden, cell, *masks)))
+    # Recording leaves a stream behind that gradients are then said to come from; torch waits for it rightly.
+    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+    gc.collect()  # graphs of earlier runs are in cycles, and own memory that this recording might be given
+    with _own_workspace(device):
+        return cast("Recurrence", torch.cuda.make_graphed_callables(unrolled, (inputs, hidden, cell, *masks)))
+
+
+@contextmanager
+def _own_workspace(device: torch.device) -> Generator[None]:
+    """Have what is recorded here take memory for cuBLAS of its own, as torch's compiler does: the directions' graphs
+    run at once, and all recordings are made on one stream, whose memory they would share."""
+    torch.cuda.synchronize(device)
+    torch._C._cuda_clearCublasWorkspaces()  # pyright: ignore[reportPrivateUsage] (torch has no other)
+    try:
+        yield
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()  # pyright: ignore[reportPrivateUsage]

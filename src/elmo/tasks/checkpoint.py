@@ -76,7 +76,7 @@ def resume(
         if kind == "optimizer":
             key, _, of = rest.partition("/")
             # Torch keeps a count of steps on the CPU, unless a fused optimizer reads it on the GPU.
-            is_there = tensor.dim() or optimizer.defaults.get("fused")
+            is_there = key != "step" or optimizer.defaults.get("fused")
             device = parameters[of].device if is_there else tensor.device
             optimizer.state[parameters[of]][key] = tensor.to(device, copy=True)
     return Progress(**json.loads(metadata["progress"]))
