@@ -51,7 +51,8 @@ precision_option = click.option(
     type=click.Choice(["float32", "bf16", "float16", "int8", "auto"]),
     default="float32",
     show_default=True,
-    help="Of the computation: bf16 and int8 are faster and less exact. auto: bf16 where the machine has it.",
+    help="Of the computation: bf16, int8 (processors) and float16 (GPUs) are faster and less exact. "
+    "auto: bf16 where the machine has it.",
 )
 
 
