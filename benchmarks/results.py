@@ -42,15 +42,16 @@ Each task of Peters et al. 2018 on data that is free, without ELMo and with it, 
 seeds, each a training of its own; what differs from the published recipes is in the commands. *Fewer errors* is the
 share of the baseline's errors that ELMo takes away, with the points gained, and how many standard deviations (the
 larger of the two rows') that is; beside it what the paper's Table 1 comes to, on its own data. Minutes are of one
-seed's training, without the computing of cached ELMo vectors; where `training.max_minutes` bounds them, both models had
-the same time, and the one with ELMo made fewer epochs of it. Static word vectors (`words.vectors`) are of the text
+seed's training on one thread of the machine with that number below, without the computing of cached ELMo vectors; only
+those of one machine compare. Where `training.max_minutes` bounds them, both models had the same time, and the one with
+ELMo made fewer epochs of it. Static word vectors (`words.vectors`) are of the text
 that `en` was pretrained on: `elmo static corpus staticN.txt --dim N --epochs E`, E = 2 for N = 50 and 1 for the others.
 `en-61M` is the package's `en`, which has read 61 M tokens, and `en-15M` is `en` as it first was, having read 15 M: the
-commands, which call both `en`, ran with one or the other (`en-15M` is in the repository before commit 0a4ba28). Of a
-key that is set twice in a command, the last value counts.
+commands, which call both `en`, ran with one or the other (`en-15M` is in the repository before commit 0a4ba28). Folders
+are left out of the commands: each training had its own `--out`. Of a key that is set twice, the last value counts.
 
-| data | task | | score | dev | test | fewer errors | in the paper | seeds | minutes |
-|---|---|---|---|---|---|---|---|---|---|
+| data | task | | score | dev | test | fewer errors | in the paper | seeds | minutes | machine |
+|---|---|---|---|---|---|---|---|---|---|---|
 """
 
 FURTHER = {
@@ -138,12 +139,13 @@ def write_page(root: Path) -> str:
     if not runs:
         raise ElmoError(f"{root}: holds no record of a run; make some with benchmarks/results_run.py")
     baselines = {run.data: run for run in runs if run.kind == BASELINE}
-    rows = "".join(f"| {' | '.join(_row(run, baselines.get(run.data)))} |\n" for run in runs)
-    machines = dict.fromkeys(result.machine for run in runs for result in run.results if result.machine)
+    machines = list(dict.fromkeys(result.machine for run in runs for result in run.results if result.machine))
+    rows = "".join(f"| {' | '.join(_row(run, baselines.get(run.data), machines))} |\n" for run in runs)
     commands = "".join(f"```\n{run.command}\n```\n" for run in runs)
     data = {run.data for run in runs}
     notes = "".join(f"- `{name}`: {note}\n" for name, note in NOTES.items() if name in data)
-    body = f"{rows}\nMachine: {'; '.join(machines)}.\n\n{_further_scores(runs)}"
+    named = "; ".join(f"{number} {machine}" for number, machine in enumerate(machines, 1))
+    body = f"{rows}\nMachines: {named}.\n\n{_further_scores(runs)}"
     return f"{HEAD}{body}## Data\n\n{notes}\n## Commands\n\n{commands}"
 
 
@@ -158,9 +160,9 @@ def _further_scores(runs: Iterable[Run]) -> str:
     return f"{head}{''.join(rows)}\n" if rows else ""
 
 
-def _row(run: Run, baseline: Run | None) -> list[str]:
+def _row(run: Run, baseline: Run | None, machines: Sequence[str]) -> list[str]:
     test, dev, minutes = run.scores("test"), run.scores("dev"), [result.seconds / 60 for result in run.results]
-    is_baseline = run is baseline
+    is_baseline, own = run is baseline, {result.machine for result in run.results}
     return [
         run.data if is_baseline or baseline is None else "",
         run.task if is_baseline or baseline is None else "",
@@ -172,6 +174,7 @@ def _row(run: Run, baseline: Run | None) -> list[str]:
         "" if is_baseline else _published(run),
         str(len(run.results)),
         describe(minutes),
+        ", ".join(str(number) for number, machine in enumerate(machines, 1) if machine in own),
     ]
 
 

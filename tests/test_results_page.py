@@ -47,6 +47,7 @@ def make_record(results: ModuleType, tmp_path: Path) -> Callable[..., None]:
         *,
         test: bool = True,
         others: Mapping[str, float] | None = None,
+        machine: str = "a processor",
         **settings: Any,
     ) -> None:
         folder = tmp_path / "runs" / name
@@ -56,7 +57,7 @@ def make_record(results: ModuleType, tmp_path: Path) -> Callable[..., None]:
         write_config(folder / "config.json", config, to_mapping(recipe))
         metric = get_task(task).metric
         runs = [
-            Result(seed, 9, 4, 60.0 * (seed + 1), 100.0, {"dev": {metric: s + 1}, "test": {metric: s}}, "a processor")
+            Result(seed, 9, 4, 60.0 * (seed + 1), 100.0, {"dev": {metric: s + 1}, "test": {metric: s}}, machine)
             for seed, s in enumerate(scores)
         ]
         for run, score in zip(runs, scores, strict=True):
@@ -81,14 +82,14 @@ def rows(page: str) -> list[list[str]]:
 def test_figures_are_those_of_the_runs(results: ModuleType, make_record: Callable[..., None], tmp_path: Path) -> None:
     """By hand: 40 and 50 of 100 are a sixth of the errors; deviations of (39, 41) and (48, 52) are 1.41 and 2.83."""
     make_record("wnut/none", "ner", [39, 41])
-    make_record("wnut/elmo", "ner", [48, 52])
+    make_record("wnut/elmo", "ner", [48, 52], machine="another one")
     page = results.write_page(tmp_path)
     baseline, with_elmo = rows(page)
     assert baseline[:6] == ["wnut", "ner", "baseline", "f1", "41.00 ± 1.41", "40.00 ± 1.41"]
-    assert baseline[6:] == ["", "", "2", "1.50 ± 0.71"]
+    assert baseline[6:] == ["", "", "2", "1.50 ± 0.71", "1"]
     assert with_elmo[:6] == ["", "", "+ ELMo", "f1", "51.00 ± 2.83", "50.00 ± 2.83"]
-    assert with_elmo[6:] == ["**16.7 %** (+10.00, 3.5 sd)", "21.0 %", "2", "1.50 ± 0.71"]
-    assert "Machine: a processor.\n" in page
+    assert with_elmo[6:] == ["**16.7 %** (+10.00, 3.5 sd)", "21.0 %", "2", "1.50 ± 0.71", "2"]
+    assert "Machines: 1 a processor; 2 another one.\n" in page
     assert page.endswith("```\nelmo task train ner --train 'a.x#40:,b.x' --set words.vectors=v.txt\n```\n")
 
 
