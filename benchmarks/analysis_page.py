@@ -153,15 +153,17 @@ def efficiency(finding: Finding) -> list[Claim]:
     tenth: list[Case] = []
     for table in tasks:
         with_elmo, without = numbers(table.here[WITH]), numbers(table.here[WITHOUT])
-        gains = {column: with_elmo[column] - without[column] for column in table.columns}
-        shown = ", ".join(f"{gain:+.1f}" for gain in gains.values())
-        better.append(Case(table.title, shown, all(gain > 0 for gain in gains.values())))
-        *smaller, whole = gains.values()
+        gains = [with_elmo[column] - without[column] for column in table.columns]
+        told = [max(with_elmo[column], without[column]) > MARGIN for column in table.columns]
+        pairs = list(zip(gains, told, strict=True))
+        shown = ", ".join(f"{gain:+.1f}" if learned else "neither learns" for gain, learned in pairs)
+        better.append(Case(table.title, shown, all(gain > 0 for gain, learned in pairs if learned)))
+        *smaller, whole = gains
         largest.append(Case(table.title, shown, sum(smaller) / len(smaller) > whole))
         if len(table.columns) > 2:
-            one, ten = table.columns[-3], table.columns[-2]
-            figures = f"{with_elmo[one]:.1f} and {without[ten]:.1f}"
-            tenth.append(Case(table.title, figures, with_elmo[one] >= without[ten] - MARGIN))
+            one, ten = with_elmo[table.columns[-3]], without[table.columns[-2]]
+            if max(one, ten) > MARGIN:
+                tenth.append(Case(table.title, f"{one:.1f} and {ten:.1f}", one >= ten - MARGIN))
     passed = [
         Case(
             row,

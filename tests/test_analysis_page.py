@@ -45,6 +45,17 @@ def test_other_figures_give_another_verdict(page: ModuleType) -> None:
     ]
 
 
+def test_nothing_is_said_of_sizes_from_which_neither_learns(page: ModuleType) -> None:
+    columns = ["0.1 %, 3", "1 %, 34", "10 %, 339", "100 %, 3,394"]
+    scores = {WITH: (0.2, 0.1, 38.5, 47.9), WITHOUT: (0.4, 0.6, 0.0, 39.7)}
+    here = {row: dict(zip(columns, cells, strict=True)) for row, cells in scores.items()}
+    epochs = Table("Epochs", "epochs", [p.BEST_EPOCH, p.PASSED_IN], {})
+    finding = Finding("efficiency", "x", "m", False, [Table("NER", "F1", columns, here), epochs], {})
+    better, _, tenth, _ = page.efficiency(finding)
+    assert better.verdict == "**agrees**: NER: neither learns, neither learns, +38.5, +8.2"
+    assert tenth.verdict == "not measured here"
+
+
 def test_efficiency_is_judged_by_its_curves(page: ModuleType) -> None:
     """ELMo gains 5, 9, 3: at each size, most where the set is small; 1 % with it has 14, 10 % without 11."""
     columns = ["1 %, 1", "10 %, 10", "100 %, 100"]
