@@ -76,6 +76,15 @@ def draw_lines(
         axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
 
 
+def draw_ratios(axes: Any) -> None:
+    """Have the vertical axis show ratios, its numbers written out."""
+    ticker = import_extra("matplotlib.ticker", "a picture")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_minor_formatter(ticker.NullFormatter())
+
+
 def draw_shares(axes: Any, rows: Mapping[str, Mapping[str, float]], unit: str) -> None:
     """Draw bars made of parts that add up to 1, each with its share; as in the paper's Figure 2 parts below 1/3 are
     hatched with lines and those above 2/3 with dots."""

@@ -13,7 +13,7 @@ from elmo.analysis.paper.panels import axis_label, lines_of
 from elmo.analysis.paper.parts import Part, once
 from elmo.analysis.paper.published import AFTER, BEFORE, PERPLEXITIES, TUNED_SCORES
 from elmo.analysis.paper.runs import Outcome, TaskRuns, score_rows, score_unit
-from elmo.analysis.pictures import draw_lines
+from elmo.analysis.pictures import draw_lines, draw_ratios
 from elmo.config import TrainingConfig, from_mapping
 from elmo.embed.fingerprint import fingerprint
 from elmo.formats.model import Model, require_softmax
@@ -73,4 +73,4 @@ def draw(figure: Any, finding: Finding) -> None:
         draw_lines(axes, table.columns, lines_of(table), axis_label(table), with_values=False)
         axes.set_title(table.title)
         if place == 1:
-            axes.set_yscale("log")
+            draw_ratios(axes)
