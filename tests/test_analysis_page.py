@@ -40,7 +40,7 @@ def test_other_figures_give_another_verdict(page: ModuleType) -> None:
     assert verdicts == [
         "**agrees**: NER: 42.0 and 40.0",
         "**agrees**: NER: 42.5 and 42.0",
-        "not measured here",
+        "no figures to compare",
         "**agrees**: NER: 42.5 and 43.0",
     ]
 
@@ -51,9 +51,13 @@ def test_nothing_is_said_of_sizes_from_which_neither_learns(page: ModuleType) ->
     here = {row: dict(zip(columns, cells, strict=True)) for row, cells in scores.items()}
     epochs = Table("Epochs", "epochs", [p.BEST_EPOCH, p.PASSED_IN], {})
     finding = Finding("efficiency", "x", "m", False, [Table("NER", "F1", columns, here), epochs], {})
-    better, _, tenth, _ = page.efficiency(finding)
-    assert better.verdict == "**agrees**: NER: neither learns, neither learns, +38.5, +8.2"
-    assert tenth.verdict == "not measured here"
+    better, largest, tenth, _ = page.efficiency(finding)
+    assert better.verdict == largest.verdict == "**agrees**: NER: neither learns, neither learns, +38.5, +8.2"
+    assert tenth.verdict == "no figures to compare"
+    here[WITH]["10 %, 339"] = 0.9
+    better, largest, *_ = page.efficiency(finding)
+    assert better.verdict == "**agrees**: NER: neither learns, neither learns, neither learns, +8.2"
+    assert largest.verdict == "no figures to compare"
 
 
 def test_efficiency_is_judged_by_its_curves(page: ModuleType) -> None:
@@ -77,18 +81,18 @@ LAYERS = ["chance", "layer 0", "layer 1", "layer 2"]
 @pytest.mark.parametrize(
     ("name", "tables", "verdicts"),
     [
-        ("placement", [one("", "SNLI", {p.INPUT: 60.0, p.BOTH: 61.0, p.OUTPUT: 62.0})], ["differs", "agrees", "not"]),
-        ("placement", [one("", "SRL", {p.INPUT: 63.0, p.BOTH: 61.0, p.OUTPUT: 62.0})], ["agrees", "not", "agrees"]),
-        ("placement", [one("", "SRL", {p.INPUT: 63.0, p.BOTH: 61.0, p.OUTPUT: 65.0})], ["differs", "not", "agrees"]),
+        ("placement", [one("", "SNLI", {p.INPUT: 60.0, p.BOTH: 61.0, p.OUTPUT: 62.0})], ["differs", "agrees", "no"]),
+        ("placement", [one("", "SRL", {p.INPUT: 63.0, p.BOTH: 61.0, p.OUTPUT: 62.0})], ["agrees", "no", "agrees"]),
+        ("placement", [one("", "SRL", {p.INPUT: 63.0, p.BOTH: 61.0, p.OUTPUT: 65.0})], ["differs", "no", "agrees"]),
         (
             "layers",
             [one("", "SRL", {p.BASELINE: 60.0, p.TOP: 61.0, p.AVERAGE: 64.0, p.MIX: 63.0})],
-            ["agrees", "agrees", "differs", "not"],
+            ["agrees", "agrees", "differs", "no"],
         ),
         (
             "layers",
             [one("", "NER", {p.BASELINE: 60.0, p.TOP: 61.0, p.AVERAGE: 64.0, p.MIX: 63.0})],
-            ["agrees", "agrees", "not", "agrees"],
+            ["agrees", "agrees", "no", "agrees"],
         ),
         (
             "neighbors",
@@ -110,8 +114,8 @@ LAYERS = ["chance", "layer 0", "layer 1", "layer 2"]
             [one("", "UD", {"most frequent tag": 80.0, "layer 0": 85.0, "layer 1": 84.0, "layer 2": 83.0})],
             ["agrees"],
         ),
-        ("weights", [one("", "NER, input", {"layer 0": 0.5, "layer 1": 0.3, "γ": 9.0})], ["differs", "not"]),
-        ("weights", [one("", "SNLI, output", {"layer 0": 0.52, "layer 1": 0.48, "γ": 9.0})], ["not", "agrees"]),
+        ("weights", [one("", "NER, input", {"layer 0": 0.5, "layer 1": 0.3, "γ": 9.0})], ["differs", "no"]),
+        ("weights", [one("", "SNLI, output", {"layer 0": 0.52, "layer 1": 0.48, "γ": 9.0})], ["no", "agrees"]),
         (
             "finetuning",
             [
