@@ -41,7 +41,7 @@ class PlainElmo:
         halves = [self._run(vectors, lengths, direction) for direction in range(2)]
         layers = torch.stack([torch.cat(pair, dim=2) for pair in zip(*halves, strict=True)])
         found = {index: layers[:, row, 1 : lengths[row] - 1] for row, index in enumerate(ordered)}
-        return [found[index].cpu() for index in range(len(sentences))]  # as soon as a GPU has them
+        return [found[index].cpu() for index in range(len(sentences))]  # waits for a GPU
 
     def _encode(self, characters: Tensor) -> Tensor:
         return encode(characters, self.parameters, "char_encoder.", self.config.char_cnn)

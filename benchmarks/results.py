@@ -42,8 +42,8 @@ Each task of Peters et al. 2018 on data that is free, without ELMo and with it, 
 seeds, each a training of its own; what differs from the published recipes is in the commands. *Fewer errors* is the
 share of the baseline's errors that ELMo takes away, with the points gained, and how many standard deviations (the
 larger of the two rows') that is; beside it what the paper's Table 1 comes to, on its own data. Minutes are of one
-seed's training on one thread of the machine with that number below, without the computing of cached ELMo vectors; only
-those of one machine compare. Where `training.max_minutes` bounds them, both models had the same time, and the one with
+seed's training on the machine of that number below, without the computing of cached ELMo vectors; only those of one
+machine can be compared. Where `training.max_minutes` bounds them, both models had the same time, and the one with
 ELMo made fewer epochs of it. Static word vectors (`words.vectors`) are of the text
 that `en` was pretrained on: `elmo static corpus staticN.txt --dim N --epochs E`, E = 2 for N = 50 and 1 for the others.
 `en-61M` is the package's `en`, which has read 61 M tokens, and `en-15M` is `en` as it first was, having read 15 M: the
@@ -144,7 +144,7 @@ def write_page(root: Path) -> str:
     commands = "".join(f"```\n{run.command}\n```\n" for run in runs)
     data = {run.data for run in runs}
     notes = "".join(f"- `{name}`: {note}\n" for name, note in NOTES.items() if name in data)
-    named = "; ".join(f"{number} {machine}" for number, machine in enumerate(machines, 1))
+    named = "; ".join(f"({number}) {machine}" for number, machine in enumerate(machines, 1))
     body = f"{rows}\nMachines: {named}.\n\n{_further_scores(runs)}"
     return f"{HEAD}{body}## Data\n\n{notes}\n## Commands\n\n{commands}"
 
@@ -174,7 +174,7 @@ def _row(run: Run, baseline: Run | None, machines: Sequence[str]) -> list[str]:
         "" if is_baseline else _published(run),
         str(len(run.results)),
         describe(minutes),
-        ", ".join(str(number) for number, machine in enumerate(machines, 1) if machine in own),
+        ", ".join(f"({number})" for number, machine in enumerate(machines, 1) if machine in own),
     ]
 
 

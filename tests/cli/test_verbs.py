@@ -160,6 +160,16 @@ def test_what_is_piped_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
     assert done.stdout.decode() == "Łódź ist\n", done.stderr
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names of files that are no UTF-8")
+def test_a_name_that_is_no_utf8_is_printed_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("A b .\n" * 3)
+    command = [os.fsencode(sys.executable), b"-m", b"elmo", b"prepare", b"corp\xe9", b"text"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"LC_ALL": "C.UTF-8"}, capture_output=True, check=False
+    )
+    assert done.stdout.startswith(b"corp\xe9: 9 tokens"), done.stderr
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes stderr")
 def test_a_command_needs_no_stderr(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("A b .\n" * 3)

@@ -64,7 +64,7 @@ def _prepare_output() -> None:
         if sys.stdout.isatty():
             sys.stdout.reconfigure(errors="replace")  # its own encoding, as far as that goes
         else:
-            sys.stdout.reconfigure(encoding="utf-8")
+            sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
 
 
 def main() -> None:

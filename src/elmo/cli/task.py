@@ -212,7 +212,7 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
 )
 @click.option("--encoding", default="utf-8", show_default=True, help="Of the text; for example latin-1.")
 @device_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line instead.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line, for programs.")
 def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: str, as_json: bool) -> None:
     """Print what the model of the folder RUN says of each line of a text. Blank lines are passed over.
 

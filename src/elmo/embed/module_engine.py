@@ -41,6 +41,7 @@ class ModuleEngine:
     ) -> tuple[Array, BiLMState | None]:
         """As `PackedEngine.run`; the state is on the device."""
         on_device = torch.from_numpy(vectors).to(self._device)
+        mix = on_device.new_tensor(weights) if weights else None
         state = self._bilm.initial_state(batch.batch_sizes[0]) if before is None else before
 
         @torch.inference_mode()  # it holds for one thread
@@ -48,7 +49,6 @@ class ModuleEngine:
             # To the device first: the host waits for its stream at each copy.
             inputs = on_device[torch.from_numpy(batch.packed(number)).to(self._device)]
             rows = torch.from_numpy(batch.rows[number][batch.inner]).to(self._device)
-            mix = on_device.new_tensor(weights) if weights else None
             with self._autocast():
                 outputs, after = self._bilm.directions[number](inputs, batch.batch_sizes, state[number])
             layers = torch.stack([inputs, *outputs])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -140,7 +141,8 @@ def unfinished_work(path: Path, job: Mapping[str, object], overwrite: bool) -> G
             yield work
         finally:
             if not (work.folder / PROGRESS).exists():
-                lock.close()  # Windows removes no open file
+                if sys.platform == "win32":
+                    lock.close()  # no file can be removed there while it is open
                 shutil.rmtree(work.folder)
 
 

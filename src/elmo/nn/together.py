@@ -30,9 +30,9 @@ def run_together(work: Callable[[int], T], num: int, device: torch.device) -> li
 
 
 def wait_for_previous(number: int, device: torch.device) -> None:
-    """In `work(number)`: go on when the numbers before have done on a GPU what they were asked for so far.
+    """In `work(number)` on a GPU: go on when `number - 1` has done all that it was asked for so far.
 
-    What adds to a tensor that several add to, as `backward` does to gradients, waits; threads have torch's locks.
+    For what adds to a tensor that the others add to, as `backward` does to gradients; threads have torch's locks.
     """
     if device.type == "cuda" and number > 0:
         torch.cuda.current_stream(device).wait_stream(_stream(number - 1, device))

@@ -9,6 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
+
 from elmo.config import Recipe, TrainingConfig
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_bytes, require_softmax
@@ -113,6 +115,7 @@ def finetune(
                 return None
     sentences = heldout or _sample(corpus)
     before = Perplexity.of(score_sentences(model.to(use_device(device)), sentences))
+    model.to(torch.device("cpu"))  # the run trains a copy, for which a GPU may just have room
     run = Run(corpus, folder / "run", recipe, start=model, device=device)
     tuned = run.train()
     if not run.is_done:

@@ -136,7 +136,7 @@ class Objective(nn.Module):
         def run(number: int) -> tuple[Tensor, LSTMState]:
             with self._precision(batch.device):  # which each thread has of its own
                 loss, after = self._direction(number, ends[number], batch, packing, state[number], masks[number])
-            wait_for_previous(number, batch.device)  # which adds to the gradient of the softmax, too
+            wait_for_previous(number, batch.device)  # that adds to the softmax's gradient, too: ways back are in turn
             (loss * (scale / num)).backward()
             return loss.detach(), LSTMState(*(part.detach() for part in after))
 

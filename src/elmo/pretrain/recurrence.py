@@ -47,7 +47,8 @@ def make_recurrence(
     hidden = torch.zeros(lstm.n_layers, batch_size, lstm.projection_dim, device=device)
     cell = torch.zeros(lstm.n_layers, batch_size, lstm.dim, device=device)
     masks = [torch.ones(N, lstm.projection_dim, device=device) for _ in range(num_masks)]
-    # Recording leaves a stream behind that gradients are then said to come from; torch waits for it rightly.
+    # Recording leaves a stream behind that gradients are then said to come from; torch waits for it rightly, and would
+    # warn in the first step: off for the whole process.
     torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     gc.collect()  # graphs of earlier runs are in cycles, and own memory that this recording might be given
     with _own_workspace(device):

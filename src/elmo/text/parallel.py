@@ -64,15 +64,17 @@ def tokenize_files(
 
 
 def available_cores() -> int:
-    """The cores that this process may use: a cluster or a container may leave it fewer than there are."""
+    """The cores that this process may use: a cluster may give it fewer than there are. Quotas of time aren't seen."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
-    return min(os.cpu_count() or 1, 61 if sys.platform == "win32" else sys.maxsize)  # Windows waits for 61 at most
+    return os.cpu_count() or 1
 
 
 def _run_in_pool(task: _Task, blocks: Iterable[str], workers: int) -> Generator[list[list[str]]]:
     # not "fork": other threads may hold locks (those of torch and numpy do)
     context = multiprocessing.get_context("spawn")
+    if sys.platform == "win32":
+        workers = min(workers, 61)  # more processes Windows can't wait for
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker)
     on_the_way: deque[Future[str]] = deque()
     try:
@@ -84,7 +86,8 @@ def _run_in_pool(task: _Task, blocks: Iterable[str], workers: int) -> Generator[
             yield _split(on_the_way.popleft().result())
     except BrokenProcessPool:
         raise ElmoError(
-            "a process that cuts the text was killed, perhaps for want of memory; free some, or allow fewer processes"
+            "a process that cuts the text ended early: for want of memory (then fewer workers), or since a script "
+            'calls this without `if __name__ == "__main__":`'
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
