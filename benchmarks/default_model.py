@@ -37,6 +37,7 @@ from elmo.embed import Embedder
 from elmo.embed.engine import PRECISIONS
 from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError
+from elmo.formats.card import figures_of
 from elmo.formats.model import Model
 from elmo.nn.devices import use_device
 from elmo.pretrain.perplexity import Perplexity, score_sentences
@@ -90,7 +91,9 @@ def measure_perplexities(model: Model, arguments: argparse.Namespace) -> Iterato
 def _to_beat(model: Model, arguments: argparse.Namespace, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """What else is measured on a text. The 5-gram takes minutes, and all of the text: not with `--quick`."""
     if arguments.baseline:
-        yield "baseline", measure_perplexity(_load(arguments.baseline, arguments), path, False, arguments.quick)
+        baseline = _load(arguments.baseline, arguments)
+        trained_for = figures_of(baseline.card or "").get("trained for", "")
+        yield "baseline", {**measure_perplexity(baseline, path, False, arguments.quick), "trained_for": trained_for}
     if arguments.kenlm and arguments.corpus and not arguments.quick:
         corpus = Corpus.open(arguments.corpus)
         if model.vocabulary is None or model.vocabulary.words != corpus.vocabulary().words:

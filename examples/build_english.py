@@ -138,8 +138,8 @@ def describe(model: Model, corpus: Corpus, found: Mapping[str, Any]) -> str:
     here = {"trained on": machine_name(torch.device("cpu"))}
     figures = facts | told | here | figures_of(model.card or "") | facts
     rows = table_rows(dict(measured(found["results"])))
-    has_baseline = any(result["name"].endswith("/baseline") for result in found["results"])
-    baseline = "; *baseline*: of the same size, trained as published" if has_baseline else ""
+    beside = [result["trained_for"] for result in found["results"] if result["name"].endswith("/baseline")]
+    baseline = f"; *baseline*: of the same size, trained as published for {beside[0]}" if beside else ""
     about = (
         "By `python benchmarks/default_model.py`. Perplexity is of the whole vocabulary, the mean of both directions "
         "(forward, backward); words outside of the vocabulary must be predicted as one. *5-gram*: of the same text and "

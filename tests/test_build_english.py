@@ -88,6 +88,7 @@ def test_the_whole_way(data: Path, tmp_path: Path) -> None:
     """Prepared, trained, measured and packed: in half, with the figures in the card; a second start trains nothing."""
     overrides = [word for key, value in SMALLER.items() for word in ("--set", f"{key}={value}")]
     command = [sys.executable, SCRIPT, data, tmp_path / "work", "--into", tmp_path / "en", *overrides]
+    command += ["--baseline", tmp_path / "work" / "run-1"]  # is there when it is measured
     done = subprocess.run(command, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     model = formats.load(tmp_path / "en")
@@ -98,7 +99,14 @@ def test_the_whole_way(data: Path, tmp_path: Path) -> None:
     card = model.card or ""
     assert figures_of(card)["trained for"].startswith("4 steps, ")
     assert "license: apache-2.0\n---\n" in card
-    for text in ("perplexity of en_heldout_test |", "wikitext2_valid |", "UD EWT, %: layer 1 |", "sets: layer 2 |"):
+    assert "*baseline*: of the same size, trained as published for 4 steps, " in card
+    for text in (
+        "perplexity of en_heldout_test |",
+        "en_heldout_test, baseline |",
+        "wikitext2_valid |",
+        "UD EWT, %: layer 1 |",
+        "sets: layer 2 |",
+    ):
         assert text in card
     again = subprocess.run([*command, "--figures", tmp_path / "work" / "figures.json"], capture_output=True)
     assert again.returncode == 0
