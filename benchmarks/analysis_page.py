@@ -155,11 +155,11 @@ def efficiency(finding: Finding) -> list[Claim]:
         with_elmo, without = ([numbers(table.here[row])[column] for column in table.columns] for row in (WITH, WITHOUT))
         gains = [a - b if max(a, b) > MARGIN else None for a, b in zip(with_elmo, without, strict=True)]
         shown = ", ".join("neither learns" if gain is None else f"{gain:+.1f}" for gain in gains)
-        *smaller, whole = gains
-        parts = [gain for gain in smaller if gain is not None]
-        if any(gain is not None for gain in gains):
-            better.append(Case(table.title, shown, all(gain > 0 for gain in gains if gain is not None)))
-        if parts and whole is not None:
+        known = [gain for gain in gains if gain is not None]
+        if known:
+            better.append(Case(table.title, shown, min(known) > 0))
+        if len(known) > 1 and gains[-1] is not None:
+            *parts, whole = known
             largest.append(Case(table.title, shown, sum(parts) / len(parts) > whole))
         if len(gains) > 2 and max(one := with_elmo[-3], ten := without[-2]) > MARGIN:
             tenth.append(Case(table.title, f"{one:.1f} and {ten:.1f}", one >= ten - MARGIN))

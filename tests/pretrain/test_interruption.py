@@ -35,15 +35,15 @@ def whole(corpus: Corpus, recipe: Recipes, tmp_path_factory: pytest.TempPathFact
     return folder
 
 
+@pytest.fixture
+def settings(recipe: Recipes) -> Recipe:
+    return recipe(dropout=0.2)
+
+
 def test_trains_in_a_thread_that_gets_no_signals(whole: Path, corpus: Corpus, settings: Recipe, tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         pool.submit(train, corpus, tmp_path / "run", settings).result()
     assert_same_end(tmp_path / "run", whole)
-
-
-@pytest.fixture
-def settings(recipe: Recipes) -> Recipe:
-    return recipe(dropout=0.2)
 
 
 def test_kill_9_loses_nothing(corpus: Corpus, recipe: Recipes, tmp_path: Path) -> None:
