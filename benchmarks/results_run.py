@@ -51,6 +51,12 @@ SHIFTS = (
     "squad/squadshifts_new_wiki.json.xz#40:",
     *(f"squad/squadshifts_{n}.json.xz" for n in ("amazon_reviews", "reddit")),
 )
+SHORT_SNLI = (
+    "dropout=0.2",
+    "with_elmo.attention_dropout=0.2",
+    "training.learning_rate=0.001",
+    "training.max_minutes=170",
+)
 SHORT_SST = ("training.learning_rate=0.001", "training.max_epochs=4")
 PROPBANK = parts("srl/propbank_ewt_{}.gold_conll.xz")
 SHORT_SRL = (
@@ -90,7 +96,7 @@ PLANS = (
         "snli",
         ("nli/train.jsonl.xz", "nli/snli_dev.jsonl.xz", "nli/snli_test.jsonl.xz"),
         seeds=1,
-        reduced=("training.max_minutes=170",),
+        reduced=SHORT_SNLI,
     ),
     Plan(
         "propbank",

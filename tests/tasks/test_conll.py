@@ -52,6 +52,11 @@ def test_a_tab_apart_token_may_hold_a_blank(tmp_path: Path) -> None:
         ("\tO\n", r"a\.conll, line 1: the token is empty"),
         ("\n\n", r"a\.conll: holds no sentence"),
         ("-DOCSTART- O\n\n", r"a\.conll: holds no sentence"),
+        ("Espoo\tO-LOC\n", r"a\.conll, line 1: 'O-LOC' is no tag"),
+        (
+            "0 In O\n1 Espoo B-LOC\n\n0 Now O\n",
+            r"a\.conll: all tokens are numbers, as if column 0 counted them; ",
+        ),
     ],
 )
 def test_says_what_is_wrong_where(text: str, says: str, tmp_path: Path) -> None:

@@ -163,10 +163,24 @@ def test_several_seeds(files: Path, recipe: Recipe) -> None:
     assert f"| f1 | {statistics.mean(f1):.2f} ± {statistics.stdev(f1):.2f} |" in (folder / "README.md").read_text()
     best = max(results, key=lambda result: result.scores["dev"]["f1"])
     assert summary["best_seed"] == best.seed
+    scores = ", ".join(f"{part} f1 {best.scores[part]['f1']:.2f}" for part in ("dev", "test"))
+    assert f"| this model | seed {best.seed}, {scores} |" in (folder / "README.md").read_text()
     for path, result in ((folder, best), (folder / "seed-2", results[2])):
         run = load_run(path)
         examples = run.task.read(experiment.job.test or "", run.recipe)
         assert run.task.score(examples, predict(run.task, run.model, examples)) == result.scores["test"]
+    (folder / "seed-2").rename(files / "moved")
+    with pytest.raises(ElmoError, match=r"moved: its biLM is .*bilm, which all seeds of a run share, and isn't there"):
+        load_run(files / "moved")
+
+
+def test_a_cache_that_the_disk_cannot_hold_is_refused(
+    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(files)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=1000))
+    with pytest.raises(ElmoError, match=r"vectors: ELMo's vectors of [0-9,]+ tokens take 0.0 GB, where 0.0 are free; "):
+        Experiment(make_job(files, recipe())).run()
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:

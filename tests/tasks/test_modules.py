@@ -59,6 +59,11 @@ def test_given_vectors_are_put_in_place() -> None:
     assert not words.weight.requires_grad
 
 
+def test_an_unknown_word_is_of_no_direction() -> None:
+    """Where all words of the training set are known, nothing is learned of others."""
+    assert not WordEmbedding(["new"], 3)([["York"]]).any()
+
+
 def test_bilstms_pass_over_padding() -> None:
     """Each row alone gives the same; 1e-6 is float32 rounding. Padding of the input isn't looked at."""
     torch.manual_seed(0)

@@ -125,6 +125,12 @@ def test_reads_and_writes(recipe: Recipe, tmp_path: Path) -> None:
         ({"words__size": 3}, "words: unknown key 'size'"),
         ({"training__optimizer": "lion"}, "training.optimizer: 'lion' is none of adam"),
         ({"training__patience": 0}, "training.patience: 0 is not positive"),
+        ({"training__epoch_steps": 0}, "training.epoch_steps: 0 is not positive"),
+        (
+            {"training__plateau_factor": 2.0},
+            "training.plateau_factor: 2.0 is above 1, and would raise",
+        ),
+        ({"elmo__penalty": float("nan")}, "elmo.penalty: nan is not zero or a positive number"),
         ({"training__clip_norm": 0.0}, "training.clip_norm: 0.0 is not positive"),
         ({"words__dim": 0}, "words.dim: 0 is not positive"),
         ({"characters__filters": 0}, "characters.filters: 0 is not positive"),

@@ -220,6 +220,12 @@ def test_scores() -> None:
     assert len(scores) == 1 + 2 + 9
 
 
+def test_labels_that_a_model_does_not_know_are_refused() -> None:
+    """They come of other settings than it was trained with, as `elmo task evaluate run test.txt --set binary=true`."""
+    with pytest.raises(ElmoError, match="the model's labels are very good, bad, but an example's is good"):
+        score_labels(["bad", "good"], ["bad", "very good"], ["very good", "bad"])
+
+
 def test_writes() -> None:
     (prediction,) = label_predictions(torch.tensor([[0.0, 2.0, 1.0]]), LABELS)
     assert prediction.label == "neutral"
@@ -238,6 +244,7 @@ def test_writes() -> None:
         ({"dropout": -1.0}, "dropout: -1.0 is not in"),
         ({"size": 0}, "size: 0 is not positive"),
         ({"with_elmo__attention_dropout": 1.0}, "with_elmo.attention_dropout: 1.0 is not in"),
+        ({"with_elmo__l2": -1.0}, "with_elmo.l2: -1.0 is not zero or a positive number"),
     ],
 )
 def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:

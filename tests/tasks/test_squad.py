@@ -20,7 +20,7 @@ from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.runs.recipes import read_recipe
-from elmo.tasks import squad
+from elmo.tasks import trainer
 from elmo.tasks.run_folder import make_elmo, make_layers
 from elmo.tasks.squad import TASK, SquadModel, SquadPrediction, SquadRecipe
 from elmo.tasks.squad_data import SquadExample, parse_question, read_squad
@@ -126,25 +126,24 @@ def test_loss_and_predictions_do_not_depend_on_neighbours(at: str | None, exampl
             assert found.starts.sum() == pytest.approx(1)
 
 
-@torch.no_grad()
 def test_few_long_paragraphs_are_attended_to_at_a_time(
     examples: list[SquadExample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two of 14 tokens, or one that has more pairs of tokens than are looked at together."""
-    model = build(make_recipe(), examples).eval()
-    whole = model.predict(examples)
+    """Two of about twenty tokens with the question, or one that has more pairs of tokens than are looked at at once."""
+    model = build(make_recipe(), examples)
+    whole = trainer.predict(TASK, model, examples)
     sizes: list[tuple[int, int]] = []
-    predict = model._predict
+    predict = model.predict
 
     def watched(part: Sequence[SquadExample]) -> list[SquadPrediction]:
-        sizes.append((len(part), max(len(example.context.tokens) for example in part)))
+        sizes.append((len(part), max(map(TASK.length, part))))
         return predict(part)
 
-    monkeypatch.setattr(model, "_predict", watched)
-    monkeypatch.setattr(squad, "MOST_PAIRS", 400)
-    parts = model.predict(examples)
-    assert all(number * longest**2 <= 400 or number == 1 for number, longest in sizes)
-    assert len(sizes) > 3
+    monkeypatch.setattr(model, "predict", watched)
+    monkeypatch.setattr(trainer, "MOST_PAIRS", 800)
+    parts = trainer.predict(TASK, model, examples)
+    assert all(number * longest**2 <= 800 or number == 1 for number, longest in sizes)
+    assert len(examples) > len(sizes) > 3
     assert [found.bounds for found in parts] == [found.bounds for found in whole]
 
 

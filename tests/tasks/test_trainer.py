@@ -178,6 +178,24 @@ def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> 
     assert (longer.progress.epoch, longer.progress.step, longer.num_trained) == (3, 9, 72)
 
 
+def test_few_examples_are_repeated_in_an_epoch(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """Of 8 examples five batches of 8 are made, and a vocabulary of what is there once."""
+    settings = recipe(training__max_epochs=2, training__epoch_steps=5)
+    trainer = make_trainer(tmp_path, settings, examples[:16])
+    seen: list[NerExample] = []
+    make_step = trainer._step
+
+    def watched(batch: Sequence[NerExample]) -> None:
+        seen.extend(batch)
+        make_step(batch)
+
+    trainer._step = watched
+    trainer.train()
+    assert [row["step"] for row in curve(tmp_path)] == [5, 10]
+    assert {seen.count(example) for example in trainer.train_set} == {10}
+    assert trainer.num_trained == len(seen) == 80
+
+
 def test_gradients_are_clipped_together(
     recipe: Recipe, examples: list[NerExample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,7 +67,7 @@ def test_a_mark_in_the_middle_is_text(tmp_path):
 def test_undecodable_bytes_are_named_with_their_line(tmp_path):
     path = tmp_path / "corpus.txt"
     path.write_bytes("语\n".encode() * 1203 + b"caf\xe9 au lait\n" + b"more\n" * 10)
-    advice = "Convert it to UTF-8; text can also be read with --encoding latin-1."
+    advice = "Convert it to UTF-8, for instance by 'iconv -f latin-1 -t utf-8'; commands that read plain text also take"
     message = f"{path}, line 1204: not valid UTF-8 (byte 0xE9). {advice}"
     with pytest.raises(ElmoError, match=re.escape(message)):
         list(read_lines(path))
@@ -84,7 +84,7 @@ def test_a_character_cut_off_at_the_end(tmp_path):
 def test_utf_16_is_recognised_in_the_error(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("a\n".encode("utf-16"))
-    with pytest.raises(ElmoError, match=r"line 1: .* with --encoding utf-16"):
+    with pytest.raises(ElmoError, match=r"line 1: .* --encoding utf-16"):
         list(read_lines(path))
 
 

@@ -77,15 +77,16 @@ def describe_scores(results: Sequence[Result], metric: str) -> str:
     return ", ".join(f"{part} {metric} {describe(values[metric])}" for part, values in summarize(results).items())
 
 
-def task_card(task: str, train: str, elmo: str, results: Sequence[Result]) -> str:
-    """Markdown that says what a model is of: the training set, what ELMo was used, and the scores of its `results`, one
-    for each seed."""
+def task_card(task: str, train: str, elmo: str, results: Sequence[Result], metric: str, best: Result) -> str:
+    """Markdown that says what a model is of: the training set, what ELMo was used, and the scores of the `results`, one
+    for each seed; of several the model is the `best` one."""
     rows = {
         "task": f"{task}: {TASKS[task]}",
         "trained on": train,
         "ELMo": elmo,
         "epochs": ", ".join(f"{result.epochs} (best: {result.best_epoch})" for result in results),
         "seeds": ", ".join(str(result.seed) for result in results),
+        **({"this model": f"seed {best.seed}, {describe_scores([best], metric)}"} if len(results) > 1 else {}),
         "minutes": describe([result.seconds / 60 for result in results]),
         "machine": ", ".join(dict.fromkeys(result.machine for result in results)),
     }

@@ -13,7 +13,7 @@ from elmo.text.reading import read_paragraphs, split_columns
 DOCUMENT = "-DOCSTART-"
 """The token of a line that begins a document, and is no part of it."""
 
-_TAG = re.compile(r"O|[BIOULES]-.+")
+_TAG = re.compile(r"O|[BIULES]-.+")
 
 
 class TaggedSentence(NamedTuple):
@@ -28,12 +28,17 @@ def read_conll(path: str | Path, token_column: int = 0) -> list[TaggedSentence]:
 
     Columns are between tabs in a line that holds any, else between blanks. `token_column` counts from 0, or if it is
     negative from the end, so that -2 is the column before the tag. Raises ElmoError for a line with too few columns or
-    a tag of no known scheme, naming it, and for a file without sentence.
+    a tag of no known scheme, naming it, and for a file without sentence or whose tokens are only numbers.
     """
     sentences = list(_read(path, token_column))
     if not sentences:
         raise ElmoError(
             f"{path}: holds no sentence; expected a token and its tag a line, blank lines between sentences"
+        )
+    if all(token.isdecimal() for sentence in sentences for token in sentence.tokens):
+        raise ElmoError(
+            f"{path}: all tokens are numbers, as if column {token_column} counted them; the recipe's token_column says "
+            "which column is the token, counted from 0 (--set token_column=1)"
         )
     return sentences
 

@@ -32,6 +32,7 @@ from elmo.tasks.run_folder import (
     CONFIG,
     FORMAT,
     RESULTS,
+    SHARED_BILM,
     VOCABULARIES,
     RunConfig,
     checksum_of,
@@ -127,8 +128,7 @@ class Experiment:
                 return self.results
             self.results.append(result)
         if job.num_seeds > 1:
-            self._choose_best()
-            self._write_card(job.folder, self.results)
+            self._write_card(job.folder, self.results, self._choose_best())
         if job.cache is None:
             shutil.rmtree(job.folder / CACHE, ignore_errors=True)
         return self.results
@@ -172,7 +172,7 @@ class Experiment:
         done, seconds = trainer.progress, trainer.progress.seconds
         rate, machine = trainer.num_trained / seconds, machine_name(self.device)
         result = Result(seed, done.epoch, done.best_epoch, seconds, rate, scores, machine)
-        self._write_card(folder, [result])
+        self._write_card(folder, [result], result)
         write_all({folder / RESULTS: lambda path: write_json(path, result.as_json())})
         (folder / CHECKPOINT).unlink(missing_ok=True)
         return result
@@ -210,7 +210,7 @@ class Experiment:
         job = self.job
         is_file = Path(job.elmo).exists() and not is_bundled(job.elmo)
         source = Path(job.elmo).resolve() if is_file else job.elmo
-        kept = BILM if job.num_seeds == 1 else f"../{BILM}"
+        kept = BILM if job.num_seeds == 1 else SHARED_BILM
         return RunConfig(
             FORMAT,
             job.task,
@@ -219,7 +219,7 @@ class Experiment:
             **{name: checksum_of(examples) for name, examples in self.sets.items()},
         )
 
-    def _choose_best(self) -> None:
+    def _choose_best(self) -> Result:
         """Make the run folder that of the seed that is best on the dev set."""
         metric, folder = self.task.metric, self.job.folder
         best = max(self.results, key=lambda result: result.scores["dev"][metric])
@@ -237,18 +237,19 @@ class Experiment:
                 folder / RESULTS: lambda path: write_json(path, results),
             }
         )
+        return best
 
-    def _write_card(self, folder: Path, results: Sequence[Result]) -> None:
+    def _write_card(self, folder: Path, results: Sequence[Result], best: Result) -> None:
         job = self.job
         files = ", ".join(Path(file).name for file in self.task.files(job.train))
         train = f"{files}, {len(self.sets['train']):,} examples"
-        text = task_card(job.task, train, self._describe_elmo(), results)
+        text = task_card(job.task, train, self._describe_elmo(), results, self.task.metric, best)
         write_all({folder / CARD: lambda path: path.write_text(text, encoding="utf-8")})
 
     def _describe_elmo(self) -> str:
         if self.bilm is None:
             return "none: the baseline"
         config, name = self.job.recipe.elmo, Path(self.job.elmo).name
-        layers, width = self.bilm.config.num_layers, self.bilm.config.width
-        place = "input and output" if config.at == "both" else config.at
-        return f"{name}, {layers} layers, {width} wide, at the {place}, {config.vectors}"
+        width, place = self.bilm.config.width, "input and output" if config.at == "both" else config.at
+        layers = f"{self.bilm.config.num_layers} layers" if config.layers == "all" else "the top layer"
+        return f"{name}, {layers}, {width} wide, at the {place}, {config.vectors}"

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from elmo.errors import ElmoError
 from elmo.tasks.task import Scores
 
 
@@ -36,8 +37,10 @@ def score_labels(gold: Sequence[str], predicted: Sequence[str], labels: Sequence
     """Accuracy in percent, in all and of the examples of each label; and the confusion matrix.
 
     "accuracy/A" is there for labels that occur in `gold`; "confusion/A/B" is the number of examples of A that were
-    taken for B, for all pairs of `labels`.
+    taken for B, for all pairs of `labels`. Raises ElmoError for a label in `gold` that is none of them.
     """
+    if strange := next((label for label in gold if label not in labels), None):
+        raise ElmoError(f"the model's labels are {', '.join(labels)}, but an example's is {strange}")
     cells = Counter(zip(gold, predicted, strict=True))
     totals = Counter(gold)
     scores = {"accuracy": 100 * sum(cells[label, label] for label in labels) / len(gold)}

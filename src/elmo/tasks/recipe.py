@@ -51,6 +51,7 @@ class ElmoConfig:
         for name, known in choices.items():
             require_choice(f"elmo.{name}", getattr(self, name), known)
         require_share("elmo.dropout", self.dropout)
+        require_not_negative("elmo.penalty", self.penalty)
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,11 @@ class TrainingConfig:
     the strength of an L2 penalty of all weights. With the `precision` bf16 recurrent layers round what they multiply to
     bfloat16 in training, and all else stays float32, dev and test scores too.
     Of the training set's examples a `share` is trained on, drawn by chance but always the same; larger ones contain
-    smaller ones.
+    smaller ones. An epoch has `epoch_steps` batches at least, for which fewer examples are repeated.
     """
 
     share: float = 1.0
+    epoch_steps: int = 1
     batch_size: int = 32
     optimizer: str = "adam"
     learning_rate: float = 0.001
@@ -95,8 +97,12 @@ class TrainingConfig:
         for name in (
             *("batch_size", "learning_rate", "epsilon", "clip_norm", "max_epochs", "patience", "max_minutes"),
             *("plateau_factor", "plateau_patience", "decay_factor", "decay_steps", "checkpoint_every_minutes"),
+            "epoch_steps",
         ):
             require_positive(f"training.{name}", getattr(self, name))
+        for name in ("plateau_factor", "decay_factor"):
+            if (getattr(self, name) or 0) > 1:
+                raise ElmoError(f"training.{name}: {getattr(self, name)} is above 1, and would raise the learning rate")
         require_not_negative("training.weight_decay", self.weight_decay)
         require_seed("training.seed", self.seed)
         if not 0 < self.share <= 1:

@@ -1,4 +1,5 @@
-"""A task's run folder: a finished model with all that it needs, to be loaded anywhere.
+"""A task's run folder: a finished model with all that it needs, to be loaded anywhere; of several seeds the best one,
+and with it the folder of each, which shares its biLM.
 
 `config.json` (task, recipe, what it was trained on), `vocabularies.json`, `weights.safetensors`, `bilm/` (a model
 folder, where ELMo is used), `README.md`, `results.json`, `metrics.csv`; and a checkpoint until training is done.
@@ -33,6 +34,7 @@ from elmo.tasks.task import Task, TaskModel, Vocabularies
 from elmo.tasks.vector_cache import LiveLayers
 
 CONFIG, VOCABULARIES, RESULTS, CARD, BILM = "config.json", "vocabularies.json", "results.json", "README.md", "bilm"
+SHARED_BILM = f"../{BILM}"
 FORMAT = 1
 CHANGEABLE = ("max_epochs", "patience", "max_minutes", "checkpoint_every_minutes")
 """What of a recipe's training may change from start to start of a run that isn't done."""
@@ -184,6 +186,8 @@ def keep_bilm(model: Model, folder: Path) -> None:
 
 def find_bilm(folder: Path, name: str) -> Path | str:
     """Where the biLM of a run folder is: in the folder or beside it, or else where it was trained from."""
+    if name == SHARED_BILM and not (folder / name).exists():
+        raise ElmoError(f"{folder}: its biLM is {folder / name}, which all seeds of a run share, and isn't there")
     return folder / name if (folder / name).exists() else name
 
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.config import require_positive, require_share
+from elmo.config import require_not_negative, require_positive, require_share
 from elmo.errors import ElmoError
 from elmo.tasks.labels import LabelPrediction, combine_labels, label_predictions, score_labels
 from elmo.tasks.modules.attention import soft_align
@@ -38,6 +38,7 @@ class WithElmoConfig:
 
     def __post_init__(self) -> None:
         require_share("with_elmo.attention_dropout", self.attention_dropout)
+        require_not_negative("with_elmo.l2", self.l2)
 
 
 @dataclass(frozen=True, kw_only=True)

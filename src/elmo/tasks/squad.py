@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from elmo.config import require_positive, require_share
 from elmo.nn.packing import Packing
-from elmo.tasks.batches import cut_to_fit
 from elmo.tasks.modules.bidaf import BiAttention, SelfAttention
 from elmo.tasks.modules.bounds import Bounds, best_spans, bounds_loss
 from elmo.tasks.modules.elmo_input import ElmoInput
@@ -29,10 +28,6 @@ from elmo.tasks.squad_metric import score_answers
 from elmo.tasks.static_vectors import choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
-
-MOST_PAIRS = 1 << 25
-"""Pairs of tokens that attend to one another at a time in prediction: 128 MB an array, of which there are some five,
-unless a single paragraph has more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +96,6 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
 
     def predict(self, examples: Sequence[SquadExample]) -> list[SquadPrediction]:
         """The best span of each paragraph."""
-        parts = cut_to_fit([len(example.context.tokens) ** 2 for example in examples], MOST_PAIRS)
-        return [found for part in parts for found in self._predict(examples[part])]
-
-    def _predict(self, examples: Sequence[SquadExample]) -> list[SquadPrediction]:
         starts, ends = (scores.softmax(dim=1).cpu() for scores in self._scores(examples))
         return [
             best_prediction(start[: len(example.context.tokens)], end[: len(example.context.tokens)], self.longest)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -20,7 +21,7 @@ from elmo.nn.precision import PRODUCTS, own_products
 from elmo.runs.interruption import on_interrupt, saving_to
 from elmo.runs.rows import Row
 from elmo.tasks.averaging import Averages
-from elmo.tasks.batches import plan_epoch, plan_evaluation
+from elmo.tasks.batches import cut_to_fit, plan_epoch, plan_evaluation
 from elmo.tasks.checkpoint import load_weights, resume, save_checkpoint, save_weights
 from elmo.tasks.metrics import Metrics
 from elmo.tasks.recipe import TrainingConfig
@@ -28,6 +29,10 @@ from elmo.tasks.task import Scores, Task, TaskModel
 
 E = TypeVar("E")
 P = TypeVar("P")
+
+MOST_PAIRS = 1 << 25
+"""Pairs of tokens, which attend to one another, that are predicted on together: 128 MB an array, of which there are
+some five, unless a single example has more."""
 
 _OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "adam": (torch.optim.Adam, {"fused": True}),
@@ -64,7 +69,8 @@ class Trainer(Generic[E, P]):
         self._parameters = parameters
         self._products = None if config.precision == "float32" else PRODUCTS[config.precision]
         self._averages = Averages(model, config.ema_decay)
-        self._lengths = [task.length(example) for example in train]
+        lengths = [task.length(example) for example in train]
+        self._lengths = [*islice(cycle(lengths), max(len(train), config.epoch_steps * config.batch_size))]
         with saving_to(folder):
             folder.mkdir(parents=True, exist_ok=True)
             self.progress = resume(folder, model, self.optimizer, self._averages.tensors)
@@ -73,7 +79,7 @@ class Trainer(Generic[E, P]):
     @property
     def steps_per_epoch(self) -> int:
         """Batches in an epoch."""
-        return math.ceil(len(self.train_set) / self.config.batch_size)
+        return math.ceil(len(self._lengths) / self.config.batch_size)
 
     @property
     def is_done(self) -> bool:
@@ -85,7 +91,7 @@ class Trainer(Generic[E, P]):
     @property
     def num_trained(self) -> int:
         """How many examples were trained on, in all epochs together."""
-        return round(len(self.train_set) * self.progress.step / self.steps_per_epoch)
+        return round(len(self._lengths) * self.progress.step / self.steps_per_epoch)
 
     @property
     def _minutes_are_up(self) -> bool:
@@ -100,7 +106,7 @@ class Trainer(Generic[E, P]):
         with saving_to(self.folder), on_interrupt(self._ask_to_stop), bar:
             while not self.is_done and not self.stopped:
                 for batch in self._plan()[self.progress.batch :]:
-                    self._step([self.train_set[index] for index in batch])
+                    self._step([self.train_set[index % len(self.train_set)] for index in batch])
                     bar.set_postfix_str(self._describe(), refresh=False)
                     bar.update()
                     if time.monotonic() - saved > 60 * self.config.checkpoint_every_minutes:
@@ -210,9 +216,12 @@ class Trainer(Generic[E, P]):
 
 @torch.no_grad()
 def predict(task: Task[Any, E, P], model: TaskModel[E, P], examples: Sequence[E], batch_size: int = 32) -> list[P]:
-    """The predictions of a model, in the order of the examples; their batches are by length."""
+    """The predictions of a model, in the order of the examples; their batches are by length, of long ones smaller."""
     model.eval()
     found: dict[int, P] = {}
-    for batch in plan_evaluation([task.length(example) for example in examples], batch_size):
-        found.update(zip(batch, model.predict([examples[index] for index in batch]), strict=True))
+    lengths = [task.length(example) for example in examples]
+    for batch in plan_evaluation(lengths, batch_size):
+        for piece in cut_to_fit([lengths[index] ** 2 for index in batch], MOST_PAIRS):
+            part = batch[piece]
+            found.update(zip(part, model.predict([examples[index] for index in part]), strict=True))
     return [found[index] for index in range(len(examples))]

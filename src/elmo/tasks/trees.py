@@ -40,8 +40,8 @@ class LabelledTree(NamedTuple):
 def read_trees(path: str | Path) -> list[LabelledTree]:
     """The trees of a file, plain or compressed, one a line: `(3 (2 It) (4 (2 is) (3 fun)))`.
 
-    Tokens are as in plain text: a bracket for `-LRB-`, a slash for `\\/`. Blank lines are passed over. Raises ElmoError
-    for a line that is no such tree, naming it, and for a file without one.
+    Brackets and slashes are as in plain text, for `-LRB-` and `\\/`; quotes stay the treebank's. Blank lines are passed
+    over. Raises ElmoError for a line that is no such tree, naming it, and for a file without one.
     """
     trees = list(_read(path))
     if not trees:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from elmo.embed.embedder import Embedder
+from elmo.errors import ElmoError
 from elmo.formats.files import write_all
 from elmo.formats.model import State
 from elmo.tasks.recipe import ElmoConfig
@@ -43,6 +45,7 @@ class LiveLayers:
         lengths = [len(text) for text in texts]
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
+            self._require_room(folder, sum(lengths))
             own = path.with_name(f"{path.name}.{os.getpid()}")  # another process may be making the same
             write_all({own: self._writer(texts)})
             own.replace(path)
@@ -50,6 +53,17 @@ class LiveLayers:
         shape = (sum(lengths), row)
         numbers = np.memmap(path, self.config.cache_dtype, "r", shape=shape) if shape[0] else np.zeros(shape)
         return CachedLayers(numbers, dict(zip(texts, accumulate(lengths, initial=0), strict=False)), self)
+
+    def _require_room(self, folder: Path, num_tokens: int) -> None:
+        """Refuse to begin what the disk can't hold."""
+        row = self.embedder.num_layers * self.embedder.width * np.dtype(self.config.cache_dtype).itemsize
+        free = shutil.disk_usage(folder).free
+        if num_tokens * row > free:
+            raise ElmoError(
+                f"{folder}: ELMo's vectors of {num_tokens:,} tokens take {num_tokens * row / 1e9:,.1f} GB, where "
+                f"{free / 1e9:,.1f} are free; elmo.cache_dtype=float16 halves them, elmo.vectors=live keeps none, and "
+                "--cache names another folder"
+            )
 
     def _writer(self, texts: Sentences) -> Callable[[Path], None]:
         def write(path: Path) -> None:

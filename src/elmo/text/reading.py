@@ -250,8 +250,8 @@ def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecod
     other = "utf-16" if is_utf16 else "latin-1"
     byte = f"byte 0x{error.object[error.start]:02X}"
     return (
-        f"{_shown(path)}, line {line}: not valid {encoding.upper()} ({byte}). Convert it to UTF-8; text can also "
-        f"be read with --encoding {other}."
+        f"{_shown(path)}, line {line}: not valid {encoding.upper()} ({byte}). Convert it to UTF-8, for instance by "
+        f"'iconv -f {other} -t utf-8'; commands that read plain text also take --encoding {other}."
     )
 
 

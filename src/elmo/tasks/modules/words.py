@@ -18,7 +18,7 @@ UNKNOWN = 0
 
 
 class WordEmbedding(nn.Module):
-    """A vector for each of `words`, and one for all others.
+    """A vector for each of `words`, and one for all others, zeros at first.
 
     A word that isn't there is looked up in lower case before it counts as unknown.
     """
@@ -26,7 +26,9 @@ class WordEmbedding(nn.Module):
     def __init__(self, words: Sequence[str], dim: int, *, trainable: bool = True) -> None:
         super().__init__()
         self._places = {word: place for place, word in enumerate(words, 1)}
-        self.weight = nn.Parameter(torch.randn(len(words) + 1, dim) / dim**0.5, requires_grad=trainable)
+        weight = torch.randn(len(words) + 1, dim) / dim**0.5
+        weight[UNKNOWN] = 0  # of no direction, should no word of the training set be unknown
+        self.weight = nn.Parameter(weight, requires_grad=trainable)
 
     @property
     def width(self) -> int:
