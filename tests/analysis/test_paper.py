@@ -238,12 +238,21 @@ def test_neighbors_find_the_papers_sentences_and_count_senses(embedder: Embedder
     """The source stands in the text longer than the paper quotes it, and isn't its own neighbor."""
     whole = [*published.GAME.split(), "in", "the", "hole"]
     answer = ["Kieffer", ",", "the", "only", "junior", ",", "saw", "a", "play"]
-    text = [*make_annotated(20, 0), Annotated(whole, []), Annotated(answer, [])]
+    text = [
+        *make_annotated(20, 0),
+        Annotated(whole, [Instance(PLAY, 5, 6, ("play%game",))]),
+        Annotated(answer, [Instance(PLAY, 8, 9, ("play%game", "play%1"))]),
+    ]
     static = StaticVectors(["play", "game", "far"], np.float32([[1, 0], [2, 0.1], [0, 1]]))
     found, senses = neighbors.analyze_neighbors(embedder, text, static, tmp_path, "m", quick=True).tables
     game, drama = found.here[published.GAME], found.here[published.DRAMA]
     assert str(game[neighbors.RANK]).endswith(" of 4")  # three distinct sentences, and the paper's
     assert published.GAME not in str(game[neighbors.NEAREST])
+    near = str(game[neighbors.NEAREST]).split(" / ")
+    same = str(game[neighbors.SAME]).split(", ")
+    assert [("Kieffer" in use, word) for use, word in zip(near, same, strict=True)].count((True, "yes")) == 1
+    assert same.count("no") == 2
+    assert drama[neighbors.SAME] == ""
     assert drama[neighbors.RANK] == "not in the text"
     assert found.here["play, static vectors"] == {neighbors.NEAREST: "game, far"}
     assert list(senses.here) == ["play"]

@@ -17,6 +17,7 @@ from elmo.analysis.paper.runs import Outcome, TaskData, TaskRuns
 from elmo.analysis.pictures import new_figure
 from elmo.errors import ElmoError
 from elmo.formats import save_native
+from elmo.runs.rows import METRICS, read_rows
 from elmo.tasks.card import Result
 from elmo.tasks.experiment import Experiment, Job
 from elmo.tasks.run_folder import load_run
@@ -98,11 +99,12 @@ def test_shared_vectors_change_no_result(make_runs: MakeRuns, tmp_path: Path) ->
 
 
 def test_a_share_is_trained_on_in_a_folder_of_its_own(make_runs: MakeRuns) -> None:
-    """A share of what the recipe's own share leaves: eight sentences, four, two."""
-    task = make_runs(settings={"training.share": 0.5})
+    """A share of what the recipe's own share leaves: eight sentences, four, two. Epochs have as many steps."""
+    task = make_runs(settings={"training.share": 0.5, "training.batch_size": 1})
     assert [task.num_examples(share) for share in (1.0, 0.5)] == [4, 2]
     folders = [task.baseline(share).folders[0] for share in (1.0, 0.5)]
-    assert [folder.parent.name for folder in folders] == ["baseline", "baseline,share=0.5"]
+    assert [folder.parent.name for folder in folders] == ["baseline", "baseline,share=0.5,repeated"]
+    assert [read_rows(folder / METRICS)[0]["step"] for folder in folders] == [4, 4]
     assert [load_run(folder).recipe.training.share for folder in folders] == [0.5, 0.25]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from elmo.analysis.neighbors import matches, unit
 from elmo.analysis.pictures import COLOURS, MARKERS, new_figure, save_figure
-from elmo.analysis.wsd import Vectors, embed_instances, only
+from elmo.analysis.wsd import ROUNDING, Vectors, embed_instances, only
 from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
@@ -20,9 +20,6 @@ from elmo.errors import ElmoError
 
 CONTEXT = 3
 """Tokens on either side of a use that a picture quotes."""
-
-ROUNDING = 1e-5
-"""Differences of cosines that are rounding's."""
 
 LEXICOGRAPHER_FILES = (
     *("adj.all", "adj.pert", "adv.all", "noun.Tops", "noun.act", "noun.animal", "noun.artifact", "noun.attribute"),

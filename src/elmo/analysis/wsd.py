@@ -22,6 +22,9 @@ Vectors = NDArray[np.float32]
 FIRST_SENSE = "first sense"
 """The baseline's name in the table: what WordNet lists first, whatever the sentence."""
 
+ROUNDING = 1e-5
+"""Cosines that differ by less are of equally near vectors."""
+
 NEAREST_USE = "nearest use"
 """What the table adds to a layer's name where single uses are compared, not means."""
 
@@ -65,7 +68,8 @@ def evaluate_wsd(
 
     What is near is a sense's vector, the mean of its uses (the paper), or a single use, which favors frequent senses;
     both are of the instance's lemma as its part of speech. A lemma that `semcor` hasn't gets its first sense; one that
-    has none either stays unanswered. In layer 0 all uses of a form are equally near, and rounding decides.
+    has none either stays unanswered. Of equally near ones, as in layer 0 all uses of a form are, the first in `semcor`
+    counts.
 
     Returns the score of each test set by each of `layers` (default: every layer, and their mean), named as they are,
     and with ", nearest use" added, and by `FIRST_SENSE`, the baseline. The sum of several sets' scores is that
@@ -105,14 +109,16 @@ class _Lemma:
         for sense in senses:
             self.senses[sense] = self.senses[sense] + vectors if sense in self.senses else vectors
         cosines = (self.units @ unit(vectors)[:, :, None])[:, :, 0]
-        nearer = cosines > self._cosines
+        nearer = cosines > self._cosines + ROUNDING
         self._cosines[nearer] = cosines[nearer]
         self.nearest_uses[nearer] = senses[0]
 
     def nearest_senses(self) -> NDArray[Any]:
         """The sense whose mean is nearest to each instance, (K, N). A mean points where the sum does."""
         means = unit(np.stack([*self.senses.values()], axis=1))
-        return np.array([*self.senses], object)[(self.units @ means.swapaxes(1, 2)).argmax(axis=2)]
+        cosines = self.units @ means.swapaxes(1, 2)
+        nearest = cosines > cosines.max(axis=2, keepdims=True) - ROUNDING
+        return np.array([*self.senses], object)[nearest.argmax(axis=2)]
 
 
 def _learn(

@@ -33,7 +33,7 @@ SHOWN, NUM_WORDS, CONTEXT = 3, 10, 12
 ANSWERS = {GAME: "Kieffer , the only junior", DRAMA: "talent enough to fill the roles"}
 """Words of the sentences that the paper found in SemCor."""
 
-NEAREST, RANK, CHANCE = "nearest", "place of the paper's", "chance"
+NEAREST, SAME, RANK, CHANCE = "nearest", "of its sense", "place of the paper's", "chance"
 MAX_USES = 100_000
 
 
@@ -48,13 +48,13 @@ def analyze_neighbors(
 ) -> Finding:
     """The words nearest to "play" in `static` vectors and in layer 0; the uses nearest to those of the paper's two
     sentences in the last layer; and how often the nearest use of a word has the same sense, layer by layer."""
-    text = [sentence.tokens for sentence in semcor]
     lemmas = {instance.target.lemma for sentence in semcor for instance in sentence.instances}
     if WORD not in lemmas:
         raise ElmoError(f"the annotated text has no use of {WORD!r}; give SemCor")
     words = [word for word in WORDS if word in lemmas][: QUICK_WORDS if quick else None]
     of: dict[str, object] = {"model": embedder.fingerprint, "text": checksum_of(semcor), "words": words}
-    uses = once(folder / "parts" / "neighbors-uses.json", of, lambda: dict(_nearest(embedder, text)))
+    judged = of | {"senses": "told"}
+    uses = once(folder / "parts" / "neighbors-uses.json", judged, lambda: dict(_nearest(embedder, semcor)))
     shared = of | {"equally near": "shared"}
     senses = once(folder / "parts" / "neighbors-senses.json", shared, lambda: _separations(embedder, semcor, words))
     here: dict[str, dict[str, Cell]] = dict(uses.value)
@@ -63,7 +63,7 @@ def analyze_neighbors(
     paper: dict[str, dict[str, Cell]] = {row: {NEAREST: found} for row, found in NEIGHBORS.items()}
     columns = [CHANCE, *map(layer_name, range(embedder.num_layers))]
     tables = [
-        Table("Nearest neighbors of “play” (Table 4)", "source", [NEAREST, RANK], here, paper, digits=0),
+        Table("Nearest neighbors of “play” (Table 4)", "source", [NEAREST, SAME, RANK], here, paper, digits=0),
         Table(
             "Whether the nearest use has the same sense",
             "uses whose nearest has their sense (%)",
@@ -75,8 +75,14 @@ def analyze_neighbors(
     return Finding("neighbors", "Nearest neighbors (Table 4)", model, quick, tables, seconds)
 
 
-def _nearest(embedder: Embedder, text: Sequence[Sequence[str]]) -> Iterator[tuple[str, dict[str, Cell]]]:
+def _nearest(embedder: Embedder, semcor: Sequence[Annotated]) -> Iterator[tuple[str, dict[str, Cell]]]:
     """A row for the word alone, and one for each of the paper's sentences, as it stands in the text if it does."""
+    text = [sentence.tokens for sentence in semcor]
+    senses = {
+        (tuple(sentence.tokens), instance.start): instance.senses
+        for sentence in semcor
+        for instance in sentence.instances
+    }
     for number, start in enumerate((GAME, DRAMA)):
         wanted = start.split()
         query = next((tokens for tokens in text if list(tokens[: len(wanted)]) == wanted), wanted)
@@ -86,7 +92,10 @@ def _nearest(embedder: Embedder, text: Sequence[Sequence[str]]) -> Iterator[tupl
             yield f"{NO_CONTEXT}, layer 0", {NEAREST: nearest}
         places = [n for n, use in enumerate(found.uses, 1) if ANSWERS[start] in " ".join(use.tokens)]
         rank = f"{places[0]} of {len(found.uses)}" if places else "not in the text"
-        yield start, {NEAREST: " / ".join(map(_quote, found.uses[:SHOWN])), RANK: rank}
+        own = senses.get((tuple(query), list(query).index(WORD)), ())
+        same = [bool({*own} & {*senses.get((tuple(use.tokens), use.position), ())}) for use in found.uses[:SHOWN]]
+        told = ", ".join("yes" if each else "no" for each in same) if own else ""
+        yield start, {NEAREST: " / ".join(map(_quote, found.uses[:SHOWN])), SAME: told, RANK: rank}
 
 
 def _separations(embedder: Embedder, semcor: Sequence[Annotated], words: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -26,9 +26,9 @@ def once(path: Path, of: dict[str, object], compute: Callable[[], object]) -> Pa
         kept = cast("dict[str, Any]", read_json(path))
         if kept["of"] == of:
             return Part(kept["value"], kept["seconds"])
+    path.parent.mkdir(parents=True, exist_ok=True)  # now, so that an impossible one costs no time
     started = time.monotonic()
     value = compute()
     seconds = time.monotonic() - started
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_all({path: lambda place: write_json(place, {"of": of, "seconds": seconds, "value": value})})
     return Part(value, seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,9 @@ from elmo.tasks.vector_cache import LiveLayers
 
 QUICK_EXAMPLES = {"train": 300, "dev": 150}
 QUICK_TRAINING: dict[str, object] = {"training.batch_size": 16, "training.max_epochs": 4}
+
+MOST_STEPS = 100
+"""Of an epoch on a share of a large training set: more, and the best ones would be far from any measurement."""
 
 Settings = Mapping[str, object]
 """Keys of `ElmoConfig` and their values."""
@@ -119,7 +123,7 @@ class TaskRuns:
         return len(share_of(self.sets["train"], self.task, self._part(self.recipe, share)))
 
     def _run(self, name: str, recipe: TaskRecipe, share: float, elmo: str) -> Outcome:
-        folder = self.folder / (name if share == 1 else f"{name},share={share:g}")
+        folder = self.folder / (name if share == 1 else f"{name},share={share:g},repeated")
         layers = None if elmo == NO_ELMO else self._shared_layers(recipe, elmo)
         experiment = Experiment(self._job(self._part(recipe, share), folder, elmo), self.sets, layers)
         results = experiment.run()
@@ -128,8 +132,14 @@ class TaskRuns:
         return Outcome(self.task.metric, results, [folder / SEED_FOLDER.format(result.seed) for result in results])
 
     def _part(self, recipe: TaskRecipe, share: float) -> TaskRecipe:
-        """A recipe with a share of its own share."""
-        return replace(recipe, training=replace(recipe.training, share=share * recipe.training.share))
+        """A recipe with a share of its own share, and epochs of about as many steps as with all: patience is counted in
+        epochs, and those of a handful of examples would use it up before anything is learned."""
+        training = recipe.training
+        if share == 1:
+            return recipe
+        steps = math.ceil(training.share * len(self.sets["train"]) / training.batch_size)
+        changes = {"share": share * training.share, "epoch_steps": min(steps, MOST_STEPS)}
+        return replace(recipe, training=replace(training, **changes))
 
     def _job(self, recipe: TaskRecipe, folder: Path, elmo: str) -> Job:
         data, seeds = self.data, self._num_seeds

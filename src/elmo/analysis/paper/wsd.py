@@ -56,6 +56,7 @@ def analyze_wsd(
         "semcor": checksum_of(semcor),
         "tests": {name: checksum_of(test) for name, test in tests.items()},
         "first": checksum_of(sorted(first_senses.items())),
+        "equally near": "first",
     }
     part = once(folder / "parts" / "wsd.json", of, evaluate)
     columns: dict[str, dict[str, float]] = {name: _scores(scores) for name, scores in part.value.items()}
