@@ -45,17 +45,17 @@ def save_figure(figure: Any, path: Path, kind: str) -> None:
 def draw_lines(
     axes: Any, places: Sequence[str], lines: Sequence[Line], unit: str, digits: int = 1, *, with_values: bool = True
 ) -> None:
-    """Draw lines over `places`, the highest value of each written above its point, others below; the legend names the
-    lines if there are several."""
+    """Draw lines over `places`, broken where one has no value, the highest value of each place written above its point,
+    others below; the legend names the lines if there are several."""
     styles = {False: zip(cycle(COLOURS), cycle(MARKERS)), True: zip(cycle(PUBLISHED), cycle(MARKERS))}
     highest = {place: max(line.values.get(place, -math.inf) for line in lines) for place in places}
     for line in lines:
         colour, marker = next(styles[line.is_published])
         known = [(x, place) for x, place in enumerate(places) if place in line.values]
         axes.errorbar(
-            [x for x, _ in known],
-            [line.values[place] for _, place in known],
-            yerr=[line.spread.get(place, 0.0) for _, place in known] if line.spread else None,
+            range(len(places)),
+            [line.values.get(place, math.nan) for place in places],
+            yerr=[line.spread.get(place, 0.0) for place in places] if line.spread else None,
             color=colour,
             marker=marker,
             linestyle="--" if line.is_published else "-",

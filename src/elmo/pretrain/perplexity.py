@@ -77,7 +77,8 @@ class Perplexity:
 
     @property
     def mean(self) -> float:
-        """exp of the mean of the directions' losses, the published figure."""
+        """exp of the mean of the directions' losses, as bilm-tf has it; where both are alike, also the mean of the
+        directions' perplexities, which the paper says."""
         return perplexity_of(sum(self.losses) / len(self.losses))
 
     @property

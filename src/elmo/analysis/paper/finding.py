@@ -14,6 +14,9 @@ from elmo.formats.files import read_json, write_all, write_json
 Cell = float | str
 Rows = Mapping[str, Mapping[str, Cell]]
 
+PAPERS_DIGITS = 1
+"""Behind the point, of the figures in the paper."""
+
 ENDINGS = (".json", ".md", ".png", ".svg")
 
 
@@ -99,9 +102,12 @@ def table_markdown(table: Table) -> str:
     head = f"| {table.unit} | |{''.join(f' {column} |' for column in table.columns)}"
     lines = [head, f"|{'---|' * (len(table.columns) + 2)}"]
     for row in table.rows:
-        for source, rows, spread in (("paper", table.paper, {}), ("here", table.here, table.spread)):
+        for source, rows, spread, digits in (
+            ("paper", table.paper, {}, min(PAPERS_DIGITS, table.digits)),
+            ("here", table.here, table.spread, table.digits),
+        ):
             if row in rows:
-                cells = (cell_text(rows[row].get(c), spread.get(row, {}).get(c), table.digits) for c in table.columns)
+                cells = (cell_text(rows[row].get(c), spread.get(row, {}).get(c), digits) for c in table.columns)
                 lines.append(f"| {_escape(row)} | {source} |{''.join(f' {cell} |' for cell in cells)}")
     return "\n".join(lines)
 
