@@ -97,7 +97,7 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
         """The score of each label (B, K), before the softmax.
 
         Premises and hypotheses go through each layer together, as the rows of one batch: a processor multiplies many
-        rows at little more cost than few.
+        rows at little more cost than few. So ELMo's layer norm is over both, where AllenNLP's is over either.
         """
         sentences: list[Sentence] = [*(e.premise for e in examples), *(e.hypothesis for e in examples)]
         lengths, half = lengths_of(sentences), len(examples)

@@ -1,7 +1,8 @@
 """The one trainer of all tasks.
 
 Every random number is a function of seed, epoch and step, and a checkpoint holds all else: a training that was stopped,
-however rudely, repeats what it would have done undisturbed, on a processor to the bit (a GPU adds in any order).
+however rudely, repeats what it would have done undisturbed, on a processor to the bit (a GPU adds in any order). That
+is why it isn't Lightning's, whose checkpoints are pickles and don't resume within an epoch.
 """
 
 from __future__ import annotations
