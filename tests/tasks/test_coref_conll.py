@@ -49,6 +49,14 @@ def test_reads_speakers_parts_and_names() -> None:
     assert (second.name, second.part, second.clusters) == ("y (2)", 0, ((Mention(0, 1),),))
 
 
+def test_documents_begin_as_they_were_read() -> None:
+    """LitBank's files as published: the official scorer knows documents by that line, and no mention is nothing."""
+    rows = ["# begin document (dracula_brat); part 0", "x\t0\t0\tDRACULA" + "\t_" * 8 + "\t", "#end document"]
+    (document,) = parse_documents(rows, "text")
+    assert (document.sentences, document.clusters) == ((("DRACULA",),), ())
+    assert format_document(document, ()).startswith("# begin document (dracula_brat); part 0\n")
+
+
 def test_reads_tabs_and_compressed_files(tmp_path: Path) -> None:
     """A word may hold a blank where tabs are between columns, and columns in the middle may be more."""
     row = "x\t0\t0\tNew York\tNNP\t*\t-\t-\t-\tAnn\t*\t(ARG0*)\t(4)"

@@ -57,6 +57,12 @@ def test_a_file_without_pairs_is_refused(tmp_path: Path) -> None:
         read_pairs(tmp_path / "pairs.jsonl", LABELS, PTB)
 
 
+def test_halves_of_characters_become_marks() -> None:
+    """JSON can spell them, but no file can hold them: a run would end in an error when it is written."""
+    text = r'{"sentence1": "caf\ud83d", "sentence2": "\ud83d\ude00"}'
+    assert parse_pair(text, str.split) == PairExample(("caf\ufffd",), ("\U0001f600",))
+
+
 @pytest.mark.parametrize("text", ["A dog runs.\tIt moves.", line(label="anything"), f" {line()}"])
 def test_plain_pairs_have_no_label(text: str) -> None:
     assert parse_pair(text, PTB) == PairExample(("A", "dog", "runs", "."), ("It", "moves", "."))

@@ -159,6 +159,17 @@ def test_vocabularies() -> None:
     }
 
 
+def test_predicates_are_counted_whatever_share_is_trained_on(tmp_path: Path) -> None:
+    """Or all others of a sentence would count as words that are none."""
+    both = [Frame(0, (Span(0, 1, "V"),)), Frame(2, (Span(2, 3, "V"),))]
+    (tmp_path / "a.props").write_text(format_frames(("go", "on", "going"), both))
+    recipe = make_recipe(format="conll2005")
+    first, second = TASK.read_train(str(tmp_path / "a.props"), recipe)
+    assert first != second
+    for part in ([first], [second], [first, second]):
+        assert TASK.vocabularies(part, recipe)["predicates"] == ["go 1 1", "on 0 1", "going 1 1"]
+
+
 def test_scores_all_predicates_and_verbs_alone() -> None:
     """Verbs are right in this example, the noun's one argument isn't found."""
     verb = Frame(0, (Span(0, 1, "V"), Span(1, 2, "ARG1")), "VBD")
@@ -199,6 +210,8 @@ def test_parses_text_and_marked_predicates() -> None:
     assert TASK.parse("Bo sleeps", str.split) == SrlExample(("Bo", "sleeps"))
     line = json.dumps({"tokens": ["Bo", "sleeps"], "predicates": [1]})
     assert TASK.parse(line, str.split) == SrlExample(("Bo", "sleeps"), (Frame(1),))
+    line = json.dumps({"tokens": ["Bo", "likes", "caf\ud83d"], "predicates": [2, 1, 1]})
+    assert TASK.parse(line, str.split) == SrlExample(("Bo", "likes", "caf\ufffd"), (Frame(1), Frame(2)))
 
 
 @pytest.mark.parametrize(

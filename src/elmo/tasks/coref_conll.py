@@ -16,10 +16,13 @@ from elmo.text.reading import read_lines, split_columns
 UNKNOWN_SPEAKER = "-"
 WORD, SPEAKER, MIN_COLUMNS = 3, 9, 11
 
+NO_MENTION = ("-", "_", "")
+"""What says so of a word; the last is LitBank's, as published."""
+
 BEGIN = "#begin document"
 """What the first line of a document starts with."""
 
-_BEGIN = re.compile(r"#begin document \((.*)\);?(?:\s+part\s+(\d+))?\s*")
+_BEGIN = re.compile(r"#\s*begin document \((.*)\);?(?:\s+part\s+(\d+))?\s*")
 _END = re.compile(r"#\s*end document.*")
 _MENTIONS = re.compile(r"(?:\([^()|]+\)?|[^()|]+\))(?:\|(?:\([^()|]+\)?|[^()|]+\)))*")
 
@@ -47,6 +50,8 @@ class Document:
     clusters: Clusters = ()
     name: str = "text"
     part: int = 0
+    begin: str = field(default="", compare=False, repr=False)
+    """The line it begins with where it was read: the official scorer pairs documents by these."""
 
     @property
     def starts(self) -> list[int]:
@@ -76,7 +81,7 @@ def parse_documents(lines: Iterable[str], where: str) -> Iterator[Document]:
             if match := _BEGIN.fullmatch(line):
                 if reader:
                     raise ElmoError("a document begins before the last one's '#end document'")
-                reader = _Reader(match[1], int(match[2] or 0))
+                reader = _Reader(match[1], int(match[2] or 0), line.strip())
             elif reader and _END.fullmatch(line):
                 yield reader.finish()
                 reader = None
@@ -110,7 +115,7 @@ def format_document(document: Document, clusters: Sequence[Cluster]) -> str:
     for (start, end), number in sorted(mentions, key=lambda item: (item[0].end, -item[0].start)):
         if end > start + 1:
             cells[end - 1].append(f"{number})")
-    lines = [f"{BEGIN} ({document.name}); part {document.part:03}"]
+    lines = [document.begin or f"{BEGIN} ({document.name}); part {document.part:03}"]
     for first, sentence in zip(document.starts, document.sentences, strict=False):
         for number, word in enumerate(sentence):
             speaker = document.speakers[first + number] if document.speakers else UNKNOWN_SPEAKER
@@ -127,6 +132,7 @@ class _Reader:
 
     name: str
     part: int
+    begin: str
     sentences: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
     sentence: list[str] = field(default_factory=list[str])
     speakers: list[str] = field(default_factory=list[str])
@@ -142,7 +148,7 @@ class _Reader:
         if len(columns) < MIN_COLUMNS:
             raise ElmoError(f"{len(columns)} columns, but CoNLL-2012 has {MIN_COLUMNS} at least, coreference the last")
         mark = columns[-1].strip()
-        if mark not in ("-", "_") and not _MENTIONS.fullmatch(mark):
+        if mark not in NO_MENTION and not _MENTIONS.fullmatch(mark):
             raise ElmoError(f"{mark!r} is no coreference such as '-', '(3', '(3)' or '3)|(5'")
         if not columns[WORD]:
             raise ElmoError("the word is empty")
@@ -160,7 +166,7 @@ class _Reader:
                 raise ElmoError(f"the document ends within a mention of cluster {name}; '{name})' is missing")
         speakers = tuple(self.speakers) if set(self.speakers) - {UNKNOWN_SPEAKER} else ()
         clusters = tuple(tuple(sorted(dict.fromkeys(mentions))) for mentions in self.clusters.values() if mentions)
-        return Document(tuple(self.sentences), speakers, clusters, self.name, self.part)
+        return Document(tuple(self.sentences), speakers, clusters, self.name, self.part, self.begin)
 
     def _end_sentence(self) -> None:
         if self.sentence:
@@ -171,7 +177,7 @@ class _Reader:
         """Begin and end mentions at the next word. As the official scorer does: ends after all begins, and a cluster's
         mention that began last ends first."""
         place = len(self.speakers)
-        pieces = [] if mark in ("-", "_") else mark.split("|")
+        pieces = [] if mark in NO_MENTION else mark.split("|")
         for piece in pieces:
             if piece[0] == "(":
                 self.clusters[piece.strip("()")]  # clusters are in the order of their first mentions' begins

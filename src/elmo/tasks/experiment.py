@@ -101,12 +101,12 @@ class Experiment:
         self.job, self.task = job, get_task(job.task)
         self.device = use_device(job.device)
         sets = read_sets(job) if sets is None else sets
-        self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, job.recipe)}
-        self._given_layers = layers
         try:
-            self.task.require_trainable(self.sets["train"])
+            self.task.require_trainable(sets["train"])
         except ElmoError as error:
             raise ElmoError(f"{job.train}: {error}") from None
+        self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, job.recipe)}
+        self._given_layers = layers
         self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe)
         self.bilm: Model | None = None if job.elmo == NO_ELMO else formats.load(job.elmo)
         self.results: list[Result] = []

@@ -82,6 +82,8 @@ def format_frames(tokens: Sequence[str], frames: Sequence[Frame]) -> str:
     return "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True)) + "\n"
 
 
+OTHER_FORMAT = "if the file is of another format, the recipe's key format says which"
+
 Row = tuple[int, list[str]]
 """A line's number and its columns."""
 
@@ -100,8 +102,7 @@ def _parse(rows: Sequence[Row], columns: Columns, where: str) -> FramedSentence:
         if len(fields) != width or width < columns.roles + columns.behind:
             raise ElmoError(
                 f"{where} {number}: {len(fields)} columns, where the sentence's first line has {width} and there "
-                f"should be {columns.roles + columns.behind} or more: {columns.names}; if the file is of another "
-                "format, the recipe's key format says which"
+                f"should be {columns.roles + columns.behind} or more: {columns.names}; {OTHER_FORMAT}"
             )
     places = range(columns.roles, width - columns.behind)
     tokens = tuple(fields[columns.token] for _, fields in rows)
@@ -123,7 +124,9 @@ def _spans(cells: Sequence[tuple[int, str]], column: str, where: str) -> list[Sp
     for place, (number, cell) in enumerate(cells):
         match = _CELL.fullmatch(cell)
         if match is None:
-            raise ElmoError(f"{where} {number}: {column} is {cell!r}, none of *, (ROLE*, *) and (ROLE*)")
+            raise ElmoError(
+                f"{where} {number}: {column} is {cell!r}, none of *, (ROLE*, *) and (ROLE*); {OTHER_FORMAT}"
+            )
         opened, closed = match.groups()
         if (opened and role) or (closed and not (opened or role)):
             fault = f"begins in {role}, arguments may not overlap" if role else "ends what hasn't begun"

@@ -28,7 +28,12 @@ def get(values: object, key: str, kind: type[T]) -> T:
         raise ElmoError(f"key {key!r} is missing")
     if not isinstance(known[key], kind):
         raise ElmoError(f"key {key!r}: expected {_KINDS[kind]}, found {type(known[key]).__name__}")
-    return known[key]
+    return cast("T", whole(known[key])) if kind is str else known[key]
+
+
+def whole(text: str) -> str:
+    """A text without halves of characters, which JSON can spell but no file can hold; as long as it was."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def two_texts(line: str, what: str, keys: tuple[str, str]) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import cast
 
@@ -22,7 +22,7 @@ from elmo.tasks.modules.elmo_input import ElmoInput
 from elmo.tasks.modules.highway_lstm import AlternatingLSTM
 from elmo.tasks.modules.padding import lengths_of, mask_of, pad_ids
 from elmo.tasks.modules.words import WordEmbedding
-from elmo.tasks.objects import read_object
+from elmo.tasks.objects import read_object, whole
 from elmo.tasks.predicates import PredicateFinder, count_predicates
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
 from elmo.tasks.spans import allowed_sequences, spans_of, tags_for, tags_of
@@ -69,10 +69,12 @@ class SrlRecipe(TaskRecipe):
 
 @dataclass(frozen=True)
 class SrlExample:
-    """A sentence and its predicates with their arguments; None where the predicates are to be found."""
+    """A sentence and its predicates with their arguments; None where the predicates are to be found. An example of
+    training has one of them, and the `places` of all."""
 
     tokens: tuple[str, ...]
     frames: Frames | None = None
+    places: tuple[int, ...] = field(default=(), repr=False, compare=False)
 
 
 class SrlModel(TaskModel[SrlExample, Frames]):
@@ -158,7 +160,12 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
 
     def read_train(self, path: str, recipe: SrlRecipe) -> list[SrlExample]:
         """Each predicate by itself, with its sentence."""
-        return [SrlExample(e.tokens, (frame,)) for e in self.read(path, recipe) for frame in e.frames or ()]
+        sentences = ((e.tokens, e.frames or ()) for e in self.read(path, recipe))
+        return [
+            SrlExample(tokens, (frame,), tuple(each.predicate for each in frames))
+            for tokens, frames in sentences
+            for frame in frames
+        ]
 
     def require_trainable(self, train: Sequence[SrlExample]) -> None:
         """One predicate at least."""
@@ -177,7 +184,7 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
         """`roles`; `predicates`, how often which word is one; `words` with a vector of their own."""
         places: dict[tuple[str, ...], set[int]] = defaultdict(set)
         for example in train:
-            places[example.tokens].update(frame.predicate for frame in example.frames or ())
+            places[example.tokens].update(example.places or (frame.predicate for frame in example.frames or ()))
         return {
             "roles": sorted({span.type for e in train for frame in e.frames or () for span in frame.spans}),
             "predicates": count_predicates(places.items()),
@@ -241,7 +248,7 @@ def _marked(line: str) -> SrlExample:
     for place in places:
         if not 0 <= place < len(tokens):
             raise ElmoError(f"predicates: {place} is the place of no token; there are {len(tokens)}, counted from 0")
-    return SrlExample(tuple(tokens), tuple(map(Frame, places)))
+    return SrlExample(tuple(map(whole, tokens)), tuple(map(Frame, sorted(set(places)))))
 
 
 def _is_list_of(kind: type, value: object) -> bool:
