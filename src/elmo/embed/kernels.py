@@ -131,9 +131,9 @@ class _PackedWeight:
     """A weight (M, K) in the layout in which oneDNN multiplies it, where there is oneDNN."""
 
     def __init__(self, weight: Array, precision: str) -> None:
-        self._weight = torch.from_numpy(weight).to(torch.bfloat16 if precision == "bf16" else torch.float32)
-        self._dtype = self._weight.dtype
+        self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self._packed = _packs(self._dtype)
+        self._weight = torch.from_numpy(weight).to(self._dtype, copy=not self._packed)  # or it would follow the model
         if self._packed:
             self._weight = _onednn._reorder_linear_weight(self._weight)
 

@@ -28,10 +28,12 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
         if layers == "mean":
             return [1 / num_layers] * num_layers
         layers = 0 if layers == "token" else num_layers - 1
-    if isinstance(layers, int):
+    if isinstance(layers, int | np.integer):
         if not 0 <= layers < num_layers:
             raise ElmoError(f"layers: there is no layer {layers}; this model has layers 0 to {num_layers - 1}")
         return [float(number == layers) for number in range(num_layers)]
+    if not hasattr(layers, "__len__"):
+        raise ElmoError(f"layers: {layers!r} is none of {', '.join(NAMES)}, a layer's number or a list of weights")
     if len(layers) != num_layers:
         raise ElmoError(
             f"layers: {len(layers)} weights for {num_layers} layers (layer 0 is one of them); give one for each"
@@ -50,7 +52,7 @@ def single_layer_weights(layer: Layers, num_layers: int) -> list[float]:
 
 def layer_name(layers: Layers) -> str:
     """What tables call a choice of layers: "layer 1", "mean"."""
-    return f"layer {layers}" if isinstance(layers, int) else str(layers)
+    return f"layer {layers}" if isinstance(layers, int | np.integer) else str(layers)
 
 
 class Entry(NamedTuple):

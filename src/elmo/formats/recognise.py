@@ -58,7 +58,8 @@ def _load_hub(name: str) -> Model:
     folder = hub.fetch(name)
     archives = [*folder.glob("*.zip"), *folder.glob("*.tar.gz")]
     try:
-        model = _load_file(archives[0]) if len(archives) == 1 else _load_folder(folder, is_named=False)
+        is_archive = len(archives) == 1 and not native.is_native(folder)
+        model = _load_file(archives[0]) if is_archive else _load_folder(folder, is_named=False)
     except ElmoError as error:
         raise ElmoError(str(error).replace(str(folder), name)) from None
     model.origin = f"Hugging Face Hub: {name} holds {model.origin}"

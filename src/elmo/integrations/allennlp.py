@@ -25,6 +25,7 @@ from elmo.formats.allennlp import BILM
 from elmo.formats.files import write_all
 from elmo.formats.renames import read_tensors, require_shape
 from elmo.nn.bilm import BiLM
+from elmo.nn.devices import find_device
 from elmo.nn.elmo import ElmoModule
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.targets import require_parent
@@ -198,7 +199,7 @@ class ElmoEmbedder:
     ) -> None:
         self.cuda_device = cuda_device
         self.stateful = True
-        self._device = torch.device("cpu" if cuda_device < 0 else f"cuda:{cuda_device}")
+        self._device = find_device("cpu" if cuda_device < 0 else f"cuda:{cuda_device}")
         self._embedder = Embedder(layer.load_pair(options_file, weight_file), device=self._device)
 
     @property

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
@@ -156,7 +156,7 @@ def _work_folder(folder: Path) -> Generator[Path]:
     if folder.exists() or folder.is_symlink():
         raise ElmoError(f"{folder}: exists already; remove it, or name another folder for the corpus")
     require_parent(folder)
-    work = folder.absolute().parent / f".{folder.name}.{os.getpid()}"
+    work = folder.absolute().parent / f".{folder.name}.{token_hex(4)}"
     work.mkdir()
     try:
         yield work
