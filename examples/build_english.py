@@ -62,7 +62,15 @@ def run(*command: object) -> str:
     """Run a command, showing it first; returns what it printed."""
     words = [str(word) for word in command]
     print("\n$ python " + " ".join(f"'{word}'" if " " in word else word for word in words), flush=True)
-    return subprocess.run([sys.executable, *words], check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+    with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, encoding="utf-8") as process:
+        try:
+            printed, _ = process.communicate()
+        except KeyboardInterrupt:
+            process.wait()  # Ctrl-C is its, too: a training saves
+            raise SystemExit("stopped; the same command goes on") from None
+    if process.returncode:
+        raise SystemExit(f"elmo ended with {process.returncode}; see above")
+    return printed
 
 
 def elmo(*arguments: object) -> None:

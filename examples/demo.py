@@ -85,17 +85,19 @@ def show_english(folder: Path) -> None:
 def main() -> None:
     """Run the demo in a folder that is made anew."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", default="demo-run", type=Path)
+    parser.add_argument("folder", nargs="?", default="demo-run", type=Path, help="that of an earlier demo is removed")
     parser.add_argument("--minutes", default="2", help="training time")
     arguments = parser.parse_args()
     folder: Path = arguments.folder
+    if folder.exists() and not (folder / "sentences.txt").exists():
+        parser.error(f"{folder}: exists, and is of no demo; remove it, or name another folder")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    (folder / "sentences.txt").write_text(SENTENCES, encoding="utf-8")
     text = paragraphs()
     heldout = text[::20]
     (folder / "train.txt").write_text("\n".join(p for i, p in enumerate(text) if i % 20), encoding="utf-8")
     (folder / "heldout.txt").write_text("\n".join(heldout), encoding="utf-8")
-    (folder / "sentences.txt").write_text(SENTENCES, encoding="utf-8")
     raw = ("--tokenizer", "ptb", "--text", "paragraphs")
 
     def path(name: str) -> str:

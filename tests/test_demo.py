@@ -40,6 +40,17 @@ def test_there_is_text_with_and_without_the_help_topics(
     assert len(found) == len(set(found))
 
 
+def test_a_folder_of_something_else_stays(
+    demo: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "work").write_text("of years")
+    monkeypatch.setattr(sys, "argv", ["demo.py", str(tmp_path)])
+    with pytest.raises(SystemExit, match="2"):
+        demo.main()
+    assert "exists, and is of no demo; remove it, or name another folder" in capsys.readouterr().err
+    assert (tmp_path / "work").read_text() == "of years"
+
+
 @pytest.mark.slow
 def test_all_steps_run(tmp_path: Path) -> None:
     """Three seconds of training instead of two minutes."""

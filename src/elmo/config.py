@@ -187,6 +187,8 @@ class TrainingConfig:
         for name in ("warmup", "decay"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ElmoError(f"training.{name}: {getattr(self, name)} is not in [0, 1]")
+        if self.weight_decay > 0 and self.optimizer == "adagrad":
+            raise ElmoError("training.weight_decay: adagrad has none; leave it out, or use adamw or muon")
         if self.adaptive_cutoffs is not None and self.loss != "adaptive":
             raise ElmoError(f"training.adaptive_cutoffs: only for loss adaptive, not for {self.loss}")
 

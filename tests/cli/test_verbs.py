@@ -47,6 +47,15 @@ def test_help_lists_every_verb_without_waiting_for_torch() -> None:
         (["info", "nowhere"], "elmo: nowhere: no such file or folder"),
         (["convert", "nowhere", "there"], "elmo: nowhere: no such file or folder"),
         (["finetune", "nowhere", "there", "text"], "elmo: nowhere: no such file or folder"),
+        (["finetune", "en", "there", "text"], "elmo: text: no such file"),
+        (
+            ["finetune", "en", "there", "text", "--set", "optimizer=muon"],
+            "elmo: --learning-rate: the default is Adagrad's",
+        ),
+        (
+            ["pretrain", "nowhere", "run", "--evaluate-every", "5"],
+            "elmo: --evaluate-every: there is no text to measure",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:

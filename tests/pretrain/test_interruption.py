@@ -114,11 +114,11 @@ def test_a_kill_at_the_very_start_leaves_no_folder_that_is_refused(
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["corpus.sha256", "recipe.yaml"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_exits_with_0(
     corpus: Corpus, recipe: Recipes, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """As machines do that may be taken away: SIGTERM, some seconds, kill -9."""
+    """As machines do that may be taken away, SIGTERM, some seconds, kill -9, or a terminal that is closed."""
     folder, settings = tmp_path / "run", recipe(max_steps=100_000, n_epochs=1e6)
     process = start_command(corpus, folder, settings)
     wait_for_rows(folder, 1, process)

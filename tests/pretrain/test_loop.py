@@ -18,7 +18,7 @@ from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import load
 from elmo.formats.card import figures_of
-from elmo.formats.native import save_warm_state
+from elmo.formats.native import known_figures, save_warm_state
 from elmo.nn.bilm import BiLMState
 from elmo.pretrain.loop import Run
 from elmo.pretrain.objective import Batch
@@ -356,6 +356,17 @@ def test_two_processes_do_not_train_in_one_folder(
     assert train(corpus, tmp_path / "run", recipe()).is_done
 
 
+def test_a_start_that_is_refused_changes_no_recipe(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    def start_another(step: int) -> None:
+        with pytest.raises(ElmoError, match="another process is writing it"):
+            Run(corpus, tmp_path / "run", recipe(max_minutes=5.0), device="cpu")
+
+    train(corpus, tmp_path / "run", recipe(), after_step=start_another)
+    assert load_recipe(str(tmp_path / "run" / "recipe.yaml")).training.max_minutes is None
+
+
 def test_streams_without_a_sentence_of_their_own_are_told_of(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     (tmp_path / "text").write_text("one long line without end\n" * 3)
     corpus = prepare([str(tmp_path / "text")], tmp_path / "corpus", min_count=1, workers=1)
@@ -364,14 +375,22 @@ def test_streams_without_a_sentence_of_their_own_are_told_of(recipe: Callable[..
 
 
 def test_a_finished_run_started_again_keeps_what_was_added(
-    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A warm state is of its weights; further steps make others."""
+    """A warm state is of its weights; further steps make others. On another machine, or with text to measure on, the
+    card alone is written anew, which tells where it was trained."""
     train(corpus, tmp_path / "run", recipe(max_steps=3))
     state = load(tmp_path / "run").bilm.initial_state(1)
     save_warm_state(state, tmp_path / "run")
     train(corpus, tmp_path / "run", recipe(max_steps=3))
     assert load(tmp_path / "run").warm_state is not None
+    trained_on = known_figures(tmp_path / "run")["trained on"]
+    with monkeypatch.context() as patch:
+        patch.setattr("elmo.pretrain.loop.machine_name", lambda device: "another one")
+        Run(corpus, tmp_path / "run", recipe(max_steps=3), heldout=[["the", "cat"]], device="cpu").train()
+    assert load(tmp_path / "run").warm_state is not None
+    assert known_figures(tmp_path / "run")["trained on"] == trained_on
+    assert "held-out perplexity when last measured" in known_figures(tmp_path / "run")
     train(corpus, tmp_path / "run", recipe(max_steps=4))
     assert load(tmp_path / "run").warm_state is None
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -33,18 +35,32 @@ def test_nothing_stays_nothing() -> None:
     assert torch.equal(orthogonalize(torch.zeros(4, 8)), torch.zeros(4, 8))
 
 
+@pytest.fixture(params=[1, 2])
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
 def test_moves_as_torch_does() -> None:
-    """Momentum, size and decay, over several steps; torch orthogonalises in bfloat16, of 8 bits."""
+    """Momentum, size and decay, of three matrices over several steps, but of none without a gradient; torch
+    orthogonalises in bfloat16, of 8 bits."""
     generator = torch.Generator().manual_seed(0)
-    start = torch.randn(32, 12, generator=generator)
-    ours, theirs = nn.Parameter(start.clone()), nn.Parameter(start.clone())
-    muon = Muon([ours], lr=0.05, momentum=0.95, weight_decay=0.1)
-    muon.state[ours]["momentum_buffer"] = torch.zeros_like(ours)
-    other = torch.optim.Muon([theirs], lr=0.05, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw")
+    start = [torch.randn(shape, generator=generator) for shape in [(32, 12), (8, 8), (12, 40), (4, 4)]]
+    ours, theirs = ([nn.Parameter(matrix.clone()) for matrix in start] for _ in range(2))
+    muon = Muon(ours, lr=0.05, momentum=0.95, weight_decay=0.1)
+    for matrix in ours:
+        muon.state[matrix]["momentum_buffer"] = torch.zeros_like(matrix)
+    other = torch.optim.Muon(theirs, lr=0.05, weight_decay=0.1, momentum=0.95, adjust_lr_fn="match_rms_adamw")
     for _ in range(4):
-        ours.grad = torch.randn(32, 12, generator=generator)
-        theirs.grad = ours.grad.clone()
+        for own, its in list(zip(ours, theirs, strict=True))[:3]:
+            own.grad = torch.randn(own.shape, generator=generator)
+            its.grad = own.grad.clone()
         muon.step()
         other.step()
-    assert (ours - start).abs().mean() > 0.02
-    torch.testing.assert_close(ours, theirs, atol=5e-3, rtol=0)
+    for own, its, before in zip(ours[:3], theirs, start, strict=False):
+        assert (own - before).abs().mean() > 0.02
+        torch.testing.assert_close(own, its, atol=5e-3, rtol=0)
+    assert torch.equal(ours[3], start[3])

@@ -106,6 +106,9 @@ def test_a_softmax_of_another_kind_is_refused(
 ) -> None:
     softmax = make_softmax(recipe(loss=start, **CUTOFFS[start]).training, 43, 8)
     assert make_softmax(recipe(loss=start, **CUTOFFS[start]).training, 43, 8, softmax) is softmax
+    if start == "adaptive":
+        with pytest.raises(ElmoError, match=r"training\.adaptive_cutoffs: the model's are \[12\]; set these"):
+            make_softmax(recipe(loss=start, adaptive_cutoffs=[13]).training, 43, 8, softmax)
     with pytest.raises(ElmoError, match=rf"training\.loss: the model has .* {loss} can't train; {wanted}"):
         make_softmax(recipe(loss=loss, **CUTOFFS[loss]).training, 43, 8, softmax)
 
@@ -188,6 +191,15 @@ def test_one_direction_trains_alone(recipe: Callable[..., Recipe], corpus: Corpu
     objective, batches, state = make(replace(recipe(), bidirectional=False), corpus)
     losses, after = objective.backward(batches.read(1), state)
     assert len(losses) == len(after) == 1
+
+
+@pytest.mark.usefixtures("threads")
+def test_a_batch_of_one_type_is_enough(recipe: Callable[..., Recipe], corpus: Corpus) -> None:
+    objective, batches, state = make(recipe(), corpus)
+    batch = batches.read(1)
+    one = batch._replace(characters=batch.characters[:1], tokens=[torch.zeros_like(part) for part in batch.tokens])
+    objective.backward(one, state)
+    assert objective.bilm.char_encoder.embedding.weight.grad is not None
 
 
 def test_a_frozen_bilm_gets_no_gradient(recipe: Callable[..., Recipe], corpus: Corpus) -> None:

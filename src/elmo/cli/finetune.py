@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elmo.cli.shared import device_option, examples, json_option, print_result, reading_options
+from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
     from elmo.pretrain.finetune import FineTuning
@@ -71,10 +72,14 @@ def command(
     from elmo.text.reading import read_some
 
     loaded = load(model)
-    settings = default_settings(loaded, new_softmax) | {"n_epochs": epochs}
-    settings |= {} if learning_rate is None else {"learning_rate": learning_rate}
-    settings |= {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
+    own: dict[str, object] = {} if learning_rate is None else {"learning_rate": learning_rate}
+    own |= {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
+    settings = default_settings(loaded, new_softmax) | {"n_epochs": epochs} | own
+    if settings.get("loss") != "adaptive" and "adaptive_cutoffs" not in own:
+        settings.pop("adaptive_cutoffs", None)  # the model's, for a loss that is refused below in better words
     training = from_mapping(TrainingConfig, settings, "training")
+    if training.optimizer != "adagrad" and "learning_rate" not in own:
+        raise ElmoError(f"--learning-rate: the default is Adagrad's; name one for {training.optimizer}")
     sentences = read_some(heldout, **reading) if heldout else []
     corpus = prepare_corpus(loaded, inputs, folder, new_softmax, min_count=min_count, **reading)
     if batch_size or "batch_size" not in settings:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from elmo.cli.shared import device_option, examples, json_option, print_result
+from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
     from elmo.pretrain.loop import Run
@@ -68,6 +69,8 @@ def command(
     from elmo.text.corpus import Corpus
     from elmo.text.reading import read_some
 
+    if evaluate_every is not None and heldout is None:
+        raise ElmoError("--evaluate-every: there is no text to measure on; name one (--heldout)")
     settings = dict(parse_override(text) for text in overrides)
     flags = {"max_steps": max_steps, "max_minutes": max_minutes, "evaluate_every_steps": evaluate_every}
     settings |= {f"training.{key}": value for key, value in flags.items() if value is not None}

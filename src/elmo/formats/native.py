@@ -34,6 +34,9 @@ CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, VOCABULARY, CARD = (
     "README.md",
 )
 
+TRAINED_FOR = "trained for"
+"""The figure of a card that tells one state of a model's training from all others."""
+
 _LONGEST_CARD = 1 << 20
 """Characters of a card that are read."""
 
@@ -156,18 +159,32 @@ def save_warm_state(state: BiLMState, folder: Path) -> None:
     write_all({folder / WARM: lambda path: write_tensors(path, _warm_tensors(state))})
 
 
+def known_figures(folder: Path) -> dict[str, str]:
+    """The figures of a model folder's card, none where there is no card."""
+    return figures_of(_read_card(folder / CARD)) if (folder / CARD).exists() else {}
+
+
 def is_written(folder: Path, figures: Mapping[str, str]) -> bool:
-    """Whether a model folder's card has these figures, so that writing it again would change nothing; what was added to
-    the folder since, as its warm state, stays."""
-    card = folder / CARD
-    return card.exists() and figures.items() <= figures_of(_read_card(card)).items()
+    """Whether a model folder's card has these figures, so that writing it again would change nothing."""
+    return figures.items() <= known_figures(folder).items()
+
+
+def save_trained(
+    model: Model, folder: Path, figures: Mapping[str, str], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write a trained model's folder; of weights that are there, by what the card says they were trained for, the card
+    alone: what was added to the folder since, as a warm state, stays."""
+    if known_figures(folder).get(TRAINED_FOR) != figures[TRAINED_FOR]:
+        save_native(model, folder, figures, metadata)
+    elif not is_written(folder, figures):
+        write_all({folder / CARD: lambda path: path.write_text(model_card(model, figures, metadata), encoding="utf-8")})
 
 
 def save_native(
     model: Model,
     folder: Path,
-    figures: dict[str, str] | None = None,
-    metadata: dict[str, str] | None = None,
+    figures: Mapping[str, str] | None = None,
+    metadata: Mapping[str, str] | None = None,
     *,
     with_card: bool = True,
     storage: Storage = "float32",

@@ -14,7 +14,7 @@ import torch
 from elmo.config import Recipe, TrainingConfig
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_bytes, require_softmax
-from elmo.formats.native import FILES, is_written, save_native
+from elmo.formats.native import FILES, save_trained
 from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.devices import use_device
 from elmo.pretrain.loop import Run, Sentences
@@ -53,20 +53,25 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
     path = folder / "corpus"
     if not path.exists() and (held := next((name for name in FILES if (folder / name).exists()), None)):
         raise ElmoError(f"{folder}: holds a {held} that is of no fine-tuning; name a new folder")
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder, prefix=".corpus") as work:
-        made = Path(work) / "corpus"
-        checksum = prepare(
-            inputs,
-            made,
-            vocabulary=None if new_softmax else model.vocabulary,
-            max_characters=model.config.char_cnn.max_characters_per_token,
-            **settings,
-        ).checksum  # all that is kept of it: Windows renames no mapped file
-        if not path.exists():
-            made.rename(path)
-        elif Corpus.open(path).checksum != checksum:
-            raise ElmoError(f"{folder}: holds a fine-tuning on other text; choose another folder")
+    try:
+        with TemporaryDirectory(dir=folder, prefix=".corpus") as work:
+            made = Path(work) / "corpus"
+            checksum = prepare(
+                inputs,
+                made,
+                vocabulary=None if new_softmax else model.vocabulary,
+                max_characters=model.config.char_cnn.max_characters_per_token,
+                **settings,
+            ).checksum  # all that is kept of it: Windows renames no mapped file
+            if not path.exists():
+                made.rename(path)
+            elif Corpus.open(path).checksum != checksum:
+                raise ElmoError(f"{folder}: holds a fine-tuning on other text; choose another folder")
+    finally:
+        if is_new and not path.exists():
+            folder.rmdir()
     return Corpus.open(path)
 
 
@@ -77,7 +82,7 @@ def default_settings(model: Model, new_softmax: bool = False) -> dict[str, objec
     if not new_softmax:
         settings["learning_rate"] = LEARNING_RATE
     if isinstance(model.softmax, AdaptiveSoftmax) and not new_softmax:
-        settings["loss"] = "adaptive"
+        settings |= {"loss": "adaptive", "adaptive_cutoffs": model.softmax.cutoffs[:-1]}
     return settings
 
 
@@ -127,9 +132,7 @@ def finetune(
         f"perplexity before, {text}": f"{before.mean:.2f}",
         f"perplexity after, {text}": f"{after.mean:.2f}",
     }
-    figures = run.figures() | figures
-    if not is_written(folder, figures):
-        save_native(tuned, folder, figures, run.metadata)
+    save_trained(tuned, folder, run.figures() | figures, run.metadata)
     return FineTuning(before, after, bool(heldout))
 
 

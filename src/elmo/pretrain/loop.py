@@ -21,7 +21,7 @@ from torch import Tensor
 from elmo.config import Recipe, to_mapping
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_bytes, require_softmax
-from elmo.formats.native import is_written, save_native
+from elmo.formats.native import TRAINED_FOR, is_written, known_figures, save_trained
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.precision import PRODUCTS
 from elmo.nn.softmax import Softmax
@@ -41,6 +41,9 @@ from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
 
 Sentences = Sequence[Sequence[str]]
+
+WHERE = ("trained on", "shared among")
+"""Figures of a card that stay those of the training, wherever a run that is done is started again."""
 
 
 class _StoppedError(Exception):
@@ -192,7 +195,7 @@ class Run:
     def _write(self, tensors: dict[str, Tensor]) -> None:
         self._keep_folder()
         save_checkpoint(self._checkpoints, tensors, self.progress)
-        save_native(self.model, self.folder, self.figures(), self.metadata)
+        save_trained(self.model, self.folder, self.figures(), self.metadata)
 
     def _keep_folder(self) -> None:
         """Make the run folder anew where it was removed: what it needs to go on is all in memory."""
@@ -303,16 +306,26 @@ class Run:
 
     def figures(self) -> dict[str, str]:
         """What the model card says of the training, name to value."""
-        progress, processes = self.progress, self.processes
-        heldout = progress.heldout_perplexity
+        progress, heldout = self.progress, self.progress.heldout_perplexity
+        trained_for = (
+            f"{progress.step:,} steps, {progress.step * self.predictions_per_step:,} predictions a direction, "
+            f"{progress.seconds / 60:.1f} minutes"
+        )
+        known = known_figures(self.folder)
+        where = self._where if known.get(TRAINED_FOR) != trained_for else {n: known[n] for n in WHERE if n in known}
         return text_facts(self.corpus) | {
-            "trained for": f"{progress.step:,} steps, {progress.step * self.predictions_per_step:,} predictions "
-            f"a direction, {progress.seconds / 60:.1f} minutes",
-            "trained on": machine_name(processes.device),
+            TRAINED_FOR: trained_for,
+            **where,
             **({} if self._start is None else {"started from": self._start.history}),
-            **({} if processes.size == 1 else {"shared among": self._spread}),
             **({} if heldout is None else {"held-out perplexity when last measured": f"{heldout:.2f}"}),
         }
+
+    @property
+    def _where(self) -> dict[str, str]:
+        """What the model card says of where these processes train."""
+        place, spread = WHERE
+        on = {place: machine_name(self.processes.device)}
+        return on if self.processes.size == 1 else on | {spread: self._spread}
 
     @property
     def metadata(self) -> dict[str, str]:

@@ -176,7 +176,7 @@ class Objective(nn.Module):
 def make_softmax(training: TrainingConfig, num_words: int, dim: int, start: AnySoftmax | None = None) -> AnySoftmax:
     """The softmax that `training` trains, for V words and a biLM P wide: that of `start`, or a new one.
 
-    Raises ElmoError where `start` is one of another kind.
+    Raises ElmoError where `start` is one of another kind or of other cutoffs.
     """
     if start is None:
         if training.loss != "adaptive":
@@ -185,4 +185,8 @@ def make_softmax(training: TrainingConfig, num_words: int, dim: int, start: AnyS
     if isinstance(start, AdaptiveSoftmax) != (training.loss == "adaptive"):
         kind, wanted = ("the full", "sampled or full") if isinstance(start, Softmax) else ("an adaptive", "adaptive")
         raise ElmoError(f"training.loss: the model has {kind} softmax, which {training.loss} can't train; use {wanted}")
+    if isinstance(start, AdaptiveSoftmax):
+        own = tuple(start.cutoffs[:-1])
+        if own != choose_cutoffs(num_words, dim, training.adaptive_cutoffs):
+            raise ElmoError(f"training.adaptive_cutoffs: the model's are {[*own]}; set these")
     return start

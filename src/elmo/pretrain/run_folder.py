@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
@@ -11,9 +12,10 @@ from elmo.errors import ElmoError
 from elmo.formats.card import figures_of
 from elmo.formats.files import checksum, read_json, write_all, write_json
 from elmo.formats.model import Model
+from elmo.formats.native import TRAINED_FOR
 from elmo.pretrain.recipe import load_recipe
 from elmo.runs.recipes import without, write_recipe
-from elmo.targets import LOCK
+from elmo.targets import LOCK, alone_in
 from elmo.text.corpus import Corpus
 
 RECIPE, CHECKSUM, START = "recipe.yaml", "corpus.sha256", "start.json"
@@ -40,7 +42,7 @@ class Start:
         if model.softmax is not None:
             tensors |= {f"softmax/{name}": tensor for name, tensor in model.softmax.state_dict().items()}
         figures = figures_of(model.card or "")
-        trained, before = figures.get("trained for"), figures.get("started from")
+        trained, before = figures.get(TRAINED_FOR), figures.get("started from")
         history = model.origin + (f", trained for {trained}" if trained else "")
         return cls(checksum(tensors, {}), history + (f"; that from {before}" if before else ""))
 
@@ -63,7 +65,8 @@ def claim(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> 
         start = begun
     elif folder.exists() and {file.name for file in folder.iterdir()} - _OF_A_KILLED_START:
         raise ElmoError(f"{folder}: neither empty nor a run folder; choose another one")
-    mark(folder, corpus, recipe, start)
+    with alone_in(folder) if path.exists() else nullcontext():  # not while another process trains there
+        mark(folder, corpus, recipe, start)
     return start
 
 

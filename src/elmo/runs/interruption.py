@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -25,9 +26,10 @@ def saving_to(folder: Path) -> Generator[None]:
 
 @contextmanager
 def on_interrupt(stop: Callable[[], None]) -> Generator[None]:
-    """Let Ctrl-C and SIGTERM ask for a stop after the step in progress; a second Ctrl-C stops at once.
+    """Let Ctrl-C, SIGTERM and a terminal that closes ask for a stop after the step in progress; a second Ctrl-C stops
+    at once.
 
-    Signals are the main thread's: in another one they are left alone.
+    Signals are the main thread's: in another one they are left alone, and so is what `nohup` ignores.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -37,7 +39,10 @@ def on_interrupt(stop: Callable[[], None]) -> Generator[None]:
         stop()
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in numbers}
     try:
         yield
     finally:
