@@ -91,6 +91,21 @@ def test_the_text_is_read_no_further_than_needed(both: ParallelEmbedder) -> None
     assert num_read <= 4 * (WINDOWS_PER_DEVICE * 2 + 1) + 1, "a window being four sentences"
 
 
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="arrays go through a pipe here")
+def test_a_stream_that_is_left_frees_its_memory(both: ParallelEmbedder) -> None:
+    stream = both.stream(SENTENCES * 50, layers="all", batch_size=1)
+    next(stream)
+    stream.close()
+    both.embed(SENTENCES)  # what was on the way is done when this is
+    processes = [pid for worker in both._workers for pid in worker._pool._processes]
+    folders = [Path("/proc", str(pid), "fd") for pid in processes]
+    held = [
+        file.stat().st_size for folder in folders for file in folder.iterdir() if "memfd:elmo" in str(file.readlink())
+    ]
+    assert sum(held) == 0
+    assert len(held) > 1
+
+
 def test_errors_of_the_processes_are_sentences(both: ParallelEmbedder, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ElmoError, match="has no warm state"):
         both.embed(SENTENCES, state="warm")

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
@@ -97,13 +98,25 @@ class ParallelEmbedder(Embedder):
             except OSError:
                 raise worker.died() from None
 
-        for window in cut:
-            if len(on_the_way) == WINDOWS_PER_DEVICE * len(self._workers):
+        try:
+            for window in cut:
+                if len(on_the_way) == WINDOWS_PER_DEVICE * len(self._workers):
+                    yield take()
+                worker = min(self._workers, key=lambda worker: worker.num_waiting)
+                on_the_way.append((window, worker, worker.submit(_embed, window, job)))
+            while on_the_way:
                 yield take()
-            worker = min(self._workers, key=lambda worker: worker.num_waiting)
-            on_the_way.append((window, worker, worker.submit(_embed, window, job)))
-        while on_the_way:
-            yield take()
+        finally:
+            for _, _, future in on_the_way:  # of a stream that is left before its end
+                if not future.cancel():
+                    future.add_done_callback(_free)
+
+
+def _free(future: Future[Parcel]) -> None:
+    """Free the memory of arrays that nobody will read."""
+    if not future.cancelled() and future.exception() is None:
+        with suppress(OSError):  # the sender is gone, and its memory with it
+            unpack(future.result())
 
 
 class _Worker:
