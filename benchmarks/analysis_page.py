@@ -20,7 +20,7 @@ from string import Template
 from elmo.analysis.paper import published as p
 from elmo.analysis.paper.efficiency import WITH, WITHOUT
 from elmo.analysis.paper.finding import Finding, Table, cell_text, read_finding, table_markdown
-from elmo.analysis.paper.neighbors import CHANCE, SAME
+from elmo.analysis.paper.neighbors import CHANCE, SAME, UNTAGGED
 from elmo.analysis.paper.weights import GAMMA
 from elmo.analysis.paper.wsd import ALL
 from elmo.analysis.wsd import FIRST_SENSE
@@ -154,6 +154,7 @@ def neighbors(finding: Finding) -> list[Claim]:
     nearest = [
         Case(f"{row[:30]}…", each, Verdict.SO if each.startswith("yes") else Verdict.NOT_SO)
         for row, each in told.items()
+        if not each.startswith(UNTAGGED)
     ]
     return [
         Claim("The use nearest to the source has its sense (Table 4).", nearest),

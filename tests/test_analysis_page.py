@@ -111,7 +111,9 @@ LAYERS = ["chance", "layer 0", "layer 1", "layer 2"]
         (
             "neighbors",
             [
-                Table("", "", [], {"Chico": {SAME: "no, yes"}, "Olivia": {SAME: "yes, no"}, "play": {SAME: ""}}),
+                Table(
+                    "", "", [], {"Chico": {SAME: "no, yes"}, "Olivia": {SAME: "yes, no"}, "play": {SAME: "not tagged"}}
+                ),
                 one("", "play", dict(zip(LAYERS, [9.0, 30.0, 20.0, 25.0], strict=True))),
             ],
             ["agrees", "agrees", "differs", "agrees"],

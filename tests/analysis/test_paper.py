@@ -252,7 +252,7 @@ def test_neighbors_find_the_papers_sentences_and_count_senses(embedder: Embedder
     same = str(game[neighbors.SAME]).split(", ")
     assert [("Kieffer" in use, word) for use, word in zip(near, same, strict=True)].count((True, "yes")) == 1
     assert same.count("no") == 2
-    assert drama[neighbors.SAME] == ""
+    assert drama[neighbors.SAME] == "not tagged"
     assert drama[neighbors.RANK] == "not in the text"
     assert found.here["play, static vectors"] == {neighbors.NEAREST: "game, far"}
     assert list(senses.here) == ["play"]

@@ -34,6 +34,9 @@ ANSWERS = {GAME: "Kieffer , the only junior", DRAMA: "talent enough to fill the 
 """Words of the sentences that the paper found in SemCor."""
 
 NEAREST, SAME, RANK, CHANCE = "nearest", "of its sense", "place of the paper's", "chance"
+UNTAGGED = "not tagged"
+"""What stands for the sense of a use that the annotated text gives none."""
+
 MAX_USES = 100_000
 
 
@@ -53,7 +56,7 @@ def analyze_neighbors(
         raise ElmoError(f"the annotated text has no use of {WORD!r}; give SemCor")
     words = [word for word in WORDS if word in lemmas][: QUICK_WORDS if quick else None]
     of: dict[str, object] = {"model": embedder.fingerprint, "text": checksum_of(semcor), "words": words}
-    judged = of | {"senses": "told"}
+    judged = of | {"senses": "told, or not tagged"}
     uses = once(folder / "parts" / "neighbors-uses.json", judged, lambda: dict(_nearest(embedder, semcor)))
     shared = of | {"equally near": "shared"}
     senses = once(folder / "parts" / "neighbors-senses.json", shared, lambda: _separations(embedder, semcor, words))
@@ -93,8 +96,9 @@ def _nearest(embedder: Embedder, semcor: Sequence[Annotated]) -> Iterator[tuple[
         places = [n for n, use in enumerate(found.uses, 1) if ANSWERS[start] in " ".join(use.tokens)]
         rank = f"{places[0]} of {len(found.uses)}" if places else "not in the text"
         own = senses.get((tuple(query), list(query).index(WORD)), ())
-        same = [bool({*own} & {*senses.get((tuple(use.tokens), use.position), ())}) for use in found.uses[:SHOWN]]
-        told = ", ".join("yes" if each else "no" for each in same) if own else ""
+        nearest = [senses.get((tuple(use.tokens), use.position), ()) for use in found.uses[:SHOWN]]
+        words = (UNTAGGED if not each else "yes" if {*own} & {*each} else "no" for each in nearest)
+        told = ", ".join(words) if own else UNTAGGED
         yield start, {NEAREST: " / ".join(map(_quote, found.uses[:SHOWN])), SAME: told, RANK: rank}
 
 
