@@ -99,6 +99,13 @@ PLANS = (
         reduced=SHORT_SNLI,
     ),
     Plan(
+        "snli-captions",
+        "snli",
+        ("nli/captions.jsonl", "nli/snli_dev.jsonl.xz", "nli/snli_test.jsonl.xz"),
+        seeds=1,
+        reduced=SHORT_SNLI,
+    ),
+    Plan(
         "propbank",
         "srl",
         PROPBANK,
