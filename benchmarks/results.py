@@ -68,8 +68,6 @@ NOTES = {
     "sst2": "the sentences of `sst5` that aren't neutral.",
     "snli": "development and test sets are SNLI's; the 75,784 pairs of the training set are of LingNLI, Wikipedia NLI, "
     "counterfactual SNLI, SICK and samples of SNLI, since SNLI's own isn't free to use here.",
-    "snli-captions": "the same, trained on the 15,742 pairs of that set that are about captions of pictures, as SNLI's "
-    'are: `xzcat train.jsonl.xz | grep -E \'"source": "(cad|sick|snli_sample)"\' > captions.jsonl`.',
     "propbank": "PropBank on the English Web Treebank, all predicates.",
     "propbank10": "the same, trained on a tenth of its training set.",
     "ontogum": "the scheme of OntoNotes, other texts.",

@@ -99,13 +99,6 @@ PLANS = (
         reduced=SHORT_SNLI,
     ),
     Plan(
-        "snli-captions",
-        "snli",
-        ("nli/captions.jsonl", "nli/snli_dev.jsonl.xz", "nli/snli_test.jsonl.xz"),
-        seeds=1,
-        reduced=SHORT_SNLI,
-    ),
-    Plan(
         "propbank",
         "srl",
         PROPBANK,
@@ -171,7 +164,9 @@ def train(command: Sequence[str], folder: Path, record: Path) -> None:
             raise SystemExit(f"{record}: is of another command; remove it, or choose another --name or --records")
         print(f"{record}: recorded already")
         return
-    if subprocess.run([sys.executable, "-m", "elmo", *command], check=False).returncode or not read_results(folder):
+    wanted = int(command[command.index("--seeds") + 1])
+    done = subprocess.run([sys.executable, "-m", "elmo", *command], check=False).returncode == 0
+    if not done or len(read_results(folder)) < wanted:  # it may hold the results of fewer seeds from before
         raise SystemExit(f"{folder}: stopped; the same command goes on")
     write_record(folder, ["elmo", *command], record)
 
