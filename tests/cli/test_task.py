@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from bridge import make_model
 from elmo.cli.main import cli
+from elmo.errors import ElmoError
 from elmo.formats import save_native
 from elmo.runs.rows import read_rows
 
