@@ -223,6 +223,8 @@ def test_matches_published_vectors(shared: Path, release: str) -> None:
         (lambda model: model.embed([7]), "sentence 0: expected a list of tokens, found int"),
         (lambda model: model.stream([["a"]], layers="last"), "layers: 'last' is none of all, top, mean, token"),
         (lambda model: model.stream([["a"]], layers=3), "no layer 3; this model has layers 0 to 2"),
+        (lambda model: model.stream([["a"]], layers=np.int64(3)), "no layer 3; this model has layers 0 to 2"),
+        (lambda model: model.stream([["a"]], layers=1.0), "layers: 1.0 is none of all, top, mean, token"),
         (lambda model: model.stream([["a"]], layers=[1.0, 2.0]), "layers: 2 weights for 3 layers"),
         (lambda model: model.stream([["a"]], pool="sum"), "pool: 'sum' is none of mean, max, first-last"),
         (lambda model: model.stream([["a"]], state="cold"), "state: 'cold' is none of zero, carry, warm"),

@@ -62,6 +62,16 @@ def test_other_word_lengths() -> None:
     np.testing.assert_allclose(found, oracle.token_vectors(characters), atol=1e-12, rtol=0)
 
 
+def test_nan_stays_nan_and_finds_its_way_back() -> None:
+    """No window of the longest word has the maximum then; a run that diverged is to end by its loss."""
+    bilm, _ = build()
+    with torch.no_grad():
+        bilm.char_encoder.embedding.weight.fill_(torch.nan)
+    loss = bilm.char_encoder(torch.from_numpy(np.stack([encode("w" * 60)]))).sum()
+    loss.backward()
+    assert loss.isnan()
+
+
 def test_the_masks_row_stays_zero_in_training() -> None:
     """Row 0 is no character; files don't store it."""
     bilm, _ = build()
