@@ -20,9 +20,10 @@ NAMES = ("all", "top", "mean", "token")
 
 def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
     """The weight of each of `num_layers` layers (layer 0 included), None where they are kept apart."""
+    is_number = isinstance(layers, int | np.integer)
+    if layers not in NAMES if isinstance(layers, str) else not (is_number or hasattr(layers, "__len__")):
+        raise ElmoError(f"layers: {layers!r} is none of {', '.join(NAMES)}, a layer's number or a list of weights")
     if isinstance(layers, str):
-        if layers not in NAMES:
-            raise ElmoError(f"layers: {layers!r} is none of {', '.join(NAMES)}, a layer's number or a list of weights")
         if layers == "all":
             return None
         if layers == "mean":
@@ -32,8 +33,6 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
         if not 0 <= layers < num_layers:
             raise ElmoError(f"layers: there is no layer {layers}; this model has layers 0 to {num_layers - 1}")
         return [float(number == layers) for number in range(num_layers)]
-    if not hasattr(layers, "__len__"):
-        raise ElmoError(f"layers: {layers!r} is none of {', '.join(NAMES)}, a layer's number or a list of weights")
     if len(layers) != num_layers:
         raise ElmoError(
             f"layers: {len(layers)} weights for {num_layers} layers (layer 0 is one of them); give one for each"

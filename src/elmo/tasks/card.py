@@ -77,9 +77,15 @@ def describe_scores(results: Sequence[Result], metric: str) -> str:
     return ", ".join(f"{part} {metric} {describe(values[metric])}" for part, values in summarize(results).items())
 
 
-def task_card(task: str, train: str, elmo: str, results: Sequence[Result], metric: str, best: Result) -> str:
+def best_of(results: Sequence[Result], metric: str) -> Result:
+    """That of the seed that is best on the dev set, the first of equals."""
+    return max(results, key=lambda result: result.scores["dev"][metric])
+
+
+def task_card(task: str, train: str, elmo: str, results: Sequence[Result], metric: str) -> str:
     """Markdown that says what a model is of: the training set, what ELMo was used, and the scores of the `results`, one
-    for each seed; of several the model is the `best` one."""
+    for each seed; of several the model is the best one."""
+    best = best_of(results, metric)
     rows = {
         "task": f"{task}: {TASKS[task]}",
         "trained on": train,

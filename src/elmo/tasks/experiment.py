@@ -22,7 +22,7 @@ from elmo.nn.devices import use_device
 from elmo.runs.machine import machine_name
 from elmo.targets import alone_in
 from elmo.tasks import get_task
-from elmo.tasks.card import Result, spread, summarize, task_card
+from elmo.tasks.card import Result, best_of, spread, summarize, task_card
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.modules.elmo_input import FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import TaskRecipe
@@ -128,7 +128,8 @@ class Experiment:
                 return self.results
             self.results.append(result)
         if job.num_seeds > 1:
-            self._write_card(job.folder, self.results, self._choose_best())
+            self._choose_best()
+            self._write_card(job.folder, self.results)
         if job.cache is None:
             shutil.rmtree(job.folder / CACHE, ignore_errors=True)
         return self.results
@@ -172,7 +173,7 @@ class Experiment:
         done, seconds = trainer.progress, trainer.progress.seconds
         rate, machine = trainer.num_trained / seconds, machine_name(self.device)
         result = Result(seed, done.epoch, done.best_epoch, seconds, rate, scores, machine)
-        self._write_card(folder, [result], result)
+        self._write_card(folder, [result])
         write_all({folder / RESULTS: lambda path: write_json(path, result.as_json())})
         (folder / CHECKPOINT).unlink(missing_ok=True)
         return result
@@ -219,10 +220,9 @@ class Experiment:
             **{name: checksum_of(examples) for name, examples in self.sets.items()},
         )
 
-    def _choose_best(self) -> Result:
+    def _choose_best(self) -> None:
         """Make the run folder that of the seed that is best on the dev set."""
-        metric, folder = self.task.metric, self.job.folder
-        best = max(self.results, key=lambda result: result.scores["dev"][metric])
+        folder, best = self.job.folder, best_of(self.results, self.task.metric)
         source = self._folder_of(best.seed)
         config, recipe = read_config(source)
         bilm = BILM if self.bilm is not None and self.job.with_bilm else config.bilm
@@ -237,13 +237,12 @@ class Experiment:
                 folder / RESULTS: lambda path: write_json(path, results),
             }
         )
-        return best
 
-    def _write_card(self, folder: Path, results: Sequence[Result], best: Result) -> None:
+    def _write_card(self, folder: Path, results: Sequence[Result]) -> None:
         job = self.job
         files = ", ".join(Path(file).name for file in self.task.files(job.train))
         train = f"{files}, {len(self.sets['train']):,} examples"
-        text = task_card(job.task, train, self._describe_elmo(), results, self.task.metric, best)
+        text = task_card(job.task, train, self._describe_elmo(), results, self.task.metric)
         write_all({folder / CARD: lambda path: path.write_text(text, encoding="utf-8")})
 
     def _describe_elmo(self) -> str:

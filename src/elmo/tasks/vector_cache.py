@@ -56,11 +56,11 @@ class LiveLayers:
 
     def _require_room(self, folder: Path, num_tokens: int) -> None:
         """Refuse to begin what the disk can't hold."""
-        row = self.embedder.num_layers * self.embedder.width * np.dtype(self.config.cache_dtype).itemsize
-        free = shutil.disk_usage(folder).free
-        if num_tokens * row > free:
+        row = self.embedder.num_layers * self.embedder.width
+        size, free = num_tokens * row * np.dtype(self.config.cache_dtype).itemsize, shutil.disk_usage(folder).free
+        if size > free:
             raise ElmoError(
-                f"{folder}: ELMo's vectors of {num_tokens:,} tokens take {num_tokens * row / 1e9:,.1f} GB, where "
+                f"{folder}: ELMo's vectors of {num_tokens:,} tokens take {size / 1e9:,.1f} GB, where "
                 f"{free / 1e9:,.1f} are free; elmo.cache_dtype=float16 halves them, elmo.vectors=live keeps none, and "
                 "--cache names another folder"
             )

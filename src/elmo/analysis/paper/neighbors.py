@@ -96,8 +96,8 @@ def _nearest(embedder: Embedder, semcor: Sequence[Annotated]) -> Iterator[tuple[
         places = [n for n, use in enumerate(found.uses, 1) if ANSWERS[start] in " ".join(use.tokens)]
         rank = f"{places[0]} of {len(found.uses)}" if places else "not in the text"
         own = senses.get((tuple(query), list(query).index(WORD)), ())
-        nearest = [senses.get((tuple(use.tokens), use.position), ()) for use in found.uses[:SHOWN]]
-        words = (UNTAGGED if not each else "yes" if {*own} & {*each} else "no" for each in nearest)
+        theirs = [senses.get((tuple(use.tokens), use.position), ()) for use in found.uses[:SHOWN]]
+        words = (UNTAGGED if not each else "yes" if {*own} & {*each} else "no" for each in theirs)
         told = ", ".join(words) if own else UNTAGGED
         yield start, {NEAREST: " / ".join(map(_quote, found.uses[:SHOWN])), SAME: told, RANK: rank}
 

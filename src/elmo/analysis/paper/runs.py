@@ -134,9 +134,9 @@ class TaskRuns:
     def _part(self, recipe: TaskRecipe, share: float) -> TaskRecipe:
         """A recipe with a share of its own share, and epochs of about as many steps as with all: patience is counted in
         epochs, and those of a handful of examples would use it up before anything is learned."""
-        training = recipe.training
         if share == 1:
             return recipe
+        training = recipe.training
         steps = math.ceil(training.share * len(self.sets["train"]) / training.batch_size)
         changes = {"share": share * training.share, "epoch_steps": min(steps, MOST_STEPS)}
         return replace(recipe, training=replace(training, **changes))
