@@ -2,24 +2,36 @@
 
     python benchmarks/analysis.py --model run/ --out analysis/
     python benchmarks/analysis_page.py docs/analysis.md analysis/
+    python benchmarks/analysis_page.py docs/analysis.md other-tasks/ --join
 
 Figures and pictures are kept in a folder beside the page, called as it is: of an analysis that the results haven't, the
-page shows what is there from an earlier time, or says that there is nothing. The prose is in `analysis_page.md`.
+page shows what is there from an earlier time, or says that there is nothing; with `--join` it keeps the rows of other
+tasks, too. The prose is in `analysis_page.md`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from string import Template
+from tempfile import TemporaryDirectory
 
 from elmo.analysis.paper import published as p
 from elmo.analysis.paper.efficiency import WITH, WITHOUT
-from elmo.analysis.paper.finding import Finding, Table, cell_text, read_finding, table_markdown
+from elmo.analysis.paper.finding import (
+    Finding,
+    Table,
+    cell_text,
+    join_findings,
+    read_finding,
+    table_markdown,
+    write_finding,
+)
 from elmo.analysis.paper.neighbors import CHANCE, SAME, UNTAGGED
 from elmo.analysis.paper.weights import GAMMA
 from elmo.analysis.paper.wsd import ALL
@@ -309,11 +321,23 @@ def summary(findings: Mapping[str, Finding], claims: Mapping[str, Sequence[Claim
     return text
 
 
+def keep(results: Path, name: str, kept: Path, join: bool) -> None:
+    """Put a finding and its picture into the folder of those kept; `join` it to the one there."""
+    with TemporaryDirectory() as folder:
+        if join and (kept / f"{name}.json").exists():
+            draw = importlib.import_module(f"elmo.analysis.paper.{name}").draw
+            joined = join_findings(read_finding(kept, name), read_finding(results, name))
+            write_finding(results := Path(folder), joined, draw)
+        for ending in (".json", ".svg"):
+            shutil.copyfile(results / f"{name}{ending}", kept / f"{name}{ending}")
+
+
 def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path)
     parser.add_argument("results", type=Path, nargs="?", help="from benchmarks/analysis.py; default: those kept")
+    parser.add_argument("--join", action="store_true", help="keep the rows of tasks that the results haven't")
     arguments = parser.parse_args()
     results, page = arguments.results, arguments.page
     if results is not None and not any((results / f"{name}.json").exists() for name in CLAIMS):
@@ -323,8 +347,7 @@ def main() -> None:
     if results is not None:
         for name in CLAIMS:
             if (results / f"{name}.json").exists():
-                for ending in (".json", ".svg"):
-                    shutil.copyfile(results / f"{name}{ending}", kept / f"{name}{ending}")
+                keep(results, name, kept, arguments.join)
     findings = {name: read_finding(kept, name) for name in CLAIMS if (kept / f"{name}.json").exists()}
     claims = {name: CLAIMS[name](finding) for name, finding in findings.items()}
     parts = {name: section(finding, claims[name], kept.name) for name, finding in findings.items()}

@@ -68,6 +68,8 @@ NOTES = {
     "sst2": "the sentences of `sst5` that aren't neutral.",
     "snli": "development and test sets are SNLI's; the 75,784 pairs of the training set are of LingNLI, Wikipedia NLI, "
     "counterfactual SNLI, SICK and samples of SNLI, since SNLI's own isn't free to use here.",
+    "snli-captions": "development and test sets are SNLI's, trained on those 15,742 pairs free to use here that are of "
+    "captions of pictures, as SNLI's are: counterfactual SNLI, SICK and samples of SNLI.",
     "propbank": "PropBank on the English Web Treebank, all predicates.",
     "propbank10": "the same, trained on a tenth of its training set.",
     "ontogum": "the scheme of OntoNotes, other texts.",

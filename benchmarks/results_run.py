@@ -12,9 +12,10 @@ at most three hours of two processor cores.
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,7 @@ from pathlib import Path
 from results import BASELINE, RECORDS, read_record, shown, write_record
 
 from elmo.errors import ElmoError
+from elmo.formats.files import write_all
 from elmo.tasks import load_recipe
 from elmo.tasks.run_folder import read_results
 from elmo.text.reading import read_lines
@@ -32,7 +34,8 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 @dataclass(frozen=True)
 class Plan:
     """What a task is trained and measured on: `files` below the data folder to train, tune and test on, several with
-    commas between, and settings of the recipe; `reduced` are those for a processor."""
+    commas between, and settings of the recipe; `reduced` are those for a processor. Of a training set of pairs those of
+    some `sources` alone may be used, in a file that is made of them."""
 
     name: str
     task: str
@@ -40,6 +43,7 @@ class Plan:
     seeds: int = 5
     settings: tuple[str, ...] = ()
     reduced: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
 
 
 def parts(pattern: str) -> tuple[str, str, str]:
@@ -51,6 +55,7 @@ SHIFTS = (
     "squad/squadshifts_new_wiki.json.xz#40:",
     *(f"squad/squadshifts_{n}.json.xz" for n in ("amazon_reviews", "reddit")),
 )
+NLI = ("nli/train.jsonl.xz", "nli/snli_dev.jsonl.xz", "nli/snli_test.jsonl.xz")
 SHORT_SNLI = (
     "dropout=0.2",
     "with_elmo.attention_dropout=0.2",
@@ -94,9 +99,17 @@ PLANS = (
     Plan(
         "snli",
         "snli",
-        ("nli/train.jsonl.xz", "nli/snli_dev.jsonl.xz", "nli/snli_test.jsonl.xz"),
+        NLI,
         seeds=1,
         reduced=SHORT_SNLI,
+    ),
+    Plan(
+        "snli-captions",
+        "snli",
+        NLI,
+        seeds=1,
+        reduced=SHORT_SNLI,
+        sources=("cad", "sick", "snli_sample"),
     ),
     Plan(
         "propbank",
@@ -139,9 +152,10 @@ PLANS = (
 
 def command_of(plan: Plan, kind: str, arguments: argparse.Namespace) -> list[str]:
     """The arguments of `elmo` that train one model of the plan; `kind` is also its folder's name."""
-    data: Path = arguments.data
-    given = zip(("--train", "--dev", "--test"), plan.files, strict=True)
-    files = [word for option, names in given for word in (option, _below(data, names))]
+    train, dev, test = (_below(arguments.data, names) for names in plan.files)
+    if plan.sources:
+        train = str(_made(plan, arguments))
+    files = ["--train", train, "--dev", dev, "--test", test]
     recipe = load_recipe(plan.task)
     settings = [*plan.settings, *(plan.reduced if arguments.reduced else ()), *arguments.set]
     if recipe.words is not None and (vectors := arguments.vectors.get(recipe.words.dim)):
@@ -155,6 +169,18 @@ def command_of(plan: Plan, kind: str, arguments: argparse.Namespace) -> list[str
 def _below(data: Path, files: str) -> str:
     """The paths of a plan's files."""
     return ",".join(str(data / file) for file in files.split(","))
+
+
+def _made(plan: Plan, arguments: argparse.Namespace) -> Path:
+    """The file of a plan's training set that is made of some sources."""
+    return arguments.root / plan.name / f"{plan.name}.jsonl"
+
+
+def choose_sources(pairs: Path, sources: Collection[str], out: Path) -> None:
+    """Write the lines of a file of JSON lines whose `source` is one of these."""
+    lines = [line for line in read_lines(pairs) if json.loads(line)["source"] in sources]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_all({out: lambda path: path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")})
 
 
 def train(command: Sequence[str], folder: Path, record: Path) -> None:
@@ -203,6 +229,8 @@ def main() -> None:
         parser.error(str(error))
     for plan in PLANS:
         if arguments.only is None or plan.name in arguments.only:
+            if plan.sources:
+                choose_sources(arguments.data / plan.files[0], plan.sources, _made(plan, arguments))
             for name in [arguments.name if kind == "elmo" else BASELINE for kind in arguments.kinds]:
                 folder = arguments.root / plan.name / name
                 train(command_of(plan, name, arguments), folder, arguments.records / plan.name / f"{name}.json")

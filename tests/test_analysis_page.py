@@ -6,6 +6,7 @@ import importlib.util
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -174,6 +175,24 @@ def test_the_page_has_what_is_there_and_says_what_is_not(
     with pytest.raises(SystemExit, match="2"):
         page.main()
     assert (tmp_path / "docs" / "analysis.md").read_text() == text
+
+
+def test_rows_of_other_tasks_are_kept_where_asked(
+    page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    finding, text = layers({p.BASELINE: 40.0, p.TOP: 39.0, p.AVERAGE: 44.5, p.MIX: 45.0}), tmp_path / "docs/analysis.md"
+    for folder, row in (("one", "NER"), ("two", "SST-5")):
+        (tmp_path / folder).mkdir()
+        here = {row: finding.tables[0].here["NER"]}
+        found = replace(finding, tables=[replace(finding.tables[0], here=here)])
+        (tmp_path / folder / "layers.json").write_text(json.dumps(found.as_json()))
+        (tmp_path / folder / "layers.svg").write_text(folder)
+    for arguments, rows in ((["one"], 1), (["two", "--join"], 2), (["two"], 1)):
+        monkeypatch.setattr(sys, "argv", ["analysis_page.py", str(text), str(tmp_path / arguments[0]), *arguments[1:]])
+        page.main()
+        assert text.read_text().count("| here | 40.0 | 39.0 | 44.5 | 45.0 |") == rows
+        assert ("SST-5" in (tmp_path / "docs/analysis/layers.svg").read_text()) == (rows == 2)  # drawn, not copied
 
 
 def test_the_projects_page_is_of_the_kept_figures(

@@ -187,6 +187,21 @@ def test_runs_are_made_and_made_once(
         results_run.main()
 
 
+def test_pairs_of_some_sources_alone_can_be_trained_on(results_run: ModuleType, tmp_path: Path) -> None:
+    plan = next(plan for plan in results_run.PLANS if plan.name == "snli-captions")
+    lines = [json.dumps({"premise": str(n), "source": s}) for n, s in enumerate(("sick", "lingnli", "cad", "other"))]
+    pairs = tmp_path / "pairs.jsonl.xz"
+    pairs.write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode()))
+    arguments = argparse.Namespace(
+        root=tmp_path, data=tmp_path, elmo="en", seeds=None, vectors={}, set=[], reduced=False, device="cpu"
+    )
+    words = results_run.command_of(plan, "none", arguments)
+    made = Path(words[words.index("--train") + 1])
+    assert made == tmp_path / "snli-captions" / "snli-captions.jsonl"
+    results_run.choose_sources(pairs, plan.sources, made)
+    assert made.read_text().splitlines() == [lines[0], lines[2]]
+
+
 def test_a_run_with_elmo_is_asked_for_it(results_run: ModuleType, tmp_path: Path) -> None:
     for name, elmo in (("none", "none"), ("elmo", "mine"), ("tuned", "mine")):
         arguments = argparse.Namespace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from bridge import make_model
 from elmo import formats
 from elmo.analysis.paper import neighbors, pos, published, wsd
-from elmo.analysis.paper.finding import Finding, Table, as_markdown, read_finding, write_finding
+from elmo.analysis.paper.finding import Finding, Table, as_markdown, join_findings, read_finding, write_finding
 from elmo.analysis.paper.panels import draw_panels, lines_of
 from elmo.analysis.paper.parts import once
 from elmo.analysis.pictures import draw_shares, new_figure, save_figure
@@ -86,6 +87,35 @@ def test_other_json_is_no_finding(tmp_path: Path) -> None:
     (tmp_path / "pos.json").write_text('{"title": "x"}')
     with pytest.raises(ElmoError, match=r"pos\.json: holds no finding of elmo analyze; run elmo analyze pos again"):
         read_finding(tmp_path, "pos")
+
+
+def test_findings_of_several_tasks_become_one() -> None:
+    """Tables of one task each are kept, before the common one; of a task that both know, the later figures count."""
+    ner = Table("Best", "dev score (%): NER F1, SRL F1", ["a"], {"NER": {"a": 1.0}, "SRL": {"a": 2.0}})
+    ner = replace(ner, spread={"NER": {"a": 0.5}, "SRL": {"a": 8.0}})
+    sst = Table("Best", "dev score (%): SST accuracy, SRL F1", ["a"], {"SST": {"a": 3.0}, "SRL": {"a": 4.0}})
+    one = Finding("efficiency", "x", "m", False, [Table("NER", "F1", ["1 %"], {}), ner], {"NER": 1.0, "SRL": 2.0})
+    other = Finding("efficiency", "x", "m", False, [Table("SST", "%", ["2 %"], {}), sst], {"SST": 3.0, "SRL": 4.0})
+    joined = join_findings(one, other)
+    assert [table.title for table in joined.tables] == ["NER", "SST", "Best"]
+    best = joined.tables[-1]
+    assert best.here == {"NER": {"a": 1.0}, "SRL": {"a": 4.0}, "SST": {"a": 3.0}}
+    assert best.spread == {"NER": {"a": 0.5}}  # those of SRL now are of one seed
+    assert best.unit == "dev score (%): NER F1, SRL F1, SST accuracy"
+    assert joined.seconds == {"NER": 1.0, "SRL": 4.0, "SST": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"model": "en"}, "layers: its model is en, that of the finding to join it to m"),
+        ({"name": "pos"}, "pos: its name is pos, that of the finding to join it to layers"),
+        ({"quick": True}, "layers: quick results can't be joined to others"),
+    ],
+)
+def test_findings_of_different_things_are_not_joined(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ElmoError, match=f"^{says}$"):
+        join_findings(FINDING, replace(FINDING, **changes))
 
 
 def test_without_matplotlib_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -69,6 +69,32 @@ def read_finding(folder: Path, name: str) -> Finding:
         return Finding(tables=tables, **values)
     except (KeyError, TypeError):
         raise ElmoError(f"{path}: holds no finding of elmo analyze; run elmo analyze {name} again") from None
+
+
+def join_findings(one: Finding, other: Finding) -> Finding:
+    """Both findings of one analysis and model, which are of different tasks, as one; of the same rows the other's."""
+    for what, first, second in (("name", one.name, other.name), ("model", one.model, other.model)):
+        if first != second:
+            raise ElmoError(f"{other.name}: its {what} is {second}, that of the finding to join it to {first}")
+    if one.quick != other.quick:
+        raise ElmoError(f"{other.name}: quick results can't be joined to others")
+    theirs = {table.title: table for table in other.tables}
+    own = [table for table in one.tables if table.title not in theirs]
+    both = [_join_tables(table, theirs.pop(table.title)) for table in one.tables if table.title in theirs]
+    return replace(one, tables=[*own, *theirs.values(), *both], seconds=one.seconds | other.seconds)
+
+
+def _join_tables(one: Table, other: Table) -> Table:
+    """The rows of both, and what the figures of each are."""
+    kind, _, first = one.unit.rpartition(": ")
+    units = dict.fromkeys([*first.split(", "), *other.unit.rpartition(": ")[2].split(", ")])
+    return replace(
+        one,
+        unit=(f"{kind}: " if kind else "") + ", ".join(units),
+        columns=[*dict.fromkeys([*one.columns, *other.columns])],
+        here={**one.here, **other.here},
+        spread={row: cells for row, cells in one.spread.items() if row not in other.here} | dict(other.spread),
+    )
 
 
 def write_finding(folder: Path, finding: Finding, draw: Callable[[Any, Finding], None]) -> list[Path]:
