@@ -197,6 +197,15 @@ def train(command: Sequence[str], folder: Path, record: Path) -> None:
     write_record(folder, ["elmo", *command], record)
 
 
+def train_plan(plan: Plan, arguments: argparse.Namespace) -> None:
+    """Train the baseline and the model with ELMo, or the one that is asked for."""
+    if plan.sources:
+        choose_sources(arguments.data / plan.files[0], plan.sources, _made(plan, arguments))
+    for name in [arguments.name if kind == "elmo" else BASELINE for kind in arguments.kinds]:
+        folder = arguments.root / plan.name / name
+        train(command_of(plan, name, arguments), folder, arguments.records / plan.name / f"{name}.json")
+
+
 def read_width(path: Path) -> int:
     """The width of the vectors in a file, from the line that word2vec writes first."""
     fields = next(islice(read_lines(path), 1), "").split()
@@ -208,7 +217,7 @@ def read_width(path: Path) -> int:
 
 
 def main() -> None:
-    """Train the baseline and the model with ELMo of each plan."""
+    """Train the models of each plan that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path, help="the folder of runs")
     parser.add_argument("--elmo", default="en", help="any model that elmo knows")
@@ -225,15 +234,11 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         arguments.vectors = {read_width(path): path for path in arguments.vectors}
+        for plan in PLANS:
+            if arguments.only is None or plan.name in arguments.only:
+                train_plan(plan, arguments)
     except ElmoError as error:
         parser.error(str(error))
-    for plan in PLANS:
-        if arguments.only is None or plan.name in arguments.only:
-            if plan.sources:
-                choose_sources(arguments.data / plan.files[0], plan.sources, _made(plan, arguments))
-            for name in [arguments.name if kind == "elmo" else BASELINE for kind in arguments.kinds]:
-                folder = arguments.root / plan.name / name
-                train(command_of(plan, name, arguments), folder, arguments.records / plan.name / f"{name}.json")
 
 
 if __name__ == "__main__":
