@@ -29,6 +29,7 @@ for extra in ("faiss", "starlette", "uvicorn", "httpx"):
     pytest.importorskip(extra, reason="needs pip install 'elmo-torch[analysis,explore]' httpx")
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
 
 WORDS = ["They", "saw", "a", "new", "play", "in", "the", "park", "."]
 TAGS = dict(zip(WORDS, ["PRON", "VERB", "DET", "ADJ", "NOUN", "ADP", "DET", "NOUN", "PUNCT"], strict=True))
@@ -245,6 +246,56 @@ def test_a_browser_shows_it(server: str, tmp_path: Path) -> None:
     picture = tmp_path / "page.png"
     subprocess.run([BROWSER, *quiet, f"--screenshot={picture}", url], capture_output=True, timeout=120)
     assert picture.stat().st_size > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BROWSER is None or DRIVER is None, reason="needs Chromium or Chrome, and its driver")
+def test_a_person_types_and_clicks(server: str, tmp_path: Path) -> None:
+    """A text, a word, another one of the same text, a use that was found; then a new text, with no word chosen."""
+    from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.remote.webelement import WebElement
+    from selenium.webdriver.support.expected_conditions import staleness_of
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    options = ChromeOptions()
+    options.binary_location = BROWSER or ""
+    for argument in ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"):
+        options.add_argument(argument)
+    with Chrome(options, ChromeService(DRIVER)) as browser:
+
+        def click(link: WebElement) -> None:
+            link.click()
+            WebDriverWait(browser, 60).until(staleness_of(link), "the page didn't change")
+
+        def type_text(text: str) -> None:
+            field = browser.find_element(By.NAME, "text")
+            field.clear()
+            field.send_keys(text)
+            click(browser.find_element(By.TAG_NAME, "button"))
+
+        def chosen() -> list[str]:
+            return [link.text for link in browser.find_elements(By.CSS_SELECTOR, ".words a[aria-current=true]")]
+
+        browser.get(server)
+        type_text("She wrote a play.\nThey saw a park.")
+        words = browser.find_elements(By.CSS_SELECTOR, ".words a")
+        assert " ".join(word.text for word in words) == "She wrote a play . They saw a park ."
+        assert chosen() == []
+        click(words[3])
+        assert chosen() == ["play"]
+        assert "Nearest uses of “play”" in browser.find_element(By.ID, "nearest").text
+        click(browser.find_element(By.LINK_TEXT, "park"))
+        assert chosen() == ["park"]
+        browser.find_element(By.CSS_SELECTOR, "select[name=groups] option:last-child").click()
+        click(browser.find_element(By.TAG_NAME, "button"))
+        assert chosen() == ["park"], "the form keeps the word of its text"
+        assert len(browser.find_elements(By.CSS_SELECTOR, "#picture li")) == 6
+        click(browser.find_element(By.CSS_SELECTOR, "#nearest td a"))
+        assert chosen() == ["park"]
+        assert "wrote" not in browser.find_element(By.CLASS_NAME, "words").text, "it is another sentence"
+        type_text("A new play.")
+        assert chosen() == []
 
 
 def test_long_sentences_are_cut_around_their_word() -> None:
