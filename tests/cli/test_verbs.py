@@ -67,6 +67,25 @@ def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("raised", "says"),
+    [
+        ("MemoryError()", "elmo: out of memory; smaller batches, or a device with more of it, may do\n"),
+        ("torch.OutOfMemoryError('CUDA out of memory.')", "elmo: out of memory; smaller batches,"),
+        ("torch.empty(1 << 52)", "elmo: out of memory; smaller batches,"),
+        ("RuntimeError('no memory of it')", "Traceback"),
+    ],
+)
+def test_memory_that_is_full_is_one_sentence(raised: str, says: str) -> None:
+    code = (
+        f"import torch; from elmo.cli import main\nmain.cli.main = lambda **_: exec({f'raise {raised}'!r})\nmain.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8")
+    assert done.returncode == 1
+    assert done.stderr.startswith(says)
+    assert done.stderr.count("\n") == 1 or says == "Traceback"
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 def test_the_table_of_sentences_stands_alone(as_json: bool, tmp_path: Path) -> None:
     """What `--sentences` prints is for other programs; the result goes beside it."""

@@ -347,6 +347,30 @@ def test_one_asks_to_stop_while_heldout_text_is_measured(
     assert again.progress.heldout_step == 9
 
 
+def test_a_last_measurement_that_is_given_up_leaves_no_row(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(corpus, tmp_path / "run", recipe(max_steps=4))
+    rows = read_rows(tmp_path / "run" / "metrics.csv")
+    heldout = [["word1", "word3"]] * 100
+    run = Run(corpus, tmp_path / "run", recipe(max_steps=4), heldout=heldout, device="cpu")
+
+    def score_and_stop(*arguments: Any) -> Iterator[SentenceScore]:
+        for score in score_sentences(*arguments):
+            run._ask_to_stop()
+            yield score
+
+    with monkeypatch.context() as patch:
+        patch.setattr("elmo.pretrain.loop.score_sentences", score_and_stop)
+        run.train()
+    assert run.progress.heldout_perplexity is None
+    assert read_rows(tmp_path / "run" / "metrics.csv") == rows
+    Run(corpus, tmp_path / "run", recipe(max_steps=4), heldout=heldout, device="cpu").train()
+    *before, last = read_rows(tmp_path / "run" / "metrics.csv")
+    assert len(before) == len(rows)
+    assert last["heldout_perplexity"] > 1
+
+
 def test_two_processes_do_not_train_in_one_folder(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:

@@ -88,3 +88,14 @@ def main() -> None:
     except (ElmoError, OSError) as error:
         click.echo(f"elmo: {error}", err=True)
         sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        click.echo("elmo: out of memory; smaller batches, or a device with more of it, may do", err=True)
+        sys.exit(1)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Python's, a GPU's, or, which has no class of its own, that of tensors on a processor."""
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or "DefaultCPUAllocator: can't allocate memory" in str(error)

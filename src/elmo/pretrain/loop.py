@@ -175,9 +175,9 @@ class Run:
         return progress.num_summed > 0 or (bool(self.heldout) and progress.heldout_step != progress.step)
 
     def _report(self, metrics: Metrics | None) -> None:
-        """Add a row of metrics."""
+        """Add a row of metrics, unless one asked to stop before there were any."""
         row = self._row()
-        if metrics is not None:
+        if metrics is not None and row.keys() & {"loss", "heldout_perplexity"}:
             self._keep_folder()
             metrics.add(row)
 
