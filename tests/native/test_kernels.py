@@ -240,6 +240,19 @@ def test_nan_stays_in_its_row() -> None:
         assert np.isfinite(np.delete(outputs, [1, 5], axis=0)).all()
 
 
+@pytest.mark.parametrize("bits", [0x7FC00000, 0xFFC00000, 0x7FFFFFFF, 0x7F800001], ids=hex)
+def test_nan_in_a_weight_or_a_row_is_not_rounded_to_a_number(level: str, bits: int) -> None:
+    """Whichever of its patterns; those of GPUs would carry into the sign."""
+    nan = np.array([bits], np.uint32).view(np.float32)[0]
+    for precision in PRECISIONS:
+        weight, rows = np.ones((3, 40), np.float32), np.ones((3, 40), np.float32)
+        weight[1, 5] = rows[2, 7] = nan
+        out = np.empty((3, 3), np.float32)
+        _native.Linear(weight, None, precision).run(rows, out)
+        np.testing.assert_array_equal(np.isnan(out), [[False, True, False]] * 2 + [[True] * 3])
+        np.testing.assert_allclose(out[:2, ::2], 40, rtol=1e-2)
+
+
 def test_a_forked_process_starts_threads_of_its_own() -> None:
     """Threads do not follow a fork: a child that waited for its parent's would hang."""
     code = """

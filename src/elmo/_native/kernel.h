@@ -20,6 +20,14 @@ constexpr size_t ROWS_PER_THREAD = 6;   // from this many on, a thread takes row
 inline size_t per_word(Precision precision) { return size_t{1} << static_cast<int>(precision); }
 inline size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 
+// The nearest bf16, of two the even one; NaN stays NaN.
+inline uint16_t to_bf16(float value) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, &value, 4);
+    const uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1), kept = bits | 1u << 22;
+    return static_cast<uint16_t>(((bits & 0x7fffffff) > 0x7f800000 ? kept : rounded) >> 16);
+}
+
 struct Packed {
     Precision precision;
     size_t columns, depth;  // as the weight has them: (columns, depth)

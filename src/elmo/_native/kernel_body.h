@@ -43,11 +43,7 @@ struct BF16 {
         for (size_t r = 0; r < count; ++r) {
             const float* row = rows + r * stride;
             uint16_t* __restrict to = reinterpret_cast<uint16_t*>(scratch.words + r * weight.groups);
-            for (size_t k = 0; k < depth; ++k) {
-                uint32_t bits;
-                __builtin_memcpy(&bits, row + k, 4);
-                to[k] = static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);  // half to even
-            }
+            for (size_t k = 0; k < depth; ++k) to[k] = to_bf16(row[k]);
             if (depth % 2) to[depth] = 0;
         }
         return {scratch.words, weight.groups, nullptr};

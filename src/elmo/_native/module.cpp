@@ -61,21 +61,22 @@ struct Released {  // the GIL, for the time of a scope
     ~Released() { PyEval_RestoreThread(state); }
 };
 
-// Memory for rows encoded by each of `threads` threads, for products with either weight.
+// Memory for rows encoded by each of `threads` threads, for products with either weight. What is never written, as of
+// threads that share the rows, takes no pages.
 class Scratches {
   public:
     Scratches(const Packed& first, const Packed* second, size_t rows, size_t threads)
         : words_(rows * std::max(first.groups, second ? second->groups : 0)), rows_(rows), scales_(threads * rows) {
-        if (first.precision != Precision::float32) memory_.resize(threads * words_);  // else rows are read as they are
+        if (first.precision != Precision::float32) memory_.reset(new int32_t[threads * words_]);  // else read as they are
     }
 
     Scratch of(size_t thread) {
-        return {memory_.empty() ? nullptr : &memory_[thread * words_], scales_.data() + thread * rows_};
+        return {memory_ ? &memory_[thread * words_] : nullptr, scales_.data() + thread * rows_};
     }
 
   private:
     size_t words_, rows_;
-    std::vector<int32_t> memory_;
+    std::unique_ptr<int32_t[]> memory_;
     std::vector<float> scales_;
 };
 
@@ -251,9 +252,9 @@ PyObject* run_softmax(PyObject*, PyObject* args) {
                            target_scores.floats(), static_cast<const int64_t*>(own.view.buf), losses.floats(),
                            target_shares.floats()};
     const size_t width = columns + kernels->lanes;
-    std::vector<float> powers(static_cast<size_t>(std::max<Py_ssize_t>(1, threads)) * width);
+    std::unique_ptr<float[]> powers(new float[std::max<Py_ssize_t>(1, std::min(threads, rows)) * width]);
     for_rows(rows, threads, [&](Range range, size_t thread) {
-        kernels->softmax(call, range, d_bias.floats() + thread * columns, powers.data() + thread * width);
+        kernels->softmax(call, range, d_bias.floats() + thread * columns, powers.get() + thread * width);
     });
     Py_RETURN_NONE;
 }

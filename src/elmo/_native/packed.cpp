@@ -33,12 +33,6 @@ T* allocate(size_t count) {
     return static_cast<T*>(memory);
 }
 
-uint16_t to_bf16(float value) {
-    uint32_t bits;
-    std::memcpy(&bits, &value, 4);
-    return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);  // half to even
-}
-
 }  // namespace
 
 Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, size_t lanes)
@@ -60,7 +54,10 @@ Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Pr
             float factor = 0;
             if (precision == Precision::int8) {
                 float largest = 0;
-                for (size_t k = 0; k < depth; ++k) largest = std::max(largest, std::fabs(from[k]));
+                for (size_t k = 0; k < depth; ++k) {
+                    const float size = std::fabs(from[k]);
+                    if (size > largest || std::isnan(size)) largest = size;  // and NaN is never less again
+                }
                 factor = largest > 1e-30f ? 127.0f / largest : 0.0f;
                 scales[block * width + slot] = largest / 127.0f;
             }
@@ -72,7 +69,7 @@ Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Pr
                 } else if (precision == Precision::bf16) {
                     reinterpret_cast<uint16_t*>(word)[k % 2] = to_bf16(from[k]);
                 } else {
-                    const int8_t rounded = static_cast<int8_t>(std::lrintf(from[k] * factor));
+                    const int8_t rounded = factor > 0 ? static_cast<int8_t>(std::lrintf(from[k] * factor)) : int8_t{0};
                     reinterpret_cast<int8_t*>(word)[k % 4] = rounded;
                     sum += rounded;
                 }
