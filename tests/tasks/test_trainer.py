@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from elmo.errors import ElmoError
 from elmo.formats import Model
+from elmo.nn.devices import flush_denormals
 from elmo.nn.precision import product_dtype
 from elmo.runs.rows import read_rows
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
@@ -347,6 +348,30 @@ def test_training_in_bf16(recipe: Recipe, examples: list[NerExample], tmp_path: 
     assert any(not torch.equal(value, weights["float32"][name]) for name, value in weights["bf16"].items())
     first, *_, last = (row["loss"] for row in curve(folders["bf16"]))
     assert last < first
+
+
+def test_the_smallest_numbers_count_as_zero_while_it_computes(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    """On a processor, which is slow with them; in training and in predictions, and as before afterwards."""
+    trainer = make_trainer(tmp_path, recipe(training__max_epochs=1), examples)
+    found: dict[str, set[float]] = {"loss": set(), "predict": set()}
+    for name, products in found.items():
+        method = getattr(trainer.model, name)
+
+        def watched(given: Any, method: Any = method, products: set[float] = products) -> Any:
+            products.add((torch.full((1000,), 1e-30) * 1e-9).sum().item())
+            return method(given)
+
+        setattr(trainer.model, name, watched)
+    trainer.train()
+    assert found == {"loss": {0.0}, "predict": {0.0}}
+    predict(TASK, trainer.model, examples[:2])
+    assert found["predict"] == {0.0}
+    assert (torch.full((1000,), 1e-30) * 1e-9).sum().item() > 0
+    with flush_denormals():
+        predict(TASK, trainer.model, examples[:2])
+        assert (torch.full((1000,), 1e-30) * 1e-9).sum().item() == 0, "one inside of another leaves it as it is"
 
 
 def test_an_unknown_precision(recipe: Recipe) -> None:

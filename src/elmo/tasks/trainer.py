@@ -18,6 +18,7 @@ import torch
 from tqdm import tqdm
 
 from elmo.errors import ElmoError
+from elmo.nn.devices import flush_denormals
 from elmo.nn.precision import PRODUCTS, own_products
 from elmo.runs.interruption import on_interrupt, saving_to
 from elmo.runs.rows import Row
@@ -104,7 +105,7 @@ class Trainer(Generic[E, P]):
         saved = time.monotonic()
         total = self.config.max_epochs * self.steps_per_epoch
         bar = tqdm(total=total, initial=self.progress.step, unit="batch", disable=None)
-        with saving_to(self.folder), on_interrupt(self._ask_to_stop), bar:
+        with saving_to(self.folder), on_interrupt(self._ask_to_stop), flush_denormals(), bar:
             while not self.is_done and not self.stopped:
                 for batch in self._plan()[self.progress.batch :]:
                     self._step([self.train_set[index % len(self.train_set)] for index in batch])
@@ -215,6 +216,7 @@ class Trainer(Generic[E, P]):
         self._is_asked_to_stop = True
 
 
+@flush_denormals()
 @torch.no_grad()
 def predict(task: Task[Any, E, P], model: TaskModel[E, P], examples: Sequence[E], batch_size: int = 32) -> list[P]:
     """The predictions of a model, in the order of the examples; their batches are by length, of long ones smaller."""
