@@ -55,6 +55,12 @@ def test_vocabulary_file(text, tmp_path):
     assert Corpus.open(tmp_path / "corpus").vocabulary().words[3:] == ("play", "new")
 
 
+def test_given_words_are_not_counted(text, tmp_path):
+    (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nplay\nnew\n")
+    with pytest.raises(ElmoError, match="--min-count: counts nothing where --vocabulary names the words"):
+        run(tmp_path / "corpus", text, "--vocabulary", tmp_path / "vocabulary.txt", "--min-count", 3)
+
+
 def test_standard_input(tmp_path):
     result = run(tmp_path / "corpus", "-", input="a a a\n")
     assert "3 tokens in 1 sentences" in result.output

@@ -67,6 +67,7 @@ def test_the_whole_way(trained: str) -> None:
     assert lines[4].startswith("f1 100.00 on 7 examples, ")
     figures = json.loads(run("task", "evaluate", "run", "text.conll", "--json"))
     assert (figures["scores"]["f1"], figures["num_examples"]) == (100, 7)
+    assert "f1 100.00" in run("task", "evaluate", "run", "text.conll", "--set", "training.batch_size=1")
     Path("text.txt").write_text("w0 in Espoo w4\n\nAnn w1 w2\n")
     conll = "w0\tO\nin\tO\nEspoo\tB-LOC\nw4\tO\n\nAnn\tB-PER\nw1\tO\nw2\tO\n\n"
     assert run("task", "predict", "run", "text.txt") == conll

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Literal
 
@@ -189,13 +191,41 @@ def test_what_is_piped_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs names of files that are no UTF-8")
-def test_a_name_that_is_no_utf8_is_printed_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])  # of most languages' locales, and of C.UTF-8
+def test_a_name_that_is_no_utf8_is_printed_as_it_is(errors: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("A b .\n" * 3)
     command = [os.fsencode(sys.executable), b"-m", b"elmo", b"prepare", b"corp\xe9", b"text"]
     done = subprocess.run(
-        command, cwd=tmp_path, env=os.environ | {"LC_ALL": "C.UTF-8"}, capture_output=True, check=False
+        command,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONIOENCODING": f"utf-8:{errors}"},
+        capture_output=True,
+        check=False,
     )
     assert done.stdout.startswith(b"corp\xe9: 9 tokens"), done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes stdin")
+def test_a_text_from_nowhere_is_one_sentence(tmp_path: Path) -> None:
+    command = f"'{sys.executable}' -m elmo prepare corpus - <&-"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stderr) == (2, "elmo: -: there is no standard input; name a file\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_nothing_is_left_of_a_corpus_half_done(name: str, tmp_path: Path) -> None:
+    """By whoever ends it, or closes its terminal; the text never ends."""
+    command = [sys.executable, "-m", "elmo", "prepare", "corpus", "-"]
+    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob(".corpus.*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(getattr(signal, name))
+        assert process.wait(timeout=60) == 128 + getattr(signal, name)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes stderr")

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from elmo.errors import ElmoError
-from elmo.formats.files import checksum, read_tensors, write_all, write_tensors
+from elmo.formats.files import checksum, read_json, read_tensors, write_all, write_json, write_tensors, write_text
 
 
 def fail(path: Path) -> None:
@@ -44,6 +44,16 @@ def test_tensors_and_metadata_are_read_as_written(tmp_path: Path) -> None:
     for name, tensor in TENSORS.items():
         assert tensors[name].dtype == tensor.dtype
         assert torch.equal(tensors[name], tensor)
+
+
+def test_names_that_are_no_utf8_are_written_as_escapes(tmp_path: Path) -> None:
+    """As Python has them of files' names."""
+    name = b"caf\xe9.txt".decode("utf-8", "surrogateescape")
+    write_json(tmp_path / "a.json", {"é": name})
+    assert '"é": "caf\\udce9.txt"' in (tmp_path / "a.json").read_text(encoding="utf-8")
+    assert read_json(tmp_path / "a.json") == {"é": name}
+    write_text(tmp_path / "a.md", f"é {name}")
+    assert (tmp_path / "a.md").read_text(encoding="utf-8") == "é caf\\udce9.txt"
 
 
 def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:

@@ -59,6 +59,9 @@ def test_what_batchers_refuse(vocabulary: Path, tmp_path: Path) -> None:
         Batcher(tmp_path / "absent", 50)
     with pytest.raises(ElmoError, match="absent: no such file"):
         TokenBatcher(tmp_path / "absent")
+    for batcher in (Batcher(vocabulary, 50), TokenBatcher(vocabulary)):
+        with pytest.raises(ElmoError, match="sentence 0: expected a list of tokens, found a string"):
+            batcher.batch_sentences(["They saw a play ."])
     with pytest.raises(ElmoError, match="max_token_length: 2 has no room"):
         Batcher(vocabulary, 2)
     for word in ("<S>", "</S>"):

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -122,6 +123,15 @@ def test_columns_that_do_not_fit_are_refused(folder: Path, options: dict, says: 
         actor(pa.table({"tokens": [["a"]], "vectors": [1]}))
 
 
-def test_an_unknown_dtype_is_refused_at_once(folder: Path) -> None:
-    with pytest.raises(ElmoError, match="dtype: 'int8' is none of float32, float16"):
-        embed_dataset(None, folder / "model", dtype="int8")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"dtype": "int8"}, "dtype: 'int8' is none of float32, float16"),
+        ({"num_cpus": 0}, "num_cpus: 0 is not positive"),
+        ({"concurrency": 0}, "concurrency: 0 is not positive"),
+        ({"batch_size": -1}, "batch_size: -1 is not positive"),
+    ],
+)
+def test_bad_options_are_refused_at_once(folder: Path, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        embed_dataset(None, folder / "model", **options)  # type: ignore[arg-type]

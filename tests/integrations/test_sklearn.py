@@ -49,7 +49,7 @@ def folder(made: tuple[Path, Oracle]) -> Path:
 
 def wanted(oracle: Oracle, text: str, layers: object, pool: str) -> Array:
     tokens = oracle.row(encode_sentence(text.split()))[0][:, 1:-1]  # (L + 1, T, D)
-    match layers:
+    match layers.tolist() if isinstance(layers, np.ndarray) else layers:
         case "mean":
             vectors = tokens.mean(axis=0)
         case "all":
@@ -61,14 +61,14 @@ def wanted(oracle: Oracle, text: str, layers: object, pool: str) -> Array:
     return pool_tokens(vectors, pool).ravel()  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("layers", ["mean", "all", 1, [0.5, 0.0, 2.0]], ids=str)
+@pytest.mark.parametrize("layers", ["mean", "all", 1, [0.5, 0.0, 2.0], np.array([1.0, 2.0, 0.5])], ids=str)
 @pytest.mark.parametrize("pool", ["mean", "max", "first-last"])
 def test_vectors_are_those_of_the_equations(made: tuple[Path, Oracle], layers: object, pool: str) -> None:
     """One row for each document; of all layers, one after the other. Without tokens: zeros."""
     vectorizer = ElmoVectorizer(made[0], layers=layers, pool=pool)  # type: ignore[arg-type]
     found = vectorizer.fit_transform(TEXTS)
     assert found.dtype == np.float32
-    assert found.shape == (5, 36 if layers == "all" else 12)
+    assert found.shape == (5, 36 if str(layers) == "all" else 12)
     assert list(vectorizer.get_feature_names_out()) == [f"elmovectorizer{i}" for i in range(found.shape[1])]
     for row, text in zip(found, TEXTS, strict=True):
         np.testing.assert_allclose(row, wanted(made[1], text, layers, pool) if text else 0, atol=ROUNDING, rtol=0)

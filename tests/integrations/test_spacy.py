@@ -222,6 +222,14 @@ def test_elmo_for_many_langs_is_read_from_its_place(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again("naïve play").tensor, expected)
 
 
+def test_a_model_stored_before_is_not_taken_for_another(folder: Path, tmp_path: Path) -> None:
+    make_nlp(folder).to_disk(tmp_path / "pipeline")
+    make_many_langs.make(source := tmp_path / "model")
+    nlp = make_nlp(source)
+    nlp.to_disk(tmp_path / "pipeline")
+    np.testing.assert_array_equal(spacy.load(tmp_path / "pipeline")("play").tensor, nlp("play").tensor)
+
+
 @pytest.mark.parametrize(
     ("config", "says"),
     [
@@ -282,6 +290,18 @@ def test_gradients_are_those_of_finite_differences(folder: Path, dropout: float)
             step[place] = 1e-2
             up, down = (run({**parameters, name: value + sign * step})[0] for sign in (1, -1))
             assert gradient[place] == pytest.approx((up - down) / 2e-2, abs=3e-4, rel=1e-3)
+
+
+def test_predictions_hold_the_layers_of_some_docs_at_a_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, docs = make_layer(folder), docs_of("a new play", "park", "", "they saw a play", "in the park")
+    expected = layer.predict(docs)
+    assert layer.predict([]) == []
+    monkeypatch.setattr(ours, "TOKENS_AT_ONCE", 4)
+    all_layers, calls = layer.shims[0].all_layers, []
+    monkeypatch.setattr(layer.shims[0], "all_layers", lambda w, **kw: calls.append(len(w)) or all_layers(w, **kw))
+    for one, other in zip(layer.predict(docs), expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=ROUNDING)
+    assert calls == [2, 1, 1]
 
 
 def test_dropout_is_for_training(folder: Path) -> None:

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from elmo.errors import ElmoError
 from elmo.nn.scalar_mix import LAYER_NORM_EPSILON, ScalarMix, mix_layers, normalize_layers
 from oracle import scalar_mix
 
@@ -120,5 +121,5 @@ def test_frozen_weights_have_no_gradient() -> None:
 
 
 def test_scores_must_be_one_per_layer() -> None:
-    with pytest.raises(ValueError, match=r"2 .*3 layers"):
+    with pytest.raises(ElmoError, match=r"2 .*3 layers"):
         ScalarMix(L, initial_scores=[0.0, 1.0])

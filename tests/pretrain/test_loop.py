@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -345,6 +347,16 @@ def test_one_asks_to_stop_while_heldout_text_is_measured(
     again = Run(corpus, tmp_path / "run", recipe(max_steps=9, evaluate_every_steps=5), heldout=heldout, device="cpu")
     again.train()
     assert again.progress.heldout_step == 9
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names of files that are no UTF-8")
+def test_a_text_of_any_name_can_be_trained_on(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    text = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")
+    Path(text).write_text("a new play\nin the park\n" * 50)
+    corpus = prepare([text], tmp_path / "corpus")
+    assert train(corpus, tmp_path / "run", recipe(max_steps=1)).is_done
+    assert "caf\\udce9.txt" in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    assert train(corpus, tmp_path / "run", recipe(max_steps=2)).is_done
 
 
 def test_a_last_measurement_that_is_given_up_leaves_no_row(

@@ -80,6 +80,7 @@ def test_overrides_are_yaml_values() -> None:
         ("char_cnn.max_characters_per_token=400", "max_characters_per_token: 400 is more than 255"),
         ("training.batch_size", "expected KEY=VALUE"),
         ("training.batch_size=[", r"'\[' is not valid YAML"),
+        ("training.batch_size=2024-13-01", "'2024-13-01' is not valid YAML"),
     ],
 )
 def test_a_wrong_key_or_value_is_named(override: str, message: str) -> None:

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elmo.errors import ElmoError
 from elmo.text.characters import BOS, EOS, batch_to_ids, encode_words
 
 
@@ -83,6 +84,11 @@ def test_batch_pads_with_zeros():
 
 def test_batch_adds_no_boundaries():
     assert decode(batch_to_ids([["a"]])[0, 0].numpy()) == b"a"
+
+
+def test_a_string_is_no_list_of_tokens():
+    with pytest.raises(ElmoError, match=r"sentence 1: expected a list of tokens, found a string; did you mean"):
+        batch_to_ids([["a"], "They saw a play ."])
 
 
 @pytest.mark.parametrize("batch", [[], [[]], [[], []]])

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 @click.option("--port", type=click.IntRange(0, 65535), default=8017, show_default=True, help="0: any that is free.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Another address lets other machines in.")
 @click.option(
-    "--tokenizer", metavar="NAME", help="Of what is typed, as in elmo embed; default: that of the index, or ptb."
+    "--tokenizer",
+    metavar="NAME",
+    help="Of what is typed, as in elmo embed; default: the index's, or ptb if that was given tokens.",
 )
 @device_option
 def command(model: str, folder: Path | None, port: int, host: str, tokenizer: str | None, device: str) -> None:

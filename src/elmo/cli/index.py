@@ -71,7 +71,8 @@ def command(
     """Build an index of all tokens of TEXT (files, globs, or - for standard input) by their vectors in one layer.
 
     elmo neighbors and elmo explore then find the nearest uses among millions in a moment, with the same model. The
-    index keeps the text, and can be moved. Memory stays constant, however long the text is.
+    index keeps the text, and can be moved. Memory grows with its distinct words, and by some bytes a
+    sentence.
 
     Interrupted, by whatever, the same command goes on where it was.
     """

@@ -64,14 +64,22 @@ def _prepare_output() -> None:
         if sys.stdout.isatty():
             sys.stdout.reconfigure(errors="replace")  # its own encoding, as far as that goes
         else:
-            sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # bytes of names as they are
+
+
+def _exit_on_signals() -> None:
+    """Let what is half done be cleaned up, also where the terminal is closed, unless `nohup` ignores that."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
 def main() -> None:
     """Run the command; bad input ends in one sentence on stderr and exit code 2."""
     _prepare_output()
     warnings.formatwarning = lambda message, *_, **__: f"elmo: {message}\n"
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # let what is half done be cleaned up
+    _exit_on_signals()
     try:
         cli.main(prog_name="elmo", standalone_mode=False)
     except click.ClickException as error:
@@ -98,4 +106,4 @@ def main() -> None:
 def _is_out_of_memory(error: Exception) -> bool:
     """Python's, a GPU's, or, which has no class of its own, that of tensors on a processor."""
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or "DefaultCPUAllocator: can't allocate memory" in str(error)
+    return named or "DefaultCPUAllocator:" in str(error)

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from elmo.cli.shared import examples, json_option, print_result, reading_options
+from elmo.errors import ElmoError
 
 
 @click.command(
@@ -20,13 +22,19 @@ from elmo.cli.shared import examples, json_option, print_result, reading_options
 @click.option(
     "--min-count", default=3, show_default=True, help="How often a word must stand in the text to be predicted."
 )
-@click.option("--max-vocabulary", type=int, metavar="N", help="Predict the N most frequent words at most.")
+@click.option(
+    "--max-vocabulary",
+    type=int,
+    metavar="N",
+    help="Predict the N most frequent words at most, <S>, </S> and <UNK> among them.",
+)
 @click.option(
     "--vocabulary",
     "vocabulary_file",
     type=click.Path(),
     metavar="FILE",
-    help="Predict these words, one a line, instead of counting; to go on training a model with its vocabulary.",
+    help="Predict these words, one a line after <S>, </S> and <UNK>, instead of counting; to go on training a model "
+    "with its vocabulary.",
 )
 @click.option("--max-characters", default=50, show_default=True, help="Bytes of a word that are read, plus two.")
 @click.option("--workers", type=int, metavar="N", help="Processes that tokenize; default: one a core.")
@@ -51,12 +59,14 @@ def command(
 ) -> None:
     """Turn text into a corpus FOLDER for pretraining.
 
-    An INPUT is a file, plain or .gz, .xz, .zst; a glob such as 'news/*.txt'; or - for standard input. Memory stays
-    the same however large the text. FOLDER must not exist yet.
+    An INPUT is a file, plain or .gz, .xz, .zst; a glob such as 'news/*.txt'; or - for standard input. Memory grows
+    with the distinct words alone. FOLDER must not exist yet.
     """
     from elmo.text.prepare import prepare
     from elmo.text.vocabulary import Vocabulary
 
+    if vocabulary_file and click.get_current_context().get_parameter_source("min_count") is not ParameterSource.DEFAULT:
+        raise ElmoError("--min-count: counts nothing where --vocabulary names the words; leave one out")
     corpus = prepare(
         inputs,
         folder,

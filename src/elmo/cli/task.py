@@ -116,7 +116,13 @@ def _report(experiment: Experiment, as_json: bool) -> None:
 @click.argument("file", type=click.Path())
 @click.option("--ensemble", is_flag=True, help="Let the models of all RUNs predict together (snli, squad).")
 @click.option("--predictions", type=click.Path(path_type=Path), metavar="OUT", help="Write what is predicted, too.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="How FILE is read, as token_column=1.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="How FILE is read, as token_column=1; or training.batch_size=N, which saves memory.",
+)
 @device_option
 @json_option
 def evaluate(
@@ -151,7 +157,7 @@ def evaluate(
     if ensemble:
         predicted = predict_together(members, found)
     else:
-        predicted = predict_all(trained.task, trained.model, found, trained.recipe.training.batch_size)
+        predicted = predict_all(trained.task, trained.model, found, recipe.training.batch_size)
     rate = len(found) / (time.perf_counter() - started)
     scores = trained.task.score(found, predicted)
     if predictions is not None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
+from elmo.text.characters import refuse_string
 
 Sentence = Sequence[str]
 
@@ -103,14 +104,8 @@ def plan_batches(lengths: Sequence[int], max_tokens: int, max_sentences: int | N
 
 
 def check_sentence(sentence: object, number: int) -> None:
-    """Refuse what is no list of tokens.
-
-    Strings are sequences of strings too: the commonest mistake gives a vector per letter unless it is refused.
-    """
-    if isinstance(sentence, str | bytes):
-        raise ElmoError(
-            f"sentence {number}: expected a list of tokens, found a string; did you mean sentence.split() in a list?"
-        )
+    """Refuse what is no list of tokens."""
+    refuse_string(sentence, number)
     if not isinstance(sentence, Sequence):
         raise ElmoError(f"sentence {number}: expected a list of tokens, found {type(sentence).__name__}")
     for token in cast("Sequence[Any]", sentence):

@@ -55,7 +55,12 @@ def _refuse_constant(name: str) -> object:
 
 def write_json(path: Path, value: object) -> None:
     """Write `value` as readable JSON."""
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8; bytes that are none, which names of files may have, as escapes that JSON reads back."""
+    path.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from elmo.config import BiLMConfig, from_mapping, to_mapping
 from elmo.errors import ElmoError
 from elmo.formats.card import figures_of, model_card
-from elmo.formats.files import read_json, read_tensors, write_all, write_json, write_tensors
+from elmo.formats.files import read_json, read_tensors, write_all, write_json, write_tensors, write_text
 from elmo.formats.model import Model, read_vocabulary, require_bytes
 from elmo.formats.renames import require_shape
 from elmo.formats.skeleton import bilm_skeleton, skeleton
@@ -177,7 +177,7 @@ def save_trained(
     if known_figures(folder).get(TRAINED_FOR) != figures[TRAINED_FOR]:
         save_native(model, folder, figures, metadata)
     elif not is_written(folder, figures):
-        write_all({folder / CARD: lambda path: path.write_text(model_card(model, figures, metadata), encoding="utf-8")})
+        write_all({folder / CARD: lambda path: write_text(path, model_card(model, figures, metadata))})
 
 
 def save_native(
@@ -210,7 +210,7 @@ def save_native(
         writers[folder / VOCABULARY] = vocabulary.write
     if with_card:
         card = model.card if model.card and not figures else model_card(model, figures or {}, metadata)
-        writers[folder / CARD] = lambda path: path.write_text(card, encoding="utf-8")
+        writers[folder / CARD] = lambda path: write_text(path, card)
     writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config))
     write_all(writers, optional=(folder / SOFTMAX, folder / MIXES, folder / WARM, folder / VOCABULARY))
 

@@ -20,7 +20,7 @@ from elmo.formats.files import write_all
 from elmo.formats.token_vectors import DATA_SET
 from elmo.formats.words import read_words
 from elmo.targets import require_parent
-from elmo.text.characters import BOS, EOS, UNK, encode_words
+from elmo.text.characters import BOS, EOS, UNK, encode_words, refuse_string
 from elmo.text.reading import read_sentences
 
 __all__ = ["Batcher", "TokenBatcher", "dump_bilm_embeddings", "dump_token_embeddings"]
@@ -144,6 +144,8 @@ def _vocabulary(path: str | Path) -> list[str]:
 
 
 def _longest(sentences: Sequence[Sentence]) -> int:
+    for number, sentence in enumerate(sentences):
+        refuse_string(sentence, number)
     return max(map(len, sentences), default=0) + 2
 
 

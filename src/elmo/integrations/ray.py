@@ -22,7 +22,7 @@ import ray
 import ray.data
 import torch
 
-from elmo.config import require_choice
+from elmo.config import require_choice, require_positive
 from elmo.embed import Layers, Pool, load
 from elmo.embed.engine import Precision
 from elmo.embed.layers import Layout
@@ -78,6 +78,8 @@ def embed_dataset(
     is none, as many as its processors allow if one is left for reading and writing.
     """
     require_choice("dtype", dtype, DTYPES)
+    for name, number in (("concurrency", concurrency), ("num_cpus", num_cpus), ("batch_size", batch_size)):
+        require_positive(name, number)
     if not ray.is_initialized():
         ray.init()
     resources: Mapping[str, float] = ray.cluster_resources()
@@ -122,7 +124,7 @@ class _Embed:
         options = self._options
         sentences, added = self._sentences(table)
         arrays = self._model.embed(sentences, layers=options.layers, pool=options.pool)
-        num_layers = self._model.num_layers if options.layers == "all" else None
+        num_layers = self._model.num_layers if isinstance(options.layers, str) and options.layers == "all" else None
         layout = Layout(self._model.width, num_layers, options.pool is not None)
         for name, values in (added | vector_columns(arrays, layout, np.dtype(options.dtype))).items():
             if name in table.column_names:

@@ -106,7 +106,7 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
 
     def _num_features(self) -> int:
         embedder = self._embedder()
-        return embedder.width * (embedder.num_layers if self.layers == "all" else 1)
+        return embedder.width * (embedder.num_layers if isinstance(self.layers, str) and self.layers == "all" else 1)
 
     def __sklearn_tags__(self) -> Any:
         tags: Any = super().__sklearn_tags__()

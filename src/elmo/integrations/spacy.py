@@ -3,6 +3,7 @@
 spaCy finds both by their names, without an import. `docs/spacy.md` shows how to use them.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -93,12 +94,15 @@ class CarriesBiLM:
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
         """Store a native model folder, which `elmo.load` reads too; without the softmax, which no vector needs."""
         model = self.loaded.model
-        if model.lexicon is None:
+        if model.lexicon is not None:
+            for name in (CONFIG, WEIGHTS):  # of another pipeline, stored here before
+                (Path(path) / name).unlink(missing_ok=True)
+        else:
             save_native(Model(model.bilm, origin=model.origin), Path(path))
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
         """Read what `to_disk` stored."""
-        if Path(path).is_dir():
+        if (Path(path) / CONFIG).is_file():
             self._loaded = _shared(load(path), self.device, self.precision)
         return self
 
@@ -116,6 +120,20 @@ class CarriesBiLM:
             for name in {CONFIG, WEIGHTS} & files.keys():
                 (Path(folder) / name).write_bytes(files[name])
             return self.from_disk(folder) if files else self
+
+
+def _groups(docs: Iterable[Doc], most: float = math.inf) -> Iterator[list[Doc]]:
+    """Docs that are embedded together: at most so many, and no further one once they have `TOKENS_AT_ONCE`."""
+    group: list[Doc] = []
+    num_tokens = 0
+    for doc in docs:
+        group.append(doc)
+        num_tokens += len(doc)
+        if len(group) >= most or num_tokens >= TOKENS_AT_ONCE:
+            yield group
+            group, num_tokens = [], 0
+    if group:
+        yield group
 
 
 def _embed_docs(
@@ -168,15 +186,8 @@ class ElmoComponent(CarriesBiLM):
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 1000) -> Iterator[Doc]:
         """Embed many docs, up to `batch_size` together: faster than one by one."""
-        docs: list[Doc] = []
-        num_tokens = 0
-        for doc in stream:
-            docs.append(doc)
-            num_tokens += len(doc)
-            if len(docs) >= batch_size or num_tokens >= TOKENS_AT_ONCE:
-                yield from self._embed(docs)
-                docs, num_tokens = [], 0
-        yield from self._embed(docs)
+        for docs in _groups(stream, batch_size):
+            yield from self._embed(docs)
 
     def _embed(self, docs: Sequence[Doc]) -> Iterator[Doc]:
         embedder = self.loaded.embedder
@@ -274,6 +285,13 @@ def _mix_init(model: Any, X: object = None, Y: object = None) -> None:
 
 
 def _mix_forward(model: Any, docs: Sequence[Doc], is_train: bool) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
+    """As `_mix_docs`; predictions, which may be on any number of docs, hold the layers of some at a time."""
+    if is_train:
+        return _mix_docs(model, docs, is_train)
+    return [mixed for group in _groups(docs) for mixed in _mix_docs(model, group, is_train)[0]], lambda _: []
+
+
+def _mix_docs(model: Any, docs: Sequence[Doc], is_train: bool) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
     """The mix of the docs' layers, (T, D) each, and what takes its gradient to `scores` and `gamma`."""
     ops, bilm = model.ops, cast(BiLMShim, model.shims[0])
     lead, width = (bilm.loaded.embedder.num_layers,), bilm.loaded.embedder.width

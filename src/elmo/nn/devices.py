@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
@@ -37,7 +37,7 @@ def use_device(name: str) -> torch.device:
 
 
 @contextmanager
-def flush_denormals() -> Iterator[None]:
+def flush_denormals() -> Generator[None]:
     """Lets processors count numbers below 1.2e-38, which lack full precision, as zero.
 
     Weights that a penalty pulls to zero pass through these numbers, and products of them can take tens of times longer.

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
+from elmo.errors import ElmoError
 from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows, to_device
 from elmo.nn.char_encoder import CharEncoder
 from elmo.nn.scalar_mix import ScalarMix
@@ -73,6 +74,8 @@ class ElmoModule(nn.Module):
         With `keep_sentence_boundaries`, T grows by two.
         """
         if self.words is None or word_inputs is None or not self.words.holds(word_inputs):
+            if inputs.dim() < 3:
+                raise ElmoError(f"inputs: expected (…, T, C) with a batch axis, found {tuple(inputs.shape)}")
             leading = inputs.shape[:-2]
             layers, lengths = self._layers_of_characters(inputs.flatten(0, -3))
         else:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from elmo.errors import ElmoError
+
 LAYER_NORM_EPSILON = 1e-13
 """Added to the variance; AllenNLP's value."""
 
@@ -50,7 +52,7 @@ class ScalarMix(nn.Module):
     ) -> None:
         super().__init__()
         if initial_scores is not None and len(initial_scores) != num_layers:
-            raise ValueError(f"{len(initial_scores)} initial scores for {num_layers} layers; give one per layer")
+            raise ElmoError(f"{len(initial_scores)} initial scores for {num_layers} layers; give one per layer")
         self.top_only = top_only
         self.layer_norm = layer_norm
         scores = torch.zeros(num_layers) if initial_scores is None else torch.tensor(list(initial_scores))

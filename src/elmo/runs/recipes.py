@@ -40,7 +40,7 @@ def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mappi
         raise ElmoError(f"recipe {name}: neither a file nor one of {', '.join(names)}")
     try:
         values: Any = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # the latter for a date that is none
         raise ElmoError(f"{where}: not valid YAML ({' '.join(str(error).split())})") from None
     for key, value in (overrides or {}).items():
         _set(values, key, value)
@@ -75,7 +75,7 @@ def parse_override(text: str) -> tuple[str, object]:
         raise ElmoError(f"--set {text}: expected KEY=VALUE, as training.batch_size=64")
     try:
         return key, yaml.load(value, _Loader)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         raise ElmoError(f"--set {text}: {value!r} is not valid YAML") from None
 
 

@@ -16,7 +16,7 @@ from elmo import formats
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats.bundled import is_bundled
-from elmo.formats.files import write_all, write_json
+from elmo.formats.files import write_all, write_json, write_text
 from elmo.formats.model import Model, require_warm_state
 from elmo.nn.devices import use_device
 from elmo.runs.machine import machine_name
@@ -243,7 +243,7 @@ class Experiment:
         files = ", ".join(Path(file).name for file in self.task.files(job.train))
         train = f"{files}, {len(self.sets['train']):,} examples"
         text = task_card(job.task, train, self._describe_elmo(), results, self.task.metric)
-        write_all({folder / CARD: lambda path: path.write_text(text, encoding="utf-8")})
+        write_all({folder / CARD: lambda path: write_text(path, text)})
 
     def _describe_elmo(self) -> str:
         if self.bilm is None:

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
+from elmo.errors import ElmoError
 
 NUM_CHARACTERS = 50
 """Of a word, both marks included, as published; a model may have up to `config.MAX_CHARACTERS`."""
@@ -48,6 +49,17 @@ def without_boundaries(sentence: Sequence[str]) -> Sequence[str]:
     return sentence
 
 
+def refuse_string(sentence: object, number: int) -> None:
+    """Refuse text that isn't tokenized.
+
+    Strings are sequences of strings too: the commonest mistake gives a vector per letter unless it is refused.
+    """
+    if isinstance(sentence, str | bytes):
+        raise ElmoError(
+            f"sentence {number}: expected a list of tokens, found a string; did you mean sentence.split() in a list?"
+        )
+
+
 def batch_to_ids(batch: Sequence[Sequence[str]], max_characters: int = NUM_CHARACTERS) -> torch.Tensor:
     """Character ids of tokenized sentences: (B, T, C) int64, T the longest sentence.
 
@@ -57,6 +69,7 @@ def batch_to_ids(batch: Sequence[Sequence[str]], max_characters: int = NUM_CHARA
     longest = max((len(sentence) for sentence in batch), default=0)
     ids = np.zeros((len(batch), longest, max_characters), dtype=np.int64)
     for row, sentence in enumerate(batch):
+        refuse_string(sentence, row)
         ids[row, : len(sentence)] = encode_words(sentence, max_characters)
     return torch.from_numpy(ids)
 

@@ -171,6 +171,8 @@ def _read_bytes(path: str, progress: Progress | None) -> Iterator[bytes]:
 def _open(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, tuple[type[Exception], ...]]]:
     """A stream of decompressed bytes, the position in the file (None where it has none), what damage raises."""
     if path == STDIN:
+        if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by the caller
+            raise ElmoError("-: there is no standard input; name a file")
         yield sys.stdin.buffer, None, ()
         return
     with ExitStack() as stack:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from elmo.analysis.pictures import new_figure, save_figure
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json, write_all, write_json
+from elmo.formats.files import read_json, write_all, write_json, write_text
 
 Cell = float | str
 Rows = Mapping[str, Mapping[str, Cell]]
@@ -104,7 +104,7 @@ def write_finding(folder: Path, finding: Finding, draw: Callable[[Any, Finding],
     paths = [folder / f"{finding.name}{ending}" for ending in ENDINGS]
     writers: tuple[Callable[[Path], object], ...] = (
         lambda path: write_json(path, finding.as_json()),
-        lambda path: path.write_text(as_markdown(finding), encoding="utf-8"),
+        lambda path: write_text(path, as_markdown(finding)),
         lambda path: save_figure(figure, path, "png"),
         lambda path: save_figure(figure, path, "svg"),
     )
