@@ -60,6 +60,7 @@ SHORT_SNLI = (
     "dropout=0.2",
     "with_elmo.attention_dropout=0.2",
     "training.learning_rate=0.001",
+    "training.plateau_patience=2",
     "training.max_minutes=170",
 )
 SHORT_SST = ("training.learning_rate=0.001", "training.max_epochs=4")
