@@ -8,6 +8,7 @@ setup: .venv/installed
 
 .venv/installed: pyproject.toml setup.py constraints.txt $(wildcard src/elmo/_native/*.cpp src/elmo/_native/*.h)
 	$(PYTHON) -m venv .venv
+	rm -f src/elmo/_native/_kernel.*.so  # or one that no longer compiles would go unnoticed
 	$(BIN)/pip install --quiet --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
@@ -24,4 +25,4 @@ lint: setup
 	$(BIN)/pyright
 
 clean:
-	rm -rf .venv build demo-run
+	rm -rf .venv build demo-run src/elmo/_native/_kernel.*.so

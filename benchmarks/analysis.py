@@ -107,7 +107,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=[name for name in FILES if name in TASKS], choices=list(FILES))
     parser.add_argument("--static", help="static vectors for neighbors, in word2vec's text format")
     parser.add_argument("--seeds", default="1")
-    parser.add_argument("--set", nargs="+", default=[], dest="overrides", help="as in elmo analyze")
+    parser.add_argument("--set", nargs="+", action="extend", default=[], dest="overrides", help="as in elmo analyze")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--quick", action="store_true", help="little data, a few epochs")
     parser.add_argument("--json", action="store_true")

@@ -186,6 +186,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="the beginnings of all texts")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    if bool(arguments.kenlm) != bool(arguments.corpus):
+        parser.error("a 5-gram model takes both --kenlm and --corpus")
     if not (arguments.heldout or arguments.tokenized or arguments.pos or arguments.wsd):
         data: Path = arguments.data
         arguments.heldout, arguments.tokenized = [_find(data, HELDOUT)], [_find(data, TOKENIZED)]

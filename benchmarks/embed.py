@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from english import first_sentences, make_text, read_text
-from machine import report
+from machine import peak_rss_mb, report
 from plain_elmo import PlainElmo
 
 from elmo import _native
@@ -69,7 +68,7 @@ def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> l
     cold = _seconds(runs["bulk"])
     for run in runs.values():
         run()
-    peak_rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    peak = peak_rss_mb()
     bilm = _make(config).to(device)
     plain = PlainElmo(bilm.state_dict(), config)
     plain_texts = {"1": first_sentences(text, PLAIN_TOKENS), "8": text[:8], "32": texts["32"]}
@@ -92,7 +91,7 @@ def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> l
     best = max(median[f"plain {name}"] for name in plain_runs)
     median |= {"bulk-cold": _num_tokens(text) / cold, "plain bulk": best}
     shared = {
-        "peak_rss_mb": peak_rss_mb,
+        "peak_rss_mb": peak,
         "weights_mb": sum(parameter.numel() for parameter in bilm.parameters()) * 4 >> 20,
         "gflops_per_second": round(median["products"] / 1e9),
         "native": device.type == "cpu" and precision in _native.available(),

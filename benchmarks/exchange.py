@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import socket
 import statistics
 import subprocess
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from machine import report
+from machine import peak_rss_mb, report
 
 from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax, draw_negatives
@@ -68,7 +67,7 @@ def run_process(num_words: int, num_steps: int) -> dict[str, Any]:
         seconds.append(time.perf_counter() - start)
         clip_gradients(objective.parameters(), training.all_clip_norm_val)
         optimizer.step()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_rss_mb()
     weight.grad = None
     plain = [plain_seconds(objective, processes.size) for _ in range(min(num_steps, 4))]
     processes.leave()
@@ -84,7 +83,7 @@ def run_process(num_words: int, num_steps: int) -> dict[str, Any]:
         "exchange_seconds": round(exchange, 4),
         "plain_exchange_seconds": round(whole, 4),
         "ratio_to_plain": round(whole / exchange, 2),
-        "peak_rss_mb": round(peak),
+        "peak_rss_mb": peak,
     }
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from machine import report
+from machine import peak_rss_mb, report
 
 from elmo.formats import load
 from elmo.pretrain.loop import Run
@@ -73,10 +73,9 @@ def measure(stage: str, size: str, folder: Path, arguments: argparse.Namespace) 
         figures = evaluate(size, folder, arguments.sentences)
     else:
         figures = train(size, folder, arguments.batch_size, arguments.steps + (stage == "resume"))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     vocabulary = Corpus.open(folder / "corpus").vocabulary_size
     name = f"large-vocabulary/{size}/{stage}/float32"
-    return {"name": name, **figures, "vocabulary": vocabulary, "peak_rss_mb": round(peak)}
+    return {"name": name, **figures, "vocabulary": vocabulary, "peak_rss_mb": peak_rss_mb()}
 
 
 def main() -> None:
@@ -100,8 +99,13 @@ def main() -> None:
         arguments.sizes, arguments.vocabulary, arguments.batch_size, arguments.sentences = ["small"], 200_000, 16, 4
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "corpus").exists():
             make_corpus(folder, arguments.vocabulary)
+        if (kept := Corpus.open(folder / "corpus").vocabulary_size) != arguments.vocabulary:
+            parser.error(f"{folder}: its corpus has a vocabulary of {kept:,} words; name another folder")
+        for size in arguments.sizes:
+            shutil.rmtree(folder / size, ignore_errors=True)  # of an earlier time
         settings = {"--folder": folder, "--batch-size": arguments.batch_size, "--steps": arguments.steps}
         options = [str(part) for item in {**settings, "--sentences": arguments.sentences}.items() for part in item]
         results = [_in_process([*options, "--stage", stage, size]) for size in arguments.sizes for stage in STAGES]

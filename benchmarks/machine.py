@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,17 @@ from elmo.runs.machine import processor_name
 def report(results: Sequence[dict[str, Any]], as_json: bool) -> None:
     """Print the results: a line each, or one JSON object that names the machine too."""
     print(json.dumps({"machine": machine(), "results": results}) if as_json else "\n".join(map(str, results)))
+
+
+def peak_rss_mb(process: int | str = "self") -> int:
+    """The most memory that a process ever held (Linux; 0 where it has just ended). What `resource` tells of one that a
+    larger process started is no less than that one's."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return 0
+    peak = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(peak[0]) >> 10 if peak else 0
 
 
 def machine() -> dict[str, Any]:

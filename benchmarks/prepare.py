@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import report
+from machine import peak_rss_mb, report
 
 MEGABYTE = 1_000_000
 SIZES = (100, 400)
@@ -100,16 +100,6 @@ def children(pid: int) -> list[int]:
     except OSError:
         return []
     return [int(child) for group in found for child in group]
-
-
-def peak_rss_mb(pid: int) -> float:
-    """The most memory that a process ever held, 0 where it has just ended."""
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0.0
-    peak = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
-    return int(peak[0]) / 1024 if peak else 0.0
 
 
 if __name__ == "__main__":

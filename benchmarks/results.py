@@ -214,7 +214,7 @@ def shown(command: Iterable[str]) -> str:
 def _without_folders(words: Iterable[str]) -> Iterator[str]:
     for word in words:
         key, equals, value = word.rpartition("=")
-        yield f"{key}{equals}{','.join(file.rpartition('/')[2] for file in value.split(','))}"
+        yield f"{key}{equals}{','.join(file.rstrip('/').rpartition('/')[2] for file in value.split(','))}"
 
 
 def _without_paths(value: Any) -> Any:

@@ -192,7 +192,12 @@ def train(command: Sequence[str], folder: Path, record: Path) -> None:
         print(f"{record}: recorded already")
         return
     wanted = int(command[command.index("--seeds") + 1])
-    done = subprocess.run([sys.executable, "-m", "elmo", *command], check=False).returncode == 0
+    with subprocess.Popen([sys.executable, "-m", "elmo", *command]) as process:
+        try:
+            done = process.wait() == 0
+        except KeyboardInterrupt:
+            process.wait()  # Ctrl-C is its, too: it saves
+            done = False
     if not done or len(read_results(folder)) < wanted:  # it may hold the results of fewer seeds from before
         raise SystemExit(f"{folder}: stopped; the same command goes on")
     write_record(folder, ["elmo", *command], record)

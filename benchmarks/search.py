@@ -200,6 +200,8 @@ def main() -> None:
     )
     ends = np.cumsum([len(sentence) for sentence in both])
     first = int(np.searchsorted(ends, ends[-1] - QUERY_TOKENS))
+    if first == 0:
+        parser.error(f"--text: expected more than the {QUERY_TOKENS:,} tokens that queries are chosen from")
     with tempfile.TemporaryDirectory() as folder:
         results = list(measure(model, arguments.precision, both[:first], both[first:], num_queries, Path(folder)))
     report(results, arguments.json)

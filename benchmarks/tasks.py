@@ -114,8 +114,8 @@ def main() -> None:
     arguments = parser.parse_args()
     bilm = None if arguments.elmo == "none" else formats.load(arguments.elmo)
     results: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name, _, file in (word.partition("=") for word in arguments.files):
+    for name, _, file in (word.partition("=") for word in arguments.files):
+        with tempfile.TemporaryDirectory() as folder:
             results += Bench(get_task(name), file, arguments.set, arguments).run(bilm, Path(folder))
     report(results, arguments.json)
 

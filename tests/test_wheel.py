@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -53,6 +54,16 @@ def test_the_wheel_holds_recipes_types_and_the_model(wheel: Path) -> None:
     files = ("README.md", "config.json", "model.safetensors", "softmax.safetensors", "vocabulary.txt")
     assert {f"elmo/models/en/{name}" for name in files} <= held
     assert wheel.stat().st_size <= MOST_BYTES
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or sys.platform == "win32" or shutil.which("c++") is None,
+    reason="needs an x86-64 processor and a C++ compiler",
+)
+def test_the_wheel_holds_the_kernels(wheel: Path) -> None:
+    """The build leaves them out where they don't compile, and all else works without them."""
+    assert "elmo/_native/_kernel.abi3.so" in ZipFile(wheel).namelist()
 
 
 @pytest.mark.slow
