@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 
 import pytest
 
@@ -14,6 +15,8 @@ def run_main(
 ) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of `elmo ARGUMENTS`."""
     monkeypatch.setattr(sys, "argv", ["elmo", *arguments])
+    monkeypatch.setattr("elmo.cli.main._exit_on_signals", lambda: None)  # this process has handlers of its own
+    monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
     code = 0
     try:
         main()

@@ -1,11 +1,13 @@
-"""Vectors that must be the same, but for rounding; and losses that chance makes differ."""
+"""Vectors that must be the same, but for rounding; losses that chance makes differ; whether a function was called."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
 ROUNDING = 2e-6
@@ -26,3 +28,16 @@ def is_left_to_chance(model: Any, examples: Sequence[Any]) -> bool:
         losses.append(model.train().loss(examples).item())
     assert losses[0] == losses[1]
     return losses[0] != losses[2]
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[str]:
+    """A list that grows with each call of a function, which does as ever."""
+    calls: list[str] = []
+    function = getattr(module, name)
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        calls.append(name)
+        return function(*arguments, **options)
+
+    monkeypatch.setattr(module, name, counted)
+    return calls

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from elmo import formats
-from elmo.analysis.explore import MAX_USES, Settings, look
+from elmo.analysis.explore import MAX_USES, SHOWN_USES, Settings, look
 from elmo.analysis.explore_page import MAX_CHARACTERS, _around
 from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
@@ -74,6 +74,7 @@ def test_a_word_is_compared_with_its_uses_in_every_layer(model: Embedder, index:
             for tokens, position in uses
         }
         found = [use.similarity for use in layer.uses]
+        assert len(found) == min(SHOWN_USES, view.num_uses)
         assert found == pytest.approx(sorted(cosines.values(), reverse=True)[: len(found)], abs=2e-6)
         assert layer.length == pytest.approx(float(np.linalg.norm(query[layer.number])), rel=1e-6)
         assert layer.mean_cosine == pytest.approx(np.mean([*cosines.values()]), abs=2e-6)

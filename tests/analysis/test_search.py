@@ -372,7 +372,7 @@ def test_a_use_in_the_sentence_itself_is_none(model: Embedder, tmp_path: Path) -
     build_index(model, [str(tmp_path / "text")], tmp_path / "index")
     with pytest.raises(ElmoError, match="no such use but in the sentence itself"):
         ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY)
-    with pytest.raises(ElmoError):
+    with pytest.raises(ElmoError, match="no use of 'play'"):
         find_neighbors(model, sentences, "play", QUERY)
 
 

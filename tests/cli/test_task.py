@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from bridge import make_model
+from commands import run_main
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import save_native
@@ -206,14 +207,9 @@ def test_a_kill_changes_nothing(folder: Path) -> None:
 def test_bad_input_is_one_sentence(
     folder: Path, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from elmo.cli.main import main
-
     before = sorted(folder.rglob("*"))
-    monkeypatch.setattr(sys, "argv", ["elmo", *arguments])
-    with pytest.raises(SystemExit) as end:
-        main()
-    out, error = capsys.readouterr()
-    assert (end.value.code, out) == (2, "")
+    code, out, error = run_main(arguments, monkeypatch, capsys)
+    assert (code, out) == (2, "")
     assert error.startswith(f"elmo: {says}"), error
     assert error.count("\n") == 1
     assert sorted(folder.rglob("*")) == before

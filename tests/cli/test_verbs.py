@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -218,7 +219,10 @@ def test_a_text_from_nowhere_is_one_sentence(tmp_path: Path) -> None:
 def test_nothing_is_left_of_a_corpus_half_done(name: str, tmp_path: Path) -> None:
     """By whoever ends it, or closes its terminal; the text never ends."""
     command = [sys.executable, "-m", "elmo", "prepare", "corpus", "-"]
-    with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    own = partial(signal.signal, getattr(signal, name), signal.SIG_DFL)  # under nohup it would be ignored
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=own
+    ) as process:
         deadline = time.monotonic() + 60
         while not list(tmp_path.glob(".corpus.*")):
             assert time.monotonic() < deadline

@@ -28,6 +28,7 @@ from elmo.integrations.ray import embed_dataset  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.xdist_group("ray"),  # its clusters are of several processes: one at a time
     pytest.mark.filterwarnings("ignore:`use_.*` is deprecated:DeprecationWarning:ray"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves its processes and pipes to their fate
 ]

@@ -342,6 +342,6 @@ def test_mistakes_in_asking_for_substitutes_are_named(full: tuple[Path, Oracle])
 def test_a_load_that_fails_leaves_the_model_as_it_was(full: tuple[Path, Oracle], nlpl: tuple[Path, Oracle]) -> None:
     model = loaded(full[0], full=True)
     before = model.get_elmo_substitutes(SENTENCES)
-    with pytest.raises(ElmoError):
+    with pytest.raises(ElmoError, match="full=True asks for"):
         model.load(nlpl[0], full=True)
     assert model.get_elmo_substitutes(SENTENCES) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -348,6 +349,32 @@ def test_training_in_bf16(recipe: Recipe, examples: list[NerExample], tmp_path: 
     assert any(not torch.equal(value, weights["float32"][name]) for name, value in weights["bf16"].items())
     first, *_, last = (row["loss"] for row in curve(folders["bf16"]))
     assert last < first
+
+
+def test_a_signal_has_it_save_and_stop(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """In the middle of an epoch; whoever handled the signal before doesn't hear of it, and does so again afterwards."""
+    trainer = make_trainer(tmp_path, recipe(), examples)
+    make_step = trainer._step
+
+    def signalled(batch: Sequence[NerExample]) -> None:
+        if trainer.progress.step == 1:
+            signal.raise_signal(signal.SIGTERM)
+        make_step(batch)
+
+    trainer._step = signalled
+    heard: list[int] = []
+
+    def hear(number: int, frame: object) -> None:
+        heard.append(number)
+
+    before = signal.signal(signal.SIGTERM, hear)
+    try:
+        trainer.train()
+        assert signal.getsignal(signal.SIGTERM) is hear
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (heard, trainer.stopped, trainer.is_done, trainer.progress.step) == ([], True, False, 2)
+    assert make_trainer(tmp_path, recipe(), examples).progress.step == 2
 
 
 def test_the_smallest_numbers_count_as_zero_while_it_computes(
