@@ -20,7 +20,7 @@ from elmo.analysis.explore import MAX_USES, SHOWN_USES, Settings, look
 from elmo.analysis.explore_page import MAX_CHARACTERS, _around
 from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
-from elmo.cli.explore import _raw_tokenizer
+from elmo.cli.explore import _is_loopback, _raw_tokenizer
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
@@ -224,6 +224,42 @@ def test_what_is_typed_is_text_not_markup(server: str) -> None:
 def test_other_host_names_are_refused(server: str) -> None:
     """Otherwise a page of another site could ask by a name of its own that leads to this machine."""
     assert get(server, Host="evil.example")[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("host", "is_own"),
+    [
+        ("localhost", True),
+        ("127.0.0.1", True),
+        ("127.8.0.1", True),
+        ("::1", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("10.0.0.1", False),
+        ("localhost.evil.example", False),
+    ],
+)
+def test_which_addresses_only_this_machine_reaches(host: str, is_own: bool) -> None:
+    assert _is_loopback(host) == is_own
+
+
+def test_who_lets_other_machines_in_is_told(folder: Path) -> None:
+    """By whatever name they call this one; and with the tokenizer that is asked for."""
+    command = [sys.executable, "-m", "elmo", "explore", "model", "--host", "0.0.0.0", "--port", "0", "--device", "cpu"]
+    command += ["--tokenizer", "whitespace"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        try:
+            assert line.startswith("http://0.0.0.0:"), process.stderr.read()
+            says = "elmo: whoever can reach 0.0.0.0 can use the page and read the index\n"
+            assert process.stderr.readline() == says
+            address = f"http://127.0.0.1:{line.split()[0].rpartition(':')[2]}"
+            code, page = get(f"{address}/?text=a+play.", Host="another.example")
+            assert (code, re.findall(r'<a href="[^"]+">([^<]+)</a>', page)) == (200, ["a", "play."])
+        finally:
+            process.send_signal(signal.SIGINT)
 
 
 def test_a_port_in_use_is_one_sentence(server: str, folder: Path) -> None:
