@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import IO
 
 import torch
 from safetensors.torch import load_file
@@ -61,28 +64,56 @@ def assert_same_end(a: Path, b: Path) -> None:
     assert [name for name in first if not torch.equal(first[name], second[name])] == []
 
 
-def start_command(corpus: Corpus, folder: Path, recipe: Recipe, before: str = ":") -> subprocess.Popen[str]:
-    """`elmo pretrain` in a process of its own, with one thread as in this one: their number changes the rounding.
+@contextmanager
+def started(
+    *command: str | Path, cwd: Path | None = None, before: str = ":", stdin: IO[str] | int | None = None
+) -> Generator[subprocess.Popen[str]]:
+    """A process of its own that is killed with the end of the block, whatever a test came to.
 
-    `before` is what the shell that starts it does first.
+    It has one thread as this one: their number changes the rounding. Signals do what they usually do, also in tests
+    that were started with `nohup` or in the background. `before` is what the shell that starts it does first.
     """
-    path = folder.with_suffix(".yaml")
-    write_recipe(recipe, path)
-    command = [sys.executable, "-m", "elmo", "pretrain", corpus.folder, folder, "--recipe", path, "--device", "cpu"]
-    return subprocess.Popen(
+    with subprocess.Popen(
         ["sh", "-c", f'{before}; exec "$@"', "sh", *command],
+        cwd=cwd,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
+        preexec_fn=_have_usual_signals,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-def wait_for_rows(folder: Path, number: int, process: subprocess.Popen[str]) -> None:
-    """Wait until `metrics.csv` has more than `number` rows."""
-    path = folder / "metrics.csv"
-    deadline = time.monotonic() + 120
-    while not (path.exists() and path.read_text().count("\n") > number + 1):
+def _have_usual_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def wait_until(is_true: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 120) -> None:
+    """Wait for what a process that goes on is to do."""
+    deadline = time.monotonic() + seconds
+    while not is_true():
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "no progress within two minutes"
+        assert time.monotonic() < deadline, f"no progress within {seconds} seconds"
         time.sleep(0.01)
+
+
+def pretraining(
+    corpus: Corpus, folder: Path, recipe: Recipe, before: str = ":"
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    """`elmo pretrain` in a process of its own."""
+    path = folder.with_suffix(".yaml")
+    write_recipe(recipe, path)
+    command = [sys.executable, "-m", "elmo", "pretrain", corpus.folder, folder, "--recipe", path, "--device", "cpu"]
+    return started(*command, before=before)
+
+
+def has_rows(folder: Path, number: int) -> bool:
+    """Whether `metrics.csv` has more than `number` rows."""
+    path = folder / "metrics.csv"
+    return path.exists() and path.read_text().count("\n") > number + 1

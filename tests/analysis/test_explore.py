@@ -24,6 +24,7 @@ from elmo.cli.explore import _is_loopback, _raw_tokenizer
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
+from running import started
 
 for extra in ("faiss", "starlette", "uvicorn", "httpx"):
     pytest.importorskip(extra, reason="needs pip install 'elmo-torch[analysis,explore]' httpx")
@@ -141,7 +142,7 @@ def test_what_is_typed_is_cut_as_the_text_of_the_index_was(model: Embedder, inde
 def server(folder: Path) -> Iterator[str]:
     """The address of `elmo explore` in a process of its own, which ends when asked to."""
     command = [sys.executable, "-m", "elmo", "explore", "model", "--index", "index", "--port", "0", "--device", "cpu"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(*command, cwd=folder) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         line = process.stdout.readline()
@@ -247,19 +248,16 @@ def test_who_lets_other_machines_in_is_told(folder: Path) -> None:
     """By whatever name they call this one; and with the tokenizer that is asked for."""
     command = [sys.executable, "-m", "elmo", "explore", "model", "--host", "0.0.0.0", "--port", "0", "--device", "cpu"]
     command += ["--tokenizer", "whitespace"]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with started(*command, cwd=folder) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         line = process.stdout.readline()
-        try:
-            assert line.startswith("http://0.0.0.0:"), process.stderr.read()
-            says = "elmo: whoever can reach 0.0.0.0 can use the page and read the index\n"
-            assert process.stderr.readline() == says
-            address = f"http://127.0.0.1:{line.split()[0].rpartition(':')[2]}"
-            code, page = get(f"{address}/?text=a+play.", Host="another.example")
-            assert (code, re.findall(r'<a href="[^"]+">([^<]+)</a>', page)) == (200, ["a", "play."])
-        finally:
-            process.send_signal(signal.SIGINT)
+        assert line.startswith("http://0.0.0.0:"), process.stderr.read()
+        says = "elmo: whoever can reach 0.0.0.0 can use the page and read the index\n"
+        assert process.stderr.readline() == says
+        address = f"http://127.0.0.1:{line.split()[0].rpartition(':')[2]}"
+        code, page = get(f"{address}/?text=a+play.", Host="another.example")
+        assert (code, re.findall(r'<a href="[^"]+">([^<]+)</a>', page)) == (200, ["a", "play."])
 
 
 def test_a_port_in_use_is_one_sentence(server: str, folder: Path) -> None:

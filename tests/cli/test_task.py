@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import save_native
 from elmo.runs.rows import read_rows
+from running import has_rows, started, wait_until
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo"]
 TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
@@ -165,14 +163,9 @@ def test_a_kill_changes_nothing(folder: Path) -> None:
     ]
     arguments = [*TRAIN, *settings, "--elmo", "model", "--out"]
     command = [sys.executable, "-m", "elmo", *arguments, "killed"]
-    process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE)
-    metrics, deadline = folder / "killed" / "metrics.csv", time.monotonic() + 120
-    while not (metrics.exists() and metrics.read_text().count("\n") > 2):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "no progress within two minutes"
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    with started(*command) as process:
+        wait_until(partial(has_rows, folder / "killed", 1), process)
+        process.kill()
     assert not (folder / "killed" / "results.json").exists()
     run(*arguments, "killed")
     run(*arguments, "whole")

@@ -7,8 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +20,7 @@ from elmo.cli.main import VERBS, cli
 from elmo.formats import save_native
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.text.prepare import prepare
+from running import started, wait_until
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -219,16 +218,12 @@ def test_a_text_from_nowhere_is_one_sentence(tmp_path: Path) -> None:
 def test_nothing_is_left_of_a_corpus_half_done(name: str, tmp_path: Path) -> None:
     """By whoever ends it, or closes its terminal; the text never ends."""
     command = [sys.executable, "-m", "elmo", "prepare", "corpus", "-"]
-    own = partial(signal.signal, getattr(signal, name), signal.SIG_DFL)  # under nohup it would be ignored
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=own
-    ) as process:
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.glob(".corpus.*")):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+    # not one that waits for text: a signal between its last look at signals and that would be seen with the next text
+    with started("yes", "A b .") as text, started(*command, cwd=tmp_path, stdin=text.stdout) as process:
+        wait_until(lambda: bool(list(tmp_path.glob(".corpus.*"))), process)
         process.send_signal(getattr(signal, name))
-        assert process.wait(timeout=60) == 128 + getattr(signal, name)
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + getattr(signal, name)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from elmo.embed.unfinished import folder_of, unfinished_work
 from elmo.errors import ElmoError
 from elmo.text.reading import read_sentences
 from make_bilm_hdf5 import make
+from running import started, wait_until
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra 'parquet'")
 
@@ -288,44 +288,28 @@ def write(folder: Path, name: str) -> Written:
     return model.write(folder / name, read_sentences([folder / "text.txt"]), layers="top")
 
 
-def start(folder: Path, *arguments: str, before: str = ":") -> subprocess.Popen[str]:
+def embedding(folder: Path, *arguments: str, before: str = ":") -> AbstractContextManager[subprocess.Popen[str]]:
     """`elmo embed model ARGUMENTS --layers top` in a process of its own; `before` is what its shell does first."""
     command = [sys.executable, "-c", COMMAND, "0", "embed", "model", *arguments, "--layers", "top"]
-    return subprocess.Popen(
-        ["sh", "-c", f'{before}; exec "$@"', "sh", *command],
-        cwd=folder,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # Tests that were started in the background, as by `make test &`, inherit that Ctrl-C is ignored.
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
+    return started(*command, cwd=folder, before=before, stdin=subprocess.PIPE)
 
 
-def wait_for(path: Path, num_sentences: int, process: subprocess.Popen[str]) -> None:
-    """Wait until so many sentences are safe."""
-    deadline = time.monotonic() + 120
-    while True:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, "no progress within two minutes"
-        if (folder_of(path) / "progress.json").exists() and progress(path)["num_sentences"] >= num_sentences:
-            return
-        time.sleep(0.01)
+def is_safe(path: Path, num_sentences: int) -> bool:
+    """Whether so many sentences are."""
+    return (folder_of(path) / "progress.json").exists() and progress(path)["num_sentences"] >= num_sentences
 
 
 def test_kill_9_loses_nothing(place: Path) -> None:
     """Twice, wherever it happens to be."""
     path = place / "killed.h5"
     for num_sentences in (1_000, 8_000):
-        process = start(place, "text.txt", path.name)
-        wait_for(path, num_sentences, process)
-        process.kill()
-        process.communicate()
+        with embedding(place, "text.txt", path.name) as process:
+            wait_until(partial(is_safe, path, num_sentences), process)
+            process.kill()
         assert process.returncode == -signal.SIGKILL
         assert not path.exists()
-    output, errors = start(place, "text.txt", path.name).communicate(timeout=120)
+    with embedding(place, "text.txt", path.name) as process:
+        output, errors = process.communicate(timeout=120)
     assert int(errors.removeprefix("elmo: went on after ").split()[0].replace(",", "")) >= 8_000
     assert output.startswith("killed.h5: 30,000 sentences, ")
     assert_same(path, place / "whole.h5")
@@ -336,13 +320,13 @@ def test_kill_9_loses_nothing(place: Path) -> None:
 def test_a_signal_is_told_what_is_kept(place: Path, number: signal.Signals, code: int) -> None:
     """Text from a pipe goes on, too, if the same is given again."""
     path = place / f"stopped{code}.h5"
-    process = start(place, "-", path.name)
-    assert process.stdin is not None
-    process.stdin.write((place / "text.txt").read_text(encoding="utf-8"))
-    process.stdin.flush()  # and not closed: the text goes on
-    wait_for(path, 1_000, process)
-    process.send_signal(number)
-    output, errors = process.communicate(timeout=60)
+    with embedding(place, "-", path.name) as process:
+        assert process.stdin is not None
+        process.stdin.write((place / "text.txt").read_text(encoding="utf-8"))
+        process.stdin.flush()  # and not closed: the text goes on
+        wait_until(partial(is_safe, path, 1_000), process)
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (code, "")
     assert f"elmo: {path.name}: what was written is kept; the same command goes on there\n" in errors
     assert "Traceback" not in errors
@@ -355,8 +339,8 @@ def test_a_full_disk_ends_in_one_sentence_and_keeps_what_is_safe(place: Path, en
     """Files may not grow past some blocks of 512 bytes (or 1024 in some shells), as if the disk were full."""
     path = place / f"full.{ending}"
     blocks = (place / f"whole.{ending}").stat().st_size // 1024 // 2
-    process = start(place, "text.txt", path.name, before=f"ulimit -f {blocks}")
-    output, errors = process.communicate(timeout=120)
+    with embedding(place, "text.txt", path.name, before=f"ulimit -f {blocks}") as process:
+        output, errors = process.communicate(timeout=120)
     assert (process.returncode, output) == (2, "")
     assert errors.startswith(f"elmo: {path.name}: can't be written (")
     assert "when that is mended, the same command goes on after " in errors

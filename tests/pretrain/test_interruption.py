@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from elmo.formats import load
 from elmo.pretrain.loop import Run
 from elmo.runs.recipes import write_recipe
 from elmo.text.corpus import Corpus
-from running import SAVING_ALWAYS, assert_same_end, checkpoints, loss_curve, start_command, train, wait_for_rows
+from running import SAVING_ALWAYS, assert_same_end, checkpoints, has_rows, loss_curve, pretraining, train, wait_until
 
 Recipes = Callable[..., Recipe]
 
@@ -50,10 +51,10 @@ def test_kill_9_loses_nothing(corpus: Corpus, recipe: Recipes, tmp_path: Path) -
     """The process checkpoints all the time and is killed at random places."""
     settings = recipe(max_steps=300, dropout=0.2)
     for rows in (2, 6):
-        process = start_command(corpus, tmp_path / "killed", recipe(**SAVING_ALWAYS, max_steps=300, dropout=0.2))
-        wait_for_rows(tmp_path / "killed", rows, process)
-        process.kill()
-        process.communicate()
+        folder, saving = tmp_path / "killed", recipe(**SAVING_ALWAYS, max_steps=300, dropout=0.2)
+        with pretraining(corpus, folder, saving) as process:
+            wait_until(partial(has_rows, folder, rows), process)
+            process.kill()
         assert process.returncode == -signal.SIGKILL
     train(corpus, tmp_path / "killed", settings)
     train(corpus, tmp_path / "whole", settings)
@@ -119,13 +120,11 @@ def test_a_signal_saves_and_exits_with_0(
     corpus: Corpus, recipe: Recipes, tmp_path: Path, number: signal.Signals
 ) -> None:
     """As machines do that may be taken away, SIGTERM, some seconds, kill -9, or a terminal that is closed."""
-    if signal.getsignal(number) == signal.SIG_IGN:
-        pytest.skip(f"{number.name} is ignored here, as nohup has it")
     folder, settings = tmp_path / "run", recipe(max_steps=100_000, n_epochs=1e6)
-    process = start_command(corpus, folder, settings)
-    wait_for_rows(folder, 1, process)
-    process.send_signal(number)
-    output, errors = process.communicate(timeout=60)
+    with pretraining(corpus, folder, settings) as process:
+        wait_until(partial(has_rows, folder, 1), process)
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert "the same command goes on" in output
     assert errors == "", "quiet in a pipe"
@@ -172,8 +171,8 @@ def test_a_full_disk_ends_the_command_and_keeps_the_checkpoint_before(
     """One sentence, exit code 2, nothing half-written; when there is space again the run goes on."""
     folder = tmp_path / "run"
     train(corpus, folder, settings, stop_after=3)
-    process = start_command(corpus, folder, settings, FULL_DISK)
-    output, errors = process.communicate(timeout=120)
+    with pretraining(corpus, folder, settings, FULL_DISK) as process:
+        output, errors = process.communicate(timeout=120)
     assert (process.returncode, output) == (2, "")
     assert errors.startswith(f"elmo: {folder}: can't be written to (")
     assert errors.endswith("the same command goes on from the last checkpoint\n")
