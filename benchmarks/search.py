@@ -1,11 +1,11 @@
 """What an index of contextual vectors misses and costs, by how it keeps them: float16, product-quantised, or exactly.
 
-`search/exact/…` multiplies all float32 vectors, in memory, with each query. `recall_at_10` is the share of its ten
-nearest uses that `ContextIndex.find_neighbors` names, and `recall_of_vectors` that of the vectors on disk alone, before
-the candidates are embedded again; `queries_per_second` and `searches_per_second` are the rates of these two (the former
-embeds the query and its candidates, and finds words without context). `build_seconds` are those beside embedding, whose
-own are in `search/embed`. Queries are tokens of sentences that follow the indexed text. `any` looks among all tokens,
-`word` among the uses of the query's word, which occurs 100 times or more.
+`search/exact/…` multiplies all float32 vectors of the tokens looked among, in memory, with each query's. `recall_at_10`
+is the share of its ten nearest uses that `ContextIndex.find_neighbors` names, and `recall_of_vectors` that of the
+vectors on disk alone, before the candidates are embedded again; `queries_per_second` and `searches_per_second` are the
+rates of these two (the former embeds the query and its candidates, and finds words without context). `build_seconds`
+are those beside embedding, whose own are in `search/embed`. Queries are tokens of sentences that follow the indexed
+text. `any` looks among all tokens, `word` among the uses of the query's word, which occurs 100 times or more.
 
     python benchmarks/search.py --model model/ --text text.txt --json
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,8 @@ def measure(model: Model, precision: Any, text: Text, rest: Text, num_queries: i
     tokens = [token for sentence in text for token in sentence]
     queries = choose_queries(rest, tokens, num_queries)
     plain = Embedder(model, precision=precision)
-    exact = Exact(text, np.array(tokens), embedder.vectors, plain)
+    exact = Exact(text, tokens, embedder.vectors)
+    targets = [unit(plain.embed([sentence], layers="top")[0][place]) for sentence, place in queries]
     indices: dict[str, tuple[ContextIndex, dict[str, Any]]] = {}
     for kind in KINDS:
         start = time.perf_counter()
@@ -93,35 +94,37 @@ def measure(model: Model, precision: Any, text: Text, rest: Text, num_queries: i
         }
         indices[kind] = ContextIndex(folder / kind, plain), figures
     for words in ("any", "word"):
+        only = [sentence[place] if words == "word" else None for sentence, place in queries]
         start = time.perf_counter()
-        wanted = [exact.nearest(query, words == "word") for query in queries]
+        found = [exact.nearest(*pair) for pair in zip(targets, only, strict=True)]
         rate = round(len(queries) / (time.perf_counter() - start), 1)
+        wanted = [exact.different(numbers)[:TOP] for numbers in found]
         bytes_per_token = 4 * embedder.width
         name = f"search/exact/{words}"
-        yield {"name": name, "recall_at_10": 1, "queries_per_second": rate, "bytes_per_token": bytes_per_token}
+        yield {"name": name, "recall_at_10": 1, "searches_per_second": rate, "bytes_per_token": bytes_per_token}
         for kind, (index, figures) in indices.items():
-            found = ask(index, queries, wanted, exact, words == "word")
+            found = ask(index, queries, targets, wanted, exact, words == "word")
             yield {"name": f"search/{kind}/{words}", **found, **figures}
 
 
 class Exact:
     """All vectors, compared one by one."""
 
-    def __init__(self, text: Text, tokens: Array, vectors: Array, embedder: Embedder) -> None:
+    def __init__(self, text: Text, tokens: Sequence[str], vectors: Array) -> None:
         self.sentences = [tuple(sentence) for sentence in text]
         self.starts = np.cumsum([0, *map(len, text)])
-        self.tokens, self.vectors, self.embedder = tokens, np.array(vectors), embedder
+        self.vectors = np.array(vectors)
+        self.places: dict[str, list[int]] = defaultdict(list)
+        for place, token in enumerate(tokens):
+            self.places[token].append(place)
 
-    def target(self, query: Query) -> NDArray[np.float32]:
-        """The query's vector, of length 1."""
-        return unit(self.embedder.embed([query[0]], layers="top")[0][query[1]])
-
-    def nearest(self, query: Query, same_word: bool) -> list[tuple[tuple[str, ...], int]]:
-        """The sentences and positions of the ten nearest different uses."""
-        cosines = self.vectors @ self.target(query)
-        if same_word:
-            cosines[self.tokens != query[0][query[1]]] = -2
-        return self.different(np.argsort(-cosines)[: 20 * TOP].tolist())[:TOP]
+    def nearest(self, target: Array, word: str | None) -> list[int]:
+        """Tokens nearest to a vector of length 1, the nearest first: enough of them for ten different uses."""
+        places = None if word is None else np.array(self.places[word])
+        distances = (self.vectors if places is None else self.vectors[places]) @ -target
+        few = np.argpartition(distances, min(20 * TOP, len(distances) - 1))[: 20 * TOP]
+        nearest = few[np.argsort(distances[few])]
+        return (nearest if places is None else places[nearest]).tolist()
 
     def different(self, tokens: Sequence[int]) -> list[tuple[tuple[str, ...], int]]:
         """Tokens of the text as sentences and positions, equal ones once."""
@@ -140,7 +143,14 @@ def choose_queries(rest: Text, tokens: Sequence[str], num_queries: int) -> list[
     return [places[number] for number in chosen.tolist()]
 
 
-def ask(index: ContextIndex, queries: Sequence[Query], wanted: Sequence[Any], exact: Exact, same_word: bool) -> Any:
+def ask(
+    index: ContextIndex,
+    queries: Sequence[Query],
+    targets: Sequence[Array],
+    wanted: Sequence[Any],
+    exact: Exact,
+    same_word: bool,
+) -> Any:
     """Recall and rates of an index."""
     start = time.perf_counter()
     answers = [
@@ -150,7 +160,6 @@ def ask(index: ContextIndex, queries: Sequence[Query], wanted: Sequence[Any], ex
         for tokens, place in queries
     ]
     seconds = time.perf_counter() - start
-    targets = [exact.target(query) for query in queries]
     masks = [index.text.having([tokens[place]]) if same_word else None for tokens, place in queries]
     start = time.perf_counter()
     found = [index.store.nearest(*pair) for pair in zip(targets, [2 * TOP] * len(targets), masks, strict=True)]
