@@ -23,6 +23,8 @@ CONLLU = "".join(
 XML = """<?xml version="1.0"?>
 <corpus><text id="d"><sentence id="s"><wf lemma="a" pos="DT">a</wf>
 <instance id="i" lemma="play" pos="NOUN">play</instance>
+</sentence><sentence id="t"><wf lemma="the" pos="DT">the</wf>
+<instance id="j" lemma="play" pos="NOUN">play</instance>
 </sentence></text></corpus>"""
 VERBS = ["layers", "placement", "efficiency", "weights", "finetuning", "wsd", "pos", "neighbors"]
 
@@ -32,8 +34,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder: texts and a biLM."""
     (tmp_path / "text.conll").write_text(TEXT)
     (tmp_path / "x.conllu").write_text(CONLLU)
+    (tmp_path / "x.txt").write_text("a DT B-NP\nb NN I-NP\n\n" * 20)
+    (tmp_path / "static.txt").write_text("2 2\nplay 1 0\na 0 1\n")
     (tmp_path / "x.data.xml").write_text(XML)
-    (tmp_path / "x.gold.key.txt").write_text("i play%1:04:00::\n")
+    (tmp_path / "x.gold.key.txt").write_text("i play%1:04:00::\nj play%1:04:00::\n")
     (tmp_path / "index.sense").write_text("play%1:04:00:: 1 1 9\n")
     save_native(make_model(), tmp_path / "model")
     monkeypatch.chdir(tmp_path)
@@ -64,6 +68,8 @@ def test_tasks_are_analyzed_and_named(folder: Path) -> None:
     [
         (["wsd", "model", "x.data.xml", "--semcor", "x.data.xml", "--senses", "index.sense"], "| x | here | 100.0 |"),
         (["pos", "model", "--ud", "x.conllu", "x.conllu", "x.conllu"], "| UD | here | 100.00 |"),
+        (["pos", "model", "--conll2000", "x.txt", "x.txt"], "| CoNLL-2000 | here | 100.00 |"),
+        (["neighbors", "model", "--semcor", "x.data.xml", "--static", "static.txt"], "| play | here | 100.0 |"),
     ],
 )
 def test_vectors_are_analyzed(folder: Path, arguments: list[str], row: str) -> None:
@@ -75,6 +81,20 @@ def test_vectors_are_analyzed(folder: Path, arguments: list[str], row: str) -> N
     run(*arguments, "--out", "out", "--device", "cpu", "--quick")
     assert {path: path.read_bytes() for path in before} == before
     assert (folder / "out" / "quick" / f"{arguments[0]}.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("verb", "num_settings"), [("layers", 4), ("placement", 3), ("efficiency", 8), ("weights", 1), ("finetuning", 2)]
+)
+def test_tasks_are_analyzed_with_several_seeds(folder: Path, verb: str, num_settings: int) -> None:
+    """As many runs as the help says; the model has a softmax, which fine-tuning needs."""
+    pytest.importorskip("matplotlib")
+    save_native(make_model(softmax=True), folder / "tuned")
+    run(verb, "tuned", *NER[1:], *TINY_OPTIONS, "--seeds", "2", "--out", "out", "--device", "cpu")
+    assert len(list(folder.glob("out/runs/ner/*/*/results.json"))) == 2 * num_settings
+    finding = json.loads((folder / "out" / f"{verb}.json").read_text())
+    assert (finding["name"], finding["model"]) == (verb, "tuned, 3 layers, 12 wide")
+    assert all(table["here"] for table in finding["tables"])
 
 
 @pytest.mark.parametrize("verb", VERBS)
