@@ -14,7 +14,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from elmo.errors import ElmoError
 from elmo.formats import Model
-from elmo.nn.devices import flush_denormals
 from elmo.nn.precision import product_dtype
 from elmo.runs.rows import read_rows
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
@@ -377,28 +376,28 @@ def test_a_signal_has_it_save_and_stop(recipe: Recipe, examples: list[NerExample
     assert make_trainer(tmp_path, recipe(), examples).progress.step == 2
 
 
-def test_the_smallest_numbers_count_as_zero_while_it_computes(
-    recipe: Recipe, examples: list[NerExample], tmp_path: Path
+@pytest.mark.parametrize("optimizer", ["adam", "adadelta", "sgd"])
+def test_no_number_is_left_too_small_for_fast_products(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path, optimizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a processor, which is slow with them; in training and in predictions, and as before afterwards."""
-    trainer = make_trainer(tmp_path, recipe(training__max_epochs=1), examples)
-    found: dict[str, set[float]] = {"loss": set(), "predict": set()}
-    for name, products in found.items():
-        method = getattr(trainer.model, name)
-
-        def watched(given: Any, method: Any = method, products: set[float] = products) -> Any:
-            products.add((torch.full((1000,), 1e-30) * 1e-9).sum().item())
-            return method(given)
-
-        setattr(trainer.model, name, watched)
-    trainer.train()
-    assert found == {"loss": {0.0}, "predict": {0.0}}
-    predict(TASK, trainer.model, examples[:2])
-    assert found["predict"] == {0.0}
-    assert (torch.full((1000,), 1e-30) * 1e-9).sum().item() > 0
-    with flush_denormals():
-        predict(TASK, trainer.model, examples[:2])
-        assert (torch.full((1000,), 1e-30) * 1e-9).sum().item() == 0, "one inside of another leaves it as it is"
+    """Neither a weight nor what follows from it; what is greater stays as it is."""
+    settings = recipe(training__max_epochs=1, training__optimizer=optimizer, training__ema_decay=0.9)
+    trainer = make_trainer(tmp_path, settings, examples)
+    weight = trainer.model.emit.weight
+    monkeypatch.setattr(trainer.model, "loss", lambda examples: weight.sum() * 0)
+    trainer._step(examples[:2])
+    states = [state for state in trainer.optimizer.state[weight].values() if state.dim()]
+    assert len(states) == {"adam": 2, "adadelta": 2, "sgd": 0}[optimizer]
+    average = trainer._averages.tensors["emit.weight"]
+    with torch.no_grad():
+        for tensor in (weight, average):
+            tensor.flatten()[:3] = torch.tensor([1e-39, -1e-39, -2e-38])
+        for tensor in states:
+            tensor.flatten()[3] = 1e-39
+    trainer._step(examples[:2])
+    for tensor in (weight, average):
+        assert tensor.flatten()[:3].tolist() == [0, 0, pytest.approx(-2e-38)]
+    assert [tensor.flatten()[3].item() for tensor in states] == [0] * len(states)
 
 
 def test_an_unknown_precision(recipe: Recipe) -> None:

@@ -1,9 +1,6 @@
-"""Where to compute: the devices that a user names, checked; and how processors treat the smallest numbers."""
+"""Where to compute: the devices that a user names, checked."""
 
 from __future__ import annotations
-
-from collections.abc import Generator
-from contextlib import contextmanager
 
 import torch
 
@@ -34,20 +31,6 @@ def use_device(name: str) -> torch.device:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     return device
-
-
-@contextmanager
-def flush_denormals() -> Generator[None]:
-    """Lets processors count numbers below 1.2e-38, which lack full precision, as zero.
-
-    Weights that a penalty pulls to zero pass through these numbers, and products of them can take tens of times longer.
-    """
-    before = torch.full((), 1e-39).item() == 0
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(before)
 
 
 def parse_devices(names: str) -> list[str]:
