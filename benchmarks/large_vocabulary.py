@@ -32,6 +32,7 @@ from elmo.text.corpus import Corpus
 from pretrain import make_corpus
 
 STAGES = ("train", "resume", "evaluate")
+RUNS = "large-vocabulary"
 
 
 def train(size: str, folder: Path, batch_size: int, steps: int) -> dict[str, Any]:
@@ -39,12 +40,12 @@ def train(size: str, folder: Path, batch_size: int, steps: int) -> dict[str, Any
     settings = {"batch_size": batch_size, "loss": "sampled", "n_negative_samples_batch": 8192, "unroll_steps": 20}
     settings |= {"max_steps": steps, "log_every_steps": 1}
     recipe = load_recipe(size, {f"training.{key}": value for key, value in settings.items()})
-    run = Run(Corpus.open(folder / "corpus"), folder / size, recipe, device="cpu")
+    run = Run(Corpus.open(folder / "corpus"), folder / RUNS / size, recipe, device="cpu")
     done = run.progress.step
     started = time.perf_counter()
     run.train()
     seconds = time.perf_counter() - started
-    rows = [row for row in read_rows(folder / size / "metrics.csv") if row["step"] > done]
+    rows = [row for row in read_rows(folder / RUNS / size / "metrics.csv") if row["step"] > done]
     speeds = [row["tokens_per_second"] for row in rows]
     return {
         "tokens_per_second": round(statistics.median(speeds[1:] or speeds)),
@@ -55,7 +56,7 @@ def train(size: str, folder: Path, batch_size: int, steps: int) -> dict[str, Any
 
 def evaluate(size: str, folder: Path, num_sentences: int) -> dict[str, Any]:
     """Score sentences of the corpus by the whole softmax, one batch of them at a time."""
-    model, corpus = load(folder / size), Corpus.open(folder / "corpus")
+    model, corpus = load(folder / RUNS / size), Corpus.open(folder / "corpus")
     types = corpus.types()
     bounds = list(pairwise(corpus.starts[: num_sentences + 1].tolist()))
     sentences = [[types[i] for i in corpus.tokens[start:end]] for start, end in bounds]
@@ -99,13 +100,13 @@ def main() -> None:
         arguments.sizes, arguments.vocabulary, arguments.batch_size, arguments.sentences = ["small"], 200_000, 16, 4
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.folder or Path(temporary)
-        folder.mkdir(parents=True, exist_ok=True)
+        (folder / RUNS).mkdir(parents=True, exist_ok=True)
         if not (folder / "corpus").exists():
             make_corpus(folder, arguments.vocabulary)
         if (kept := Corpus.open(folder / "corpus").vocabulary_size) != arguments.vocabulary:
             parser.error(f"{folder}: its corpus has a vocabulary of {kept:,} words; name another folder")
         for size in arguments.sizes:
-            shutil.rmtree(folder / size, ignore_errors=True)  # of an earlier time
+            shutil.rmtree(folder / RUNS / size, ignore_errors=True)  # of an earlier time
         settings = {"--folder": folder, "--batch-size": arguments.batch_size, "--steps": arguments.steps}
         options = [str(part) for item in {**settings, "--sentences": arguments.sentences}.items() for part in item]
         results = [_in_process([*options, "--stage", stage, size]) for size in arguments.sizes for stage in STAGES]

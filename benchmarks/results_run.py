@@ -205,7 +205,7 @@ def train(command: Sequence[str], folder: Path, record: Path) -> None:
 
 def train_plan(plan: Plan, arguments: argparse.Namespace) -> None:
     """Train the baseline and the model with ELMo, or the one that is asked for."""
-    if plan.sources:
+    if plan.sources and not _made(plan, arguments).exists():
         choose_sources(arguments.data / plan.files[0], plan.sources, _made(plan, arguments))
     for name in [arguments.name if kind == "elmo" else BASELINE for kind in arguments.kinds]:
         folder = arguments.root / plan.name / name

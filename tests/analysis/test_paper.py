@@ -105,6 +105,15 @@ def test_findings_of_several_tasks_become_one() -> None:
     assert joined.seconds == {"NER": 1.0, "SRL": 4.0, "SST": 3.0}
 
 
+def test_joined_columns_are_those_of_rows_that_are_left() -> None:
+    """As other shares of a task's examples are."""
+    table = Table("NER", "F1", ["1 %, 3", "all"], {"with": {"1 %, 3": 1.0, "all": 2.0}}, paper={"p": {"all": 3.0}})
+    again = replace(table, columns=["1 %, 4"], here={"with": {"1 %, 4": 1.5}}, paper={})
+    one = Finding("efficiency", "x", "m", False, [table], {})
+    (joined,) = join_findings(one, replace(one, tables=[again])).tables
+    assert (joined.columns, joined.here) == (["all", "1 %, 4"], {"with": {"1 %, 4": 1.5}})
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

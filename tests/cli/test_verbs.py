@@ -195,14 +195,12 @@ def test_what_is_piped_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
 def test_a_name_that_is_no_utf8_is_printed_as_it_is(errors: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("A b .\n" * 3)
     command = [os.fsencode(sys.executable), b"-m", b"elmo", b"prepare", b"corp\xe9", b"text"]
-    done = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONIOENCODING": f"utf-8:{errors}"},
-        capture_output=True,
-        check=False,
-    )
+    environment = os.environ | {"PYTHONIOENCODING": f"utf-8:{errors}"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
     assert done.stdout.startswith(b"corp\xe9: 9 tokens"), done.stderr
+    command = [*command[:4], b"oth\xe9r", b"text", b"--json"]  # JSON is UTF-8
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert json.loads(done.stdout.decode())["folder"] == "oth\udce9r", done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes stdin")

@@ -355,7 +355,11 @@ def test_a_text_of_any_name_can_be_trained_on(recipe: Callable[..., Recipe], tmp
     Path(text).write_text("a new play\nin the park\n" * 50)
     corpus = prepare([text], tmp_path / "corpus")
     assert train(corpus, tmp_path / "run", recipe(max_steps=1)).is_done
-    assert "caf\\udce9.txt" in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    card = tmp_path / "run" / "README.md"
+    assert "caf\\udce9.txt" in card.read_text(encoding="utf-8")
+    card.write_text(edited := card.read_text(encoding="utf-8") + "Mine.\n", encoding="utf-8")
+    assert train(corpus, tmp_path / "run", recipe(max_steps=1)).is_done
+    assert card.read_text(encoding="utf-8") == edited, "nothing was to be done"
     assert train(corpus, tmp_path / "run", recipe(max_steps=2)).is_done
 
 

@@ -117,7 +117,7 @@ def test_members_with_the_same_bilm_share_its_vectors(
         return stream(self, sentences, **options)
 
     monkeypatch.setattr(Embedder, "stream", count)
-    joint = predict_together(members, pairs)
+    joint = predict_together(members, pairs, 32)
     assert seen == [len({sentence for pair in pairs for sentence in (pair.premise, pair.hypothesis)})]
     for found, *own in zip(joint, *alone, strict=True):
         for label, share in found.probabilities.items():

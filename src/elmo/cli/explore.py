@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--tokenizer",
     metavar="NAME",
-    help="Of what is typed, as in elmo embed; default: the index's, or ptb if that was given tokens.",
+    help="Of what is typed, as in elmo embed; default: the index's; ptb without one, or if it was given tokens.",
 )
 @device_option
 def command(model: str, folder: Path | None, port: int, host: str, tokenizer: str | None, device: str) -> None:

@@ -63,7 +63,9 @@ def examples(*lines: str) -> str:
 
 def print_result(sentence: str, figures: dict[str, Any], as_json: bool, *, beside: bool = False) -> None:
     """End a command: one line for people, or one JSON object for machines; on stderr where stdout is a table."""
-    click.echo(json.dumps(figures, ensure_ascii=False) if as_json else sentence, err=beside)
+    if as_json:  # names of files may be no UTF-8, which JSON is
+        sentence = json.dumps(figures, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
+    click.echo(sentence, err=beside)
 
 
 def reading_options(command: Command) -> Command:

@@ -121,7 +121,8 @@ def _report(experiment: Experiment, as_json: bool) -> None:
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="How FILE is read, as token_column=1; or training.batch_size=N, which saves memory.",
+    help="How FILE is read, as token_column=1; or training.batch_size=N, which saves memory, and changes the scores of "
+    "recipes with elmo.layer_norm a little.",
 )
 @device_option
 @json_option
@@ -154,10 +155,11 @@ def evaluate(
     recipe = override(trained.recipe, dict(parse_override(text) for text in overrides))
     found = trained.task.read(file, recipe)
     started = time.perf_counter()
+    size = recipe.training.batch_size
     if ensemble:
-        predicted = predict_together(members, found)
+        predicted = predict_together(members, found, size)
     else:
-        predicted = predict_all(trained.task, trained.model, found, recipe.training.batch_size)
+        predicted = predict_all(trained.task, trained.model, found, size)
     rate = len(found) / (time.perf_counter() - started)
     scores = trained.task.score(found, predicted)
     if predictions is not None:

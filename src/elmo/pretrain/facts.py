@@ -9,9 +9,10 @@ def text_facts(corpus: Corpus) -> dict[str, str]:
     """Size, origin and treatment of the text, name to value; what `elmo prepare` wasn't told is left out."""
     source, settings = corpus.source, corpus.settings
     case = "lower-cased" if settings["lowercase"] else "case kept"
+    files = ", ".join(source.get("inputs", []))
     facts = {
         "training text": f"{corpus.num_tokens:,} tokens in {corpus.num_sentences:,} sentences",
-        "its files": ", ".join(source.get("inputs", [])),
+        "its files": files.encode("utf-8", "backslashreplace").decode(),  # as the card that is read back has it
         "its language": source.get("language"),
         "its license": source.get("license"),
         "its tokens": f"tokenizer {settings['tokenizer']}, {case}",

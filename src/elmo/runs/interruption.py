@@ -40,7 +40,7 @@ def on_interrupt(stop: Callable[[], None]) -> Generator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     numbers = [signal.SIGINT, signal.SIGTERM]
-    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+    if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) not in (signal.SIG_IGN, None):
         numbers.append(signal.SIGHUP)
     before = {number: signal.signal(number, handle) for number in numbers}
     try:

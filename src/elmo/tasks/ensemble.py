@@ -36,7 +36,7 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
     return members
 
 
-def predict_together(members: Members, examples: Sequence[Any]) -> list[Any]:
+def predict_together(members: Members, examples: Sequence[Any], batch_size: int) -> list[Any]:
     """The joint predictions for examples. Members with the same biLM share its vectors, on the disk meanwhile."""
     task, recipe = members[0].task, members[0].recipe
     sentences = list(task.all_sentences(examples))
@@ -46,6 +46,6 @@ def predict_together(members: Members, examples: Sequence[Any]) -> list[Any]:
             elmo, layers = member.model.elmo, member.model.elmo.layers
             if isinstance(layers, LiveLayers):
                 elmo.layers = layers.cached(sentences, Path(folder))
-            found.append(predict(task, member.model, examples, member.recipe.training.batch_size))
+            found.append(predict(task, member.model, examples, batch_size))
             elmo.layers = layers
     return [task.combine(recipe, predictions) for predictions in zip(*found, strict=True)]

@@ -88,11 +88,13 @@ def _join_tables(one: Table, other: Table) -> Table:
     """The rows of both, and what the figures of each are."""
     kind, _, first = one.unit.rpartition(": ")
     units = dict.fromkeys([*first.split(", "), *other.unit.rpartition(": ")[2].split(", ")])
+    here = {**one.here, **other.here}
+    kept = {column for rows in (here, one.paper) for cells in rows.values() for column in cells}
     return replace(
         one,
         unit=(f"{kind}: " if kind else "") + ", ".join(units),
-        columns=[*dict.fromkeys([*one.columns, *other.columns])],
-        here={**one.here, **other.here},
+        columns=[name for name in dict.fromkeys([*one.columns, *other.columns]) if name in kept],
+        here=here,
         spread={row: cells for row, cells in one.spread.items() if row not in other.here} | dict(other.spread),
     )
 

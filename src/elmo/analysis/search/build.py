@@ -1,4 +1,4 @@
-"""Building an index: text in, vectors of all its tokens on disk, in constant memory.
+"""Building an index: text in, vectors of all its tokens on disk, in memory that grows with its types alone.
 
 Beside the index `wiki.index` stands, until it is complete, the folder `.wiki.index.unfinished`: the text, what was
 learned from a sample of it, and the vectors of one part of the text after the other.

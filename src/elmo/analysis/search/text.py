@@ -100,7 +100,7 @@ class IndexedText:
 def prepare_text(
     sources: Sequence[str], folder: Path, columns: Columns | None, reading: Mapping[str, Any]
 ) -> IndexedText:
-    """Bring text into `folder`, in constant memory: its corpus folder and, with `columns`, its tags.
+    """Bring text into `folder`, in memory for its types alone: its corpus folder and, with `columns`, its tags.
 
     `sources` are files, globs or `-`.
     """
