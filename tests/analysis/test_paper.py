@@ -308,6 +308,19 @@ def test_text_without_the_word_is_refused(embedder: Embedder, tmp_path: Path) ->
         neighbors.analyze_neighbors(embedder, [Annotated(["x"], [])], None, tmp_path, "m")
 
 
+def test_senses_that_are_never_repeated_are_left_out(embedder: Embedder, tmp_path: Path) -> None:
+    """Of a word that the text uses in each sense once, no use can be nearest to one of its own sense."""
+
+    def use(number: int, word: str, sense: str) -> Annotated:
+        return Annotated([str(number), word], [Instance(Target(word, "NOUN"), 1, 2, (sense,))])
+
+    text = [use(0, "play", "a%1"), use(1, "play", "a%1"), use(2, "line", "b%1"), use(3, "line", "c%1")]
+    table = neighbors.analyze_neighbors(embedder, text, None, tmp_path / "some", "m").tables[1]
+    assert list(table.here) == ["play"]
+    with pytest.raises(ElmoError, match=r"the annotated text has no sense of play, line, .* in two sentences"):
+        neighbors.analyze_neighbors(embedder, text[1:], None, tmp_path / "none", "m")
+
+
 @pytest.mark.parametrize("module", [pos, wsd, neighbors])
 def test_each_has_its_picture(module: Any, embedder: Embedder, tmp_path: Path) -> None:
     """Axes have labels, and lines a legend."""

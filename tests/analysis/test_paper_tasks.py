@@ -123,6 +123,15 @@ def test_settings_go_before_those_of_quick_runs(make_runs: MakeRuns) -> None:
     assert make_runs(quick=True, settings={"training.batch_size": 7}).recipe.training.batch_size == 7
 
 
+def test_quick_runs_take_few_tokens(make_runs: MakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of tasks whose examples are documents, of which a few hundred would take long."""
+    assert len(make_runs(quick=True).sets["train"]) == len(SENTENCES)
+    monkeypatch.setattr("elmo.analysis.paper.runs.QUICK_TOKENS", {"train": 9, "dev": 1})
+    task = make_runs(quick=True)
+    assert sum(map(task.task.length, task.sets["train"])) <= 9 < sum(len(text.split()) for text in SENTENCES)
+    assert len(task.sets["dev"]) == 1
+
+
 def test_an_interrupt_ends_the_analysis(make_runs: MakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(self: Trainer[Any, Any]) -> None:
         self.stopped = True

@@ -67,6 +67,8 @@ def test_the_whole_way(trained: str) -> None:
     figures = json.loads(run("task", "evaluate", "run", "text.conll", "--json"))
     assert (figures["scores"]["f1"], figures["num_examples"]) == (100, 7)
     assert "f1 100.00" in run("task", "evaluate", "run", "text.conll", "--set", "training.batch_size=1")
+    with pytest.raises(ElmoError, match=r"elmo\.state: changes nothing here; for ner, token_column, training"):
+        run("task", "evaluate", "run", "text.conll", "--set", "elmo.state=warm")
     Path("text.txt").write_text("w0 in Espoo w4\n\nAnn w1 w2\n")
     conll = "w0\tO\nin\tO\nEspoo\tB-LOC\nw4\tO\n\nAnn\tB-PER\nw1\tO\nw2\tO\n\n"
     assert run("task", "predict", "run", "text.txt") == conll
@@ -190,6 +192,10 @@ def test_a_kill_changes_nothing(folder: Path) -> None:
         ([*TRAIN, "--elmo", "model", "--out", "run", "--set", "lstm"], "--set lstm: expected KEY=VALUE"),
         ([*TRAIN, "--elmo", "model", "--out", "model"], "model/config.json: key 'recipe' is missing"),
         (["task", "evaluate", "model", "text.conll"], "model/config.json: key 'recipe' is missing"),
+        (
+            ["task", "text", "ner", "text.conll", "--set", "dropout=0.1"],
+            "--set dropout: changes nothing here; ",
+        ),
         (["task", "evaluate", "nowhere", "text.conll", "--predictions", "text.conll"], "text.conll: exists already"),
         (["task", "evaluate", "nowhere", "text.conll", "--predictions", "no/out.conll"], "no/out.conll: there is no"),
         (["task", "predict", "nowhere", "text.conll"], "nowhere: no run folder of a task"),

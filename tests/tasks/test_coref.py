@@ -209,8 +209,8 @@ def test_vocabularies() -> None:
     unknown = Document((("a",),), (), (), "tc/x")
     assert int(model._metadata(unknown, [Mention(0, 1)])[1]) == 0
     assert not model.antecedents.genres.weight[0].any()
-    with pytest.raises(ElmoError, match="the training set has no two mentions of the same thing"):
-        TASK.require_trainable([Document((("a",),), (), ((Mention(0, 1),),))])
+    with pytest.raises(ElmoError, match="has no two mentions of the same thing"):
+        TASK.require_gold([Document((("a",),), (), ((Mention(0, 1),),))])
 
 
 def test_word_vectors_of_a_file_get_a_length_of_one(tmp_path: Path) -> None:

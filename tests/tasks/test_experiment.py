@@ -234,6 +234,21 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
             Experiment(job).run()
 
 
+def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -> None:
+    """Neither the same nor further ones may be of another recipe or biLM: the folder's model is the best of all."""
+    job = make_job(files, recipe(training__max_epochs=1), num_seeds=2)
+    results = Experiment(job).run()
+    before = (job.folder / "results.json").read_bytes()
+    for changes, elmo in (({"dropout": 0.3}, "model"), ({}, None)):
+        other = make_job(files, recipe(training__max_epochs=1, training__seed=2, **changes), elmo=elmo, num_seeds=2)
+        with pytest.raises(ElmoError, match=r"seed-[01]: is of another recipe, text or biLM"):
+            Experiment(other).run()
+    assert sorted(path.name for path in job.folder.glob("seed-*")) == ["seed-0", "seed-1"]
+    assert (job.folder / "results.json").read_bytes() == before
+    more = make_job(files, recipe(training__max_epochs=1), num_seeds=3)
+    assert [result.scores for result in Experiment(more).run()[:2]] == [result.scores for result in results]
+
+
 def test_a_run_from_before_a_key_was_there_goes_on(
     files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,6 +347,13 @@ def test_vectors_of_another_width_leave_no_folder(files: Path, recipe: Recipe) -
 def test_a_set_that_teaches_nothing_is_named(files: Path, recipe: Recipe) -> None:
     (files / "train.conll").write_text("Ann\tO\n")
     with pytest.raises(ElmoError, match=r"train\.conll: the training set has no entity in it"):
+        Experiment(make_job(files, recipe()))
+
+
+def test_a_set_that_tells_nothing_of_what_was_learned_is_named(files: Path, recipe: Recipe) -> None:
+    """Every epoch would be the best one."""
+    (files / "dev.conll").write_text("Ann\tO\n")
+    with pytest.raises(ElmoError, match=r"dev\.conll: the dev set has no entity in it"):
         Experiment(make_job(files, recipe()))
 
 

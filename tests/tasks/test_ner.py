@@ -97,8 +97,8 @@ def test_vocabularies(recipe: Recipe, tmp_path: Path) -> None:
 
 
 def test_a_set_without_entities_is_refused() -> None:
-    with pytest.raises(ElmoError, match="the training set has no entity in it"):
-        TASK.require_trainable([NerExample(("a",))])
+    with pytest.raises(ElmoError, match="has no entity in it"):
+        TASK.require_gold([NerExample(("a",))])
 
 
 def test_reads_and_writes(recipe: Recipe, tmp_path: Path) -> None:

@@ -202,12 +202,13 @@ def test_reads_and_writes(tmp_path: Path) -> None:
         ],
     }
     (tmp_path / "b").write_text("Yes\t-\n")
-    with pytest.raises(ElmoError, match="the training set has no predicate in it"):
-        TASK.require_trainable(TASK.read_train(str(tmp_path / "b"), make_recipe(format="conll2005")))
+    with pytest.raises(ElmoError, match="has no predicate in it"):
+        TASK.require_gold(TASK.read_train(str(tmp_path / "b"), make_recipe(format="conll2005")))
 
 
 def test_parses_text_and_marked_predicates() -> None:
     assert TASK.parse("Bo sleeps", str.split) == SrlExample(("Bo", "sleeps"))
+    assert TASK.parse("{ laughs } Bo sleeps", str.split).tokens == ("{", "laughs", "}", "Bo", "sleeps")
     line = json.dumps({"tokens": ["Bo", "sleeps"], "predicates": [1]})
     assert TASK.parse(line, str.split) == SrlExample(("Bo", "sleeps"), (Frame(1),))
     line = json.dumps({"tokens": ["Bo", "likes", "caf\ud83d"], "predicates": [2, 1, 1]})
@@ -223,6 +224,8 @@ def test_parses_text_and_marked_predicates() -> None:
         ('{"tokens": ["Bo"], "predicates": [-1]}', "predicates: -1 is the place of no token; there are 1"),
         ('{"tokens": ["Bo"], "predicates": [1]}', "predicates: 1 is the place of no token"),
         ('{"tokens": ', "not valid JSON"),
+        ('{"tokens": ["New York"], "predicates": []}', "tokens: 'New York' is empty or holds white space"),
+        ('{"tokens": ["a", ""], "predicates": []}', "tokens: '' is empty or holds white space"),
     ],
 )
 def test_marked_text_that_is_refused(line: str, says: str) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from elmo.tasks.task import Task
     from elmo.text.tokenizers import Tokenizer
 
-CHUNK = 512
-"""Lines that are predicted together: sorted by length, and few enough that a pipe doesn't wait."""
+CHUNK, CHUNK_TOKENS = 512, 16_384
+"""Examples, and tokens, that are predicted together: sorted by length, and few enough that a pipe doesn't wait."""
 
 
 @click.group(
@@ -140,7 +139,7 @@ def evaluate(
 
     from elmo.formats.files import write_all
     from elmo.nn.devices import use_device
-    from elmo.runs.recipes import override, parse_override
+    from elmo.runs.recipes import override
     from elmo.targets import require_new_file
     from elmo.tasks.ensemble import load_ensemble, predict_together
     from elmo.tasks.trainer import predict as predict_all
@@ -152,7 +151,7 @@ def evaluate(
         raise ElmoError(f"{len(runs)} run folders: add --ensemble to let them predict together, or name one")
     members = load_ensemble(runs, use_device(device)) if ensemble else [_load(first, device)]
     trained = members[0]
-    recipe = override(trained.recipe, dict(parse_override(text) for text in overrides))
+    recipe = override(trained.recipe, _reading(trained.task, overrides, "training.batch_size"))
     found = trained.task.read(file, recipe)
     started = time.perf_counter()
     size = recipe.training.batch_size
@@ -193,10 +192,10 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
 
     A line is a sentence, with blanks between its tokens.
     """
-    from elmo.runs.recipes import parse_override
     from elmo.tasks import get_task, load_recipe
 
-    found, loaded = get_task(task), load_recipe(task, recipe, dict(map(parse_override, overrides)))
+    found = get_task(task)
+    loaded = load_recipe(task, recipe, _reading(found, overrides))
     tokens = (s for file in files for s in found.all_sentences(found.read(file, loaded)) if s)
     for line in dict.fromkeys(map(" ".join, tokens)):
         click.echo(line)
@@ -242,12 +241,37 @@ def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: 
     trained = _load(run, device)
     tokenize = get_tokenizer(tokenizer or trained.task.tokenizer(trained.recipe))
     found = _parse(trained.task, path, encoding, tokenize)
-    while chunk := list(islice(found, CHUNK)):
+    for chunk in _chunks(trained.task, found):
         for example, prediction in zip(chunk, predict_all(trained.task, trained.model, chunk), strict=True):
             if as_json:
                 click.echo(json.dumps(trained.task.as_json(example, prediction), ensure_ascii=False))
             else:
                 click.echo(trained.task.as_text(example, prediction), nl=False)
+
+
+def _reading(task: Task[Any, Any, Any], overrides: Sequence[str], *others: str) -> dict[str, object]:
+    """Keys that say how a file is read, or `others`, and their values; further ones would change nothing."""
+    from elmo.runs.recipes import parse_override
+
+    values = dict(map(parse_override, overrides))
+    known = (*task.reading, *others)
+    if strange := next((key for key in values if key not in known), None):
+        raise ElmoError(f"--set {strange}: changes nothing here; for {task.name}, {', '.join(known) or 'nothing'} does")
+    return values
+
+
+def _chunks(task: Task[Any, Any, Any], found: Iterable[Any]) -> Iterator[list[Any]]:
+    """The examples, some at a time."""
+    chunk: list[Any] = []
+    num_tokens = 0
+    for example in found:
+        chunk.append(example)
+        num_tokens += task.length(example)
+        if len(chunk) == CHUNK or num_tokens >= CHUNK_TOKENS:
+            yield chunk
+            chunk, num_tokens = [], 0
+    if chunk:
+        yield chunk
 
 
 def _parse(task: Task[Any, Any, Any], path: str, encoding: str, tokenize: Tokenizer) -> Iterator[Any]:

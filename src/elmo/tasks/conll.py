@@ -59,7 +59,7 @@ def _parse(line: str, token_column: int, where: str) -> tuple[str, str]:
             f"{where}: {len(columns)} columns, but the token should be column {place + 1} and its tag the last "
             "one after it; the recipe's token_column says which it is, counted from 0"
         )
-    token, tag = columns[place], columns[-1].strip()
+    token, tag = columns[place].strip(), columns[-1].strip()
     if not token:
         raise ElmoError(f"{where}: the token is empty")
     if not _TAG.fullmatch(tag):

@@ -24,7 +24,7 @@ from elmo.text.tokenizers import Tokenizer
 class Coref(Task[CorefRecipe, Document, Clusters]):
     """Reads and writes CoNLL-2012, scores as its scorer does; an example is a document."""
 
-    name, metric, recipe = "coref", "f1", CorefRecipe
+    name, metric, recipe, reading = "coref", "f1", CorefRecipe, ("singletons",)
 
     def read(self, path: str, recipe: CorefRecipe) -> list[Document]:
         """The documents of a CoNLL file."""
@@ -47,10 +47,10 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
         """All of the document."""
         return example.sentences
 
-    def require_trainable(self, train: Sequence[Document]) -> None:
+    def require_gold(self, examples: Sequence[Document]) -> None:
         """Two mentions of the same thing at least."""
-        if not any(len(cluster) > 1 for document in train for cluster in document.clusters):
-            raise ElmoError("the training set has no two mentions of the same thing; is its last column coreference?")
+        if not any(len(cluster) > 1 for document in examples for cluster in document.clusters):
+            raise ElmoError("has no two mentions of the same thing; is its last column coreference?")
 
     def vocabularies(self, train: Sequence[Document], recipe: CorefRecipe) -> Vocabularies:
         """`words` with a vector of their own, those of the file first, and `genres`."""

@@ -150,10 +150,11 @@ class _Reader:
         mark = columns[-1].strip()
         if mark not in NO_MENTION and not _MENTIONS.fullmatch(mark):
             raise ElmoError(f"{mark!r} is no coreference such as '-', '(3', '(3)' or '3)|(5'")
-        if not columns[WORD]:
+        word = columns[WORD].strip()
+        if not word:
             raise ElmoError("the word is empty")
         self._mark(mark)
-        self.sentence.append(columns[WORD])
+        self.sentence.append(word)
         self.speakers.append(columns[SPEAKER])
 
     def finish(self) -> Document:

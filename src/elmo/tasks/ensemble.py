@@ -44,7 +44,7 @@ def predict_together(members: Members, examples: Sequence[Any], batch_size: int)
     with TemporaryDirectory(prefix="elmo-") as folder:
         for member in members:
             elmo, layers = member.model.elmo, member.model.elmo.layers
-            if isinstance(layers, LiveLayers):
+            if isinstance(layers, LiveLayers) and member.recipe.elmo.vectors == "cached":
                 elmo.layers = layers.cached(sentences, Path(folder))
             found.append(predict(task, member.model, examples, batch_size))
             elmo.layers = layers

@@ -42,6 +42,7 @@ from elmo.tasks.run_folder import (
     make_layers,
     read_config,
     read_results,
+    require_same,
     write_config,
 )
 from elmo.tasks.sampling import share_of
@@ -101,10 +102,11 @@ class Experiment:
         self.job, self.task = job, get_task(job.task)
         self.device = use_device(job.device)
         sets = read_sets(job) if sets is None else sets
-        try:
-            self.task.require_trainable(sets["train"])
-        except ElmoError as error:
-            raise ElmoError(f"{job.train}: {error}") from None
+        for name, path in (("train", job.train), ("dev", job.dev)):
+            try:
+                self.task.require_gold(sets[name])
+            except ElmoError as error:
+                raise ElmoError(f"{path}: the {'training' if name == 'train' else name} set {error}") from None
         self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, job.recipe)}
         self._given_layers = layers
         self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe)
@@ -144,21 +146,28 @@ class Experiment:
             require_warm_state(self.bilm.warm_state)
 
     def _check_folder(self) -> None:
-        """Several seeds and one seed are of different folders."""
+        """Several seeds and one seed are of different folders; seeds of one folder differ in nothing else."""
         folder = self.job.folder
         seeds, names = set(folder.glob(SEED_FOLDER.format("*"))), [path.name for path in folder.glob("[!.]*")]
         if self.job.num_seeds == 1 and seeds:
             raise ElmoError(f"{folder}: holds a run of several seeds; choose another run folder, or the same --seeds")
         if self.job.num_seeds > 1 and names and not seeds:
             raise ElmoError(f"{folder}: neither empty nor a run of several seeds; choose another one")
+        for path in seeds if self.job.num_seeds > 1 else ():
+            if (path / CONFIG).exists():
+                seed = int(path.name.removeprefix(SEED_FOLDER.format("")))
+                require_same(path, self._config, self._recipe_of(seed), self.vocabularies)
 
     def _folder_of(self, seed: int) -> Path:
         return self.job.folder if self.job.num_seeds == 1 else self.job.folder / SEED_FOLDER.format(seed)
 
+    def _recipe_of(self, seed: int) -> TaskRecipe:
+        return replace(self.job.recipe, training=replace(self.job.recipe.training, seed=seed))
+
     def _run_seed(self, seed: int) -> Result | None:
         """The result of one seed, None if it was interrupted."""
         folder, job = self._folder_of(seed), self.job
-        recipe = replace(job.recipe, training=replace(job.recipe.training, seed=seed))
+        recipe = self._recipe_of(seed)
         claim(folder, self._config, recipe, self.vocabularies)
         if self.bilm is not None and job.with_bilm:
             keep_bilm(self.bilm, job.folder / BILM)

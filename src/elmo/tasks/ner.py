@@ -97,7 +97,7 @@ class NerModel(TaskModel[NerExample, Spans]):
 class Ner(Task[NerRecipe, NerExample, Spans]):
     """Reads CoNLL columns in any scheme, scores as conlleval does, writes BIO."""
 
-    name, metric, recipe = "ner", "f1", NerRecipe
+    name, metric, recipe, reading = "ner", "f1", NerRecipe, ("token_column",)
 
     def read(self, path: str, recipe: NerRecipe) -> list[NerExample]:
         """The sentences of a CoNLL file."""
@@ -112,10 +112,10 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
         """The one sentence."""
         return [example.tokens]
 
-    def require_trainable(self, train: Sequence[NerExample]) -> None:
+    def require_gold(self, examples: Sequence[NerExample]) -> None:
         """One entity at least."""
-        if not any(example.spans for example in train):
-            raise ElmoError("the training set has no entity in it; is its last column the tag?")
+        if not any(example.spans for example in examples):
+            raise ElmoError("has no entity in it; is its last column the tag?")
 
     def vocabularies(self, train: Sequence[NerExample], recipe: NerRecipe) -> Vocabularies:
         """`types` of entities, and `words` with a vector of their own, those of the file first."""

@@ -152,16 +152,7 @@ def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
 def claim(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
     """Make the run folder, or see that it is of the same task, recipe, data and biLM."""
     if (folder / CONFIG).exists():
-        before, values = read_config(folder)
-        known = from_mapping(get_task(before.task).recipe, values, f"{folder / CONFIG}: recipe")
-        essence = without(known, CHANGEABLE), replace(before, bilm=None)
-        if essence != (without(recipe, CHANGEABLE), replace(config, bilm=None)):
-            raise ElmoError(f"{folder}: is of another recipe, text or biLM; choose another run folder")
-        if (folder / RESULTS).exists() and known != recipe:
-            raise ElmoError(f"{folder}: is finished, with other settings; choose another run folder")
-        kept = {name: list(words) for name, words in vocabularies.items()}
-        if (folder / VOCABULARIES).exists() and read_json(folder / VOCABULARIES, LARGEST_VOCABULARIES) != kept:
-            raise ElmoError(f"{folder}: knows other words than the recipe's files hold now; choose another run folder")
+        require_same(folder, config, recipe, vocabularies)
     elif folder.exists() and any(file.name[0] != "." for file in folder.iterdir()):
         raise ElmoError(f"{folder}: neither empty nor a run folder of a task; choose another one")
     folder.mkdir(parents=True, exist_ok=True)
@@ -171,6 +162,20 @@ def claim(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Voc
             folder / CONFIG: lambda path: write_config(path, config, to_mapping(recipe)),
         }
     )
+
+
+def require_same(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
+    """Raise ElmoError for a run folder of another task, recipe, data or biLM."""
+    before, values = read_config(folder)
+    known = from_mapping(get_task(before.task).recipe, values, f"{folder / CONFIG}: recipe")
+    essence = without(known, CHANGEABLE), replace(before, bilm=None)
+    if essence != (without(recipe, CHANGEABLE), replace(config, bilm=None)):
+        raise ElmoError(f"{folder}: is of another recipe, text or biLM; choose another run folder")
+    if (folder / RESULTS).exists() and known != recipe:
+        raise ElmoError(f"{folder}: is finished, with other settings; choose another run folder")
+    kept = {name: list(words) for name, words in vocabularies.items()}
+    if (folder / VOCABULARIES).exists() and read_json(folder / VOCABULARIES, LARGEST_VOCABULARIES) != kept:
+        raise ElmoError(f"{folder}: knows other words than the recipe's files hold now; choose another run folder")
 
 
 def write_config(path: Path, config: RunConfig, recipe: Mapping[str, Any]) -> None:

@@ -29,7 +29,7 @@ def share_of(train: Sequence[Any], task: Task[Any, Any, Any], recipe: TaskRecipe
     shuffled = choose(train, len(train))
     for number in range(max(1, round(share * len(train))), len(train)):
         try:
-            task.require_trainable(shuffled[:number])
+            task.require_gold(shuffled[:number])
         except ElmoError:
             continue
         return shuffled[:number]

@@ -123,7 +123,7 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
 class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
     """Reads JSON lines as SNLI is published, and pairs of plain text; scores accuracy."""
 
-    name, metric, recipe = "snli", "accuracy", SnliRecipe
+    name, metric, recipe, reading = "snli", "accuracy", SnliRecipe, ("labels", "tokenizer")
 
     def read(self, path: str, recipe: SnliRecipe) -> list[PairExample]:
         """The pairs of a JSON lines file that have a label."""

@@ -144,7 +144,7 @@ def best_prediction(starts: NDArray[np.float32], ends: NDArray[np.float32], long
 class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
     """Reads JSON as SQuAD v1.1 is published, and questions in plain text; scores F1 and exact match."""
 
-    name, metric, recipe = "squad", "f1", SquadRecipe
+    name, metric, recipe, reading = "squad", "f1", SquadRecipe, ("tokenizer",)
 
     def files(self, path: str) -> list[str]:
         """Between commas."""

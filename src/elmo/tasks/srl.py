@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -149,10 +150,14 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         return torch.arange(mask.shape[1], device=self.device) == places.unsqueeze(1)
 
 
+_OBJECT = re.compile(r'\s*\{\s*"')
+"""The beginning of a JSON object, where a text would rarely have it."""
+
+
 class Srl(Task[SrlRecipe, SrlExample, Frames]):
     """Reads PropBank's and CoNLL's columns, scores as srl-eval.pl does, writes tokens and columns."""
 
-    name, metric, recipe = "srl", "f1", SrlRecipe
+    name, metric, recipe, reading = "srl", "f1", SrlRecipe, ("format",)
 
     def read(self, path: str, recipe: SrlRecipe) -> list[SrlExample]:
         """The sentences of a file."""
@@ -167,14 +172,14 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
             for frame in frames
         ]
 
-    def require_trainable(self, train: Sequence[SrlExample]) -> None:
+    def require_gold(self, examples: Sequence[SrlExample]) -> None:
         """One predicate at least."""
-        if not train:
-            raise ElmoError("the training set has no predicate in it")
+        if not any(example.frames for example in examples):
+            raise ElmoError("has no predicate in it")
 
     def parse(self, line: str, tokenize: Tokenizer) -> SrlExample:
         """A sentence; or a JSON object with `tokens` and the places of its `predicates`, counted from 0."""
-        return _marked(line) if line.lstrip().startswith("{") else SrlExample(tuple(tokenize(line)))
+        return _marked(line) if _OBJECT.match(line) else SrlExample(tuple(tokenize(line)))
 
     def sentences(self, example: SrlExample) -> Sequence[Sentence]:
         """The one sentence."""
@@ -245,6 +250,9 @@ def _marked(line: str) -> SrlExample:
     if not _is_list_of(str, tokens) or not _is_list_of(int, places):
         raise ElmoError('expected {"tokens": [texts], "predicates": [places of them, counted from 0]}')
     tokens, places = cast("list[str]", tokens), cast("list[int]", places)
+    for token in tokens:
+        if token.split() != [token]:
+            raise ElmoError(f"tokens: {token!r} is empty or holds white space, which is between columns")
     for place in places:
         if not 0 <= place < len(tokens):
             raise ElmoError(f"predicates: {place} is the place of no token; there are {len(tokens)}, counted from 0")

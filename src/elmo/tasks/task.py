@@ -59,6 +59,8 @@ class Task(ABC, Generic[R, E, P]):
     name: str
     metric: str
     recipe: type[R]
+    reading: tuple[str, ...] = ()
+    """Keys of the recipe that say how a file is read, whatever was trained."""
 
     def files(self, path: str) -> list[str]:
         """The files that a path given to `read` stands for."""
@@ -72,8 +74,8 @@ class Task(ABC, Generic[R, E, P]):
         """As `read`, for the training set, of which a task may use more than what it is measured on."""
         return self.read(path, recipe)
 
-    def require_trainable(self, train: Sequence[E]) -> None:
-        """Raise ElmoError for examples that nothing can be learned from, as sentences without any name."""
+    def require_gold(self, examples: Sequence[E]) -> None:
+        """Raise ElmoError for a set that nothing can be learned from, or measured on: it "has no name in it"."""
 
     def pieces(self, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
         """What of a plain text makes an example each, with the number of its first line: a line that isn't blank."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,10 @@ def analyze_neighbors(
     lemmas = {instance.target.lemma for sentence in semcor for instance in sentence.instances}
     if WORD not in lemmas:
         raise ElmoError(f"the annotated text has no use of {WORD!r}; give SemCor")
-    words = [word for word in WORDS if word in lemmas][: QUICK_WORDS if quick else None]
+    told_apart = _told_apart(semcor)
+    words = [word for word in WORDS if word in told_apart][: QUICK_WORDS if quick else None]
+    if not words:
+        raise ElmoError(f"the annotated text has no sense of {', '.join(WORDS)} in two sentences; give SemCor")
     of: dict[str, object] = {"model": embedder.fingerprint, "text": checksum_of(semcor), "words": words}
     judged = of | {"senses": "told, or not tagged"}
     uses = once(folder / "parts" / "neighbors-uses.json", judged, lambda: dict(_nearest(embedder, semcor)))
@@ -100,6 +104,16 @@ def _nearest(embedder: Embedder, semcor: Sequence[Annotated]) -> Iterator[tuple[
         words = (UNTAGGED if not each else "yes" if {*own} & {*each} else "no" for each in theirs)
         told = ", ".join(words) if own else UNTAGGED
         yield start, {NEAREST: " / ".join(map(_quote, found.uses[:SHOWN])), SAME: told, RANK: rank}
+
+
+def _told_apart(text: Sequence[Annotated]) -> set[str]:
+    """The lemmas of which a sense is used in two sentences, so that one use can be nearest to another of its sense."""
+    sentences: defaultdict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
+    for sentence in text:
+        for instance in sentence.instances:
+            for sense in instance.senses[:1]:
+                sentences[instance.target.lemma, sense].add(tuple(sentence.tokens))
+    return {lemma for (lemma, _), found in sentences.items() if len(found) > 1}
 
 
 def _separations(embedder: Embedder, semcor: Sequence[Annotated], words: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,10 @@ from elmo.tasks.task import Task
 from elmo.tasks.vector_cache import LiveLayers
 
 QUICK_EXAMPLES = {"train": 300, "dev": 150}
-QUICK_TRAINING: dict[str, object] = {"training.batch_size": 16, "training.max_epochs": 4}
+QUICK_TOKENS = {"train": 9_000, "dev": 4_500}
+"""At most: of documents, fewer."""
+
+QUICK_BATCH = 16
 
 MOST_STEPS = 100
 """Of an epoch on a share of a large training set: more, and the best ones would be far from any measurement."""
@@ -85,8 +88,9 @@ class TaskRuns:
     ) -> None:
         self.data, self.elmo, self.quick = data, elmo, quick
         self.task: Task[Any, Any, Any] = get_task(data.task)
-        changes = {**(QUICK_TRAINING if quick else {}), **data.settings}
-        self.recipe = load_recipe(data.task, None, changes)
+        batch = min(QUICK_BATCH, load_recipe(data.task).training.batch_size)
+        changes = {"training.batch_size": batch, "training.max_epochs": 4} if quick else {}
+        self.recipe = load_recipe(data.task, None, changes | dict(data.settings))
         self._vectors, self._num_seeds, self._device = folder / "vectors", num_seeds, device
         self.folder = folder / "runs" / _slug(data.name)
         sets = read_sets(self._job(self.recipe, folder, elmo))
@@ -165,7 +169,11 @@ class TaskRuns:
 
     def _some(self, name: str, examples: Sequence[Any]) -> Sequence[Any]:
         """The examples of a set that are used."""
-        return choose(examples, QUICK_EXAMPLES[name]) if self.quick else examples
+        if not self.quick:
+            return examples
+        chosen = choose(examples, QUICK_EXAMPLES[name])
+        ends = accumulate(map(self.task.length, chosen))
+        return [example for example, end in zip(chosen, ends, strict=True) if end <= QUICK_TOKENS[name]] or chosen[:1]
 
     def sentences(self) -> list[tuple[str, ...]]:
         """All distinct sentences of the sets."""

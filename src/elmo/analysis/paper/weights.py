@@ -21,11 +21,11 @@ GAMMA = "γ"
 
 def analyze_weights(tasks: Sequence[TaskRuns], model: str) -> Finding:
     """Train each task as its recipe says, with ELMo at its places, and read the scalar mix of each place."""
+    if top := next((task.name for task in tasks if task.recipe.elmo.layers == "top"), None):
+        raise ElmoError(f"{top}: elmo.layers: top leaves no weights to look at; take all")
     here: dict[str, dict[str, float]] = {}
     seconds: dict[str, float] = {}
     for task in tasks:
-        if task.recipe.elmo.layers == "top":
-            raise ElmoError(f"{task.name}: elmo.layers: top leaves no weights to look at; take all")
         outcome = task.with_elmo()
         found = [read_mixes(folder) for folder in outcome.folders]
         for place in found[0]:
