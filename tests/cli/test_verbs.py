@@ -50,6 +50,8 @@ def test_help_lists_every_verb_without_waiting_for_torch() -> None:
         (["convert", "nowhere", "there"], "elmo: nowhere: no such file or folder"),
         (["finetune", "nowhere", "there", "text"], "elmo: nowhere: no such file or folder"),
         (["finetune", "en", "there", "text"], "elmo: text: no such file"),
+        (["finetune", "en", "there", "text", "--min-count", "3"], "elmo: --min-count: counts nothing without --new-s"),
+        (["finetune", "en", "there", "text", "--set", "evaluate_every_steps=9"], "elmo: training.evaluate_every_steps"),
         (
             ["finetune", "en", "there", "text", "--set", "optimizer=muon"],
             "elmo: --learning-rate: the default is Adagrad's",

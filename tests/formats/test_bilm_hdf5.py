@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import h5py
@@ -135,6 +136,27 @@ def test_published_pairs_of_names_find_each_other(tmp_path: Path) -> None:
     for variant, (options, weights) in wanted.items():
         assert_matches(formats.load(tmp_path / f"elmo_{variant}_weights.hdf5"), options, weights)
         assert_matches(formats.load(tmp_path / f"elmo_{variant}_options.json"), options, weights)
+
+
+def test_published_softmax_files_are_found_by_their_names(tmp_path: Path) -> None:
+    """As elmo_2x4096_512_2048cnn_2xhighway_softmax_weights.hdf5, several in a folder."""
+    wanted: dict[str, np.ndarray] = {}
+    for number, name in enumerate(("a", "b")):
+        folder, _, weights = make(tmp_path / name, "softmax", seed=number)
+        (folder / OPTIONS_FILE).rename(tmp_path / f"elmo_{name}_options.json")
+        for part, ending in (("softmax", "softmax_weights"), ("", "weights")):
+            with h5py.File(folder / WEIGHTS_FILE) as whole, h5py.File(tmp_path / f"{name}_x.hdf5", "w") as file:
+                for group in whole:
+                    if (group == "softmax") == bool(part):
+                        whole.copy(group, file)
+            (tmp_path / f"{name}_x.hdf5").rename(tmp_path / f"elmo_{name}_{ending}.hdf5")
+        shutil.rmtree(folder)
+        wanted[name] = weights["softmax/W"]
+    for name, softmax in wanted.items():
+        for ending in ("weights", "softmax_weights"):
+            model = formats.load(tmp_path / f"elmo_{name}_{ending}.hdf5")
+            assert model.softmax is not None
+            np.testing.assert_array_equal(model.softmax.weight.detach().numpy(), softmax)
 
 
 # --- writing

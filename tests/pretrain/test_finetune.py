@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +57,26 @@ def test_perplexity_on_the_task_falls(
     card = (folder / "README.md").read_text()
     assert f"{result.before.mean:.2f}" in card
     assert f"{result.after.mean:.2f}" in card
+
+
+def test_weights_that_were_trained_otherwise_are_written(
+    pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the card has the same steps and minutes of them."""
+    monkeypatch.setattr(Run, "figures", lambda self: {"trained for": "4 steps, 0.0 minutes"})
+    model, folder = load(pretrained), tmp_path / "tuned"
+    corpus = prepare_corpus(model, [str(task)], folder, False, workers=1)
+    finetune(model, corpus, folder, recipe(max_steps=4).training, device="cpu")
+    before = load(folder).bilm.state_dict()
+    shutil.rmtree(folder / "run")
+    finetune(load(pretrained), corpus, folder, recipe(max_steps=4, learning_rate=0.5).training, device="cpu")
+    assert any(not torch.equal(tensor, before[name]) for name, tensor in load(folder).bilm.state_dict().items())
+
+
+def test_what_a_killed_start_left_is_removed(pretrained: Path, task: Path, tmp_path: Path) -> None:
+    (tmp_path / "tuned" / ".corpus_left" / "corpus").mkdir(parents=True)
+    prepare_corpus(load(pretrained), [str(task)], tmp_path / "tuned", False, workers=1)
+    assert [path.name for path in (tmp_path / "tuned").iterdir()] == ["corpus"]
 
 
 def test_heldout_text_is_what_is_measured(

@@ -296,6 +296,16 @@ def test_heldout_text_given_at_the_end_is_measured(
     assert (last["step"], "loss" in last, "heldout_perplexity" in last) == (8, True, True)
 
 
+def test_an_end_moved_to_where_a_run_was_stopped_is_told_once(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """However often the run is started then."""
+    train(corpus, tmp_path / "run", recipe(max_steps=10, log_every_steps=5), stop_after=8)
+    for _ in range(3):
+        Run(corpus, tmp_path / "run", recipe(max_steps=8, log_every_steps=5), device="cpu").train()
+    assert [row["step"] for row in read_rows(tmp_path / "run" / "metrics.csv")] == [5, 8]
+
+
 def test_an_old_measurement_is_not_told_as_that_of_the_end(
     corpus: Corpus,
     recipe: Callable[..., Recipe],

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from elmo.cli.shared import device_option, examples, json_option, print_result, reading_options
 from elmo.errors import ElmoError
@@ -63,7 +64,7 @@ def command(
     """Go on training MODEL on the text and write it to the model folder FOLDER.
 
     The vocabulary stays that of MODEL: other words count as <UNK> but are read by their characters. Perplexity is
-    told before and after. Published HDF5 files hold no softmax: pass --new-softmax for those.
+    told before and after. Most published files hold no softmax: pass --new-softmax for those.
     """
     from elmo.config import TrainingConfig, from_mapping
     from elmo.formats import load
@@ -71,6 +72,8 @@ def command(
     from elmo.runs.recipes import parse_override
     from elmo.text.reading import read_some
 
+    if not new_softmax and click.get_current_context().get_parameter_source("min_count") is not ParameterSource.DEFAULT:
+        raise ElmoError("--min-count: counts nothing without --new-softmax, as the words are the model's; leave it out")
     loaded = load(model)
     own: dict[str, object] = {} if learning_rate is None else {"learning_rate": learning_rate}
     own |= {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
@@ -80,6 +83,8 @@ def command(
     training = from_mapping(TrainingConfig, settings, "training")
     if training.optimizer != "adagrad" and "learning_rate" not in own:
         raise ElmoError(f"--learning-rate: the default is Adagrad's; name one for {training.optimizer}")
+    if training.evaluate_every_steps is not None:
+        raise ElmoError("training.evaluate_every_steps: fine-tuning measures before and after alone; leave it out")
     sentences = read_some(heldout, **reading) if heldout else []
     corpus = prepare_corpus(loaded, inputs, folder, new_softmax, min_count=min_count, **reading)
     if batch_size or "batch_size" not in settings:

@@ -31,6 +31,7 @@ are used it knows from that text alone, with its time, its subjects and its prej
 Architecture: Peters et al. 2018, *Deep contextualized word representations*.
 """
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _HEAD = re.compile(r"---\n.*?\n---\n", re.DOTALL)
 _ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 
@@ -69,8 +70,9 @@ def figures_of(card: str) -> dict[str, str]:
 
 
 def without_head(card: str) -> str:
-    """A card as people read it."""
-    return _HEAD.sub("", card, count=1) if card.startswith("---\n") else card
+    """A card as people read it, without what would move a terminal's cursor, or worse: it may be a stranger's."""
+    text = _HEAD.sub("", card, count=1) if card.startswith("---\n") else card
+    return _CONTROLS.sub("", text)
 
 
 def describe(model: Model) -> str:

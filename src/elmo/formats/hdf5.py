@@ -6,7 +6,7 @@ Here and wherever else we open one it is without HDF5's own locks, which some di
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -49,11 +49,11 @@ def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
         yield found
 
 
-def top_names(path: Path) -> set[str]:
-    """The names at the top of an HDF5 file; none where the file isn't one."""
+def names_of(path: Path, known: Iterable[str]) -> set[str]:
+    """Which of these names stand at the top of an HDF5 file, where others may be millions; none where it isn't one."""
     try:
         with h5py.File(path, "r", locking=False) as file:
-            return set(file)
+            return {name for name in known if name in file}
     except _DAMAGE:
         return set()
 

@@ -100,7 +100,10 @@ def require_bytes(model: Model, done: str) -> None:
 def require_softmax(model: Model, otherwise: str = "") -> tuple[AnySoftmax, Vocabulary]:
     """A model's softmax and the words of it, which must be there; where there is none, `otherwise` says what to do."""
     if model.softmax is None:
-        raise ElmoError(f"the model has no softmax, which published HDF5 files leave out ({model.origin}). {otherwise}")
+        raise ElmoError(
+            f"the model has no softmax, which published models keep in another file, if at all ({model.origin}). "
+            f"{otherwise}"
+        )
     if model.vocabulary is None:
         raise ElmoError(
             f"the model has a softmax, but no words to it ({model.origin}); put its vocabulary beside it as vocab.txt "

@@ -172,12 +172,20 @@ def is_written(folder: Path, figures: Mapping[str, str]) -> bool:
 def save_trained(
     model: Model, folder: Path, figures: Mapping[str, str], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write a trained model's folder; of weights that are there, by what the card says they were trained for, the card
-    alone: what was added to the folder since, as a warm state, stays."""
-    if known_figures(folder).get(TRAINED_FOR) != figures[TRAINED_FOR]:
+    """Write a trained model's folder; of weights that are there the card alone: what was added to the folder since, as
+    a warm state, stays."""
+    if known_figures(folder).get(TRAINED_FOR) != figures[TRAINED_FOR] or not _holds(folder / WEIGHTS, model.bilm):
         save_native(model, folder, figures, metadata)
     elif not is_written(folder, figures):
         write_all({folder / CARD: lambda path: write_text(path, model_card(model, figures, metadata))})
+
+
+def _holds(path: Path, module: torch.nn.Module) -> bool:
+    """Whether a file has the weights of `module`, to the bit."""
+    if not path.exists():
+        return False
+    found, tensors = read_tensors(path)[0], module.state_dict()
+    return found.keys() == tensors.keys() and all(torch.equal(found[name], tensors[name].cpu()) for name in found)
 
 
 def save_native(
@@ -208,10 +216,10 @@ def save_native(
         writers[folder / WARM] = lambda path: write_tensors(path, _warm_tensors(state))
     if (vocabulary := model.vocabulary) is not None:
         writers[folder / VOCABULARY] = vocabulary.write
-    if with_card:
+    writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config))
+    if with_card:  # the last: it tells that all is written
         card = model.card if model.card and not figures else model_card(model, figures or {}, metadata)
         writers[folder / CARD] = lambda path: write_text(path, card)
-    writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config))
     write_all(writers, optional=(folder / SOFTMAX, folder / MIXES, folder / WARM, folder / VOCABULARY))
 
 

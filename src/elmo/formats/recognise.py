@@ -13,7 +13,7 @@ from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.bilm_layout import OPTIONS
 from elmo.formats.bundled import NAMES, folder_of, is_bundled
 from elmo.formats.files import read_json
-from elmo.formats.hdf5 import SUFFIXES, top_names
+from elmo.formats.hdf5 import SUFFIXES, names_of
 from elmo.formats.many_langs import load_many_langs
 from elmo.formats.model import Model
 from elmo.formats.native import load_native
@@ -25,6 +25,9 @@ READS = (
     "a checkpoint of bilm-tf (its .index file), an AllenNLP task model (weights.th), a folder of "
     "ELMoForManyLangs (encoder.pkl, token_embedder.pkl), or an archive of one of these"
 )
+PARTS = ("char_embed", "softmax", DATA_SET)
+"""What tells at the top of an HDF5 file which part of a model it holds."""
+
 META = "meta.json"
 """What the NLPL repository puts beside a model of any family, to describe it."""
 
@@ -102,7 +105,7 @@ def _load_file(path: Path) -> Model:
 
 def _load_hdf5(path: Path) -> Model:
     """By its data sets: weights, or the softmax or cached token vectors of the weights beside it."""
-    names = top_names(path)
+    names = names_of(path, PARTS)
     if "char_embed" not in names and DATA_SET in names:
         weights = _weights_of(path, DATA_SET)
         return load_bilm(weights, _options_beside(weights), token_vectors=path)
@@ -129,7 +132,7 @@ def _hdf5_files(folder: Path) -> list[Path]:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    return [path for path in _hdf5_files(folder) if "char_embed" in top_names(path)]
+    return [path for path in _hdf5_files(folder) if names_of(path, ["char_embed"])]
 
 
 def _only_weights(folder: Path) -> Path:
@@ -150,8 +153,9 @@ def _weights_beside(options: Path) -> Path:
 
 def _weights_of(part: Path, kind: str) -> Path:
     """The weights beside a file that holds only another part, `kind`, of a model."""
-    pair = part.with_name(part.name.replace(kind, "weights"))
-    found = [pair] if pair != part and pair.exists() else _weight_files(part.parent)
+    names = part.name.replace(kind, "weights"), part.name.replace(f"{kind}_weights", "weights")
+    pairs = [pair for pair in map(part.with_name, dict.fromkeys(names)) if pair != part and pair.exists()]
+    found = pairs or _weight_files(part.parent)
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "none"
         raise ElmoError(f"{part}: holds '{kind}' alone; needs the weights of its model beside it, found {names}")
@@ -161,10 +165,11 @@ def _weights_of(part: Path, kind: str) -> Path:
 def _softmax_beside(weights: Path) -> Path | None:
     """A file with the softmax of these weights: of a pair of names, or the only one beside the only weights."""
     others = [path for path in _hdf5_files(weights.parent) if path != weights]
-    found = [path for path in others if (names := top_names(path)) and "softmax" in names and "char_embed" not in names]
-    pair = weights.with_name(weights.name.replace("weights", "softmax"))
-    if pair in found:
-        return pair
+    found = [path for path in others if names_of(path, PARTS) == {"softmax"}]
+    for name in ("softmax", "softmax_weights"):  # our own pairs, and the published ones
+        pair = weights.with_name(weights.name.replace("weights", name))
+        if pair in found:
+            return pair
     return found[0] if len(found) == 1 and len(_weight_files(weights.parent)) == 1 else None
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from elmo import _native
-from elmo.nn.precision import as_array, product_dtype, uses_native
+from elmo.nn.precision import add_product, as_array, product_dtype, uses_native
 
 CACHED_NUMBERS, CACHED_NUMBERS_ON_GPU = 1 << 21, 1 << 26
 """Scores held at once, in numbers: 8 MB of float32, which fits the cache that cores share, or 256 MB."""
@@ -57,7 +57,7 @@ class _CrossEntropy(torch.autograd.Function):
             _to_probabilities(scores, bias, target_scores[rows], own[rows], losses[rows], shares[rows], d_bias)
             if any(ctx.needs_input_grad):  # a probability is the gradient of its score
                 d_hidden[rows] = scores @ rounded
-                d_weight += scores.t() @ h
+                add_product(d_weight, scores.t(), h)
         ctx.save_for_backward(d_hidden, shares - 1, d_weight, d_bias.sum(dim=0))
         return losses.sum()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -20,6 +21,7 @@ from elmo.nn.devices import use_device
 from elmo.pretrain.loop import Run, Sentences
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.processes import started_together
+from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 
@@ -28,6 +30,9 @@ LEARNING_RATE = 0.05
 
 SAMPLE = 1000
 """Sentences of the training text on which perplexity is measured where no held-out text is given."""
+
+WORK = ".corpus"
+"""How folders begin in which a corpus is made."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,10 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with TemporaryDirectory(dir=folder, prefix=".corpus") as work:
+        with alone_in(folder), TemporaryDirectory(dir=folder, prefix=WORK) as work:
+            for left in folder.glob(f"{WORK}*"):  # by a process that was killed
+                if left != Path(work):
+                    shutil.rmtree(left)
             made = Path(work) / "corpus"
             checksum = prepare(
                 inputs,

@@ -162,9 +162,10 @@ class Run:
                 if self.progress.seconds - saved > 60 * training.checkpoint_every_minutes:
                     self.save()
                     saved = self.progress.seconds
-            if self.is_done and self._is_unreported:  # the end was moved to where the run was stopped, or text is new
+            is_moved = self.is_done and self._is_unreported  # the end, to where the run was stopped; or text is new
+            if is_moved:
                 self._report(metrics)
-            if not self.processes.on_first(lambda: is_written(self.folder, self.figures())):
+            if is_moved or not self.processes.on_first(lambda: is_written(self.folder, self.figures())):
                 self.save()
         return self.model
 

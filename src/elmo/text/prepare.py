@@ -157,8 +157,8 @@ def _work_folder(folder: Path) -> Generator[Path]:
         raise ElmoError(f"{folder}: exists already; remove it, or name another folder for the corpus")
     require_parent(folder)
     work = folder.absolute().parent / f".{folder.name}.{token_hex(4)}"
-    work.mkdir()
     try:
+        work.mkdir()
         yield work
     finally:
         shutil.rmtree(work, ignore_errors=True)
