@@ -258,7 +258,7 @@ def weights(finding: Finding) -> list[Claim]:
     why = "weights hardly move under a large λ or in few steps, and a small biLM's first layer knows less"
     return [
         Claim("At the input, the first biLSTM layer has the largest weight.", first, why),
-        Claim("At the output, weights are about level.", level, why),
+        Claim("At the output, weights are about level.", level, "a small biLM's last layer has the most to tell"),
     ]
 
 
