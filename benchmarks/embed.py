@@ -72,8 +72,9 @@ def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> l
     difference = _difference(embedder, plain, texts["1"])  # and warms the plain one
     rates: dict[str, list[float]] = {name: [] for name in [*runs, "plain 1", "plain 32", "products"]}
     for _ in range(arguments.repeats):
-        rates["plain 1"].append(_num_tokens(texts["1"]) / _seconds(lambda: _embed_plainly(plain, texts["1"], 1)))
-        rates["plain 32"].append(_num_tokens(texts["32"]) / _seconds(lambda: _embed_plainly(plain, texts["32"], 32)))
+        for name in ("1", "32"):
+            seconds = _seconds(lambda name=name: _embed_plainly(plain, texts[name], int(name)))
+            rates[f"plain {name}"].append(_num_tokens(texts[name]) / seconds)
         for name, run in runs.items():
             rates[name].append(_num_tokens(texts[name]) / _seconds(run))
         rates["products"].append(_products_per_second(precision, device))

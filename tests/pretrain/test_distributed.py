@@ -8,9 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from elmo.pretrain.recipe import load_recipe
 from elmo.runs.recipes import write_recipe
 from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
+from running import has_rows, wait_until
 
 STEPS = 24
 LOSSES = ("sampled", "full", "adaptive")
@@ -232,11 +233,7 @@ def test_torchrun_stopped_goes_on_alone(corpus: Corpus, settings: Callable[..., 
     recipe = settings(max_steps=100_000, n_epochs=1e6)
     folder = tmp_path / "run"
     with torchrun(corpus.folder, folder, "--recipe", written(recipe, tmp_path / "recipe.yaml")) as process:
-        deadline = time.monotonic() + LONGEST
-        while not ((folder / "metrics.csv").exists() and len(curve(folder)) > 2):
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline, "no progress within ten minutes"
-            time.sleep(0.05)
+        wait_until(partial(has_rows, folder, 2), process, LONGEST)
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=LONGEST)
     assert output.count("the same command goes on") == 1, errors

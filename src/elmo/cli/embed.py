@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from elmo.cli.progress import count_bytes
 from elmo.cli.shared import (
     device_option,
     examples,
+    is_given,
     json_option,
     parse_layers,
     precision_option,
@@ -113,7 +113,7 @@ def command(
     from elmo.embed.writers import check_target
     from elmo.text.reading import expand
 
-    if alias and click.get_current_context().get_parameter_source("layers") is not ParameterSource.DEFAULT:
+    if alias and is_given("layers"):
         raise ElmoError("--all, --top and --average stand for --layers; pass one of them")
     check_target(output, overwrite)
     paths = expand(texts)

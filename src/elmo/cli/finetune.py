@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from elmo.cli.shared import device_option, examples, json_option, print_result, reading_options
+from elmo.cli.shared import device_option, examples, is_given, json_option, print_result, reading_options
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def command(
     from elmo.runs.recipes import parse_override
     from elmo.text.reading import read_some
 
-    if not new_softmax and click.get_current_context().get_parameter_source("min_count") is not ParameterSource.DEFAULT:
+    if not new_softmax and is_given("min_count"):
         raise ElmoError("--min-count: counts nothing without --new-softmax, as the words are the model's; leave it out")
     loaded = load(model)
     own: dict[str, object] = {} if learning_rate is None else {"learning_rate": learning_rate}

@@ -6,10 +6,9 @@ import dataclasses
 from typing import TYPE_CHECKING, TypedDict
 
 import click
-from click.core import ParameterSource
 
 from elmo.cli.progress import count_sentences
-from elmo.cli.shared import device_option, examples, json_option, layer_option, print_result, reading_options
+from elmo.cli.shared import device_option, examples, is_given, json_option, layer_option, print_result, reading_options
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -94,11 +93,10 @@ def command(
     embedder = load(model, device=use_device(device))
     index = ContextIndex(texts[0], embedder) if len(texts) == 1 and is_index(texts[0]) else None
     if index is not None:
-        source = click.get_current_context().get_parameter_source
-        if source("layer") is not ParameterSource.DEFAULT:
+        if is_given("layer"):
             raise ElmoError(f"{texts[0]}: an index is of one layer; leave out --layer, or build another index")
         reading = index.text.corpus.reading
-        tokenizer = reading["tokenizer"] if source("tokenizer") is ParameterSource.DEFAULT else tokenizer
+        tokenizer = tokenizer if is_given("tokenizer") else reading["tokenizer"]
         lowercase = lowercase or reading["lowercase"]
     elif among or tags:
         raise ElmoError("--among and --tag are for an index; build one with elmo index")

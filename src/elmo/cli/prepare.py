@@ -3,9 +3,8 @@
 from pathlib import Path
 
 import click
-from click.core import ParameterSource
 
-from elmo.cli.shared import examples, json_option, print_result, reading_options
+from elmo.cli.shared import examples, is_given, json_option, print_result, reading_options
 from elmo.errors import ElmoError
 
 
@@ -65,7 +64,7 @@ def command(
     from elmo.text.prepare import prepare
     from elmo.text.vocabulary import Vocabulary
 
-    if vocabulary_file and click.get_current_context().get_parameter_source("min_count") is not ParameterSource.DEFAULT:
+    if vocabulary_file and is_given("min_count"):
         raise ElmoError("--min-count: counts nothing where --vocabulary names the words; leave one out")
     corpus = prepare(
         inputs,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 if TYPE_CHECKING:
     from elmo.embed.layers import Layers
@@ -59,6 +60,11 @@ precision_option = click.option(
 def examples(*lines: str) -> str:
     """An epilog that shows `lines` as examples, each on a line of its own."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def is_given(option: str) -> bool:
+    """Whether an option of the command that runs was passed, be it with its default."""
+    return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
 
 
 def print_result(sentence: str, figures: dict[str, Any], as_json: bool, *, beside: bool = False) -> None:

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
-from elmo.cli.shared import examples, json_option, print_result, reading_options
+from elmo.cli.shared import examples, is_given, json_option, print_result, reading_options
 from elmo.errors import ElmoError
 
 
@@ -56,8 +55,7 @@ def command(
     from elmo.text.prepare import prepare
 
     config = SkipGramConfig(dim, min_count, window, epochs, workers, seed)
-    given = click.get_current_context().get_parameter_source
-    if Path(source).is_dir() and (told := [name for name in reading if given(name) is not ParameterSource.DEFAULT]):
+    if Path(source).is_dir() and (told := [name for name in reading if is_given(name)]):
         raise ElmoError(f"{source}: is a corpus, which was read already; leave out --{told[0]}")
     require_new_file(out)
     started = time.monotonic()

@@ -102,11 +102,11 @@ class Experiment:
         self.job, self.task = job, get_task(job.task)
         self.device = use_device(job.device)
         sets = read_sets(job) if sets is None else sets
-        for name, path in (("train", job.train), ("dev", job.dev)):
+        for name, path, examples in (("training", job.train, sets["train"]), ("dev", job.dev, sets["dev"])):
             try:
-                self.task.require_gold(sets[name])
+                self.task.require_gold(examples)
             except ElmoError as error:
-                raise ElmoError(f"{path}: the {'training' if name == 'train' else name} set {error}") from None
+                raise ElmoError(f"{path}: the {name} set {error}") from None
         self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, job.recipe)}
         self._given_layers = layers
         self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe)
@@ -153,7 +153,7 @@ class Experiment:
             raise ElmoError(f"{folder}: holds a run of several seeds; choose another run folder, or the same --seeds")
         if self.job.num_seeds > 1 and names and not seeds:
             raise ElmoError(f"{folder}: neither empty nor a run of several seeds; choose another one")
-        for path in seeds if self.job.num_seeds > 1 else ():
+        for path in seeds:
             if (path / CONFIG).exists():
                 seed = int(path.name.removeprefix(SEED_FOLDER.format("")))
                 require_same(path, self._config, self._recipe_of(seed), self.vocabularies)

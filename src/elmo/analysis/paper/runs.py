@@ -88,8 +88,10 @@ class TaskRuns:
     ) -> None:
         self.data, self.elmo, self.quick = data, elmo, quick
         self.task: Task[Any, Any, Any] = get_task(data.task)
-        batch = min(QUICK_BATCH, load_recipe(data.task).training.batch_size)
-        changes = {"training.batch_size": batch, "training.max_epochs": 4} if quick else {}
+        changes: dict[str, object] = {}
+        if quick:
+            batch = min(QUICK_BATCH, load_recipe(data.task).training.batch_size)
+            changes = {"training.batch_size": batch, "training.max_epochs": 4}
         self.recipe = load_recipe(data.task, None, changes | dict(data.settings))
         self._vectors, self._num_seeds, self._device = folder / "vectors", num_seeds, device
         self.folder = folder / "runs" / _slug(data.name)
