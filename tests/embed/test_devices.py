@@ -96,7 +96,8 @@ def test_a_stream_that_is_left_frees_its_memory(both: ParallelEmbedder) -> None:
     stream = both.stream(SENTENCES * 50, layers="all", batch_size=1)
     next(stream)
     stream.close()
-    both.embed(SENTENCES)  # what was on the way is done when this is
+    for worker in both._workers:
+        worker.wait(worker.submit(os.getpid))  # what was on the way to it is done, and freed, when this is
     processes = [pid for worker in both._workers for pid in worker._pool._processes]
     folders = [Path("/proc", str(pid), "fd") for pid in processes]
     held = [
