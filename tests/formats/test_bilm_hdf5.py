@@ -113,6 +113,21 @@ def test_softmax_and_vocabulary_are_read(tmp_path: Path) -> None:
     assert model.vocabulary.words == tuple(WORDS)
 
 
+def test_words_in_another_order_take_their_rows_along(tmp_path: Path) -> None:
+    """bilm-tf takes its list in any order, and passes over one line; here the special words are the first."""
+    folder, _, weights = make(tmp_path / "model", "softmax")
+    listed = [*WORDS[3:6], "</S>", *WORDS[6:9], "<S>", "<UNK>", *WORDS[9:]]
+    (folder / "vocab.txt").write_text("\n".join([*listed[:4], "!!!MAXTERMID", *listed[4:]]), encoding="utf-8")
+    model = formats.load(folder)
+    assert model.vocabulary is not None
+    assert model.vocabulary.words == tuple(WORDS)
+    assert model.softmax is not None
+    for word, row, bias in zip(listed, weights["softmax/W"], weights["softmax/b"], strict=True):
+        number = model.vocabulary.id(word)
+        np.testing.assert_array_equal(model.softmax.weight[number].detach().numpy(), row)
+        assert model.softmax.bias[number].item() == bias
+
+
 def test_origin_says_what_was_recognised(tmp_path: Path) -> None:
     folder, _, _ = make(tmp_path / "model")
     assert WEIGHTS_FILE in formats.load(folder).origin

@@ -229,6 +229,12 @@ def test_a_vocabulary_of_another_length_than_the_softmax(tmp_path: Path) -> None
     assert_refused(folder, "vocab.txt", "16", "17")
 
 
+def test_a_vocabulary_without_a_special_word(tmp_path: Path) -> None:
+    folder = make(tmp_path / "model", "softmax")[0]
+    (folder / "vocab.txt").write_text("\n".join(["a" if word == "<UNK>" else word for word in WORDS]), encoding="utf-8")
+    assert_refused(folder, "vocab.txt", "<UNK> is missing")
+
+
 # --- native folders
 
 

@@ -45,6 +45,20 @@ def test_each_of_its_files_names_the_checkpoint(ending: str, tmp_path: Path) -> 
     assert model.vocabulary.words == tuple(WORDS)
 
 
+def test_words_in_another_order_take_their_rows_along(tmp_path: Path) -> None:
+    """Those of the softmax and those of Adagrad's sums."""
+    _, weights, sums = make(tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join([*WORDS[3:], *WORDS[:3]]) + "\n", encoding="utf-8")
+    model = formats.load(tmp_path)
+    assert model.vocabulary is not None
+    assert model.vocabulary.words == tuple(WORDS)
+    assert model.softmax is not None
+    np.testing.assert_array_equal(model.softmax.weight.detach().numpy(), np.roll(weights["softmax/W"], 3, axis=0))
+    found = load_accumulators(tmp_path / PREFIX)
+    for name, published in (("softmax.weight", "softmax/W"), ("softmax.bias", "softmax/b")):
+        np.testing.assert_array_equal(found[name].detach().numpy(), np.roll(sums[published], 3, axis=0))
+
+
 def test_of_several_checkpoints_the_list_tells_the_newest(tmp_path: Path) -> None:
     """It holds the path on the machine of the training."""
     make(tmp_path)

@@ -12,15 +12,15 @@ import h5py
 from elmo.config import to_mapping
 from elmo.errors import ElmoError
 from elmo.formats import renames
-from elmo.formats.bilm_layout import BILM, OPTIONS, SOFTMAX, Source, read_bilm, read_softmax
+from elmo.formats.bilm_layout import BILM, OPTIONS, SOFTMAX, WORDS, Source, read_bilm, read_softmax
 from elmo.formats.files import write_all, write_json
 from elmo.formats.hdf5 import open_hdf5
-from elmo.formats.model import Model, read_vocabulary, require_bytes
+from elmo.formats.model import Model, require_bytes
 from elmo.formats.token_vectors import read_token_vectors
 from elmo.nn.adaptive import AdaptiveSoftmax
 
-WEIGHTS, VOCABULARY = "lm_weights.hdf5", "vocab.txt"
-"""Names of the files we write, beside the options."""
+WEIGHTS = "lm_weights.hdf5"
+"""The name of the file we write, beside the options and the words."""
 
 
 def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_vectors: Path | None = None) -> Model:
@@ -34,16 +34,16 @@ def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_v
     with open_hdf5(weights) as stored:
         source = Source(stored, weights, weights.stat().st_size)
         bilm = read_bilm(source, options)
-        scores = None if softmax else read_softmax(source, bilm.config.lstm.projection_dim)
+        dim = bilm.config.lstm.projection_dim
+        scores, words = (None, None) if softmax else read_softmax(source, dim, weights.with_name(WORDS))
     if softmax is not None:
         with open_hdf5(softmax) as stored:
-            scores = read_softmax(Source(stored, softmax, softmax.stat().st_size), bilm.config.lstm.projection_dim)
+            source = Source(stored, softmax, softmax.stat().st_size)
+            scores, words = read_softmax(source, dim, softmax.with_name(WORDS))
         if scores is None:
             raise ElmoError(f"{softmax}: data set 'softmax/W' is missing")
         origin.append(f"{softmax.name} holds 'softmax'")
-    model = Model(bilm, scores)
-    if scores is not None:
-        model.vocabulary = read_vocabulary((softmax or weights).parent / VOCABULARY, scores.num_words)
+    model = Model(bilm, scores, words)
     if token_vectors is not None:
         model.token_vectors = read_token_vectors(token_vectors, bilm)
         origin.append(
@@ -73,8 +73,8 @@ def save_bilm(model: Model, folder: Path) -> None:
         folder / OPTIONS: lambda path: write_json(path, _options(model)),
     }
     if model.vocabulary is not None:
-        writers[folder / VOCABULARY] = model.vocabulary.write
-    write_all(writers, optional=(folder / VOCABULARY,))
+        writers[folder / WORDS] = model.vocabulary.write
+    write_all(writers, optional=(folder / WORDS,))
 
 
 def _write_weights(model: Model, path: Path) -> None:

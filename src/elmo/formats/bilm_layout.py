@@ -7,16 +7,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import torch
+
 from elmo.config import BiLMConfig, from_mapping
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json
 from elmo.formats.renames import CONVOLUTION, SAME, TRANSPOSED, TRANSPOSED_ROWS, ZERO_ROW_FIRST, Rename
 from elmo.formats.skeleton import MOST_WORDS, bilm_skeleton, skeleton
 from elmo.formats.tensors import Stored, fill
+from elmo.formats.words import find_list, read_words, require_as_many
 from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax
+from elmo.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
-OPTIONS = "options.json"
+OPTIONS, WORDS = "options.json", "vocab.txt"
+"""Names of files beside the weights."""
+
+NO_WORD = "!!!MAXTERMID"
+"""A line of old vocabularies that bilm-tf passes over."""
 
 _STORED_CHARACTERS = 261
 
@@ -64,16 +72,34 @@ def read_bilm(source: Source, options: Path) -> BiLM:
     return bilm
 
 
-def read_softmax(source: Source, dim: int) -> Softmax | None:
-    """The softmax over outputs of width `dim`, None where none is stored."""
+def read_softmax(source: Source, dim: int, words: Path) -> tuple[Softmax | None, Vocabulary | None]:
+    """The softmax over outputs of width `dim`, and its words from the list `words`; None for what isn't stored."""
     if not any(name.startswith("softmax/") for name in source.stored):
-        return None
+        return None, None
     shape = source.stored["softmax/b"].shape if "softmax/b" in source.stored else ()
     if len(shape) != 1 or not 0 < shape[0] <= MOST_WORDS:
         raise ElmoError(f"{source.path}: {source.noun} 'softmax/b' is missing or no list of numbers")
     softmax = skeleton(lambda: Softmax(shape[0], dim))
     fill(softmax, SOFTMAX, source.stored, source.path, source.noun, source.num_bytes)
-    return softmax
+    listed = find_list(words)
+    return softmax, None if listed is None else _in_our_order(softmax, listed)
+
+
+def _in_our_order(softmax: Softmax, path: Path) -> Vocabulary:
+    """The words of a list in whichever order, as bilm-tf has them: the special ones, with their rows, come first."""
+    words = [word for word in read_words(path) if word != NO_WORD]
+    require_as_many(path, len(words), softmax.num_words)
+    missing = next((word for word in SPECIAL_WORDS if word not in words), None)
+    if missing is not None:
+        raise ElmoError(f"{path}: {missing} is missing, which every vocabulary of bilm-tf has; is this the model's?")
+    special = [words.index(word) for word in SPECIAL_WORDS]
+    if special != [0, 1, 2]:
+        rows = special + [row for row in range(len(words)) if row not in special]
+        words = [words[row] for row in rows]
+        with torch.no_grad():
+            for parameter in softmax.parameters():
+                parameter.copy_(parameter[rows])
+    return Vocabulary.of(words, path)
 
 
 def _config(source: Source, options: Path) -> BiLMConfig:

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from elmo.config import BiLMConfig
 from elmo.errors import ElmoError
 from elmo.formats.token_vectors import TokenVectors
-from elmo.formats.words import require_room
+from elmo.formats.words import find_list, require_as_many, require_room
 from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.scalar_mix import ScalarMix
@@ -114,12 +114,10 @@ def require_softmax(model: Model, otherwise: str = "") -> tuple[AnySoftmax, Voca
 
 def read_vocabulary(path: Path, num_words: int) -> Vocabulary | None:
     """The vocabulary of a softmax over `num_words`, None where there is no such file, plain or with `.gz`."""
-    if not path.exists():
-        path = path.with_name(f"{path.name}.gz")
-    if not path.exists():
+    found = find_list(path)
+    if found is None:
         return None
-    require_room(path)
-    vocabulary = Vocabulary.read(path)
-    if len(vocabulary) != num_words:
-        raise ElmoError(f"{path}: has {len(vocabulary)} words, but the softmax beside it scores {num_words}")
+    require_room(found)
+    vocabulary = Vocabulary.read(found)
+    require_as_many(found, len(vocabulary), num_words)
     return vocabulary

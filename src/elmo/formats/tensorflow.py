@@ -8,8 +8,8 @@ from pathlib import Path
 from torch import Tensor
 
 from elmo.errors import ElmoError
-from elmo.formats.bilm_layout import OPTIONS, Source, read_bilm, read_softmax
-from elmo.formats.model import Model, read_vocabulary
+from elmo.formats.bilm_layout import OPTIONS, WORDS, Source, read_bilm, read_softmax
+from elmo.formats.model import Model
 from elmo.formats.tensor_bundle import INDEX, read_bundle
 
 LIST = "checkpoint"
@@ -32,13 +32,9 @@ def load_tensorflow(prefix: Path) -> Model:
     options = _options(prefix)
     source = _source(prefix, "")
     bilm = read_bilm(source, options)
-    softmax = read_softmax(source, bilm.config.lstm.projection_dim)
-    return Model(
-        bilm,
-        softmax,
-        None if softmax is None else read_vocabulary(prefix.parent / "vocab.txt", softmax.num_words),
-        f"TensorFlow checkpoint: {source.path.name} lists 'lm/char_embed', sizes from {options.name}",
-    )
+    softmax, vocabulary = read_softmax(source, bilm.config.lstm.projection_dim, prefix.with_name(WORDS))
+    origin = f"TensorFlow checkpoint: {source.path.name} lists 'lm/char_embed', sizes from {options.name}"
+    return Model(bilm, softmax, vocabulary, origin)
 
 
 def load_accumulators(prefix: Path) -> dict[str, Tensor]:
@@ -50,7 +46,7 @@ def load_accumulators(prefix: Path) -> dict[str, Tensor]:
     if not source.stored:
         return {}
     bilm = read_bilm(source, _options(prefix))
-    softmax = read_softmax(source, bilm.config.lstm.projection_dim)
+    softmax, _ = read_softmax(source, bilm.config.lstm.projection_dim, prefix.with_name(WORDS))
     parts = {"bilm": bilm} | ({} if softmax is None else {"softmax": softmax})
     return {f"{part}.{name}": tensor for part, module in parts.items() for name, tensor in module.state_dict().items()}
 

@@ -27,6 +27,17 @@ def find_words(folder: Path, num_words: int) -> list[str] | None:
     return None
 
 
+def find_list(path: Path) -> Path | None:
+    """A word list, plain or with `.gz`; None where there is neither."""
+    return next((found for found in (path, path.with_name(f"{path.name}.gz")) if found.exists()), None)
+
+
+def require_as_many(path: Path, num_words: int, num_scored: int) -> None:
+    """Refuse a list of other words than those that a softmax scores."""
+    if num_words != num_scored:
+        raise ElmoError(f"{path}: has {num_words} words, but the softmax beside it scores {num_scored}")
+
+
 def read_words(path: Path) -> list[str]:
     """The lines of a word list."""
     require_room(path)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import load_bilm
+from elmo.formats.bilm_layout import NO_WORD
 from elmo.formats.files import write_all
 from elmo.formats.token_vectors import DATA_SET
 from elmo.formats.words import read_words
@@ -33,9 +34,6 @@ SHORTEST = 3
 
 WORDS_AT_ONCE = 1024
 """Words whose token vectors are computed together."""
-
-_SKIPPED = "!!!MAXTERMID"
-"""A line that is no word, in old vocabularies."""
 
 
 _GRAPH = {"BidirectionalLanguageModel": "elmo.load", "weight_layers": "elmo.Elmo"}
@@ -140,7 +138,7 @@ def dump_token_embeddings(
 
 def _vocabulary(path: str | Path) -> list[str]:
     """The words of a list, a line each, in whichever order."""
-    return [word for line in read_words(Path(path)) if (word := line.strip()) != _SKIPPED]
+    return [word for line in read_words(Path(path)) if (word := line.strip()) != NO_WORD]
 
 
 def _longest(sentences: Sequence[Sentence]) -> int:

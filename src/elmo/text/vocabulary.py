@@ -42,10 +42,15 @@ class Vocabulary:
     @classmethod
     def read(cls, path: str | Path) -> Vocabulary:
         """Read a vocabulary file: UTF-8, a word a line, plain or compressed like any text."""
+        return cls.of(list(read_lines(path)), path)
+
+    @classmethod
+    def of(cls, words: Sequence[str], path: str | Path) -> Vocabulary:
+        """The vocabulary of words that were read from `path`, which errors name."""
         try:
-            return cls(list(read_lines(path)))
+            return cls(words)
         except ElmoError as error:
-            raise error if str(path) in str(error) else ElmoError(f"{path}: {error}") from None
+            raise ElmoError(f"{path}: {error}") from None
 
     def write(self, path: str | Path) -> None:
         """Write a word a line, in UTF-8."""
