@@ -60,6 +60,10 @@ def test_help_lists_every_verb_without_waiting_for_torch() -> None:
             ["pretrain", "nowhere", "run", "--evaluate-every", "5"],
             "elmo: --evaluate-every: there is no text to measure",
         ),
+        (
+            ["pretrain", "nowhere", "run", "--set", "training.evaluate_every_steps=5"],
+            "elmo: --evaluate-every: there is no text to measure",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, tmp_path: Path) -> None:

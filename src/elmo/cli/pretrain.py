@@ -69,11 +69,11 @@ def command(
     from elmo.text.corpus import Corpus
     from elmo.text.reading import read_some
 
-    if evaluate_every is not None and heldout is None:
-        raise ElmoError("--evaluate-every: there is no text to measure on; name one (--heldout)")
     settings = dict(parse_override(text) for text in overrides)
     flags = {"max_steps": max_steps, "max_minutes": max_minutes, "evaluate_every_steps": evaluate_every}
     settings |= {f"training.{key}": value for key, value in flags.items() if value is not None}
+    if heldout is None and settings.get("training.evaluate_every_steps") is not None:
+        raise ElmoError("--evaluate-every: there is no text to measure on; name one (--heldout)")
     opened = Corpus.open(corpus)
     sentences = read_some(heldout, **opened.reading) if heldout else []
     model = None if start is None else formats.load(start)
