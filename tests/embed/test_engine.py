@@ -290,11 +290,11 @@ def test_tokens_without_a_sentence_make_no_batch() -> None:
 # --- choosing
 
 
-@pytest.mark.parametrize(("instructions", "precision"), [(True, "bf16"), (False, "float32")])
-def test_auto_is_bf16_where_the_processor_has_it(
-    instructions: bool, precision: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("gains", "precision"), [(True, "bf16"), (False, "float32")])
+def test_auto_is_bf16_where_the_processor_gains_by_it(
+    gains: bool, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_native, "multiplies_bf16", lambda: instructions)
+    monkeypatch.setattr(_native, "gains_by_bf16", lambda: gains)
     engine = Embedder(make_model(), precision="auto")._engine
     assert isinstance(engine, PackedEngine)
     assert engine.precision == precision

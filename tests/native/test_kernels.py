@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -337,6 +338,22 @@ def test_bf16_is_multiplied_by_the_kernels_for_it_alone(level: str, monkeypatch:
     assert _native.multiplies_bf16() == (level == "avx512_bf16")
 
 
+@pytest.mark.parametrize("level", ["avx512_bf16", "avx512_vnni"])
+@pytest.mark.parametrize("is_intel", [True, False])
+def test_bf16_is_a_gain_where_its_instructions_are_fast(
+    level: str, is_intel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_native, "_levels", [level, "avx2"])
+    monkeypatch.setattr(_native._kernel, "is_intel", lambda: is_intel)
+    assert _native.gains_by_bf16() == (level == "avx512_bf16" and not is_intel)
+
+
+@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="asks Linux")
+def test_the_maker_of_the_processor_is_known() -> None:
+    assert _native._kernel is not None
+    assert _native._kernel.is_intel() == ("GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+
+
 def test_unknown_precision_is_told() -> None:
     with pytest.raises(ValueError, match=r"'float16' is not among .* \(bf16, float32, int8\)"):
         _native.Linear(np.zeros((2, 2), np.float32), None, "float16")
@@ -346,5 +363,6 @@ def test_environment_turns_the_kernels_off(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("ELMO_NATIVE", "0")
     assert _native.available() == frozenset()
     assert not _native.multiplies_bf16()
+    assert not _native.gains_by_bf16()
     with pytest.raises(ValueError, match="ELMO_NATIVE=0 is set"):
         _native.Linear(np.zeros((2, 2), np.float32), None, "float32")

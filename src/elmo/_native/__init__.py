@@ -55,6 +55,14 @@ def multiplies_bf16() -> bool:
     return "bf16" in available() and _levels[0] == "avx512_bf16"
 
 
+def gains_by_bf16() -> bool:
+    """Whether these kernels are faster in bf16 than in float32 where the memory isn't what they wait for.
+
+    Intel's processors multiply half as fast by their instructions for it (AMX, which is fast, isn't used here).
+    """
+    return multiplies_bf16() and not (_kernel is not None and _kernel.is_intel())
+
+
 def empty(*shape: int) -> Array:
     """An array of `shape`, not filled, that begins at a cache line: recurrences over such are up to 1.5x faster.
 

@@ -98,6 +98,11 @@ PyObject* levels(PyObject*, PyObject*) {
     return names;
 }
 
+PyObject* is_intel(PyObject*, PyObject*) {
+    __builtin_cpu_init();
+    return PyBool_FromLong(__builtin_cpu_is("intel"));
+}
+
 PyObject* pack_linear(PyObject*, PyObject* args) {
     Buffer weight, bias;
     Py_ssize_t columns, depth;
@@ -271,6 +276,7 @@ PyObject* guarded(PyObject* self, PyObject* args) {
 
 PyMethodDef METHODS[] = {
     {"levels", levels, METH_NOARGS, "The instruction sets that this machine has kernels for, the best first."},
+    {"is_intel", is_intel, METH_NOARGS, "Whether the processor is one of Intel's."},
     {"pack_linear", guarded<pack_linear>, METH_VARARGS, "A handle on the packed weight of a product."},
     {"pack_recurrence", guarded<pack_recurrence>, METH_VARARGS, "A handle on the packed weights of a recurrence."},
     {"run_linear", guarded<run_linear>, METH_VARARGS, "Multiply rows with a packed weight."},

@@ -53,7 +53,7 @@ precision_option = click.option(
     default="float32",
     show_default=True,
     help="Of the computation: bf16, int8 (processors) and float16 (GPUs) are faster and less exact. "
-    "auto: bf16 where the machine has it.",
+    "auto: bf16 where that is faster.",
 )
 
 

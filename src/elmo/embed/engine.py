@@ -27,7 +27,7 @@ Precision = Literal["float32", "bf16", "float16", "int8", "auto"]
 `"float32"` is exact but for rounding. `"bf16"` rounds the operands of products to bfloat16. `"float16"` rounds them
 to float16, on a GPU. `"int8"`, on a processor with the native module, rounds weights to 8 bits by output and the
 recurrent and layer inputs to 8 bits by row; the char encoder, which each type passes but once, is in bf16.
-`"auto"` is bf16 where that is faster in bulk, and less exact: on GPUs that have it, and on processors that have
+`"auto"` is bf16 where that is faster in bulk, and less exact: on GPUs that have it, and on AMD's processors that have
 instructions for it (AVX-512 BF16) which the native module uses. Elsewhere it is float32.
 """
 
@@ -54,7 +54,8 @@ def make_engine(model: Model, precision: str, device: torch.device) -> Engine:
     """The engine for a model that is on `device`."""
     require_choice("precision", precision, PRECISIONS)
     if precision == "auto":
-        precision = "bf16" if multiplies_bf16(device) else "float32"
+        gains = _native.gains_by_bf16() if device.type == "cpu" else multiplies_bf16(device)
+        precision = "bf16" if gains else "float32"
     if device.type != "cpu":
         if precision == "int8":
             raise ElmoError(f"precision: int8 is for processors; use bf16 on {device}")
