@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.targets import LOCK, alone_in
+from elmo.targets import LOCK, alone_in, unfinished_folder
 
 fcntl = pytest.importorskip("fcntl", reason="needs the locks of Unix")
 
@@ -35,3 +38,86 @@ def test_a_disk_without_locks_is_written_to(tmp_path: Path, monkeypatch: pytest.
     fail(errno.EIO)
     with pytest.raises(OSError, match="no"), alone_in(tmp_path):
         pass
+
+
+def test_a_lock_that_was_removed_before_it_was_locked_is_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its opening and its locking who had it may be done with it; a third one would lock a new file."""
+    flock, removed = fcntl.flock, []
+
+    def remove_first(lock: IO[str], how: int) -> None:
+        if not removed:
+            removed.append(lock)
+            (tmp_path / LOCK).unlink()
+        flock(lock, how)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    with alone_in(tmp_path):
+        assert removed
+        assert (tmp_path / LOCK).exists()
+        with pytest.raises(ElmoError, match="another process is writing it"), alone_in(tmp_path):
+            pass
+
+
+def test_another_ones_lock_stays(tmp_path: Path) -> None:
+    """Where the folder was removed and made anew under a process that went on."""
+    with alone_in(tmp_path):
+        (tmp_path / LOCK).unlink()
+        with alone_in(tmp_path):
+            assert (tmp_path / LOCK).exists()
+            (tmp_path / LOCK).rename(tmp_path / "other")
+            (tmp_path / LOCK).touch()
+        assert (tmp_path / LOCK).exists()
+    assert (tmp_path / LOCK).exists()
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_unfinished_work_is_removed_unless_it_is_kept(is_kept: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    for _ in range(2):
+        with unfinished_folder(folder, tmp_path / "a.h5", lambda: is_kept):
+            (folder / "part").mkdir(exist_ok=True)
+            (folder / "part" / "data").write_text("a")
+            (folder / "progress").write_text("b")
+            with (
+                pytest.raises(ElmoError, match=r"a\.h5: another process is writing it"),
+                unfinished_folder(folder, tmp_path / "a.h5", lambda: False),
+            ):
+                pass
+        assert (folder / "part" / "data").exists() == is_kept
+        assert folder.exists() == is_kept
+
+
+TAKE_TURNS = """
+import os, sys, time
+from pathlib import Path
+from elmo.errors import ElmoError
+from elmo.targets import alone_in, unfinished_folder
+folder, inside = Path(sys.argv[1]), Path(sys.argv[2])
+num_done = 0
+while num_done < 300:
+    try:
+        with unfinished_folder(folder / "work", folder, lambda: False), alone_in(folder):
+            os.close(os.open(inside, os.O_CREAT | os.O_EXCL))
+            (folder / "work" / "part").touch()
+            inside.unlink()
+            num_done += 1
+    except ElmoError as error:
+        assert "another process is writing it" in str(error)
+"""
+
+
+def test_of_many_processes_one_is_inside(tmp_path: Path) -> None:
+    """Each makes the folder and removes it again; one that enters beside another fails on its file."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    command = [sys.executable, "-c", TAKE_TURNS, str(folder), str(tmp_path / "inside")]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    try:
+        errors = [process.communicate(timeout=120)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0, 0, 0], errors
+    assert list(folder.iterdir()) == []

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import os
+import shutil
+import stat
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -35,17 +38,47 @@ def alone_in(folder: Path) -> Generator[None]:
     if sys.platform == "win32":
         yield  # no file can be removed there while it is open
         return
-    path = folder / LOCK
-    with path.open("w") as lock:
-        claim(lock, folder)
+    with _hold(folder / LOCK, folder) as lock:
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            if _is_at(folder / LOCK, lock):
+                (folder / LOCK).unlink()
 
 
-def claim(lock: IO[str], path: Path) -> None:
-    """Lock a file, beside which `path` is being made, for as long as it is open; a kill unlocks it, too."""
+@contextmanager
+def unfinished_folder(folder: Path, target: Path, is_kept: Callable[[], bool]) -> Generator[None]:
+    """Make the folder of unfinished work on `target`, unless it is there, and let no other process enter this block
+    for it meanwhile. With the block's end it is removed, unless it `is_kept`; a kill keeps it."""
+    with _hold(folder / LOCK, target, make_folder=True) as lock:
+        try:
+            yield
+        finally:
+            if _is_at(folder / LOCK, lock) and not is_kept():
+                _remove(folder, lock)
+
+
+@contextmanager
+def _hold(path: Path, target: Path, *, make_folder: bool = False) -> Generator[IO[str]]:
+    """Lock the file `path`, made when it isn't there; who has it writes `target`."""
+    folder = path.parent
+    while True:
+        try:
+            if make_folder:
+                folder.mkdir(exist_ok=True)
+            lock = path.open("w")
+        except (FileExistsError, FileNotFoundError):
+            if not (make_folder and folder.parent.is_dir() and _is_folder_or_nothing(folder)):
+                raise
+            continue  # who had it before removed the folder meanwhile
+        with lock:
+            _claim(lock, target)
+            if _is_at(path, lock):  # and not removed by who had it before, between the two lines above
+                yield lock
+                return
+
+
+def _claim(lock: IO[str], target: Path) -> None:
     if sys.platform == "win32":
         return  # where no other process can replace what this one has open
     import fcntl
@@ -53,7 +86,39 @@ def claim(lock: IO[str], path: Path) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise ElmoError(f"{path}: another process is writing it; wait for that one, or end it") from None
+        raise ElmoError(f"{target}: another process is writing it; wait for that one, or end it") from None
     except OSError as error:
         if error.errno not in NO_LOCKS:
+            raise
+
+
+def _is_folder_or_nothing(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except FileNotFoundError:
+        return True
+
+
+def _is_at(path: Path, lock: IO[str]) -> bool:
+    """Whether an open file still has this name."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(lock.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _remove(folder: Path, lock: IO[str]) -> None:
+    """Remove a folder whose lock is held: the lock last, after which another process may take the folder."""
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()
+    if sys.platform == "win32":
+        lock.close()  # no file can be removed there while it is open
+    (folder / LOCK).unlink(missing_ok=True)
+    try:
+        folder.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):  # another process has it by now
             raise

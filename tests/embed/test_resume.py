@@ -125,7 +125,7 @@ def test_what_came_after_the_last_safe_place_does_not_matter(model: Embedder, tm
     path = tmp_path / f"a.{ending}"
     interrupt(model, path)
     for file in folder_of(path).iterdir():
-        if file.name not in ("progress.json", "lock"):
+        if file.name not in ("progress.json", ".lock"):
             with file.open("ab") as opened:
                 opened.write(b"rubbish" * 1000)
     (folder_of(path) / ".progress.json.partial").write_bytes(b"{")

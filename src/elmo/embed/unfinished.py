@@ -7,8 +7,6 @@ Beside `vectors.h5` stands the folder `.vectors.h5.unfinished`. It holds what a 
 from __future__ import annotations
 
 import hashlib
-import shutil
-import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -20,10 +18,10 @@ from elmo.embed.append import DATA
 from elmo.embed.batching import Sentence, check_sentence
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, sync, write_all, write_json
-from elmo.targets import claim
+from elmo.targets import LOCK, unfinished_folder
 
 FORMAT = 1
-PROGRESS, LOCK = "progress.json", "lock"
+PROGRESS = "progress.json"
 SKIPPED_TOGETHER = 1000
 """Sentences that are compared at a time."""
 
@@ -133,17 +131,9 @@ def unfinished_work(path: Path, job: Mapping[str, object], overwrite: bool) -> G
     the block ends, by whatever error, is kept.
     """
     work = Unfinished(path, job, overwrite)
-    work.folder.mkdir(exist_ok=True)
-    with (work.folder / LOCK).open("w") as lock:
-        claim(lock, path)
-        try:
-            work.load()
-            yield work
-        finally:
-            if not (work.folder / PROGRESS).exists():
-                if sys.platform == "win32":
-                    lock.close()  # no file can be removed there while it is open
-                shutil.rmtree(work.folder)
+    with unfinished_folder(work.folder, path, is_kept=(work.folder / PROGRESS).exists):
+        work.load()
+        yield work
 
 
 def is_same_job(path: Path, found: Mapping[str, object], job: Mapping[str, object], overwrite: bool) -> bool:

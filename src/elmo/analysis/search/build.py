@@ -27,10 +27,10 @@ from elmo.analysis.tagged import COLUMNS, Columns
 from elmo.config import require_choice
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights
-from elmo.embed.unfinished import LOCK, folder_of, is_same_job
+from elmo.embed.unfinished import folder_of, is_same_job
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
-from elmo.targets import claim, require_parent
+from elmo.targets import require_parent, unfinished_folder
 from elmo.text.vocabulary import SPECIAL_WORDS
 
 PART_TOKENS = 1 << 20
@@ -117,11 +117,9 @@ def _check_target(folder: Path, overwrite: bool) -> None:
 
 @contextmanager
 def _work_folder(folder: Path) -> Generator[Path]:
-    """The folder of unfinished work, which no other process works in; left as it is unless it is empty."""
+    """The folder of unfinished work, which no other process works in; what is in it stays while it has a job."""
     work = folder_of(folder.absolute())
-    work.mkdir(exist_ok=True)
-    with (work / LOCK).open("w") as lock:
-        claim(lock, folder)
+    with unfinished_folder(work, folder, is_kept=(work / JOB).exists):
         if not folder.exists() and (work / OLD).exists():  # a kill between two names
             (work / OLD).rename(folder)
         shutil.rmtree(work / OLD, ignore_errors=True)
@@ -129,11 +127,7 @@ def _work_folder(folder: Path) -> Generator[Path]:
             if path.exists():  # a kill while all was put together
                 path.rename(work / path.name)
         shutil.rmtree(work / NEW, ignore_errors=True)
-        try:
-            yield work
-        finally:
-            if work.exists() and not (work / JOB).exists():
-                shutil.rmtree(work)
+        yield work
 
 
 def _find_work(work: Path, job: dict[str, Any], folder: Path, overwrite: bool) -> None:
@@ -153,7 +147,7 @@ def _complete(work: Path, folder: Path, facts: dict[str, Any]) -> None:
     if folder.exists():
         folder.rename(work / OLD)
     (work / NEW).rename(folder)
-    shutil.rmtree(work)
+    (work / JOB).unlink()
 
 
 def _embed_parts(embedder: Embedder, text: IndexedText, work: Path, weights: Sequence[float], kind: stored.Kind) -> int:
