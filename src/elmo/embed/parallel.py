@@ -108,8 +108,7 @@ class ParallelEmbedder(Embedder):
                 yield take()
         finally:
             for _, _, future in on_the_way:  # of a stream that is left before its end
-                if not future.cancel():
-                    future.add_done_callback(_free)
+                future.add_done_callback(_free)  # not cancelled: a pool whose process was killed ends them itself
 
 
 def _free(future: Future[Parcel]) -> None:
