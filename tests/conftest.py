@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from elmo.config import BiLMConfig
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 torch.set_num_threads(1)  # sizes are tiny; threads that wait for a busy core cost seconds
-# A busy machine makes examples slow, which says nothing about the code; examples are the same each time, so that what
-# fails is the fault of the change.
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the same for processes that tests start: it changes the rounding
+# A busy machine makes examples slow, which says nothing about the code; examples follow from the code that is imported
+# and not from chance, so that what fails is the fault of the change.
 settings.register_profile(
     "house", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -71,12 +71,13 @@ def started(
     """A process of its own that is killed with the end of the block, whatever a test came to.
 
     It has one thread as this one: their number changes the rounding. Signals do what they usually do, also in tests
-    that were started with `nohup` or in the background. `before` is what the shell that starts it does first.
+    that were started with `nohup` or in the background. `before` is what the shell that starts it does first; no
+    compiled modules are kept, which a limit on the size of files would cut off.
     """
     with subprocess.Popen(
         ["sh", "-c", f'{before}; exec "$@"', "sh", *command],
         cwd=cwd,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"},
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

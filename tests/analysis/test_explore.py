@@ -31,6 +31,7 @@ for extra in ("faiss", "starlette", "uvicorn", "httpx"):
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
+QUIET = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
 
 WORDS = ["They", "saw", "a", "new", "play", "in", "the", "park", "."]
 TAGS = dict(zip(WORDS, ["PRON", "VERB", "DET", "ADJ", "NOUN", "ADP", "DET", "NOUN", "PUNCT"], strict=True))
@@ -273,7 +274,7 @@ def test_a_port_in_use_is_one_sentence(server: str, folder: Path) -> None:
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium or Chrome")
 def test_a_browser_shows_it(server: str, tmp_path: Path) -> None:
     assert BROWSER is not None
-    quiet = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    quiet = [*QUIET, f"--user-data-dir={tmp_path / 'profile'}"]
     url = f"{server}/?text=She+wrote+a+play.&line=0&word=3"
     shown = subprocess.run([BROWSER, *quiet, "--dump-dom", url], capture_output=True, text=True, timeout=120).stdout
     assert "Nearest uses of “play”" in unescape(shown)
@@ -295,7 +296,7 @@ def test_a_person_types_and_clicks(server: str, tmp_path: Path) -> None:
 
     options = ChromeOptions()
     options.binary_location = BROWSER or ""
-    for argument in ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"):
+    for argument in (*QUIET, f"--user-data-dir={tmp_path / 'profile'}"):
         options.add_argument(argument)
     with Chrome(options, ChromeService(DRIVER)) as browser:
 

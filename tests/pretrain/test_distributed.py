@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.distributed import TCPStore
 
 from elmo.config import Recipe
 from elmo.formats import load
@@ -42,11 +42,11 @@ pytestmark = pytest.mark.xdist_group("distributed")  # in one process, which tra
 
 def run_two(corpus: Corpus, folder: Path, *arguments: str) -> list[dict[str, Any]]:
     """The findings of both processes of `two_processes.py`."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    # They meet here, as under torchrun: a port that was only found free might be taken until they have started.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     script = Path(__file__).with_name("two_processes.py")
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": "2"}
+    meeting["TORCHELASTIC_USE_AGENT_STORE"] = "True"
     started = [
         subprocess.Popen(
             [sys.executable, script, corpus.folder, folder, *arguments],
