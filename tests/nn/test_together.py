@@ -6,11 +6,14 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 import torch
 
+from elmo.nn import together
 from elmo.nn.together import run_together
 
 CPU = torch.device("cpu")
@@ -44,6 +47,22 @@ def test_an_error_comes_through(num_threads: int) -> None:
     with pytest.raises(ZeroDivisionError):
         run_together(work, 2, CPU)
     assert torch.get_num_threads() == num_threads
+
+
+@pytest.mark.parametrize("num_threads", [2], indirect=True)
+@pytest.mark.usefixtures("num_threads")
+def test_no_thread_starts_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would tell torch its number of threads after that was put back."""
+    started: list[int] = []
+
+    def start(number: int) -> None:
+        time.sleep(0.1 * len(started))
+        started.append(number)
+
+    monkeypatch.setattr(together, "_workers", cache(together._workers.__wrapped__))
+    monkeypatch.setattr(together, "_take_threads", start)
+    run_together(lambda number: number, 2, CPU)
+    assert started == [1, 1]
 
 
 FORK = """

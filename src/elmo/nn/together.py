@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import Barrier
 from typing import TypeVar
 
 import torch
@@ -59,7 +60,10 @@ def _stream(number: int, device: torch.device) -> torch.cuda.Stream:
 @cache
 def _workers(num: int, num_threads: int) -> ThreadPoolExecutor:
     """Threads that have `num_threads` of torch's own each. The number is each thread's own, and stays."""
-    return ThreadPoolExecutor(num, initializer=_take_threads, initargs=(num_threads,))
+    threads = ThreadPoolExecutor(num, initializer=_take_threads, initargs=(num_threads,))
+    all_started = Barrier(num)  # else one that starts late would change torch's number after it was put back
+    list(threads.map(lambda _: all_started.wait(), range(num)))
+    return threads
 
 
 if hasattr(os, "register_at_fork"):
