@@ -90,7 +90,7 @@ def test_unfinished_work_is_removed_unless_it_is_kept(is_kept: bool, tmp_path: P
 
 
 TAKE_TURNS = """
-import os, sys, time
+import os, sys
 from pathlib import Path
 from elmo.errors import ElmoError
 from elmo.targets import alone_in, unfinished_folder

@@ -238,7 +238,7 @@ from elmo.nn.bilm import BiLM
 torch.set_num_threads(1)
 cnn = CharCNNConfig(CharEmbeddingConfig(4), ((1, 8), (3, 8)), 0)
 model = Embedder(Model(BiLM(BiLMConfig(cnn, LSTMConfig(64, 64)))))
-sentences = ([f"sentence{n}", "of", "text"] for n in range(int(sys.argv[2])))
+sentences = ([f"word{n % 10_000}", "of", "text"] for n in range(int(sys.argv[2])))
 model.write(sys.argv[1], sentences, layers="all", dtype="float16")
 status = dict(line.split(":") for line in open("/proc/self/status"))
 print(int(status["VmHWM"].split()[0]) / 1024)  # of this program alone; getrusage counts that which started it, too
@@ -249,15 +249,15 @@ print(int(status["VmHWM"].split()[0]) / 1024)  # of this program alone; getrusag
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux")
 @pytest.mark.parametrize("ending", ["h5", "parquet"])
 def test_memory_does_not_grow_with_the_text(folder: Path, ending: str) -> None:
-    """Held in memory, the vectors of 30,000 more sentences of 3 tokens would be 70 MB even in float16;
-    those of 30,000 more types, which are kept, are 16."""
+    """Held in memory, the vectors of 30,000 more sentences of 3 tokens would be 70 MB even in float16.
+    Types, whose vectors are kept, are the same."""
     peaks: list[float] = []
     for num_sentences in (10_000, 40_000):
         path = folder / f"{num_sentences}.{ending}"
         command = [sys.executable, "-W", "error", "-c", MEASURE, str(path), str(num_sentences)]
         peaks.append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
         path.unlink()
-    assert peaks[1] < peaks[0] + 60, f"MB with 10,000 and 40,000 sentences: {peaks}"
+    assert peaks[1] < 1.1 * peaks[0], f"MB with 10,000 and 40,000 sentences: {peaks}"
 
 
 def test_a_lone_surrogate_can_be_written(model: Embedder, tmp_path: Path) -> None:
