@@ -50,6 +50,31 @@ def test_two_give_what_one_gives(model: Embedder, both: ParallelEmbedder, option
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("batch_size", [1, 5, None])
+def test_carried_state_is_that_of_one_device(model: Embedder, both: ParallelEmbedder, batch_size: int | None) -> None:
+    """Through a call, the next call, a stream that is left early, and a reset."""
+    for embedder in (model, both):
+        embedder.reset_state()
+    for state in ("carry", "carry"):
+        one, two = (e.embed(SENTENCES, state=state, batch_size=batch_size) for e in (model, both))
+        for a, b in zip(one, two, strict=True):
+            np.testing.assert_allclose(a, b, atol=2e-6)
+    for embedder in (model, both):
+        stream = embedder.stream(SENTENCES, state="carry", batch_size=4)
+        for _ in range(6):
+            next(stream)
+        stream.close()
+    continued = [e.embed(SENTENCES[:9], state="carry", batch_size=4) for e in (model, both)]
+    for embedder in (model, both):
+        embedder.reset_state()
+    fresh = [e.embed(SENTENCES[:9], state="carry", batch_size=4) for e in (model, both)]
+    for a, b in zip(*continued, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
+    for a, b in zip(*fresh, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
+    assert any(not np.allclose(a, b) for a, b in zip(continued[1], fresh[1], strict=True)), "the state matters"
+
+
 def test_precision_is_that_of_each_process(folder: Path) -> None:
     one = Embedder(formats.load(folder), precision="bf16")
     with ParallelEmbedder(folder, ["cpu", "cpu"], precision="bf16") as both:
@@ -110,8 +135,6 @@ def test_a_stream_that_is_left_frees_its_memory(both: ParallelEmbedder) -> None:
 def test_errors_of_the_processes_are_sentences(both: ParallelEmbedder, folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ElmoError, match="has no warm state"):
         both.embed(SENTENCES, state="warm")
-    with pytest.raises(ElmoError, match="'carry' goes from one batch to the next, which takes a single device"):
-        both.embed(SENTENCES, state="carry")
     with pytest.raises(ElmoError, match="no such file or folder"):
         ParallelEmbedder(tmp_path / "nowhere", ["cpu"])
     with pytest.raises(ElmoError, match="'gpu' is none of auto, cpu, cuda"):

@@ -1,5 +1,6 @@
-"""Sentences in, contextual vectors out: the inference engine."""
+"""Sentences in, contextual vectors out: on one device (`Embedder`), or on several (`elmo.embed.parallel`)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from elmo import formats
-from elmo.config import require_choice, require_positive
+from elmo.config import BiLMConfig, require_choice, require_positive
 from elmo.embed.batching import Batch, Sentence, plan_batches, windows
 from elmo.embed.engine import Precision, make_engine
 from elmo.embed.fingerprint import fingerprint
@@ -51,33 +52,14 @@ class Job(NamedTuple):
         return self.state == "carry"
 
 
-class Embedder:
-    """A biLM that embeds sentences; `elmo.load` returns one.
+class SentenceEmbedder(ABC):
+    """What everything that embeds sentences offers; where the work is done is for `_embed_windows` to say."""
 
-    ```python
-    model = elmo.load("model")
-    vectors = model.embed([["A", "new", "play"], ["Children", "play"]])  # (3, D) and (2, D)
-    ```
-    A sentence's vectors depend on the sentence alone (but with `state="carry"`): neither its neighbours nor the batch
-    size change them, apart from float32 rounding (about 1e-6; none at all where the native module computes). `<S>`
-    and `</S>` are added, and their vectors removed.
-
-    `precision` trades digits for speed (see `Precision`). On a processor it uses as many threads as torch does
-    (`torch.set_num_threads`), and packs the weights once: it doesn't follow a model that is trained on, and doesn't
-    hold it in memory. The given model's biLM is moved to `device` and put into evaluation mode.
-    """
-
-    def __init__(self, model: Model, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> None:
-        self.config = model.config
-        self.device = find_device(device) if isinstance(device, str) else device
-        self.fingerprint = fingerprint(model)
-        bilm = model.bilm.to(self.device).eval()
-        self._engine = make_engine(model, precision, self.device)
-        self.precision = self._engine.precision
-        self._no_state = bilm.initial_state(0)
-        self._warm_state = model.warm_state and to_device(model.warm_state, self.device)
-        self._state: BiLMState | None = None
-        self._batch_tokens = BATCH_TOKENS.get(self.device.type, BATCH_TOKENS["cpu"])
+    config: BiLMConfig
+    fingerprint: str
+    precision: str
+    _batch_tokens: int
+    """Tokens of a batch, boundaries counted."""
 
     @property
     def num_layers(self) -> int:
@@ -177,16 +159,18 @@ class Embedder:
             total_bytes=total_bytes,
         )
 
+    @abstractmethod
     def reset_state(self) -> None:
         """Forget the state that `state="carry"` left: the next batch starts from zeros."""
-        self._state = None
+
+    @abstractmethod
+    def _embed_windows(self, cut: Iterable[list[Sentence]], job: Job) -> Iterator[EmbeddedWindow]:
+        """Embed windows of sentences in their order. With carried state, a window is a batch."""
 
     def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> Job:
         if pool is not None:
             require_choice("pool", pool, POOLS)
         require_choice("state", state, STATES)
-        if state == "warm":
-            require_warm_state(self._warm_state)
         require_positive("batch_size", batch_size)
         return Job(layer_weights(layers, self.num_layers), pool, state, batch_size)
 
@@ -196,6 +180,44 @@ class Embedder:
         cut = windows(sentences, WINDOW_BATCHES * self._batch_tokens, size, first)
         for window, arrays in self._embed_windows(cut, job):
             yield [Entry(*pair) for pair in zip(window, arrays, strict=True)]
+
+
+class Embedder(SentenceEmbedder):
+    """A biLM that embeds sentences; `elmo.load` returns one.
+
+    ```python
+    model = elmo.load("model")
+    vectors = model.embed([["A", "new", "play"], ["Children", "play"]])  # (3, D) and (2, D)
+    ```
+    A sentence's vectors depend on the sentence alone (but with `state="carry"`): neither its neighbours nor the batch
+    size change them, apart from float32 rounding (about 1e-6; none at all where the native module computes). `<S>`
+    and `</S>` are added, and their vectors removed.
+
+    `precision` trades digits for speed (see `Precision`). On a processor it uses as many threads as torch does
+    (`torch.set_num_threads`), and packs the weights once: it doesn't follow a model that is trained on, and doesn't
+    hold it in memory. The given model's biLM is moved to `device` and put into evaluation mode.
+    """
+
+    def __init__(self, model: Model, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> None:
+        self.config = model.config
+        self.device = find_device(device) if isinstance(device, str) else device
+        self.fingerprint = fingerprint(model)
+        bilm = model.bilm.to(self.device).eval()
+        self._engine = make_engine(model, precision, self.device)
+        self.precision = self._engine.precision
+        self._no_state = bilm.initial_state(0)
+        self._warm_state = model.warm_state and to_device(model.warm_state, self.device)
+        self._state: BiLMState | None = None
+        self._batch_tokens = BATCH_TOKENS.get(self.device.type, BATCH_TOKENS["cpu"])
+
+    def reset_state(self) -> None:
+        """Forget the state that `state="carry"` left: the next batch starts from zeros."""
+        self._state = None
+
+    def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> Job:
+        if state == "warm":
+            require_warm_state(self._warm_state)
+        return super()._job(layers, pool, state, batch_size)
 
     def _embed_windows(self, cut: Iterable[list[Sentence]], job: Job) -> Iterator[EmbeddedWindow]:
         return ((window, self.embed_window(window, job)) for window in cut)

@@ -12,17 +12,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from elmo.config import BiLMConfig
 from elmo.embed.batching import Sentence
-from elmo.embed.embedder import BATCH_TOKENS, EmbeddedWindow, Embedder, Job, load
+from elmo.embed.embedder import (
+    BATCH_TOKENS,
+    EmbeddedWindow,
+    Embedder,
+    Job,
+    SentenceEmbedder,
+    load,
+)
 from elmo.embed.engine import Precision
 from elmo.embed.handover import Parcel, pack, unpack
-from elmo.embed.layers import Layers
-from elmo.embed.pooling import Pool
 from elmo.errors import ElmoError
-from elmo.formats.model import State
 from elmo.nn.devices import find_device, use_device
 from elmo.text.parallel import start_worker
 
@@ -41,16 +47,16 @@ class _Facts(NamedTuple):
     batch_tokens: int
 
 
-class ParallelEmbedder(Embedder):
-    """An `Embedder` on several devices, each in a process of its own that loads the model from `source`.
+class ParallelEmbedder(SentenceEmbedder):
+    """Embeds as `Embedder` does, on several devices, each in a process of its own that loads the model from `source`.
 
     ```python
     with ParallelEmbedder("model", ["cuda:0", "cuda:1"]) as model:
         model.write("vectors.h5", sentences)
     ```
     Vectors and their order are those of one device. Processors that are named several times (`["cpu", "cpu"]`) share
-    torch's threads. There is no `state="carry"`, which goes from one batch to the next. As always where Python
-    starts processes anew, a script needs its `if __name__ == "__main__":`.
+    torch's threads. With `state="carry"`, each device computes the same rows of every batch, whose states it keeps.
+    As always where Python starts new processes, a script needs its `if __name__ == "__main__":`.
     """
 
     def __init__(self, source: str | Path, devices: Sequence[str], *, precision: Precision = "float32") -> None:
@@ -69,7 +75,6 @@ class ParallelEmbedder(Embedder):
             raise
         self.config, self.fingerprint, self.precision, _ = facts[0]
         self._batch_tokens = min(fact.batch_tokens for fact in facts)
-        self._state = None
 
     def close(self) -> None:
         """End the processes."""
@@ -82,21 +87,40 @@ class ParallelEmbedder(Embedder):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> Job:
-        if state == "carry":
-            raise ElmoError("state: 'carry' goes from one batch to the next, which takes a single device")
-        # A device's process sees for itself whether there is a warm state.
-        return super()._job(layers, pool, "zero" if state == "warm" else state, batch_size)._replace(state=state)
+    def reset_state(self) -> None:
+        """Forget the state that `state="carry"` left on every device."""
+        for future in [worker.submit(_reset_state) for worker in self._workers]:
+            future.result()
 
     def _embed_windows(self, cut: Iterable[list[Sentence]], job: Job) -> Iterator[EmbeddedWindow]:
+        return self._in_parts(cut, job) if job.carry else self._in_turn(cut, job)
+
+    def _in_parts(self, batches: Iterable[list[Sentence]], job: Job) -> Iterator[EmbeddedWindow]:
+        """Give each device the same rows of every batch, since a row's state goes to the same row of the next batch.
+
+        A batch is handed out when the one before is back, so that a stream that is left early leaves the states of the
+        batches that were taken from it, as on one device.
+        """
+        num = len(self._workers)
+        for batch in batches:
+            # Row r belongs to device r % num, whatever the size of this call's batches.
+            busy = self._workers[: len(batch)]
+            sent = [worker.submit(_embed, batch[number::num], job) for number, worker in enumerate(busy)]
+            try:
+                parts = [_take(worker, future) for worker, future in zip(busy, sent, strict=True)]
+            except ElmoError:
+                for future in sent:
+                    future.add_done_callback(_free)
+                raise
+            yield batch, [parts[row % num][row // num] for row in range(len(batch))]
+
+    def _in_turn(self, cut: Iterable[list[Sentence]], job: Job) -> Iterator[EmbeddedWindow]:
+        """Give each window to the device that has the least to do."""
         on_the_way: deque[tuple[list[Sentence], _Worker, Future[Parcel]]] = deque()
 
         def take() -> EmbeddedWindow:
             window, worker, future = on_the_way.popleft()
-            try:
-                return window, unpack(worker.wait(future))
-            except OSError:
-                raise worker.died() from None
+            return window, _take(worker, future)
 
         try:
             for window in cut:
@@ -109,6 +133,14 @@ class ParallelEmbedder(Embedder):
         finally:
             for _, _, future in on_the_way:  # of a stream that is left before its end
                 future.add_done_callback(_free)  # not cancelled: a pool whose process was killed ends them itself
+
+
+def _take(worker: _Worker, future: Future[Parcel]) -> list[NDArray[np.float32]]:
+    """The arrays that a device's process hands over."""
+    try:
+        return unpack(worker.wait(future))
+    except OSError:
+        raise worker.died() from None
 
 
 def _free(future: Future[Parcel]) -> None:
@@ -177,3 +209,8 @@ def _start(source: str | Path, device: str, precision: Precision, num_threads: i
 def _embed(window: list[Sentence], job: Job) -> Parcel:
     assert _embedder is not None
     return pack(_embedder.embed_window(window, job))
+
+
+def _reset_state() -> None:
+    assert _embedder is not None
+    _embedder.reset_state()
