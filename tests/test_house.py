@@ -14,11 +14,12 @@ import pytest
 import elmo
 
 SOURCE = Path(elmo.__file__).parent
-BASE = {"config", "errors", "extras", "targets"}
+BASE = {"config", "cores", "errors", "extras", "targets"}
 MODEL = BASE | {"nn", "text", "formats"}
 ALLOWED = {
     "errors": set[str](),
     "config": {"errors"},
+    "cores": set[str](),
     "extras": {"errors"},
     "targets": {"errors"},
     "text": BASE,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from functools import cache
+
 import torch
 
+from elmo.cores import available_cores, bound_cores
 from elmo.errors import ElmoError
 
 
@@ -18,11 +22,24 @@ def find_device(name: str) -> torch.device:
     if name != "cpu" and (kind != "cuda" or not (number.isdecimal() or name == "cuda")):
         raise ElmoError(f"device: {name!r} is none of auto, cpu, cuda, cuda:0, cuda:1, …")
     if name == "cpu":
+        _keep_to_quota()
         return torch.device("cpu")
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(number or 0) >= found:
         raise ElmoError(f"device: there is no {name} here, torch finds {found} GPUs; use --device cpu")
     return torch.device("cuda", int(number or 0))
+
+
+@cache
+def _keep_to_quota() -> None:
+    """Have torch compute on as many threads as a container grants cores, unless somebody chose a number.
+
+    torch starts a thread for each core it sees. Threads that wait for others which the quota has put to sleep take
+    many times as long as one thread for each granted core. Done once, so that a later choice stays.
+    """
+    is_chosen = any(name in os.environ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"))
+    if not is_chosen and torch.get_num_threads() == bound_cores():
+        torch.set_num_threads(available_cores())
 
 
 def use_device(name: str) -> torch.device:

@@ -14,6 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import chain, islice
 
+from elmo.cores import available_cores
 from elmo.errors import ElmoError
 from elmo.text.reading import Progress, read_units, tokenize_block
 from elmo.text.tokenizers import get_tokenizer
@@ -61,13 +62,6 @@ def tokenize_files(
         yield from map(task.run, first)
     else:
         yield from _run_in_pool(task, chain(first, blocks), workers)
-
-
-def available_cores() -> int:
-    """The cores that this process may use: a cluster may give it fewer than there are. Quotas of time aren't seen."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _run_in_pool(task: _Task, blocks: Iterable[str], workers: int) -> Generator[list[list[str]]]:
