@@ -35,9 +35,9 @@ STAGES = ("train", "resume", "evaluate")
 RUNS = "large-vocabulary"
 
 
-def train(size: str, folder: Path, batch_size: int, steps: int) -> dict[str, Any]:
+def train(size: str, loss: str, folder: Path, batch_size: int, steps: int) -> dict[str, Any]:
     """Train on to `steps` and save; a run that is there is resumed. The median speed of the steps made now."""
-    settings = {"batch_size": batch_size, "loss": "sampled", "n_negative_samples_batch": 8192, "unroll_steps": 20}
+    settings = {"batch_size": batch_size, "loss": loss, "n_negative_samples_batch": 8192, "unroll_steps": 20}
     settings |= {"max_steps": steps, "log_every_steps": 1}
     recipe = load_recipe(size, {f"training.{key}": value for key, value in settings.items()})
     run = Run(Corpus.open(folder / "corpus"), folder / RUNS / size, recipe, device="cpu")
@@ -73,9 +73,10 @@ def measure(stage: str, size: str, folder: Path, arguments: argparse.Namespace) 
     if stage == "evaluate":
         figures = evaluate(size, folder, arguments.sentences)
     else:
-        figures = train(size, folder, arguments.batch_size, arguments.steps + (stage == "resume"))
+        steps = arguments.steps + (stage == "resume")
+        figures = train(size, arguments.loss, folder, arguments.batch_size, steps)
     vocabulary = Corpus.open(folder / "corpus").vocabulary_size
-    name = f"large-vocabulary/{size}/{stage}/float32"
+    name = f"large-vocabulary/{size}/{stage}-{arguments.loss}/float32"
     return {"name": name, **figures, "vocabulary": vocabulary, "peak_rss_mb": peak_rss_mb()}
 
 
@@ -85,6 +86,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=["small", "paper"])
     parser.add_argument("--vocabulary", type=int, default=800_000)
     parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--loss", choices=["sampled", "full"], default="sampled", help="training.loss")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=32, help="held-out sentences")
     parser.add_argument("--folder", type=Path, help="where to keep the corpus and the runs; default: nowhere")
@@ -108,7 +110,8 @@ def main() -> None:
         for size in arguments.sizes:
             shutil.rmtree(folder / RUNS / size, ignore_errors=True)  # of an earlier time
         settings = {"--folder": folder, "--batch-size": arguments.batch_size, "--steps": arguments.steps}
-        options = [str(part) for item in {**settings, "--sentences": arguments.sentences}.items() for part in item]
+        settings |= {"--sentences": arguments.sentences, "--loss": arguments.loss}
+        options = [str(part) for item in settings.items() for part in item]
         results = [_in_process([*options, "--stage", stage, size]) for size in arguments.sizes for stage in STAGES]
     report(results, arguments.json)
 
