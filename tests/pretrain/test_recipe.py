@@ -25,7 +25,8 @@ def test_paper_recipe_is_the_published_one() -> None:
     assert recipe.char_cnn.num_filters == 2048
     assert recipe.char_cnn.n_highway == 2
     training = recipe.training
-    assert (training.batch_size, training.unroll_steps, training.n_negative_samples_batch) == (128, 20, 8192)
+    assert training.batch_size == 3 * 128, "128 streams on each of three GPUs (bilm-tf's bin/train_elmo.py)"
+    assert (training.unroll_steps, training.n_negative_samples_batch) == (20, 8192)
     assert (training.learning_rate, training.initial_accumulator_value) == (0.2, 1.0)
     assert (training.all_clip_norm_val, training.dropout, training.n_epochs) == (10.0, 0.1, 10)
 
