@@ -59,15 +59,17 @@ class TrainingConfig:
     """How a task's model is trained.
 
     Training ends when the dev set's score wasn't above its best for `patience` epochs, or after `max_epochs`, or when
-    `max_minutes` are up, which cuts an epoch short; the weights of the best epoch are kept. `clip_norm` bounds the norm
-    of all gradients together. The learning rate is multiplied by `plateau_factor` after each `plateau_patience` epochs
-    in a row without a better score, and by `decay_factor` every `decay_steps` steps. Batches are of sentences of about
-    the same length. With an `ema_decay`, not the weights themselves are measured and kept but their exponential moving
-    average, which begins with those from chance and loses all but this share of itself to the weights at each step.
-    `epsilon` is what `adam` and `adadelta` add where they divide, null for torch's own (1e-8 and 1e-6), `weight_decay`
-    the strength of an L2 penalty of all weights. With the `precision` bf16 recurrent layers round what they multiply to
-    bfloat16 in training, and all else stays float32, dev and test scores too.
-    Of the training set's examples a `share` is trained on, drawn by chance but always the same; larger ones contain
+    `max_minutes` are up, which cuts an epoch short; the weights of the best epoch are kept. `clip_value` bounds each
+    number of the gradients to plus or minus this, and `clip_norm` then the norm of all gradients together. The learning
+    rate is multiplied by `plateau_factor` after each `plateau_patience` epochs in a row without a better score, and by
+    `decay_factor` every `decay_steps` steps. Batches are of sentences of about the same length. With an `ema_decay`,
+    not the weights themselves are measured and kept but their exponential moving average, which starts with the random
+    ones and at each step loses all but this share of itself to the weights. `epsilon` is what `adam` and `adadelta` add
+    where they divide, null for torch's own (1e-8 and 1e-6), `weight_decay` the strength of an L2 penalty of all
+    weights. With the `precision` bf16 recurrent layers round what they multiply to bfloat16 in training, and all else
+    stays float32, dev and test scores too.
+
+    Of the training set's examples a `share` is trained on, drawn at random but always the same; larger ones contain
     smaller ones. An epoch has `epoch_steps` batches at least, for which fewer examples are repeated.
     """
 
@@ -79,6 +81,7 @@ class TrainingConfig:
     epsilon: float | None = None
     weight_decay: float = 0.0
     clip_norm: float | None = 5.0
+    clip_value: float | None = None
     max_epochs: int = 75
     patience: int = 25
     plateau_factor: float | None = None
@@ -95,9 +98,9 @@ class TrainingConfig:
         require_choice("training.optimizer", self.optimizer, OPTIMIZERS)
         require_choice("training.precision", self.precision, PRECISIONS)
         for name in (
-            *("batch_size", "learning_rate", "epsilon", "clip_norm", "max_epochs", "patience", "max_minutes"),
-            *("plateau_factor", "plateau_patience", "decay_factor", "decay_steps", "checkpoint_every_minutes"),
-            "epoch_steps",
+            *("batch_size", "learning_rate", "epsilon", "clip_norm", "clip_value", "epoch_steps"),
+            *("max_epochs", "patience", "max_minutes", "checkpoint_every_minutes"),
+            *("plateau_factor", "plateau_patience", "decay_factor", "decay_steps"),
         ):
             require_positive(f"training.{name}", getattr(self, name))
         for name in ("plateau_factor", "decay_factor"):

@@ -144,6 +144,8 @@ class Trainer(Generic[E, P]):
         with own_products(self._products):
             loss = self.model.loss(examples) + self.model.elmo.penalty()
         loss.backward()  # pyright: ignore[reportUnknownMemberType]
+        if self.config.clip_value is not None:
+            torch.nn.utils.clip_grad_value_(self._parameters, self.config.clip_value)
         if self.config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm)
         self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
@@ -153,7 +155,7 @@ class Trainer(Generic[E, P]):
         if not math.isfinite(value):
             raise ElmoError(
                 f"training: the loss is {value} in epoch {progress.epoch + 1}, batch {progress.batch + 1}; a lower "
-                "learning rate or clip_norm may help"
+                "learning rate, clip_norm or clip_value may help"
             )
         progress.step += 1
         progress.batch += 1
