@@ -79,6 +79,8 @@ def train(
 
     loaded = load_recipe(task, recipe, dict(map(parse_override, overrides)))
     experiment = Experiment(Job(task, loaded, out, with_bilm=not no_bilm, num_seeds=seeds, **options))
+    if experiment.note:
+        click.echo(f"elmo: {experiment.note}", err=True)
     experiment.run()
     _report(experiment, as_json)
 

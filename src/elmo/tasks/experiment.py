@@ -46,6 +46,7 @@ from elmo.tasks.run_folder import (
     write_config,
 )
 from elmo.tasks.sampling import share_of
+from elmo.tasks.static_vectors import FileWords, describe_words, find_words
 from elmo.tasks.trainer import Trainer
 from elmo.tasks.vector_cache import LiveLayers
 
@@ -109,7 +110,10 @@ class Experiment:
                 raise ElmoError(f"{path}: the {name} set {error}") from None
         self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, job.recipe)}
         self._given_layers = layers
-        self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe)
+        found = self._find_words()
+        self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe, found)
+        self.note = job.recipe.words and describe_words(job.recipe.words, found)
+        """What whoever starts the training should know of the word vectors, in one sentence."""
         self.bilm: Model | None = None if job.elmo == NO_ELMO else formats.load(job.elmo)
         self.results: list[Result] = []
         self._check_bilm()
@@ -135,6 +139,13 @@ class Experiment:
         if job.cache is None:
             shutil.rmtree(job.folder / CACHE, ignore_errors=True)
         return self.results
+
+    def _find_words(self) -> FileWords | None:
+        """What the recipe's files of word vectors have of all sets, each sentence counted once."""
+        words = self.job.recipe.words
+        if words is None or not words.files:
+            return None
+        return find_words(set(map(tuple, self.task.all_sentences(chain.from_iterable(self.sets.values())))), words)
 
     def _check_bilm(self) -> None:
         """What would come to light only when the run folder is there."""

@@ -21,6 +21,7 @@ OPTIMIZERS = ("adam", "adadelta", "sgd")
 DTYPES = ("float32", "float16")
 LAYERS = ("all", "top")
 STATES = ("zero", "warm")
+UNKNOWN_WORDS = ("random", "zeros")
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,21 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class WordsConfig:
-    """Word vectors: of width `dim`, from the first `max_words` lines of the text file `vectors` (as word2vec or GloVe
-    write it), or from chance. Words of the training set that have no vector there get one of their own if they
-    occur `min_count` times. All are trained along if `trainable` says so, and always where there is no file."""
+    """Word vectors, of width `dim`: those of text files as word2vec or GloVe write them, or random ones.
+
+    `vectors` names the files, as a list or with commas between them. A word's vector is that of each file, one after
+    the other, with `normalize` each divided by its length; `dim` is the width of all together. Vectors are kept for the
+    words of the data, and for the most frequent others up to `max_words` in all. What a file doesn't have is `zeros` or
+    `random` (`unknown`).
+
+    Words of the training set that no file has get a vector of their own if they occur `min_count` times. `trainable`
+    says whether vectors of files are trained; without a file, all are.
+    """
 
     dim: int = 50
-    vectors: str | None = None
+    vectors: str | tuple[str, ...] | None = None
+    normalize: bool = False
+    unknown: str = "random"
     max_words: int = 100_000
     min_count: int = 2
     trainable: bool = True
@@ -131,11 +141,21 @@ class WordsConfig:
     def __post_init__(self) -> None:
         for name in ("dim", "max_words", "min_count"):
             require_positive(f"words.{name}", getattr(self, name))
+        require_choice("words.unknown", self.unknown, UNKNOWN_WORDS)
+        if self.vectors is not None and not all(self.files):
+            raise ElmoError("words.vectors: expected names of files, or null for none")
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of `vectors`, none where there are only random ones."""
+        if self.vectors is None:
+            return ()
+        return tuple(map(str.strip, self.vectors.split(","))) if isinstance(self.vectors, str) else self.vectors
 
     @property
     def are_trained(self) -> bool:
-        """Whether the vectors change in training: fixed ones from chance would tell nothing but which word it is."""
-        return self.trainable or self.vectors is None
+        """Whether the vectors change in training: fixed random ones would tell nothing but which word it is."""
+        return self.trainable or not self.files
 
 
 @dataclass(frozen=True)

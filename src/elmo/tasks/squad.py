@@ -25,7 +25,7 @@ from elmo.tasks.modules.words import CharacterEmbedding, WordEmbedding
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
 from elmo.tasks.squad_data import CONTEXT, QUESTION, SquadExample, parse_question, read_squad, split_paths
 from elmo.tasks.squad_metric import score_answers
-from elmo.tasks.static_vectors import choose_words
+from elmo.tasks.static_vectors import FileWords, choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
@@ -166,10 +166,20 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
         """The paragraph, which ELMo reads as one sentence (their code's default), and the question."""
         return [example.context.tokens, example.question]
 
-    def vocabularies(self, train: Sequence[SquadExample], recipe: SquadRecipe) -> Vocabularies:
-        """`words` with a vector of their own, those of the file first. A paragraph counts once."""
+    def tuning_sentences(self, example: SquadExample) -> Sequence[Sentence]:
+        """The paragraph: the published biLM was fine-tuned on paragraphs, and reads questions, too."""
+        return [example.context.tokens]
+
+    def order(self, example: SquadExample) -> tuple[int, tuple[str, ...]]:
+        """The longest paragraph first, with all its questions."""
+        return -len(example.context.tokens), example.context.tokens
+
+    def vocabularies(
+        self, train: Sequence[SquadExample], recipe: SquadRecipe, found: FileWords | None = None
+    ) -> Vocabularies:
+        """`words` with a vector of their own, those of files first. A paragraph counts once."""
         paragraphs = dict.fromkeys(example.context.tokens for example in train)
-        return {"words": choose_words([*paragraphs, *(example.question for example in train)], recipe.words)}
+        return {"words": choose_words([*paragraphs, *(example.question for example in train)], recipe.words, found)}
 
     def model(self, recipe: SquadRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SquadModel:
         """A model with random weights."""

@@ -21,7 +21,7 @@ from elmo.tasks.modules.pooling import AttentivePooling
 from elmo.tasks.modules.rnn import BiLSTM
 from elmo.tasks.modules.words import WordEmbedding
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
-from elmo.tasks.static_vectors import choose_words
+from elmo.tasks.static_vectors import FileWords, choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.tasks.trees import read_trees
 from elmo.text.tokenizers import Tokenizer
@@ -179,9 +179,11 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
         """The one sentence."""
         return [example.tokens]
 
-    def vocabularies(self, train: Sequence[SstExample], recipe: SstRecipe) -> Vocabularies:
-        """The `labels`, and `words` with a vector of their own, those of the file first."""
-        words = choose_words((example.tokens for example in train), recipe.words)
+    def vocabularies(
+        self, train: Sequence[SstExample], recipe: SstRecipe, found: FileWords | None = None
+    ) -> Vocabularies:
+        """The `labels`, and `words` with a vector of their own, those of files first."""
+        words = choose_words((example.tokens for example in train), recipe.words, found)
         return {"labels": BINARY if recipe.binary else FINE, "words": words}
 
     def model(self, recipe: SstRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SstModel:

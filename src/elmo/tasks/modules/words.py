@@ -25,7 +25,7 @@ class WordEmbedding(nn.Module):
 
     def __init__(self, words: Sequence[str], dim: int, *, trainable: bool = True) -> None:
         super().__init__()
-        self._places = {word: place for place, word in enumerate(words, 1)}
+        self.places = {word: place for place, word in enumerate(words, 1)}
         weight = torch.randn(len(words) + 1, dim) / dim**0.5
         weight[UNKNOWN] = 0  # of no direction, should no word of the training set be unknown
         self.weight = nn.Parameter(weight, requires_grad=trainable)
@@ -35,18 +35,9 @@ class WordEmbedding(nn.Module):
         """Width of a vector."""
         return self.weight.shape[1]
 
-    @torch.no_grad()
-    def set_vectors(self, words: Sequence[str], vectors: Tensor) -> None:
-        """Give the `words` that are known these `vectors` (N, D), and the unknown word their mean."""
-        known = [(self._places[word], row) for row, word in enumerate(words) if word in self._places]
-        if known:
-            places, rows = map(list, zip(*known, strict=True))
-            self.weight[places] = vectors[rows]
-            self.weight[UNKNOWN] = vectors[rows].mean(dim=0)
-
     def place(self, word: str) -> int:
         """The row of a word's vector."""
-        return self._places.get(word) or self._places.get(word.lower(), UNKNOWN)
+        return self.places.get(word) or self.places.get(word.lower(), UNKNOWN)
 
     def forward(self, sentences: Sentences) -> Tensor:
         """(B, T, D), zeros at padding."""
