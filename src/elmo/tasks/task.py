@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -134,6 +134,15 @@ class Task(ABC, Generic[R, E, P]):
         """The token sequences of all examples."""
         return (sentence for example in examples for sentence in self.sentences(example))
 
+    def tuning_sentences(self, example: E) -> Sequence[Sentence]:
+        """The sentences that the biLM is fine-tuned on before the task is trained."""
+        return self.sentences(example)
+
     def length(self, example: E) -> int:
         """The number of tokens."""
         return sum(map(len, self.sentences(example)))
+
+    def order(self, example: E) -> Any:
+        """A key to sort examples by before they are predicted: the longest come first, and examples for which ELMo
+        reads the same sentence are next to one another."""
+        return -self.length(example)
