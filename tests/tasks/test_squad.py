@@ -332,6 +332,17 @@ def test_the_whole_way(folder: Path) -> None:
     assert "| trained on | train.json#:1, train.json#1:, " in Path("run/README.md").read_text()
 
 
+def test_the_bilm_is_fine_tuned_on_paragraphs(folder: Path) -> None:
+    """As published: each once, and no question."""
+    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    files = ["--train", "train.json", "--dev", "test.json", "--set", "training.max_epochs=1", "--device", "cpu"]
+    out = ["--elmo", "model", "--finetune", "tuned", "--out", "tuned-run"]
+    assert run("task", "train", "squad", *settings, *files, *out).startswith("tuned-run: dev f1 ")
+    corpus = Corpus.open("tuned/corpus")
+    assert corpus.num_sentences == len({example.context.tokens for example in read_squad("train.json", str.split)})
+    assert not {"where", "?"} & set(corpus.types())
+
+
 def test_answers_a_question_typed_in_either_form(folder: Path) -> None:
     text = 'Ann is in Lyon .\twhere is Ann ?\n\n{"context": "Ann is in Lyon .", "question": "where is Ann ?"}\n'
     lines = run("task", "predict", "run", "-", text=text).splitlines()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -117,6 +118,13 @@ class Experiment:
         self.bilm: Model | None = None if job.elmo == NO_ELMO else formats.load(job.elmo)
         self.results: list[Result] = []
         self._check_bilm()
+
+    def with_elmo(self, elmo: str) -> Experiment:
+        """The same job with another model, its files not read again. Only of one that hasn't run."""
+        other = copy(self)
+        other.job, other.bilm = replace(self.job, elmo=elmo), formats.load(elmo)
+        other._check_bilm()
+        return other
 
     @property
     def is_done(self) -> bool:
