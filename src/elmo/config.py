@@ -250,7 +250,7 @@ def _convert(hint: Any, value: object, where: str, ignore_unknown: bool) -> obje
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         if value is None:
             return None
-        hint = next(option for option in typing.get_args(hint) if option is not type(None))
+        hint = _choose(hint, value)
     if dataclasses.is_dataclass(hint):
         return from_mapping(typing.cast("type[object]", hint), value, where, ignore_unknown=ignore_unknown)
     if typing.get_origin(hint) is tuple:
@@ -263,6 +263,13 @@ def _convert(hint: Any, value: object, where: str, ignore_unknown: bool) -> obje
     if type(value) is not hint:
         raise ElmoError(f"{where}: expected {hint.__name__}, found {value!r}")
     return value
+
+
+def _choose(union: Any, value: object) -> Any:
+    """The type of a union that `value` is to become: of several, the tuple for a list, and the first one otherwise."""
+    options = [option for option in typing.get_args(union) if option is not type(None)]
+    lists = [option for option in options if typing.get_origin(option) is tuple]
+    return lists[0] if lists and isinstance(value, list | tuple) else options[0]
 
 
 def _convert_tuple(hint: Any, value: object, where: str, ignore_unknown: bool) -> tuple[object, ...]:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from bridge import make_model
 from commands import run_main
+from elmo import formats
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import save_native
+from elmo.pretrain.loop import Run
 from elmo.runs.rows import read_rows
+from elmo.text.corpus import Corpus
 from running import has_rows, started, wait_until
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo"]
@@ -127,6 +133,104 @@ def test_a_tasks_own_text_is_fine_tuned_on(folder: Path) -> None:
     assert "Ghent" in Path("tuned/vocabulary.txt").read_text().split(), "which stands there once"
     out = run(*TRAIN, "--elmo", "tuned", "--out", "run", "--set", "training.max_epochs=1", "--device", "cpu")
     assert out.startswith("run: dev f1 ")
+
+
+TUNE = [*TRAIN, "--elmo", "model", "--finetune", "tuned", "--device", "cpu", "--set", "training.max_epochs=1"]
+
+
+def test_fine_tuning_and_training_are_one_command(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model without a softmax gets one. Results go to stdout and what else is told to stderr. Another run takes what
+    is tuned already, and the run folder holds all it needs."""
+    code, out, error = run_main([*TUNE, "--out", "run", "--json"], monkeypatch, capsys)
+    assert code == 0, error
+    assert json.loads(out)["done"]
+    assert re.search(r"^elmo: tuned: perplexity [\d.,]+ before, [\d.,]+ after, on the dev set$", error, re.M)
+    sentences = Corpus.open("tuned/corpus")
+    assert sentences.num_sentences == len(SENTENCES)
+    used, tuned, original = (
+        formats.load(name).bilm.char_encoder.embedding.weight for name in ("run/bilm", "tuned", "model")
+    )
+    assert torch.equal(used, tuned)
+    assert not torch.equal(tuned, original)
+    monkeypatch.setattr(Run, "__init__", None)
+    assert run(*TUNE, "--out", "run") == run(*TUNE, "--out", "run")
+    run(*TUNE, "--out", "other", "--seeds", "2")
+    shutil.rmtree("tuned")
+    assert run("task", "evaluate", "run", "text.conll", "--device", "cpu").startswith("precision")
+
+
+def test_fine_tuning_that_is_stopped_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same command goes on where it was, and ends as one that was never stopped."""
+    save_native(make_model(softmax=True), folder / "model")
+    Path("text.conll").write_text("\n".join(f"w{n % 14}\tO\nw{n}\tO\nAnn\tB-PER\n" for n in range(40)))
+    run(*TUNE, "--out", "whole")
+    Path("tuned").rename("never-stopped")
+    step = Run._step
+
+    def stop(tuning: Run) -> None:
+        step(tuning)
+        tuning.stopped = tuning.progress.step == 2
+
+    monkeypatch.setattr(Run, "_step", stop)
+    assert run(*TUNE, "--out", "run") == "tuned: fine-tuning stopped; the same command goes on\n"
+    assert not Path("tuned/config.json").exists()
+    assert not Path("run").exists()
+    monkeypatch.setattr(Run, "_step", step)
+    assert run(*TUNE, "--out", "run").startswith("run: dev f1 ")
+    found, wanted = (formats.load(name).bilm.state_dict() for name in ("tuned", "never-stopped"))
+    assert all(torch.equal(tensor, wanted[name]) for name, tensor in found.items())
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (["--elmo", "none"], "--finetune: there is nothing to fine-tune with --elmo none; name a model"),
+        (["--out", "tuned"], "tuned: is in the run folder; name another folder"),
+        (["--finetune", "run/tuned"], "run/tuned: is in the run folder; name another folder"),
+        (["--finetune", "model"], "model: holds a config.json that is of no fine-tuning; name a new folder"),
+    ],
+)
+def test_fine_tuning_that_is_refused(
+    folder: Path, changes: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(folder.rglob("*"))
+    code, out, error = run_main([*TUNE, "--out", "run", *changes], monkeypatch, capsys)
+    assert (code, out) == (2, "")
+    assert error.startswith(f"elmo: {says}")
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_fine_tuned_folder_is_of_one_model_and_text(folder: Path) -> None:
+    run(*TUNE, "--out", "run")
+    other = make_model()
+    torch.nn.init.ones_(other.bilm.char_encoder.embedding.weight)
+    save_native(other, folder / "other")
+    with pytest.raises(ElmoError, match="tuned/softmax: was begun with another model; choose another folder"):
+        run(*TUNE, "--out", "run2", "--elmo", "other")
+    Path("more.conll").write_text(Path("text.conll").read_text() + "\nw9\tO\n")
+    with pytest.raises(ElmoError, match="tuned: holds a fine-tuning on other text; choose another folder"):
+        run(*TUNE, "--out", "run2", "--train", "more.conll")
+
+
+def test_how_much_of_the_data_word_vectors_cover_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In one line on stderr, whatever stdout is to hold; and of vectors without a file that they are trained."""
+    Path("a.txt").write_text("w1 1 2\nto 3 4\n")
+    Path("b.txt").write_text("ann 5 6 7\nw2 8 9 10\n")
+    train = [*TRAIN, "--elmo", "none", "--json", "--set", "training.max_epochs=1"]
+    files = ["--set", "words.vectors=a.txt,b.txt", "--set", "words.dim=5"]
+    code, out, error = run_main([*train, *files, "--out", "run"], monkeypatch, capsys)
+    assert (code, json.loads(out)["done"]) == (0, True)
+    covered = "vectors for 4 of the data's 12 words (33.3 %) and 11 of its 23 tokens (47.8 %)"
+    assert [line for line in error.splitlines() if line.startswith("elmo: ")] == [
+        f"elmo: a.txt, b.txt: {covered}; 4 words are kept in all"
+    ]
+    code, out, error = run_main([*train, "--set", "words.trainable=false", "--out", "fixed"], monkeypatch, capsys)
+    assert (code, json.loads(out)["done"]) == (0, True)
+    assert "elmo: words.vectors is null: word vectors are random at first and are trained" in error
 
 
 def test_a_cache_is_kept_and_the_bilm_left_out(folder: Path) -> None:

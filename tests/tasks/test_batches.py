@@ -46,6 +46,6 @@ def test_batches_are_of_like_length_in_no_order() -> None:
     assert longest not in (sorted(longest), sorted(longest, reverse=True))
 
 
-def test_evaluation_begins_with_the_longest() -> None:
-    """So that what doesn't fit in memory shows at once."""
-    assert plan_evaluation([3, 9, 1, 9], 2) == [[1, 3], [0, 2]]
+def test_evaluation_follows_the_keys() -> None:
+    """The longest come first, so that what doesn't fit in memory shows at once; equal ones keep their order."""
+    assert plan_evaluation([-3, -9, -1, -9], 2) == [[1, 3], [0, 2]]

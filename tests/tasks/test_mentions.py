@@ -49,10 +49,15 @@ def test_dropout_of_the_lstm_is_the_same_all_through_a_sentence() -> None:
         torch.testing.assert_close(found[:, row], plain_lstm(lstm, x, mask), atol=1e-6, rtol=1e-5)
 
 
-def test_the_lstm_begins_orthogonal() -> None:
-    """The block of each gate; 1e-5 is float32 rounding."""
-    for block in CoupledLSTM(2, 6, 0.5).recurrent.split(6, dim=1):
-        torch.testing.assert_close(block @ block.t(), torch.eye(6), atol=1e-5, rtol=0)
+@pytest.mark.parametrize("in_width", [2, 6, 9])
+def test_the_lstm_begins_orthonormal(in_width: int) -> None:
+    """The weights of each gate, for the input and for the state before, whichever of their sides is longer (Lee et al.
+    2017, sec. 7); biases are 0. 1e-5 is float32 rounding."""
+    lstm = CoupledLSTM(in_width, 6, 0.5)
+    for gate in (*lstm.recurrent.split(6, dim=1), *lstm.input.weight.split(6)):
+        products = gate @ gate.t() if gate.shape[0] <= gate.shape[1] else gate.t() @ gate
+        torch.testing.assert_close(products, torch.eye(len(products)), atol=1e-5, rtol=0)
+    assert not lstm.input.bias.any()
 
 
 def concatenated(first: torch.nn.Linear, rest: torch.nn.Sequential, *parts: Tensor) -> float:

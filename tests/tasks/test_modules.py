@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
 
-from elmo.errors import ElmoError
+from elmo.nn.char_encoder import word_lengths
 from elmo.nn.lstm import LSTMLayer
 from elmo.nn.packing import Packing
 from elmo.tasks.modules.padding import lengths_of, mask_of, number_types, pad_ids
 from elmo.tasks.modules.rnn import BiLSTMs, variational_dropout
 from elmo.tasks.modules.words import UNKNOWN, CharacterEmbedding, WordEmbedding
-from elmo.tasks.static_vectors import read_vectors
+from elmo.text.characters import encode_words
 
 SENTENCES = [["A", "b", "A"], ["c"], ["b", "New"]]
 CPU = torch.device("cpu")
@@ -49,15 +46,6 @@ def test_characters_tell_words_apart_and_take_any() -> None:
 def test_words_are_found_in_lower_case_too() -> None:
     words = WordEmbedding(["new", "New", "york"], 3)
     assert [words.place(word) for word in ("new", "New", "NEW", "York", "jersey")] == [1, 2, 1, 3, UNKNOWN]
-
-
-def test_given_vectors_are_put_in_place() -> None:
-    words = WordEmbedding(["own", "b", "a"], 2, trainable=False)
-    before = words.weight[1].clone()
-    words.set_vectors(["a", "b", "other"], torch.tensor([[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]]))
-    assert words([["a", "b", "none"]])[0].tolist() == [[1, 2], [3, 4], [2, 3]]
-    assert torch.equal(words.weight[1], before)
-    assert not words.weight.requires_grad
 
 
 def test_an_unknown_word_is_of_no_direction() -> None:
@@ -118,26 +106,49 @@ def test_variational_dropout_drops_the_same_at_all_tokens() -> None:
     assert variational_dropout(x, 0.5, training=False) is x
 
 
-@pytest.mark.parametrize("header", ["", "3 2\n"], ids=["glove", "word2vec"])
-def test_static_vectors_are_read(header: str, tmp_path: Path) -> None:
-    (tmp_path / "v").write_text(f"{header}the 0.5 -1\nNew York 1e-2 3\n2 4 5\n", encoding="utf-8")
-    words, vectors = read_vectors(tmp_path / "v")
-    assert words == ["the", "New York", "2"]
-    np.testing.assert_array_equal(vectors, np.array([[0.5, -1], [0.01, 3], [4, 5]], np.float32))
-    assert read_vectors(tmp_path / "v", 2).words == ["the", "New York"]
+def convolved(module: CharacterEmbedding, word: str) -> torch.Tensor:
+    """The vector of one word by its definition: every place of a window that holds a character or the first behind."""
+    characters = torch.from_numpy(encode_words([word]))[0]
+    length = int(word_lengths(characters[None]))
+    vectors = module.encoder.embedding(characters.long()).t()
+    parts: list[torch.Tensor] = []
+    for convolution in module.encoder.convolutions:
+        assert isinstance(convolution, torch.nn.Conv1d)
+        parts.append(convolution(vectors[None])[0, :, : length + 1].amax(dim=1))
+    return torch.cat(parts).relu()
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("a 1 2\nb 1\n", "line 2: expected a word and 2 numbers"),
-        ("a 1 2\nb 1 x\n", "line 2: 'x' is no number"),
-        ("alone\n", "line 1: expected a word and its numbers"),
-        ("2 3\n", "holds no vectors"),
-        ("", "holds no vectors"),
-    ],
-)
-def test_static_vectors_that_are_refused(text: str, says: str, tmp_path: Path) -> None:
-    (tmp_path / "v.txt").write_text(text)
-    with pytest.raises(ElmoError, match=rf"v\.txt.*{says}"):
-        read_vectors(tmp_path / "v.txt")
+def test_characters_are_the_same_however_they_are_computed() -> None:
+    """By look-ups without dropout, and token by token with it, here of nearly nothing; 1e-6 is float32 rounding."""
+    torch.manual_seed(0)
+    module = CharacterEmbedding(4, 6, 3, 5, dropout=1e-30)
+    sentences = [["a", "longer", "x" * 70, "ü"], ["", "longer"]]
+    wanted = torch.stack([convolved(module, word) for word in sentences[0]])
+    for found in (module.eval()(sentences), module.train()(sentences)):
+        torch.testing.assert_close(found[0], wanted, atol=1e-6, rtol=0)
+        assert not found[1, 2:].any()
+
+
+def test_characters_are_dropped_before_the_convolution() -> None:
+    """A number that is 0 before the convolution changes what the filters find. After it, a dropped feature would be 0
+    and the others scaled alike. Each token has dropout of its own."""
+    torch.manual_seed(0)
+    module = CharacterEmbedding(4, 200, 3, dropout=0.5)
+    (whole,) = module.eval()([["word"] * 2])
+    first, second = module.train()([["word"] * 2])[0]
+    assert not torch.equal(first, second)
+    kept = (first > 0) & (whole[0] > 0)
+    assert (first[kept] / whole[0][kept]).std() > 0.1
+    assert ((first > 0) & (whole[0] == 0)).any()
+    first.sum().backward()
+    assert module.encoder.embedding.weight.grad is not None
+    assert module.encoder.embedding.weight.grad.any()
+
+
+def test_dropout_of_characters_does_not_depend_on_longer_words() -> None:
+    """Long words need more padding, in which numbers are dropped too; the mean of 2000 tokens is known to some 3 %."""
+    torch.manual_seed(0)
+    module = CharacterEmbedding(4, 6, 3, dropout=0.5).train()
+    alone = module([["a"] * 2000])[0].mean(dim=0)
+    beside = module([["a"] * 2000 + ["x" * 48]])[0, :2000].mean(dim=0)
+    torch.testing.assert_close(alone, beside, rtol=0.1, atol=0.005)

@@ -132,6 +132,7 @@ def test_reads_and_writes(recipe: Recipe, tmp_path: Path) -> None:
         ),
         ({"elmo__penalty": float("nan")}, "elmo.penalty: nan is not zero or a positive number"),
         ({"training__clip_norm": 0.0}, "training.clip_norm: 0.0 is not positive"),
+        ({"training__clip_value": -1.0}, "training.clip_value: -1.0 is not positive"),
         ({"words__dim": 0}, "words.dim: 0 is not positive"),
         ({"characters__filters": 0}, "characters.filters: 0 is not positive"),
         ({"characters__width": 60}, "characters.width: 60 is more than the 50 characters of a word"),

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,12 @@ from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.runs.recipes import read_recipe
 from elmo.tasks import trainer
+from elmo.tasks.modules.elmo_input import TrainedLayers
 from elmo.tasks.run_folder import make_elmo, make_layers
 from elmo.tasks.squad import TASK, SquadModel, SquadPrediction, SquadRecipe
 from elmo.tasks.squad_data import SquadExample, parse_question, read_squad
+from elmo.tasks.vector_cache import LiveLayers
+from elmo.text.corpus import Corpus
 
 SMALL = {
     "tokenizer": "whitespace",
@@ -194,6 +198,61 @@ def test_answers_are_found_after_training_on_them(examples: list[SquadExample]) 
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
 
 
+def test_characters_are_dropped_where_the_convolution_reads_them(examples: list[SquadExample]) -> None:
+    """As in the published program, not from what the convolution makes of them: a fifth of the numbers."""
+    model = build(make_recipe(dropout=0.2), examples)
+    seen: list[torch.Tensor] = []
+    convolution = model.characters.encoder.convolutions[0]
+    convolution.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    model.train().loss(examples)
+    assert 0.15 < torch.cat([x.flatten() for x in seen]).eq(0).float().mean() < 0.25
+
+
+def make_questions() -> list[SquadExample]:
+    """Paragraphs of which some are of the same length, with a number of questions that fills no batch, mixed up."""
+    texts = ["Ann is in Lyon .", "Bo is in Espoo .", "Cy is there .", "Di is in New York with Ann ."]
+    lines = [f"{text}\twhere is {'really ' * n}{text.split()[0]} ?" for n in range(7) for text in texts]
+    return [parse_question(line, str.split) for line in lines]
+
+
+@pytest.mark.parametrize("batch_size", [3, 5, 100])
+def test_elmo_reads_a_paragraph_once(batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many questions are asked about it, and however batches fall; 1e-5 is float32 rounding."""
+    found = make_questions()
+    model = build(make_recipe(elmo__vectors="live"), found, make_model())
+    layers = model.elmo.layers
+    assert isinstance(layers, LiveLayers)
+    seen: list[tuple[str, ...]] = []
+    embed = layers.embedder.embed
+
+    def watched(sentences: Sequence[Sequence[str]], **options: Any) -> list[Any]:
+        seen.extend(map(tuple, sentences))
+        return embed(sentences, **options)
+
+    monkeypatch.setattr(layers.embedder, "embed", watched)
+    predictions = trainer.predict(TASK, model, found, batch_size)
+    assert sorted(seen) == sorted({text for example in found for text in TASK.sentences(example)})
+    for example, prediction in zip(found, predictions, strict=True):
+        (alone,) = trainer.predict(TASK, build(make_recipe(elmo__vectors="live"), found, make_model()), [example])
+        np.testing.assert_allclose(prediction.starts, alone.starts, atol=1e-5)
+        np.testing.assert_allclose(prediction.ends, alone.ends, atol=1e-5)
+
+
+def test_a_bilm_that_is_trained_along_reads_a_paragraph_once_in_a_batch() -> None:
+    found = make_questions()
+    model = build(make_recipe(elmo__vectors="trained"), found, make_model())
+    seen: list[int] = []
+    assert isinstance(model.elmo.layers, TrainedLayers)
+    model.elmo.layers.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    together = trainer.predict(TASK, model, found, len(found))
+    assert seen == [4, 28]
+    for example, prediction in zip(found[:4], together, strict=False):
+        (alone,) = trainer.predict(TASK, model, [example])
+        np.testing.assert_allclose(prediction.starts, alone.starts, atol=1e-5)
+    model.train().loss([replace(example, spans=((0, 0),)) for example in found])
+    assert seen[-2:] == [28, 28]
+
+
 def make_prediction(starts: list[float], ends: list[float], bounds: tuple[int, int] = (0, 0)) -> SquadPrediction:
     return SquadPrediction(bounds, 0.25, np.array(starts, np.float32), np.array(ends, np.float32))
 
@@ -271,6 +330,17 @@ def test_the_whole_way(folder: Path) -> None:
     joint = json.loads(run("task", "evaluate", "run/seed-0", "run/seed-1", "test.json", "--ensemble", "--json"))
     assert joint["scores"]["f1"] > 60
     assert "| trained on | train.json#:1, train.json#1:, " in Path("run/README.md").read_text()
+
+
+def test_the_bilm_is_fine_tuned_on_paragraphs(folder: Path) -> None:
+    """As published: each once, and no question."""
+    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    files = ["--train", "train.json", "--dev", "test.json", "--set", "training.max_epochs=1", "--device", "cpu"]
+    out = ["--elmo", "model", "--finetune", "tuned", "--out", "tuned-run"]
+    assert run("task", "train", "squad", *settings, *files, *out).startswith("tuned-run: dev f1 ")
+    corpus = Corpus.open("tuned/corpus")
+    assert corpus.num_sentences == len({example.context.tokens for example in read_squad("train.json", str.split)})
+    assert not {"where", "?"} & set(corpus.types())
 
 
 def test_answers_a_question_typed_in_either_form(folder: Path) -> None:

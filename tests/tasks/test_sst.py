@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from comparing import is_left_to_chance
 from elmo.cli.main import cli
+from elmo.config import from_mapping, to_mapping
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.runs.recipes import read_recipe
@@ -24,6 +25,7 @@ from elmo.tasks.labels import LabelPrediction
 from elmo.tasks.modules.pooling import AttentivePooling
 from elmo.tasks.run_folder import make_elmo, make_layers
 from elmo.tasks.sst import BINARY, FINE, TASK, SstExample, SstModel, SstRecipe
+from elmo.text.tokenizers import get_tokenizer
 
 SMALL = {
     "words.dim": 12,
@@ -188,6 +190,24 @@ def test_what_is_read(tmp_path: Path) -> None:
     ]
     with pytest.raises(ElmoError, match="a: none of its trees is used: see the recipe's keys binary and min_phrase"):
         read(train=True, min_phrase=6)
+
+
+def test_quotes_are_those_of_plain_text(tmp_path: Path) -> None:
+    """For words and ELMo, in training and after it. Runs from before the key was there see the treebank's."""
+    words = ["``", "good", "''", "`", "b", "'", "-LRB-", "a", "-RRB-"]
+    (tmp_path / "a").write_text(make_tree(words) + "\n")
+    recipe = make_recipe()
+    plain = tuple(get_tokenizer(TASK.tokenizer(recipe))("\" good \" ' b ' ( a )"))
+    (example,) = TASK.read(str(tmp_path / "a"), recipe)
+    assert TASK.sentences(example) == [plain]
+    assert plain[1:] in {phrase.tokens for phrase in TASK.read_train(str(tmp_path / "a"), recipe)}
+    assert "``" not in TASK.vocabularies([example], make_recipe(words__min_count=1))["words"]
+    values = to_mapping(recipe)
+    assert values.pop("quotes") == "plain"
+    before = from_mapping(SstRecipe, values, "config.json")
+    assert TASK.read(str(tmp_path / "a"), before)[0].tokens == (*words[:6], "(", "a", ")")
+    with pytest.raises(ElmoError, match="quotes: 'no' is none of plain, penn"):
+        make_recipe(quotes="no")
 
 
 def test_labels_and_words() -> None:

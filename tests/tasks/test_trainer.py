@@ -212,6 +212,24 @@ def test_gradients_are_clipped_together(
     assert norms == pytest.approx([0.01], rel=1e-4)
 
 
+def test_each_number_of_the_gradients_is_clipped(
+    recipe: Recipe, examples: list[NerExample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To plus or minus the limit; those within it stay as they are, whatever their norm."""
+    found: dict[float | None, torch.Tensor] = {}
+    for limit in (None, 0.001):
+        settings = recipe(training__clip_norm=None, training__clip_value=limit)
+        trainer = make_trainer(tmp_path / str(limit), settings, examples)
+
+        def step(trainer: Trainer[NerExample, Spans] = trainer, limit: float | None = limit) -> None:
+            found[limit] = torch.cat([p.grad.flatten() for p in trainer.model.parameters() if p.grad is not None])
+
+        monkeypatch.setattr(trainer.optimizer, "step", step)
+        trainer._step(examples[:8])
+    assert torch.equal(found[0.001], found[None].clamp(-0.001, 0.001))
+    assert not torch.equal(found[0.001], found[None])
+
+
 def test_seeds_change_the_order_and_the_weights(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         make_trainer(tmp_path / name, recipe(training__seed=seed, training__max_epochs=1), examples).train()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ def command() -> None:
         "elmo task train ner --train train.conll --dev dev.conll --elmo none --out run/ --set words.vectors=glove.txt",
         "elmo task train ner --recipe my.yaml --train t.conll --dev d.conll --elmo model/ --out run/ --seeds 5",
         "elmo task train squad --train 'a.json#:40,b.json' --dev 'a.json#40:' --elmo model/ --out run/",
+        "elmo task train squad --train t.json --dev d.json --elmo model/ --finetune tuned/ --out run/",
     )
 )
 @click.argument("task")
@@ -50,6 +52,13 @@ def command() -> None:
 @click.option("--dev", required=True, type=click.Path(), help="Text that decides when to stop and what is best.")
 @click.option("--test", type=click.Path(), help="Text to score the best model on at the end.")
 @click.option("--elmo", required=True, metavar="MODEL", help="Anything that elmo info knows; none for a baseline.")
+@click.option(
+    "--finetune",
+    "tuned",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Fine-tune MODEL on the training text first, into the model folder FOLDER, and take that for MODEL.",
+)
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="The run folder.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe.")
 @click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Runs, of one seed each.")
@@ -64,6 +73,7 @@ def train(
     overrides: tuple[str, ...],
     seeds: int,
     no_bilm: bool,
+    tuned: Path | None,
     out: Path,
     as_json: bool,
     **options: Any,
@@ -72,6 +82,10 @@ def train(
 
     The same command started again goes on at the exact step. Ctrl-C saves and ends. RUN holds all that the model
     needs, a copy of the biLM included.
+
+    With --finetune, MODEL is first trained for an epoch on the sentences of the training set (for squad, on the
+    paragraphs), and its perplexity on those of the dev set is measured before and after. A MODEL without a softmax gets
+    a new one. FOLDER is used again by the same command, and by others with the same MODEL and text.
     """
     from elmo.runs.recipes import parse_override
     from elmo.tasks import load_recipe
@@ -79,8 +93,53 @@ def train(
 
     loaded = load_recipe(task, recipe, dict(map(parse_override, overrides)))
     experiment = Experiment(Job(task, loaded, out, with_bilm=not no_bilm, num_seeds=seeds, **options))
+    if experiment.note:
+        click.echo(f"elmo: {experiment.note}", err=True)
+    if tuned is not None:
+        if not _finetune(experiment, tuned):
+            figures = {"run": str(out), "done": False, "runs": []}
+            print_result(f"{tuned}: fine-tuning stopped; the same command goes on", figures, as_json)
+            return
+        experiment = experiment.with_elmo(str(tuned))
     experiment.run()
     _report(experiment, as_json)
+
+
+def _finetune(experiment: Experiment, folder: Path) -> bool:
+    """Fine-tune the experiment's model on the text of its training set into the model folder `folder`, unless that is
+    done. Returns false if it was interrupted."""
+    from tempfile import TemporaryDirectory
+
+    from elmo.config import TrainingConfig, from_mapping
+    from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, is_finetuned, prepare_corpus
+
+    job, task, model = experiment.job, experiment.task, experiment.bilm
+    if model is None:
+        raise ElmoError("--finetune: there is nothing to fine-tune with --elmo none; name a model, or leave it out")
+    if job.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
+        raise ElmoError(f"{folder}: is in the run folder; name another folder for the fine-tuned model")
+    new_softmax = model.softmax is None
+    with TemporaryDirectory(prefix="elmo-") as work:
+        path = Path(work) / f"{job.task}.txt"
+        lines = _lines(task.tuning_sentences, task.read(job.train, job.recipe))
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        corpus = prepare_corpus(model, [str(path)], folder, new_softmax)
+    if is_finetuned(model, folder):
+        return True
+    training = from_mapping(TrainingConfig, default_settings(model, new_softmax), "training")
+    training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
+    heldout = [line.split() for line in _lines(task.tuning_sentences, task.read(job.dev, job.recipe))]
+    result = finetune(model, corpus, folder, training, new_softmax=new_softmax, heldout=heldout, device=job.device)
+    if result is None:
+        return False
+    figures = f"perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on the dev set"
+    click.echo(f"elmo: {folder}: {figures}", err=True)
+    return True
+
+
+def _lines(sentences: Callable[[Any], Sequence[Sequence[str]]], found: Iterable[Any]) -> dict[str, None]:
+    """The sentences of examples as lines, each once, with blanks between its tokens."""
+    return dict.fromkeys(" ".join(tokens) for example in found for tokens in sentences(example) if tokens)
 
 
 def _report(experiment: Experiment, as_json: bool) -> None:
@@ -196,8 +255,7 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
 
     found = get_task(task)
     loaded = load_recipe(task, recipe, _reading(found, overrides))
-    tokens = (s for file in files for s in found.all_sentences(found.read(file, loaded)) if s)
-    for line in dict.fromkeys(map(" ".join, tokens)):
+    for line in _lines(found.sentences, (example for file in files for example in found.read(file, loaded))):
         click.echo(line)
 
 

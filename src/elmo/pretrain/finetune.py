@@ -15,12 +15,13 @@ import torch
 from elmo.config import Recipe, TrainingConfig
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_bytes, require_softmax
-from elmo.formats.native import FILES, save_trained
+from elmo.formats.native import FILES, is_native, save_trained
 from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.devices import use_device
 from elmo.pretrain.loop import Run, Sentences
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.processes import started_together
+from elmo.pretrain.run_folder import is_begun_with
 from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
@@ -142,6 +143,12 @@ def finetune(
     }
     save_trained(tuned, folder, run.figures() | figures, run.metadata)
     return FineTuning(before, after, bool(heldout))
+
+
+def is_finetuned(model: Model, folder: Path) -> bool:
+    """Whether the model folder `folder` is what came of fine-tuning `model`, with a new softmax if it has none."""
+    first, start = ("softmax", Model(model.bilm)) if model.softmax is None else ("run", model)
+    return is_native(folder) and is_begun_with(folder / first, start)
 
 
 def _sample(corpus: Corpus) -> list[list[str]]:

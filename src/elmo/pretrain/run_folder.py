@@ -87,3 +87,9 @@ def _read_start(folder: Path) -> Start | None:
     if not (folder / START).exists():
         return None
     return Start(**cast("dict[str, str]", read_json(folder / START)))
+
+
+def is_begun_with(folder: Path, model: Model) -> bool:
+    """Whether there is a run in the folder, and began with this very model."""
+    begun = _read_start(folder)
+    return begun is not None and begun.checksum == Start.of(model).checksum

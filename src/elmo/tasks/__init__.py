@@ -14,7 +14,7 @@ A task is a module here that provides, beside its entry in `TASKS`:
 
 All else is done for it, see `experiment.Experiment`: batches, ELMo's vectors (live, cached on disk, or a biLM trained
 along), early stopping, checkpoints and exact resume, several seeds, the run folder and its card, and the command
-`elmo task`. Vectors of the recipe's file are put into each `WordEmbedding` of a model that will be trained.
+`elmo task`. The vectors of the recipe's files are put into each `WordEmbedding` of a model that will be trained.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +26,9 @@ def plan_epoch(lengths: Sequence[int], batch_size: int, seed: int, epoch: int) -
     return [batches[number] for number in rng.permutation(len(batches))]
 
 
-def plan_evaluation(lengths: Sequence[int], batch_size: int) -> list[list[int]]:
-    """Batches of all examples, the longest first."""
-    return cut(sorted(range(len(lengths)), key=lambda index: -lengths[index]), batch_size)
+def plan_evaluation(keys: Sequence[Any], batch_size: int) -> list[list[int]]:
+    """Batches of all examples in the order of their keys (see `Task.order`)."""
+    return cut(sorted(range(len(keys)), key=keys.__getitem__), batch_size)
 
 
 def cut_to_fit(costs: Sequence[int], most: int) -> Iterator[slice]:

@@ -6,17 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
-import torch
-import torch.nn.functional as F
-
 from elmo.errors import ElmoError
 from elmo.tasks.coref_conll import Cluster, Clusters, Document, format_document, read_documents
 from elmo.tasks.coref_model import CorefModel
 from elmo.tasks.coref_recipe import CorefRecipe
 from elmo.tasks.coref_scores import score_clusters
 from elmo.tasks.modules.elmo_input import ElmoInput
-from elmo.tasks.static_vectors import choose_words
-from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
+from elmo.tasks.static_vectors import FileWords, choose_words
+from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
 from elmo.text.reading import paragraphs
 from elmo.text.tokenizers import Tokenizer
 
@@ -52,22 +49,16 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
         if not any(len(cluster) > 1 for document in examples for cluster in document.clusters):
             raise ElmoError("has no two mentions of the same thing; is its last column coreference?")
 
-    def vocabularies(self, train: Sequence[Document], recipe: CorefRecipe) -> Vocabularies:
-        """`words` with a vector of their own, those of the file first, and `genres`."""
-        words = choose_words((sentence for document in train for sentence in document.sentences), recipe.words)
+    def vocabularies(
+        self, train: Sequence[Document], recipe: CorefRecipe, found: FileWords | None = None
+    ) -> Vocabularies:
+        """`words` with a vector of their own, those of files first, and `genres`."""
+        words = choose_words((sentence for document in train for sentence in document.sentences), recipe.words, found)
         return {"words": words, "genres": sorted({recipe.genre_of(document.name) for document in train} - {""})}
 
     def model(self, recipe: CorefRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> CorefModel:
         """A model with random weights."""
         return CorefModel(recipe, vocabularies["words"], vocabularies["genres"], elmo)
-
-    def initialize(self, model: TaskModel[Document, Clusters], recipe: CorefRecipe) -> None:
-        """Put the vectors of the recipe's file into the model, each with a length of 1."""
-        super().initialize(model, recipe)
-        assert isinstance(model, CorefModel)
-        if recipe.words.vectors:
-            with torch.no_grad():
-                model.words.weight.copy_(F.normalize(model.words.weight))
 
     def score(self, examples: Sequence[Document], predictions: Sequence[Clusters]) -> Scores:
         """The mean F1 of MUC, B³ and CEAF-e in percent, and what it is made of (see `coref_scores`)."""

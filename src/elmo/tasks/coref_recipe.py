@@ -11,6 +11,13 @@ from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_characters
 
 
 @dataclass(frozen=True)
+class CorefWordsConfig(WordsConfig):
+    """Vectors of files have a length of 1 unless the recipe says otherwise."""
+
+    normalize: bool = True
+
+
+@dataclass(frozen=True)
 class CharacterWidthsConfig:
     """Convolutions over a word's characters: their vectors' width, and the number of filters of each of `widths`."""
 
@@ -59,7 +66,7 @@ class CorefRecipe(TaskRecipe):
 
     singletons: bool = True
     genre: str | None = None
-    words: WordsConfig
+    words: CorefWordsConfig
     characters: CharacterWidthsConfig
     lstm: int = 200
     features: int = 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -46,6 +47,7 @@ from elmo.tasks.run_folder import (
     write_config,
 )
 from elmo.tasks.sampling import share_of
+from elmo.tasks.static_vectors import FileWords, describe_words, find_words
 from elmo.tasks.trainer import Trainer
 from elmo.tasks.vector_cache import LiveLayers
 
@@ -109,10 +111,20 @@ class Experiment:
                 raise ElmoError(f"{path}: the {name} set {error}") from None
         self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, job.recipe)}
         self._given_layers = layers
-        self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe)
+        found = self._find_words()
+        self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe, found)
+        self.note = job.recipe.words and describe_words(job.recipe.words, found)
+        """What whoever starts the training should know of the word vectors, in one sentence."""
         self.bilm: Model | None = None if job.elmo == NO_ELMO else formats.load(job.elmo)
         self.results: list[Result] = []
         self._check_bilm()
+
+    def with_elmo(self, elmo: str) -> Experiment:
+        """The same job with another model, its files not read again. Only of one that hasn't run."""
+        other = copy(self)
+        other.job, other.bilm = replace(self.job, elmo=elmo), formats.load(elmo)
+        other._check_bilm()
+        return other
 
     @property
     def is_done(self) -> bool:
@@ -135,6 +147,13 @@ class Experiment:
         if job.cache is None:
             shutil.rmtree(job.folder / CACHE, ignore_errors=True)
         return self.results
+
+    def _find_words(self) -> FileWords | None:
+        """What the recipe's files of word vectors have of all sets, each sentence counted once."""
+        words = self.job.recipe.words
+        if words is None or not words.files:
+            return None
+        return find_words(set(map(tuple, self.task.all_sentences(chain.from_iterable(self.sets.values())))), words)
 
     def _check_bilm(self) -> None:
         """What would come to light only when the run folder is there."""

@@ -18,7 +18,7 @@ from elmo.tasks.modules.rnn import BiLSTMs
 from elmo.tasks.modules.words import CharacterEmbedding, WordEmbedding
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
 from elmo.tasks.spans import Span, allowed_sequences, score_spans, spans_of, tags_for, tags_of
-from elmo.tasks.static_vectors import choose_words
+from elmo.tasks.static_vectors import FileWords, choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer
 
@@ -117,10 +117,12 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
         if not any(example.spans for example in examples):
             raise ElmoError("has no entity in it; is its last column the tag?")
 
-    def vocabularies(self, train: Sequence[NerExample], recipe: NerRecipe) -> Vocabularies:
-        """`types` of entities, and `words` with a vector of their own, those of the file first."""
+    def vocabularies(
+        self, train: Sequence[NerExample], recipe: NerRecipe, found: FileWords | None = None
+    ) -> Vocabularies:
+        """`types` of entities, and `words` with a vector of their own, those of files first."""
         types = sorted({span.type for example in train for span in example.spans})
-        return {"types": types, "words": choose_words((example.tokens for example in train), recipe.words)}
+        return {"types": types, "words": choose_words((example.tokens for example in train), recipe.words, found)}
 
     def model(self, recipe: NerRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> NerModel:
         """A model with random weights."""

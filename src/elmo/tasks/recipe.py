@@ -21,6 +21,7 @@ OPTIMIZERS = ("adam", "adadelta", "sgd")
 DTYPES = ("float32", "float16")
 LAYERS = ("all", "top")
 STATES = ("zero", "warm")
+UNKNOWN_WORDS = ("random", "zeros")
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,17 @@ class TrainingConfig:
     """How a task's model is trained.
 
     Training ends when the dev set's score wasn't above its best for `patience` epochs, or after `max_epochs`, or when
-    `max_minutes` are up, which cuts an epoch short; the weights of the best epoch are kept. `clip_norm` bounds the norm
-    of all gradients together. The learning rate is multiplied by `plateau_factor` after each `plateau_patience` epochs
-    in a row without a better score, and by `decay_factor` every `decay_steps` steps. Batches are of sentences of about
-    the same length. With an `ema_decay`, not the weights themselves are measured and kept but their exponential moving
-    average, which begins with those from chance and loses all but this share of itself to the weights at each step.
-    `epsilon` is what `adam` and `adadelta` add where they divide, null for torch's own (1e-8 and 1e-6), `weight_decay`
-    the strength of an L2 penalty of all weights. With the `precision` bf16 recurrent layers round what they multiply to
-    bfloat16 in training, and all else stays float32, dev and test scores too.
-    Of the training set's examples a `share` is trained on, drawn by chance but always the same; larger ones contain
+    `max_minutes` are up, which cuts an epoch short; the weights of the best epoch are kept. `clip_value` bounds each
+    number of the gradients to plus or minus this, and `clip_norm` then the norm of all gradients together. The learning
+    rate is multiplied by `plateau_factor` after each `plateau_patience` epochs in a row without a better score, and by
+    `decay_factor` every `decay_steps` steps. Batches are of sentences of about the same length. With an `ema_decay`,
+    not the weights themselves are measured and kept but their exponential moving average, which starts with the random
+    ones and at each step loses all but this share of itself to the weights. `epsilon` is what `adam` and `adadelta` add
+    where they divide, null for torch's own (1e-8 and 1e-6), `weight_decay` the strength of an L2 penalty of all
+    weights. With the `precision` bf16 recurrent layers round what they multiply to bfloat16 in training, and all else
+    stays float32, dev and test scores too.
+
+    Of the training set's examples a `share` is trained on, drawn at random but always the same; larger ones contain
     smaller ones. An epoch has `epoch_steps` batches at least, for which fewer examples are repeated.
     """
 
@@ -79,6 +82,7 @@ class TrainingConfig:
     epsilon: float | None = None
     weight_decay: float = 0.0
     clip_norm: float | None = 5.0
+    clip_value: float | None = None
     max_epochs: int = 75
     patience: int = 25
     plateau_factor: float | None = None
@@ -95,9 +99,9 @@ class TrainingConfig:
         require_choice("training.optimizer", self.optimizer, OPTIMIZERS)
         require_choice("training.precision", self.precision, PRECISIONS)
         for name in (
-            *("batch_size", "learning_rate", "epsilon", "clip_norm", "max_epochs", "patience", "max_minutes"),
-            *("plateau_factor", "plateau_patience", "decay_factor", "decay_steps", "checkpoint_every_minutes"),
-            "epoch_steps",
+            *("batch_size", "learning_rate", "epsilon", "clip_norm", "clip_value", "epoch_steps"),
+            *("max_epochs", "patience", "max_minutes", "checkpoint_every_minutes"),
+            *("plateau_factor", "plateau_patience", "decay_factor", "decay_steps"),
         ):
             require_positive(f"training.{name}", getattr(self, name))
         for name in ("plateau_factor", "decay_factor"):
@@ -115,12 +119,21 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class WordsConfig:
-    """Word vectors: of width `dim`, from the first `max_words` lines of the text file `vectors` (as word2vec or GloVe
-    write it), or from chance. Words of the training set that have no vector there get one of their own if they
-    occur `min_count` times. All are trained along if `trainable` says so, and always where there is no file."""
+    """Word vectors, of width `dim`: those of text files as word2vec or GloVe write them, or random ones.
+
+    `vectors` names the files, as a list or with commas between them. A word's vector is that of each file, one after
+    the other, with `normalize` each divided by its length; `dim` is the width of all together. Vectors are kept for the
+    words of the data, and for the most frequent others up to `max_words` in all. What a file doesn't have is `zeros` or
+    `random` (`unknown`).
+
+    Words of the training set that no file has get a vector of their own if they occur `min_count` times. `trainable`
+    says whether vectors of files are trained; without a file, all are.
+    """
 
     dim: int = 50
-    vectors: str | None = None
+    vectors: str | tuple[str, ...] | None = None
+    normalize: bool = False
+    unknown: str = "random"
     max_words: int = 100_000
     min_count: int = 2
     trainable: bool = True
@@ -128,11 +141,21 @@ class WordsConfig:
     def __post_init__(self) -> None:
         for name in ("dim", "max_words", "min_count"):
             require_positive(f"words.{name}", getattr(self, name))
+        require_choice("words.unknown", self.unknown, UNKNOWN_WORDS)
+        if self.vectors is not None and not all(self.files):
+            raise ElmoError("words.vectors: expected names of files, or null for none")
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files of `vectors`, none where there are only random ones."""
+        if self.vectors is None:
+            return ()
+        return tuple(map(str.strip, self.vectors.split(","))) if isinstance(self.vectors, str) else self.vectors
 
     @property
     def are_trained(self) -> bool:
-        """Whether the vectors change in training: fixed ones from chance would tell nothing but which word it is."""
-        return self.trainable or self.vectors is None
+        """Whether the vectors change in training: fixed random ones would tell nothing but which word it is."""
+        return self.trainable or not self.files
 
 
 @dataclass(frozen=True)

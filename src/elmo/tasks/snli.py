@@ -20,7 +20,7 @@ from elmo.tasks.modules.rnn import BiLSTMs
 from elmo.tasks.modules.words import WordEmbedding
 from elmo.tasks.pairs import HYPOTHESIS, PREMISE, PairExample, parse_pair, read_pairs
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
-from elmo.tasks.static_vectors import choose_words
+from elmo.tasks.static_vectors import FileWords, choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
@@ -141,9 +141,11 @@ class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
         """Both sentences."""
         return [example.premise, example.hypothesis]
 
-    def vocabularies(self, train: Sequence[PairExample], recipe: SnliRecipe) -> Vocabularies:
-        """`words` with a vector of their own, those of the file first."""
-        return {"words": choose_words((s for example in train for s in self.sentences(example)), recipe.words)}
+    def vocabularies(
+        self, train: Sequence[PairExample], recipe: SnliRecipe, found: FileWords | None = None
+    ) -> Vocabularies:
+        """`words` with a vector of their own, those of files first."""
+        return {"words": choose_words((s for example in train for s in self.sentences(example)), recipe.words, found)}
 
     def model(self, recipe: SnliRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SnliModel:
         """A model with random weights."""

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -25,7 +24,7 @@ from elmo.tasks.modules.words import CharacterEmbedding, WordEmbedding
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
 from elmo.tasks.squad_data import CONTEXT, QUESTION, SquadExample, parse_question, read_squad, split_paths
 from elmo.tasks.squad_metric import score_answers
-from elmo.tasks.static_vectors import choose_words
+from elmo.tasks.static_vectors import FileWords, choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
@@ -72,7 +71,7 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
     of the answer, and another one, which sees what that one made of it, the end.
 
     Variational dropout is where the published code has it: before and after both reading GRUs, and on what the last two
-    read. That of characters is on the vectors which their convolutions make, as in AllenNLP's configuration.
+    read. Dropout of characters is, as there, on their vectors, before the convolution.
     """
 
     def __init__(self, recipe: SquadRecipe, words: Sequence[str], elmo: ElmoInput) -> None:
@@ -80,7 +79,7 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
         size, chars = recipe.size, recipe.characters
         self.dropout, self.longest = recipe.dropout, recipe.longest_answer
         self.words = WordEmbedding(words, recipe.words.dim, trainable=recipe.words.are_trained)
-        self.characters = CharacterEmbedding(chars.dim, chars.filters, chars.width)
+        self.characters = CharacterEmbedding(chars.dim, chars.filters, chars.width, dropout=recipe.dropout)
         self.encoder = BiGRU(self.words.width + self.characters.width + elmo.input_width, size)
         self.attention = BiAttention(self.encoder.width + elmo.output_width)
         self.merge = _linear(self.attention.width, 2 * size)
@@ -118,8 +117,7 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
         lengths, elmo = lengths_of(sentences), self.elmo(sentences)
         mask = mask_of(lengths, self.device)
         packing = Packing.of(lengths, mask.shape[1], self.device)
-        characters = F.dropout(self.characters(sentences), self.dropout, self.training)
-        inputs = torch.cat([self.words(sentences), characters, elmo.input], dim=2)
+        inputs = torch.cat([self.words(sentences), self.characters(sentences), elmo.input], dim=2)
         encoded = self._drop(self.encoder(self._drop(inputs), packing))
         return _Read(torch.cat([encoded, elmo.output], dim=2), mask, packing)
 
@@ -166,10 +164,20 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
         """The paragraph, which ELMo reads as one sentence (their code's default), and the question."""
         return [example.context.tokens, example.question]
 
-    def vocabularies(self, train: Sequence[SquadExample], recipe: SquadRecipe) -> Vocabularies:
-        """`words` with a vector of their own, those of the file first. A paragraph counts once."""
+    def tuning_sentences(self, example: SquadExample) -> Sequence[Sentence]:
+        """The paragraph: the published biLM was fine-tuned on paragraphs, and reads questions, too."""
+        return [example.context.tokens]
+
+    def order(self, example: SquadExample) -> tuple[int, tuple[str, ...]]:
+        """The longest paragraph first, with all its questions."""
+        return -len(example.context.tokens), example.context.tokens
+
+    def vocabularies(
+        self, train: Sequence[SquadExample], recipe: SquadRecipe, found: FileWords | None = None
+    ) -> Vocabularies:
+        """`words` with a vector of their own, those of files first. A paragraph counts once."""
         paragraphs = dict.fromkeys(example.context.tokens for example in train)
-        return {"words": choose_words([*paragraphs, *(example.question for example in train)], recipe.words)}
+        return {"words": choose_words([*paragraphs, *(example.question for example in train)], recipe.words, found)}
 
     def model(self, recipe: SquadRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SquadModel:
         """A model with random weights."""

@@ -27,7 +27,7 @@ from elmo.tasks.objects import read_object, whole
 from elmo.tasks.predicates import PredicateFinder, count_predicates
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
 from elmo.tasks.spans import allowed_sequences, spans_of, tags_for, tags_of
-from elmo.tasks.static_vectors import choose_words
+from elmo.tasks.static_vectors import FileWords, choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer
 
@@ -185,7 +185,9 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
         """The one sentence."""
         return [example.tokens]
 
-    def vocabularies(self, train: Sequence[SrlExample], recipe: SrlRecipe) -> Vocabularies:
+    def vocabularies(
+        self, train: Sequence[SrlExample], recipe: SrlRecipe, found: FileWords | None = None
+    ) -> Vocabularies:
         """`roles`; `predicates`, how often which word is one; `words` with a vector of their own."""
         places: dict[tuple[str, ...], set[int]] = defaultdict(set)
         for example in train:
@@ -193,7 +195,7 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
         return {
             "roles": sorted({span.type for e in train for frame in e.frames or () for span in frame.spans}),
             "predicates": count_predicates(places.items()),
-            "words": choose_words(places, recipe.words) if recipe.words else [],
+            "words": choose_words(places, recipe.words, found) if recipe.words else [],
         }
 
     def model(self, recipe: SrlRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SrlModel:

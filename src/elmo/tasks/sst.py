@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.config import require_positive, require_share
+from elmo.config import require_choice, require_positive, require_share
 from elmo.errors import ElmoError
 from elmo.nn.packing import Packing
 from elmo.tasks.labels import LabelPrediction, label_predictions, score_labels
@@ -21,14 +21,15 @@ from elmo.tasks.modules.pooling import AttentivePooling
 from elmo.tasks.modules.rnn import BiLSTM
 from elmo.tasks.modules.words import WordEmbedding
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
-from elmo.tasks.static_vectors import choose_words
+from elmo.tasks.static_vectors import FileWords, choose_words
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
-from elmo.tasks.trees import read_trees
+from elmo.tasks.trees import LabelledTree, read_trees
 from elmo.text.tokenizers import Tokenizer
 
 FINE = ("very negative", "negative", "neutral", "positive", "very positive")
 """The labels 0 to 4 of the trees."""
 
+QUOTES = ("plain", "penn")
 BINARY = ("negative", "positive")
 NEUTRAL = "neutral"
 
@@ -53,7 +54,8 @@ class DropoutConfig:
 @dataclass(frozen=True, kw_only=True)
 class SstRecipe(TaskRecipe):
     """With `binary` there are two labels, and what is neutral is left out. Of the training set all phrases of
-    `min_phrase` tokens or more are trained on, whole sentences alone if it is null.
+    `min_phrase` tokens or more are trained on, whole sentences alone if it is null. `quotes` are those of the files,
+    `penn`, or become `plain` ones, which the text to predict has.
 
     `hidden` is the width of the layer below the biLSTMs, and their hidden units, per direction; `head` the widths of
     the layers before the last one.
@@ -61,6 +63,7 @@ class SstRecipe(TaskRecipe):
 
     binary: bool = False
     min_phrase: int | None = 4
+    quotes: str = "penn"
     words: WordsConfig
     hidden: int = 300
     head: tuple[int, ...] = (1200, 600)
@@ -73,6 +76,7 @@ class SstRecipe(TaskRecipe):
             "head": self.head,
         }.items():
             require_positive(name, min(values, default=1))
+        require_choice("quotes", self.quotes, QUOTES)
         if len(self.head) != len(self.dropout.head):
             raise ElmoError(f"dropout.head: {len(self.dropout.head)} numbers for the {len(self.head)} layers of head")
 
@@ -150,18 +154,16 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
 
     def read(self, path: str, recipe: SstRecipe) -> list[SstExample]:
         """The whole sentences of a file of trees."""
-        trees = read_trees(path)
-        return _labelled(path, ((tree.tokens, tree.label) for tree in trees), recipe)
+        return _labelled(path, ((tree.tokens, tree.label) for tree in _read(path, recipe)), recipe)
 
     def read_train(self, path: str, recipe: SstRecipe) -> list[SstExample]:
         """The phrases of a file of trees that are long enough, as often as they occur; sentences are phrases, too."""
         least = recipe.min_phrase
         if least is None:
             return self.read(path, recipe)
-        trees = read_trees(path)
         phrases = (
             (tree.tokens[start:end], label)
-            for tree in trees
+            for tree in _read(path, recipe)
             for start, end, label in tree.phrases
             if end - start >= least
         )
@@ -179,9 +181,11 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
         """The one sentence."""
         return [example.tokens]
 
-    def vocabularies(self, train: Sequence[SstExample], recipe: SstRecipe) -> Vocabularies:
-        """The `labels`, and `words` with a vector of their own, those of the file first."""
-        words = choose_words((example.tokens for example in train), recipe.words)
+    def vocabularies(
+        self, train: Sequence[SstExample], recipe: SstRecipe, found: FileWords | None = None
+    ) -> Vocabularies:
+        """The `labels`, and `words` with a vector of their own, those of files first."""
+        words = choose_words((example.tokens for example in train), recipe.words, found)
         return {"labels": BINARY if recipe.binary else FINE, "words": words}
 
     def model(self, recipe: SstRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SstModel:
@@ -211,6 +215,12 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
     def as_json(self, example: SstExample, prediction: LabelPrediction) -> dict[str, object]:
         """`tokens`, `label`, and `probabilities` by label."""
         return {"tokens": list(example.tokens), **prediction._asdict()}
+
+
+def _read(path: str, recipe: SstRecipe) -> list[LabelledTree]:
+    """The trees of a file, with the recipe's quotes."""
+    trees = read_trees(path)
+    return [tree.with_plain_quotes() for tree in trees] if recipe.quotes == "plain" else trees
 
 
 def _labelled(path: str, phrases: Iterable[tuple[tuple[str, ...], int]], recipe: SstRecipe) -> list[SstExample]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from elmo.tasks.modules.elmo_input import ElmoInput
 from elmo.tasks.modules.words import WordEmbedding
 from elmo.tasks.recipe import TaskRecipe
-from elmo.tasks.static_vectors import set_word_vectors
+from elmo.tasks.static_vectors import FileWords, set_word_vectors
 from elmo.text.tokenizers import Tokenizer
 
 R = TypeVar("R", bound=TaskRecipe)
@@ -94,15 +94,18 @@ class Task(ABC, Generic[R, E, P]):
         """The token sequences that ELMo is asked for, whose lengths decide which examples share a batch."""
 
     @abstractmethod
-    def vocabularies(self, train: Sequence[E], recipe: R) -> Vocabularies:
-        """What a model is to know by name, from the training set and files that the recipe names."""
+    def vocabularies(self, train: Sequence[E], recipe: R, found: FileWords | None = None) -> Vocabularies:
+        """What a model is to know by name, from the training set and files that the recipe names.
+
+        `found` is what the recipe's files of word vectors have of all sets together, by default of the training set.
+        """
 
     @abstractmethod
     def model(self, recipe: R, vocabularies: Vocabularies, elmo: ElmoInput) -> TaskModel[E, P]:
         """A model with random weights."""
 
     def initialize(self, model: TaskModel[E, P], recipe: R) -> None:
-        """Put into a model that will be trained what it doesn't start from chance with: the recipe's word vectors."""
+        """Put the vectors of the recipe's files into a model that will be trained and is still on the CPU."""
         for part in model.modules():
             if isinstance(part, WordEmbedding) and recipe.words is not None:
                 set_word_vectors(part, recipe.words)
@@ -131,6 +134,15 @@ class Task(ABC, Generic[R, E, P]):
         """The token sequences of all examples."""
         return (sentence for example in examples for sentence in self.sentences(example))
 
+    def tuning_sentences(self, example: E) -> Sequence[Sentence]:
+        """The sentences that the biLM is fine-tuned on before the task is trained."""
+        return self.sentences(example)
+
     def length(self, example: E) -> int:
         """The number of tokens."""
         return sum(map(len, self.sentences(example)))
+
+    def order(self, example: E) -> Any:
+        """A key to sort examples by before they are predicted: the longest come first, and examples for which ELMo
+        reads the same sentence are next to one another."""
+        return -self.length(example)

@@ -144,6 +144,8 @@ class Trainer(Generic[E, P]):
         with own_products(self._products):
             loss = self.model.loss(examples) + self.model.elmo.penalty()
         loss.backward()  # pyright: ignore[reportUnknownMemberType]
+        if self.config.clip_value is not None:
+            torch.nn.utils.clip_grad_value_(self._parameters, self.config.clip_value)
         if self.config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm)
         self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
@@ -153,7 +155,7 @@ class Trainer(Generic[E, P]):
         if not math.isfinite(value):
             raise ElmoError(
                 f"training: the loss is {value} in epoch {progress.epoch + 1}, batch {progress.batch + 1}; a lower "
-                "learning rate or clip_norm may help"
+                "learning rate, clip_norm or clip_value may help"
             )
         progress.step += 1
         progress.batch += 1
@@ -231,11 +233,12 @@ class Trainer(Generic[E, P]):
 
 @torch.no_grad()
 def predict(task: Task[Any, E, P], model: TaskModel[E, P], examples: Sequence[E], batch_size: int = 32) -> list[P]:
-    """The predictions of a model, in the order of the examples; their batches are by length, of long ones smaller."""
+    """The predictions of a model, in the order of the examples. Batches follow the task's own order (see `Task.order`)
+    and are smaller where examples are long."""
     model.eval()
     found: dict[int, P] = {}
     lengths = [task.length(example) for example in examples]
-    for batch in plan_evaluation(lengths, batch_size):
+    for batch in plan_evaluation([task.order(example) for example in examples], batch_size):
         for piece in cut_to_fit([lengths[index] ** 2 for index in batch], MOST_PAIRS):
             part = batch[piece]
             found.update(zip(part, model.predict([examples[index] for index in part]), strict=True))

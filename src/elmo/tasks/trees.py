@@ -15,6 +15,8 @@ NUM_LABELS = 5
 _PIECE = re.compile(r"\(([^\s()]*)|\)|[^\s()]+")
 _ESCAPED = {r"\/": "/", r"\*": "*", "-LRB-": "(", "-RRB-": ")"}
 _ESCAPE = re.compile("|".join(map(re.escape, _ESCAPED)))
+_QUOTES = {"``": '"', "''": '"', "`": "'"}
+"""Quotes of the Penn Treebank, and how plain text writes them."""
 
 
 class Phrase(NamedTuple):
@@ -36,12 +38,16 @@ class LabelledTree(NamedTuple):
         """That of the whole sentence."""
         return self.phrases[-1].label
 
+    def with_plain_quotes(self) -> LabelledTree:
+        """The same tree with quotes as plain text has them, `"` and `'`."""
+        return self._replace(tokens=tuple(_QUOTES.get(token, token) for token in self.tokens))
+
 
 def read_trees(path: str | Path) -> list[LabelledTree]:
     """The trees of a file, plain or compressed, one a line: `(3 (2 It) (4 (2 is) (3 fun)))`.
 
-    Brackets and slashes are as in plain text, for `-LRB-` and `\\/`; quotes stay the treebank's. Blank lines are passed
-    over. Raises ElmoError for a line that is no such tree, naming it, and for a file without one.
+    Brackets and slashes are as in plain text, for `-LRB-` and `\\/`; quotes stay the treebank's. Blank lines are
+    skipped. Raises ElmoError for a line that is no such tree, naming it, and for a file without one.
     """
     trees = list(_read(path))
     if not trees:

@@ -15,8 +15,11 @@ from elmo.nn.precision import product_dtype
 class CoupledLSTM(nn.Module):
     """One direction: c = (1 - i) * c_prev + i * tanh(j), h = sigmoid(o) * tanh(c), and a first state that is learned.
 
-    `dropout` is on the state that the gates see, with the same mask at all words of a sentence. Source: Lee et al.
-    2017, sec. 4 and 7.
+    `dropout` is on the state that the gates see, with the same mask at all words of a sentence. Each gate's weights for
+    the input and for the state start orthonormal, and biases at zero. Source: Lee et al. 2017, sec. 4 and 7 ("the LSTM
+    weights were initialized with random orthonormal matrices"). Their code of 2017 does so for the state alone and
+    draws the input's weights as Glorot and Bengio 2010 do. Their code of 2018 has one orthonormal matrix for each gate,
+    over input and state together.
     """
 
     def __init__(self, in_width: int, size: int, dropout: float) -> None:
@@ -25,7 +28,9 @@ class CoupledLSTM(nn.Module):
         self.input = nn.Linear(in_width, 3 * size)
         self.recurrent = nn.Parameter(torch.cat([nn.init.orthogonal_(torch.empty(size, size)) for _ in range(3)], 1))
         self.hidden, self.cell = (nn.Parameter(nn.init.xavier_uniform_(torch.empty(1, size))) for _ in range(2))
-        nn.init.xavier_uniform_(self.input.weight)
+        with torch.no_grad():
+            for gate in self.input.weight.split(size):
+                nn.init.orthogonal_(gate)
         nn.init.zeros_(self.input.bias)
 
     def forward(self, x: Tensor, batch_sizes: Sequence[int]) -> Tensor:

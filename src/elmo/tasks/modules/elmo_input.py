@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -55,11 +56,21 @@ class TrainedLayers(nn.Module):
         return layers[:, :, 1:-1] * mask_of(lengths - 2, device).unsqueeze(2)
 
 
+class _Latest(NamedTuple):
+    """The layers of the sentences of the last two batches, and where they come from."""
+
+    source: FrozenLayers | None
+    batches: deque[dict[tuple[str, ...], NDArray[np.floating]]]
+
+
 class ElmoInput(nn.Module):
     """The ELMo vectors of a batch's sentences, mixed and dropped out.
 
     `layers` gives L layers of width D; None is for a model without ELMo, whose vectors have a width of 0. Mixes see
     tokens alone, no sentence boundaries, wherever the layers come from. That matters with layer norm only.
+
+    In prediction, layers of a sentence that occurs several times in a batch are computed once; so are those of frozen
+    layers that were in one of the two batches before, such as the paragraph that many questions are about.
     """
 
     def __init__(
@@ -78,6 +89,7 @@ class ElmoInput(nn.Module):
             }
         )
         self.register_buffer("_here", torch.zeros(0), persistent=False)
+        self._latest = _Latest(None, deque(maxlen=2))
 
     @property
     def input_width(self) -> int:
@@ -106,10 +118,24 @@ class ElmoInput(nn.Module):
         if self.layers is None:
             return mask.new_zeros(0, *mask.shape, 0, dtype=torch.float32)
         if isinstance(self.layers, TrainedLayers):
-            return self.layers(sentences)
+            places = {sentence: place for place, sentence in enumerate(dict.fromkeys(map(tuple, sentences)))}
+            if self.training or len(places) == len(sentences):
+                return self.layers(sentences)
+            return self.layers(list(places))[:, [places[tuple(sentence)] for sentence in sentences]]
         with own_products(None):  # what isn't trained is the same in training and in prediction
-            layers = self.layers(sentences)
+            layers = self.layers(sentences) if self.training else self._repeated(sentences, self.layers)
         return pad_layers(layers, mask.shape[1]).to(mask.device)
+
+    def _repeated(self, sentences: Sentences, layers: FrozenLayers) -> list[NDArray[np.floating]]:
+        """The layers of each sentence; only those of new ones are asked for."""
+        if self._latest.source is not layers:
+            self._latest = _Latest(layers, deque(maxlen=2))
+        keys = list(map(tuple, sentences))
+        known = {key: array for batch in self._latest.batches for key, array in batch.items()}
+        new = [key for key in dict.fromkeys(keys) if key not in known]
+        known.update(zip(new, layers(new), strict=True))
+        self._latest.batches.append({key: known[key] for key in keys})
+        return [known[key] for key in keys]
 
     def _mix(self, place: str, layers: Tensor, mask: Tensor) -> Tensor:
         if place not in self.mixes:

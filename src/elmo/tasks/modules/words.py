@@ -9,12 +9,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.config import CharCNNConfig, CharEmbeddingConfig
-from elmo.nn.char_encoder import CharEncoder
-from elmo.tasks.modules.padding import number_types
+from elmo.nn.char_encoder import CharEncoder, word_lengths
+from elmo.tasks.modules.padding import number_types, spread_out
 from elmo.text.characters import encode_words
 
 Sentences = Sequence[Sequence[str]]
 UNKNOWN = 0
+
+TOKENS_AT_ONCE = 512
+"""Tokens that are convolved together, sorted by length so that short ones don't wait for long ones."""
 
 
 class WordEmbedding(nn.Module):
@@ -25,7 +28,7 @@ class WordEmbedding(nn.Module):
 
     def __init__(self, words: Sequence[str], dim: int, *, trainable: bool = True) -> None:
         super().__init__()
-        self._places = {word: place for place, word in enumerate(words, 1)}
+        self.places = {word: place for place, word in enumerate(words, 1)}
         weight = torch.randn(len(words) + 1, dim) / dim**0.5
         weight[UNKNOWN] = 0  # of no direction, should no word of the training set be unknown
         self.weight = nn.Parameter(weight, requires_grad=trainable)
@@ -35,18 +38,9 @@ class WordEmbedding(nn.Module):
         """Width of a vector."""
         return self.weight.shape[1]
 
-    @torch.no_grad()
-    def set_vectors(self, words: Sequence[str], vectors: Tensor) -> None:
-        """Give the `words` that are known these `vectors` (N, D), and the unknown word their mean."""
-        known = [(self._places[word], row) for row, word in enumerate(words) if word in self._places]
-        if known:
-            places, rows = map(list, zip(*known, strict=True))
-            self.weight[places] = vectors[rows]
-            self.weight[UNKNOWN] = vectors[rows].mean(dim=0)
-
     def place(self, word: str) -> int:
         """The row of a word's vector."""
-        return self._places.get(word) or self._places.get(word.lower(), UNKNOWN)
+        return self.places.get(word) or self.places.get(word.lower(), UNKNOWN)
 
     def forward(self, sentences: Sentences) -> Tensor:
         """(B, T, D), zeros at padding."""
@@ -56,11 +50,14 @@ class WordEmbedding(nn.Module):
 
 
 class CharacterEmbedding(nn.Module):
-    """Convolutions of `widths` over the characters (bytes) of each word, and the maximum over their places."""
+    """Convolutions of `widths` over the characters (bytes) of each word, and the maximum over their places.
 
-    def __init__(self, dim: int, filters: int, *widths: int) -> None:
+    `dropout` is on the vectors of the characters, before the convolutions, in training; each token has its own.
+    """
+
+    def __init__(self, dim: int, filters: int, *widths: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.width = filters * len(widths)
+        self.width, self.dropout = filters * len(widths), dropout
         sizes = tuple((width, filters) for width in widths)
         self.encoder = CharEncoder(CharCNNConfig(CharEmbeddingConfig(dim), sizes), self.width)
 
@@ -68,5 +65,33 @@ class CharacterEmbedding(nn.Module):
         """(B, T, `width`), zeros at padding."""
         device = self.encoder.embedding.weight.device
         types, tokens = number_types(sentences, device)
-        vectors = self.encoder(torch.from_numpy(encode_words(types)).to(device))
-        return F.embedding(tokens, vectors) * (tokens > 0).unsqueeze(2)
+        characters = torch.from_numpy(encode_words(types)).to(device)
+        is_token = tokens > 0
+        if self.training and self.dropout and is_token.any():
+            return spread_out(self._encode_with_dropout(characters[tokens[is_token]]), is_token)
+        return F.embedding(tokens, self.encoder(characters)) * is_token.unsqueeze(2)
+
+    def _encode_with_dropout(self, characters: Tensor) -> Tensor:
+        """Characters of tokens (N, C) to their vectors (N, `width`).
+
+        The encoder looks up the product of each character with each filter, which with dropout is another one for each
+        token and has to be computed.
+        """
+        lengths = word_lengths(characters)
+        order = lengths.argsort(stable=True)
+        parts = [self._convolve(characters[rows], lengths[rows]) for rows in order.split(TOKENS_AT_ONCE)]
+        return torch.cat(parts)[order.argsort()]
+
+    def _convolve(self, characters: Tensor, lengths: Tensor) -> Tensor:
+        """As `_encode_with_dropout`, for tokens of about the same length. Of the windows that lie behind a token, only
+        the first counts: a longer token next to it makes no difference."""
+        convolutions = [module for module in self.encoder.convolutions if isinstance(module, nn.Conv1d)]
+        widest = max(convolution.kernel_size[0] for convolution in convolutions)
+        vectors = self.encoder.embedding(characters[:, : int(lengths.max()) + widest].long()).transpose(1, 2)
+        vectors = F.dropout(vectors, self.dropout, self.training)
+        maxima: list[Tensor] = []
+        for convolution in convolutions:
+            windows = convolution(vectors)
+            is_behind = torch.arange(windows.shape[2], device=windows.device) > lengths.unsqueeze(1)
+            maxima.append(windows.masked_fill(is_behind.unsqueeze(1), -torch.inf).amax(dim=2))
+        return self.encoder.activation(torch.cat(maxima, dim=1))
