@@ -42,8 +42,9 @@ class CharEmbeddingConfig:
 class CharCNNConfig:
     """The char encoder: convolutions over a word's characters, highways, a projection.
 
-    `filters` are (width, count) pairs. `n_characters` counts the embedding's rows, the zero row of the mask
-    included: 262 for the 261 rows that published files store.
+    `filters` are (width, count) pairs. `n_characters` counts the embedding's rows: 262, the zero row of the mask
+    included, or the 261 that published files store, which means the same. Words are read as their UTF-8 bytes: a model
+    with any other number of rows was trained on other characters, and would give wrong vectors here.
     """
 
     embedding: CharEmbeddingConfig
@@ -56,10 +57,12 @@ class CharCNNConfig:
     def __post_init__(self) -> None:
         if self.activation not in ("relu", "tanh"):
             raise ElmoError(f"char_cnn.activation: {self.activation!r} is neither 'relu' nor 'tanh'")
-        if self.n_characters == 261:
-            object.__setattr__(self, "n_characters", 262)
-        if self.n_characters < 262:
-            raise ElmoError(f"char_cnn.n_characters: {self.n_characters} is fewer than the 261 of UTF-8 bytes")
+        if self.n_characters not in (261, 262):
+            raise ElmoError(
+                f"char_cnn.n_characters: {self.n_characters} is neither 261 nor 262, the numbers of a model that reads "
+                "words as UTF-8 bytes; models of other characters can't be used here"
+            )
+        object.__setattr__(self, "n_characters", 262)
         if not self.filters:
             raise ElmoError("char_cnn.filters: there are none")
         if self.n_highway < 0:

@@ -10,7 +10,7 @@ from typing import Any, cast
 from elmo.config import BiLMConfig, from_mapping
 from elmo.errors import ElmoError
 from elmo.formats.allennlp_layout import NOUN, highway, infer_sizes, lstm, require_dimensions
-from elmo.formats.bilm_layout import read_options
+from elmo.formats.bilm_layout import read_options, rows_of_bytes
 from elmo.formats.files import read_json
 from elmo.formats.model import Model
 from elmo.formats.renames import Rename
@@ -50,8 +50,8 @@ def load_allennlp(folder: Path) -> Model:
     stored = {name.removeprefix(prefix): item for name, item in everything.items() if name.startswith(prefix)}
     options = next(iter(sorted(folder.glob("fta/*options_file"))), None)
     found = _infer(path, stored) if options is None else read_options(options)
-    found["char_cnn"]["n_characters"] = require_dimensions(path, stored, _CHARACTERS, 2)[0]
     config = from_mapping(BiLMConfig, found, str(options or path), ignore_unknown=True)
+    stored[_CHARACTERS] = rows_of_bytes(f"{path}: {NOUN} '{_CHARACTERS}'", stored[_CHARACTERS], 262)
     bilm = bilm_skeleton(config, options or path)
     fill(bilm, BILM, stored, path, NOUN, path.stat().st_size)
     layer_norm = _has_layer_norm(read_json(folder / CONFIG)) if (folder / CONFIG).exists() else False

@@ -26,6 +26,9 @@ OPTIONS, WORDS = "options.json", "vocab.txt"
 NO_WORD = "!!!MAXTERMID"
 """A line of old vocabularies that bilm-tf passes over."""
 
+CHARACTERS = "char_embed"
+"""The vectors of characters, without the mask's."""
+
 _STORED_CHARACTERS = 261
 
 
@@ -40,7 +43,7 @@ def _direction(group: str, stack: str) -> list[Rename]:
 
 
 BILM = [
-    Rename("char_embed", "char_encoder.embedding.weight", ZERO_ROW_FIRST),
+    Rename(CHARACTERS, "char_encoder.embedding.weight", ZERO_ROW_FIRST),
     Rename("CNN/W_cnn_{i}", "char_encoder.convolutions.{i}.weight", CONVOLUTION),
     Rename("CNN/b_cnn_{i}", "char_encoder.convolutions.{i}.bias"),
     Rename("CNN_high_{k}/W_carry", "char_encoder.highways.{k}.gate.weight", TRANSPOSED),
@@ -68,8 +71,25 @@ def read_bilm(source: Source, options: Path) -> BiLM:
     """The biLM, whose sizes `options` tells."""
     config = _config(source, options)
     bilm = bilm_skeleton(config, options)
-    fill(bilm, BILM, _named_as_stacked(source.stored), source.path, source.noun, source.num_bytes)
+    stored = _named_as_stacked(source.stored)
+    where = f"{source.path}: {source.noun} '{CHARACTERS}'"
+    stored[CHARACTERS] = rows_of_bytes(where, stored[CHARACTERS], _STORED_CHARACTERS)
+    fill(bilm, BILM, stored, source.path, source.noun, source.num_bytes)
     return bilm
+
+
+def rows_of_bytes(where: str, stored: Stored, num_rows: int) -> Stored:
+    """The `num_rows` vectors of bytes and marks, from a tensor that `where` names in errors.
+
+    One row more is that of a training whose options said 262, where no word has the last one: it is left out. Raises
+    ElmoError for any other number, which is that of a model of other characters.
+    """
+    if len(stored.shape) != 2 or stored.shape[0] not in (num_rows, num_rows + 1):
+        raise ElmoError(
+            f"{where}: has shape {stored.shape}, but {num_rows} rows are those of a model that reads words as UTF-8 "
+            "bytes; models of other characters can't be used here"
+        )
+    return Stored((num_rows, stored.shape[1]), lambda: stored.read()[:num_rows])
 
 
 def read_softmax(source: Source, dim: int, words: Path) -> tuple[Softmax | None, Vocabulary | None]:
@@ -103,17 +123,13 @@ def _in_our_order(softmax: Softmax, path: Path) -> Vocabulary:
 
 
 def _config(source: Source, options: Path) -> BiLMConfig:
-    """The options, completed by what only the file tells: rows of characters, and whether there are two directions."""
+    """The options, completed by what only the file tells: whether there are two directions."""
     stored, path, _, noun = source
     values = read_options(options)
-    if "char_embed" not in stored:
-        raise ElmoError(f"{path}: {noun} 'char_embed' is missing; is this a bilm weight file?")
-    shape = stored["char_embed"].shape
-    if len(shape) != 2 or shape[0] < _STORED_CHARACTERS:
-        raise ElmoError(f"{path}: {noun} 'char_embed' has shape {shape}; expected {_STORED_CHARACTERS} rows")
+    if CHARACTERS not in stored:
+        raise ElmoError(f"{path}: {noun} '{CHARACTERS}' is missing; is this a bilm weight file?")
     has_backward = any(name.startswith("RNN_1/") for name in stored)
     values.setdefault("bidirectional", has_backward)
-    values["char_cnn"]["n_characters"] = shape[0] + 1
     return from_mapping(BiLMConfig, values, str(options), ignore_unknown=True)
 
 

@@ -41,7 +41,7 @@ def bilm_skeleton(config: BiLMConfig, where: Path) -> BiLM:
         (MOST_LAYERS, {"lstm.n_layers": lstm.n_layers, "char_cnn.n_highway": cnn.n_highway}),
         (MOST_LAYERS, {"number of char_cnn.filters": len(cnn.filters)}),
         (WIDEST, {"lstm.dim": lstm.dim, "char_cnn.embedding.dim": cnn.embedding.dim}),
-        (WIDEST, {"char_cnn.n_characters": cnn.n_characters, "sum of char_cnn.filters": cnn.num_filters}),
+        (WIDEST, {"sum of char_cnn.filters": cnn.num_filters}),
     ):
         for name, size in sizes.items():
             if size > most:

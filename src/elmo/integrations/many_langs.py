@@ -69,13 +69,15 @@ class Embedder:
 def _config(model: Model) -> dict[str, Any]:
     """The sizes under the keys of the published settings."""
     sizes = to_mapping(model.config)
-    encoder, characters = sizes["lstm"], sizes["char_cnn"]
-    words: Any = getattr(model.bilm.char_encoder, "words", None)
+    layers, characters = sizes["lstm"], sizes["char_cnn"]
+    encoder = model.bilm.char_encoder
+    words: Any = getattr(encoder, "words", None)
     return {
-        "encoder": {"name": "elmo", **encoder},
+        "encoder": {"name": "elmo", **layers},
         "token_embedder": {
             "name": "cnn",
             **characters,
+            "n_characters": encoder.embedding.num_embeddings,
             "char_dim": characters["embedding"]["dim"],
             "word_dim": 0 if words is None else words.embedding_dim,
         },
