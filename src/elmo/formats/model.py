@@ -71,6 +71,11 @@ class Model:
         return partial(encode_words, max_characters=self.config.char_cnn.max_characters_per_token)
 
 
+def without_softmax(model: Model) -> Model:
+    """The biLM alone, with what it reads words by and its card."""
+    return Model(model.bilm, origin=model.origin, lexicon=model.lexicon, card=model.card)
+
+
 def predictor_inputs(
     model: Model, sentences: Sequence[Sequence[str]], device: torch.device
 ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:

@@ -12,7 +12,7 @@ The equations are here and in `char_encoder` and `lstm`; the package runs them i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -72,16 +72,8 @@ class BiLM(nn.Module):
         self, vectors: Tensor, tokens: Tensor, lengths: Tensor, state: BiLMState | None = None
     ) -> tuple[Tensor, BiLMState]:
         """As `forward`, from the token `vectors` (N, P) that the char encoder made of the types before."""
-        B, T = tokens.shape
-        packing = Packing.of(lengths, T, tokens.device)
-        state = self.initial_state(B) if state is None else state
-        halves: list[Tensor] = []
-        new_state: list[LSTMState] = []
-        for number, before in enumerate(state):
-            outputs, after = self._run_direction(number, vectors, tokens, packing, before)
-            halves.append(packing.unpack(torch.stack(outputs), number))
-            new_state.append(after)
-        return torch.cat(halves, dim=3), tuple(new_state)
+        state = self.initial_state(len(tokens)) if state is None else state
+        return run_directions(self.directions, vectors, tokens, lengths, state)
 
     def predictors(
         self, characters: Tensor, tokens: Sequence[Tensor], lengths: Tensor, state: BiLMState
@@ -100,27 +92,45 @@ class BiLM(nn.Module):
         tops: list[Tensor] = []
         new_state: list[LSTMState] = []
         for number, (ids, before) in enumerate(zip(tokens, state, strict=False)):
-            outputs, after = self._run_direction(number, vectors, ids, packing, before)
+            outputs, after = _run_direction(self.directions[number], number, vectors, ids, packing, before)
             tops.append(outputs[-1])
             new_state.append(after)
         return tops, list(packing.orders[: len(tops)]), tuple(new_state)
 
-    def _run_direction(
-        self, number: int, vectors: Tensor, tokens: Tensor, packing: Packing, before: LSTMState
-    ) -> tuple[list[Tensor], LSTMState]:
-        """Run direction `number` alone over the `tokens` (B, T), indices into the token `vectors` (N, P).
 
-        `before` is the state in the order of the batch's rows. Returns the packed token vectors and each layer's
-        outputs, L+1 of (N, P), and the state after each row.
-        """
-        inputs = F.embedding(tokens.flatten()[packing.orders[number]], vectors)
-        stack = self.directions[number]
-        if not packing.batch_sizes:
-            return [inputs] * (1 + stack.config.n_layers), before
-        sorted_state = LSTMState(*(part[:, packing.rows] for part in before))
-        outputs, after = stack(inputs, packing.batch_sizes, sorted_state)
-        parts = zip(before, after, strict=True)
-        return [inputs, *outputs], LSTMState(*(old.index_copy(1, packing.rows, new) for old, new in parts))
+RunStack = Callable[[Tensor, Sequence[int], LSTMState], tuple[list[Tensor], LSTMState]]
+"""The layers of one direction, as `LSTMStack.forward`."""
+
+
+def run_directions(
+    stacks: Sequence[RunStack], vectors: Tensor, tokens: Tensor, lengths: Tensor, state: BiLMState
+) -> tuple[Tensor, BiLMState]:
+    """All layers of a batch of sentences, by the stacks of its directions (see `BiLM.contextualize`)."""
+    packing = Packing.of(lengths, tokens.shape[1], tokens.device)
+    halves: list[Tensor] = []
+    new_state: list[LSTMState] = []
+    for number, (stack, before) in enumerate(zip(stacks, state, strict=True)):
+        outputs, after = _run_direction(stack, number, vectors, tokens, packing, before)
+        halves.append(packing.unpack(torch.stack(outputs), number))
+        new_state.append(after)
+    return torch.cat(halves, dim=3), tuple(new_state)
+
+
+def _run_direction(
+    stack: RunStack, number: int, vectors: Tensor, tokens: Tensor, packing: Packing, before: LSTMState
+) -> tuple[list[Tensor], LSTMState]:
+    """Run direction `number` alone over the `tokens` (B, T), indices into the token `vectors` (N, P).
+
+    `before` is the state in the order of the batch's rows. Returns the packed token vectors and each layer's
+    outputs, L+1 of (N, P), and the state after each row.
+    """
+    inputs = F.embedding(tokens.flatten()[packing.orders[number]], vectors)
+    if not packing.batch_sizes:
+        return [inputs] * (1 + len(before.hidden)), before
+    sorted_state = LSTMState(*(part[:, packing.rows] for part in before))
+    outputs, after = stack(inputs, packing.batch_sizes, sorted_state)
+    parts = zip(before, after, strict=True)
+    return [inputs, *outputs], LSTMState(*(old.index_copy(1, packing.rows, new) for old, new in parts))
 
 
 def detach(state: BiLMState) -> BiLMState:
