@@ -38,6 +38,7 @@ def load_many_langs(folder: Path) -> Model:
     stored = {**read_state_dict(encoder_path), **read_state_dict(tokens_path)}
     settings_path, settings = _settings(folder)
     config = _config(tokens_path, stored, settings, settings_path)
+    assert config.char_cnn is not None
     num_words, word_dim = require_dimensions(tokens_path, stored, _WORD_ROWS, 2) if _WORD_ROWS in stored else (0, 0)
     num_characters = require_dimensions(tokens_path, stored, _CHARACTER_ROWS, 2)[0]
     for noun, number, most in (("words", num_words, MOST_WORDS), ("characters", num_characters, WIDEST)):

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
 from elmo.errors import ElmoError
-from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows, to_device
-from elmo.nn.char_encoder import CharEncoder
+from elmo.nn.bilm import BiLM, BiLMState, TokenEncoder, detach, first_rows, replace_rows, to_device
 from elmo.nn.scalar_mix import ScalarMix
 
 WORDS_AT_ONCE = 1024
@@ -111,7 +110,7 @@ class ElmoModule(nn.Module):
     def _layers_of_words(self, words: "WordCache", numbers: Tensor) -> tuple[Tensor, Tensor]:
         """As `_layers_of_characters`, of the numbers (B, T) of words."""
         bounded, lengths = add_boundaries(numbers.long(), numbers > 0, *words.boundaries)
-        encoder = self.bilm.char_encoder
+        encoder = self.bilm.token_encoder
         if any(parameter.requires_grad for parameter in encoder.parameters()):
             used, tokens = bounded.unique(return_inverse=True)
             types = words.characters[used]
@@ -153,7 +152,7 @@ class WordCache(nn.Module):
         """Whether all `numbers` are those of words, or 0."""
         return bool(((numbers >= 0) & (numbers < self.boundaries[0])).all())
 
-    def vectors(self, encoder: CharEncoder) -> Tensor:
+    def vectors(self, encoder: TokenEncoder) -> Tensor:
         """The vectors (V+2, P), without gradient; made anew after the encoder's weights changed, moved or were cast."""
         weights = [
             (parameter.data_ptr(), parameter._version)  # pyright: ignore[reportPrivateUsage] (torch has no other)
@@ -165,7 +164,7 @@ class WordCache(nn.Module):
             self._made_by = weights
         return self._vectors
 
-    def embed(self, numbers: Tensor, encoder: CharEncoder) -> Tensor:
+    def embed(self, numbers: Tensor, encoder: TokenEncoder) -> Tensor:
         """The vectors (B, T, P) of the numbers (B, T) of words, with gradients where the encoder is trained."""
         if not any(parameter.requires_grad for parameter in encoder.parameters()):
             return F.embedding(numbers, self.vectors(encoder))

@@ -42,6 +42,7 @@ class ManyLangsBiLM(BiLM):
 
     def __init__(self, config: BiLMConfig, num_characters: int, num_words: int, word_dim: int) -> None:
         super().__init__(config)
+        assert config.char_cnn is not None
         self.char_encoder = WordCharEncoder(
             config.char_cnn, num_characters, num_words, word_dim, config.lstm.projection_dim
         )

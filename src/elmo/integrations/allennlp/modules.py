@@ -153,8 +153,8 @@ class ElmoCharacterEncoder(_Renamed):
         return encoder
 
     def _hold(self, bilm: BiLM) -> None:
-        super().__init__(ENCODER if type(bilm.char_encoder) is CharEncoder else [])
-        self.encoder = bilm.char_encoder
+        super().__init__(ENCODER if type(bilm.token_encoder) is CharEncoder else [])
+        self.encoder = bilm.token_encoder
         self.output_dim = bilm.config.lstm.projection_dim
 
     def get_output_dim(self) -> int:
