@@ -255,7 +255,11 @@ def from_mapping(kind: type[T], values: object, where: str, *, ignore_unknown: b
 def bilm_config(values: object, where: str, *, ignore_unknown: bool = False) -> BiLMConfig:
     """As `from_mapping`, of a biLM, which may have no `char_cnn`."""
     if isinstance(values, Mapping) and "n_tokens_vocab" in values:
-        values = {"char_cnn": None, **typing.cast("Mapping[str, object]", values)}
+        found = typing.cast("Mapping[str, object]", values)
+        if "char_cnn" not in found:
+            values = {**found, "char_cnn": None}
+        elif ignore_unknown:  # the softmax's, and no matter here
+            values = {key: value for key, value in found.items() if key != "n_tokens_vocab"}
     return from_mapping(BiLMConfig, values, where, ignore_unknown=ignore_unknown)
 
 

@@ -203,11 +203,11 @@ def test_what_tells_models_apart(tmp_path: Path) -> None:
 def test_words_that_are_not_there(tmp_path: Path) -> None:
     for source in (make(tmp_path / "model")[0], make_checkpoint(tmp_path / "run")[0]):
         (source / "vocab.txt").unlink()
-        assert_refused(source, "reads whole words, but no vocab.txt beside it", "'embedding'")
+        assert_refused(source, "reads whole words, but no vocab.txt next to it", "'embedding'")
     native = tmp_path / "native"
     formats.save_native(formats.load(make(tmp_path / "model")[0]), native)
     (native / VOCABULARY).write_text("<S>\n</S>\n<UNK>\n", encoding="utf-8")
-    assert_refused(native, "has 3 words, but the model beside it reads 10")
+    assert_refused(native, "has 3 words, but the model next to it reads 10")
     (native / VOCABULARY).unlink()
     assert_refused(native, f"{VOCABULARY} is missing")
 
@@ -215,7 +215,7 @@ def test_words_that_are_not_there(tmp_path: Path) -> None:
 def test_other_words_than_vectors(tmp_path: Path) -> None:
     folder, _, _ = make(tmp_path / "model")
     write_words(folder, WORDS[:-1])
-    assert_refused(folder, "vocab.txt", "has 9 words, but the model beside it reads 10")
+    assert_refused(folder, "vocab.txt", "has 9 words, but the model next to it reads 10")
     write_words(folder, [word if word != "<UNK>" else "other" for word in WORDS])
     assert_refused(folder, "vocab.txt", "<UNK> is missing")
 

@@ -7,7 +7,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, cast
 
-from elmo.config import BiLMConfig, from_mapping
+from elmo.config import bilm_config
 from elmo.errors import ElmoError
 from elmo.formats.allennlp_layout import CHARACTERS, NOUN, encoder, infer_sizes, lstm, require_dimensions
 from elmo.formats.bilm_layout import read_options, rows_of_bytes
@@ -41,7 +41,7 @@ def load_allennlp(folder: Path) -> Model:
     stored = {name.removeprefix(prefix): item for name, item in everything.items() if name.startswith(prefix)}
     options = next(iter(sorted(folder.glob("fta/*options_file"))), None)
     found = _infer(path, stored) if options is None else read_options(options)
-    config = from_mapping(BiLMConfig, found, str(options or path), ignore_unknown=True)
+    config = bilm_config(found, str(options or path), ignore_unknown=True)
     stored[_CHARACTERS] = rows_of_bytes(f"{path}: {NOUN} '{_CHARACTERS}'", stored[_CHARACTERS], 262)
     bilm = bilm_skeleton(config, options or path)
     fill(bilm, BILM, stored, path, NOUN, path.stat().st_size)

@@ -37,8 +37,8 @@ def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_v
     """Read a model from the published files.
 
     The softmax is that of the file `softmax`, or the one among the weights where there is any, with its words from a
-    `vocab.txt` or `vocab.txt.gz` beside it. A biLM that reads whole words needs those too. `token_vectors` is a file of
-    cached ones, whose words are in the vocabulary beside it that has as many.
+    `vocab.txt` or `vocab.txt.gz` next to it. A biLM that reads whole words needs those too. `token_vectors` is a file
+    of cached ones, whose words are in the vocabulary next to it that has as many.
     """
     with open_hdf5(weights) as stored:
         source = Source(stored, weights, weights.stat().st_size)

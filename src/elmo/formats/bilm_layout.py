@@ -88,7 +88,7 @@ def read_bilm(source: Source, options: Path, words: Path) -> tuple[BiLM, Vocabul
         listed = find_list(words)
         if listed is None:
             raise ElmoError(
-                f"{source.path}: reads whole words, but no {words.name} beside it says whose vectors the rows of "
+                f"{source.path}: reads whole words, but no {words.name} next to it says whose vectors the rows of "
                 f"'{EMBEDDING}' are; put the vocabulary of its training there"
             )
         vocabulary = _in_our_order(bilm.token_encoder, config.n_tokens_vocab, listed, READ)
@@ -113,8 +113,8 @@ def rows_of_bytes(where: str, stored: Stored, num_rows: int) -> Stored:
     """
     if len(stored.shape) != 2 or stored.shape[0] not in (num_rows, num_rows + 1):
         raise ElmoError(
-            f"{where}: has shape {stored.shape}, but {num_rows} rows are those of a model that reads words as UTF-8 "
-            "bytes; models of other characters can't be used here"
+            f"{where}: has shape {stored.shape}, not the {num_rows} rows of a model that reads words as UTF-8 bytes; "
+            "models of other characters can't be used here"
         )
     return Stored((num_rows, stored.shape[1]), lambda: stored.read()[:num_rows])
 

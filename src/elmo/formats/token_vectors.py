@@ -32,7 +32,7 @@ def read_token_vectors(path: Path, bilm: BiLM) -> TokenVectors:
     """Read a file's `embedding` and the words of its rows; they must be vectors of this `bilm`."""
     where = f"{path}: data set '{DATA_SET}'"
     if bilm.config.char_cnn is None:
-        raise ElmoError(f"{where}: the model beside it reads whole words, by vectors of its own; load that one")
+        raise ElmoError(f"{where}: the model next to it reads whole words, by vectors of its own; load that one")
     with open_hdf5(path) as stored:
         if DATA_SET not in stored:
             raise ElmoError(f"{where} is missing; are these cached token vectors?")

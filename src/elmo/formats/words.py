@@ -10,7 +10,7 @@ from elmo.errors import ElmoError
 from elmo.formats.tensors import room
 from elmo.text.reading import read_lines
 
-SCORED, READ = "the softmax beside it scores", "the model beside it reads"
+SCORED, READ = "the softmax beside it scores", "the model next to it reads"
 """What the words of a list are for, in errors."""
 
 _BLOCK = 1 << 20
