@@ -30,6 +30,9 @@ _CHOICES = {
 }
 """What keys of `training` may be."""
 
+_ABSENT = ("char_cnn", "n_tokens_vocab")
+"""Keys of which a biLM has one; the other is left out, as in published options."""
+
 
 @dataclass(frozen=True)
 class CharEmbeddingConfig:
@@ -42,8 +45,9 @@ class CharEmbeddingConfig:
 class CharCNNConfig:
     """The char encoder: convolutions over a word's characters, highways, a projection.
 
-    `filters` are (width, count) pairs. `n_characters` counts the embedding's rows, the zero row of the mask
-    included: 262 for the 261 rows that published files store.
+    `filters` are (width, count) pairs. `n_characters` counts the embedding's rows: 262, the zero row of the mask
+    included, or the 261 that published files store, which means the same. Words are read as their UTF-8 bytes: a model
+    with any other number of rows was trained on other characters, and would give wrong vectors here.
     """
 
     embedding: CharEmbeddingConfig
@@ -56,10 +60,12 @@ class CharCNNConfig:
     def __post_init__(self) -> None:
         if self.activation not in ("relu", "tanh"):
             raise ElmoError(f"char_cnn.activation: {self.activation!r} is neither 'relu' nor 'tanh'")
-        if self.n_characters == 261:
-            object.__setattr__(self, "n_characters", 262)
-        if self.n_characters < 262:
-            raise ElmoError(f"char_cnn.n_characters: {self.n_characters} is fewer than the 261 of UTF-8 bytes")
+        if self.n_characters not in (261, 262):
+            raise ElmoError(
+                f"char_cnn.n_characters: {self.n_characters} is neither 261 nor 262, the numbers of a model that reads "
+                "words as UTF-8 bytes; models of other characters can't be used here"
+            )
+        object.__setattr__(self, "n_characters", 262)
         if not self.filters:
             raise ElmoError("char_cnn.filters: there are none")
         if self.n_highway < 0:
@@ -115,11 +121,23 @@ class LSTMConfig:
 
 @dataclass(frozen=True)
 class BiLMConfig:
-    """A biLM's sizes. `bidirectional: false` means that there is only the forward direction."""
+    """A biLM's sizes. `bidirectional: false` means that there is only the forward direction.
 
-    char_cnn: CharCNNConfig
+    A biLM reads words by their characters, or, if `char_cnn` is None, each of `n_tokens_vocab` words by a vector of its
+    own. In published options of the first kind, `n_tokens_vocab` is the size of the softmax; it is left out here.
+    """
+
+    char_cnn: CharCNNConfig | None
     lstm: LSTMConfig
     bidirectional: bool = True
+    n_tokens_vocab: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.char_cnn is not None:
+            object.__setattr__(self, "n_tokens_vocab", None)
+        elif self.n_tokens_vocab is None:
+            raise ElmoError("key 'char_cnn' is missing, and so is 'n_tokens_vocab', which a model of whole words has")
+        require_positive("n_tokens_vocab", self.n_tokens_vocab)
 
     @property
     def num_layers(self) -> int:
@@ -234,9 +252,23 @@ def from_mapping(kind: type[T], values: object, where: str, *, ignore_unknown: b
         raise ElmoError(f"{where}: {error}") from None
 
 
+def bilm_config(values: object, where: str, *, ignore_unknown: bool = False) -> BiLMConfig:
+    """As `from_mapping`, of a biLM, which may have no `char_cnn`."""
+    if isinstance(values, Mapping) and "n_tokens_vocab" in values:
+        found = typing.cast("Mapping[str, object]", values)
+        if "char_cnn" not in found:
+            values = {**found, "char_cnn": None}
+        elif ignore_unknown:  # the softmax's, and no matter here
+            values = {key: value for key, value in found.items() if key != "n_tokens_vocab"}
+    return from_mapping(BiLMConfig, values, where, ignore_unknown=ignore_unknown)
+
+
 def to_mapping(config: object) -> dict[str, Any]:
-    """The nested plain values of a config, ready for JSON or YAML; `from_mapping` reads them back."""
-    return dataclasses.asdict(typing.cast(Any, config), dict_factory=lambda items: {k: _plain(v) for k, v in items})
+    """The nested plain values of a config, ready for JSON or YAML; `from_mapping` and `bilm_config` read them back."""
+    return dataclasses.asdict(
+        typing.cast(Any, config),
+        dict_factory=lambda items: {k: _plain(v) for k, v in items if v is not None or k not in _ABSENT},
+    )
 
 
 def _plain(value: object) -> object:

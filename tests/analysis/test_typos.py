@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from itertools import chain, product
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import make_words
 from elmo import formats
 from elmo.analysis.baseline import fit_word_tagger
 from elmo.analysis.pos import probe_pos
@@ -159,3 +161,10 @@ def test_a_test_text_without_typos_is_refused(embedder: Embedder) -> None:
     parts = [make_tagged(20, 0), make_tagged(5, 1), [Tagged(["the", "old"], ["DT", "JJ"])]]
     with pytest.raises(ElmoError, match="test: typos in 20% of its words of 4 letters or more are none at all"):
         evaluate_typos(embedder, *parts)
+
+
+def test_a_model_of_whole_words_is_refused(tmp_path: Path) -> None:
+    """To it, all misspelt words are one."""
+    embedder = Embedder(formats.load(make_words.make(tmp_path / "model")[0]))
+    with pytest.raises(ElmoError, match=r"reads whole words, and any misspelt one as <UNK>"):
+        evaluate_typos(embedder, *(make_tagged(n, n) for n in (20, 5, 5)))

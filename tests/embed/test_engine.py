@@ -4,7 +4,6 @@ import gc
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import make_words
 from bridge import make_model, state_of
 from elmo import _native, formats
 from elmo.embed import Embedder, packed_engine
@@ -75,9 +75,7 @@ def make_embedder(model: formats.Model, kind: tuple[str, str]) -> Embedder:
 
 
 def module_engine(model: formats.Model, precision: str) -> ModuleEngine:
-    longest = model.config.char_cnn.max_characters_per_token
-    to_ids = model.lexicon.encode if model.lexicon else partial(encode_words, max_characters=longest)
-    return ModuleEngine(model.bilm, to_ids, precision, torch.device("cpu"))
+    return ModuleEngine(model.bilm, model.to_ids, precision, torch.device("cpu"))
 
 
 def cosines(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
@@ -102,6 +100,17 @@ def test_layers_are_those_of_the_equations(kind: tuple[str, str], variant: str, 
             assert cosines(layers, expected).min() > COSINES[kind[1]]
     assert max(errors) < BOUNDS[kind[1]]
     assert kind[1] == "float32" or max(errors) > 1e-3, "the precision asked for isn't the one used"
+
+
+def test_words_are_looked_up_in_any_precision(kind: tuple[str, str], tmp_path: Path) -> None:
+    """In a model that reads whole words, so that layer 0 is exact, and an unheard word is `<UNK>`."""
+    folder, options, weights = make_words.make(tmp_path)
+    oracle, sentences = make_words.WordOracle(weights, options), [["A", "new", "play", "."], [], ["naïve", "unheard"]]
+    found = make_embedder(formats.load(folder), kind).embed(sentences, layers="all")
+    for sentence, layers in zip(sentences, found, strict=True):
+        expected = oracle.layers(sentence).reshape(layers.shape)
+        np.testing.assert_array_equal(layers[0], expected[0].astype(np.float32))
+        assert np.abs(layers - expected).max(initial=0) < BOUNDS[kind[1]]
 
 
 def test_weights_mix_the_layers(kind: tuple[str, str], tmp_path: Path) -> None:

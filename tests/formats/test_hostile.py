@@ -273,11 +273,11 @@ def test_an_absurd_number_of_words(rows: int, folder: Path) -> None:
 
 
 def test_an_absurd_alphabet(folder: Path) -> None:
-    """The options don't say how many characters there are: the file does."""
+    """As many rows as no file holds, in pieces of a few."""
     with h5py.File(folder / WEIGHTS_FILE, "a") as file:
         del file["char_embed"]
         file.create_dataset("char_embed", (1 << 40, 4), "f4", chunks=(64, 4))
-    assert_refused(folder, "n_characters", "beyond any real model")
+    assert_refused(folder, WEIGHTS_FILE, "'char_embed'", "1099511627776")
 
 
 def test_pieces_larger_than_their_data_set(folder: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import elmo
 import make_many_langs
+import make_words
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make, make_options, make_weights, write
 
@@ -228,6 +229,19 @@ def test_a_model_stored_before_is_not_taken_for_another(folder: Path, tmp_path: 
     nlp = make_nlp(source)
     nlp.to_disk(tmp_path / "pipeline")
     np.testing.assert_array_equal(spacy.load(tmp_path / "pipeline")("play").tensor, nlp("play").tensor)
+
+
+def test_a_model_of_whole_words_is_stored_with_them(tmp_path: Path) -> None:
+    make_words.make(source := tmp_path / "model")
+    nlp = make_nlp(source)
+    expected = nlp("naïve play unheard").tensor
+    nlp.to_disk(tmp_path / "pipeline")
+    data = nlp.to_bytes()
+    shutil.rmtree(source)
+    ours._in_use.clear()
+    np.testing.assert_array_equal(spacy.load(tmp_path / "pipeline")("naïve play unheard").tensor, expected)
+    again = make_nlp(source).from_bytes(data)
+    np.testing.assert_array_equal(again("naïve play unheard").tensor, expected)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,23 @@ def test_other_word_lengths() -> None:
     np.testing.assert_allclose(found, oracle.token_vectors(characters), atol=1e-12, rtol=0)
 
 
+def test_ids_that_no_word_of_ours_has() -> None:
+    """Programs make ids of their own: padded with zeros, with padding at the start or inside, or drawn at random.
+
+    Each is alone in its batch, since the longest word of one decides how many columns are convolved.
+    """
+    bilm, oracle = build()
+    characters = np.full((6, 50), 261)
+    characters[0, 40:45] = range(5, 10)
+    characters[1] = [*range(6, 2, -1), *[0] * 46]
+    characters[2] = [0] * 10 + [99] + [261] * 39
+    characters[3, ::7] = 0
+    characters[4] = 0
+    characters[5] = np.random.default_rng(0).integers(0, 262, 50)
+    found = torch.cat([bilm.char_encoder(word) for word in torch.from_numpy(characters).split(1)]).detach().numpy()
+    np.testing.assert_allclose(found, oracle.token_vectors(characters), atol=1e-12, rtol=0)
+
+
 def test_nan_stays_nan_and_finds_its_way_back() -> None:
     """No window of the longest word has the maximum then; a run that diverged is to end by its loss."""
     bilm, _ = build()

@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 import make_many_langs
+import make_words
 from bridge import make_model
 from elmo import formats
 from elmo.errors import ElmoError
@@ -102,6 +103,18 @@ def test_a_bilm_that_was_trained_along_is_in_the_run(files: Path, recipe: Recipe
     tuned = load_file(job.folder / WEIGHTS)["elmo.layers.bilm.forward_lstm.layers.0.bias"]
     original = load_file(job.folder / "bilm" / "model.safetensors")["forward_lstm.layers.0.bias"]
     assert not torch.equal(tuned, original)
+
+
+@pytest.mark.parametrize("vectors", ["cached", "trained"])
+def test_a_bilm_of_whole_words(vectors: str, files: Path, recipe: Recipe) -> None:
+    """It is kept in the run folder with its words, without which nothing could be read."""
+    make_words.make(files / "words")
+    job = make_job(files, recipe(elmo__vectors=vectors, training__max_epochs=1), elmo="words")
+    (result,) = Experiment(job).run()
+    shutil.rmtree(files / "words")
+    run = load_run(job.folder)
+    examples = run.task.read(job.dev, run.recipe)
+    assert run.task.score(examples, predict(run.task, run.model, examples)) == result.scores["dev"]
 
 
 def test_without_a_copy_the_bilm_must_stay(files: Path, recipe: Recipe) -> None:

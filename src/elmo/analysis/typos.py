@@ -54,6 +54,8 @@ def evaluate_typos(
     They are linear probes on `layers` (default: every layer), named as "layer 1", and `WORDS_ONLY`, a linear
     classifier on the words before, at and after a place, for which a misspelt word is mostly an unknown one.
     """
+    if embedder.config.char_cnn is None:
+        raise ElmoError("this model reads whole words, and any misspelt one as <UNK>; typos need one of characters")
     texts = with_typos([sentence.tokens for sentence in test], share, seed)
     noisy = [Tagged(tokens, sentence.tags) for tokens, sentence in zip(texts, test, strict=True)]
     misspelt = np.array(_tokens(noisy)) != np.array(_tokens(test))

@@ -60,7 +60,7 @@ class ModuleEngine:
 
     def _encode(self, words: Sequence[str]) -> Array:
         with self._autocast():
-            return run_module(self._bilm.char_encoder, self._to_ids(words))
+            return run_module(self._bilm.token_encoder, self._to_ids(words))
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self._device.type, self._dtype, enabled=self._dtype != torch.float32)

@@ -38,7 +38,7 @@ class PackedEngine:
         self._config = bilm.config
         # int8 would cost each type digits, and as each is encoded but once, save hardly any time
         of_types = "bf16" if precision == "int8" else precision
-        encode = make_encode(bilm.char_encoder, to_ids, of_types)
+        encode = make_encode(bilm.token_encoder, to_ids, of_types)
         self._cache = TypeCache(encode, bilm.config.lstm.projection_dim)
         self._directions = [_Direction(stack, kernels_for(precision), precision) for stack in bilm.directions]
 

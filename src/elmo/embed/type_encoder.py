@@ -13,6 +13,7 @@ from torch import Tensor
 
 from elmo.embed.kernels import Kernels, Linear, kernels_for
 from elmo.formats.model import ToIds
+from elmo.nn.bilm import TokenEncoder
 from elmo.nn.char_encoder import CharEncoder, Highway, word_lengths
 
 Array = NDArray[np.float32]
@@ -25,14 +26,17 @@ TYPES_AT_ONCE_BY_MODULE = 4096
 """The same for a module as it is, which makes its tables anew each time, and may be on a GPU."""
 
 
-def make_encode(encoder: CharEncoder, to_ids: ToIds, precision: str) -> Encode:
-    """Encodes words on a processor. An encoder that is more than a `CharEncoder` runs as it is, in float32."""
-    run = partial(run_module, encoder) if type(encoder) is not CharEncoder else TypeEncoder(encoder, precision).encode
+def make_encode(encoder: TokenEncoder, to_ids: ToIds, precision: str) -> Encode:
+    """Encodes words on a processor. An encoder that isn't just a `CharEncoder` runs as it is, in float32."""
+    if isinstance(encoder, CharEncoder) and type(encoder) is CharEncoder:
+        run = TypeEncoder(encoder, precision).encode
+    else:
+        run = partial(run_module, encoder)
     return lambda words: run(to_ids(words))
 
 
 @torch.inference_mode()
-def run_module(encoder: CharEncoder, ids: NDArray[Any]) -> Array:
+def run_module(encoder: TokenEncoder, ids: NDArray[Any]) -> Array:
     """The vectors (N, P) of ids (N, C), by the module on the device where it is."""
     device = encoder.embedding.weight.device
     blocks = [encoder(block.to(device)) for block in torch.from_numpy(ids).split(TYPES_AT_ONCE_BY_MODULE)]

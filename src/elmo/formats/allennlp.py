@@ -7,13 +7,12 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, cast
 
-from elmo.config import BiLMConfig, from_mapping
+from elmo.config import bilm_config
 from elmo.errors import ElmoError
-from elmo.formats.allennlp_layout import NOUN, highway, infer_sizes, lstm, require_dimensions
-from elmo.formats.bilm_layout import read_options
+from elmo.formats.allennlp_layout import CHARACTERS, NOUN, encoder, infer_sizes, lstm, require_dimensions
+from elmo.formats.bilm_layout import read_options, rows_of_bytes
 from elmo.formats.files import read_json
 from elmo.formats.model import Model
-from elmo.formats.renames import Rename
 from elmo.formats.skeleton import bilm_skeleton
 from elmo.formats.tensors import Stored, fill, require_weights
 from elmo.formats.torch_file import read_state_dict
@@ -22,17 +21,9 @@ from elmo.nn.scalar_mix import ScalarMix
 WEIGHTS, CONFIG = "weights.th", "config.json"
 
 _ENCODER, _STACK = "_elmo_lstm._token_embedder.", "_elmo_lstm._elmo_lstm."
-_CHARACTERS = _ENCODER + "_char_embedding_weights"
+_CHARACTERS = _ENCODER + CHARACTERS
 
-BILM = [
-    Rename(_CHARACTERS, "char_encoder.embedding.weight"),
-    Rename(_ENCODER + "char_conv_{i}.weight", "char_encoder.convolutions.{i}.weight"),
-    Rename(_ENCODER + "char_conv_{i}.bias", "char_encoder.convolutions.{i}.bias"),
-    *highway(_ENCODER + "_highways._layers.{k}", "char_encoder.highways.{k}"),
-    Rename(_ENCODER + "_projection.weight", "char_encoder.projection.weight"),
-    Rename(_ENCODER + "_projection.bias", "char_encoder.projection.bias"),
-    *lstm(_STACK),
-]
+BILM = [*encoder(_ENCODER, "char_encoder."), *lstm(_STACK)]
 
 PUBLISHED = {"cell_clip": 3.0, "proj_clip": 3.0, "use_skip_connections": True}
 """What tensors don't tell, as in every biLM that AllenNLP published."""
@@ -50,8 +41,8 @@ def load_allennlp(folder: Path) -> Model:
     stored = {name.removeprefix(prefix): item for name, item in everything.items() if name.startswith(prefix)}
     options = next(iter(sorted(folder.glob("fta/*options_file"))), None)
     found = _infer(path, stored) if options is None else read_options(options)
-    found["char_cnn"]["n_characters"] = require_dimensions(path, stored, _CHARACTERS, 2)[0]
-    config = from_mapping(BiLMConfig, found, str(options or path), ignore_unknown=True)
+    config = bilm_config(found, str(options or path), ignore_unknown=True)
+    stored[_CHARACTERS] = rows_of_bytes(f"{path}: {NOUN} '{_CHARACTERS}'", stored[_CHARACTERS], 262)
     bilm = bilm_skeleton(config, options or path)
     fill(bilm, BILM, stored, path, NOUN, path.stat().st_size)
     layer_norm = _has_layer_norm(read_json(folder / CONFIG)) if (folder / CONFIG).exists() else False

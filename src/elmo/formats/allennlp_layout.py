@@ -15,6 +15,9 @@ from elmo.formats.renames import Layout, Rename
 from elmo.formats.tensors import Stored
 from elmo.nn.lstm import FORGET_BIAS
 
+CHARACTERS = "_char_embedding_weights"
+"""The vectors of characters, the mask's among them."""
+
 NOUN = "tensor"
 """What errors call what is stored."""
 
@@ -58,11 +61,23 @@ def highway(theirs: str, ours: str) -> list[Rename]:
     ]
 
 
-def lstm(prefix: str) -> list[Rename]:
-    """The layers of both directions; `prefix` stands before `forward_layer_0`."""
+def encoder(theirs: str, ours: str) -> list[Rename]:
+    """The encoder of characters, whose names begin with `theirs` there and `ours` here."""
+    return [
+        Rename(f"{theirs}{CHARACTERS}", f"{ours}embedding.weight"),
+        Rename(f"{theirs}char_conv_{{i}}.weight", f"{ours}convolutions.{{i}}.weight"),
+        Rename(f"{theirs}char_conv_{{i}}.bias", f"{ours}convolutions.{{i}}.bias"),
+        *highway(f"{theirs}_highways._layers.{{k}}", f"{ours}highways.{{k}}"),
+        Rename(f"{theirs}_projection.weight", f"{ours}projection.weight"),
+        Rename(f"{theirs}_projection.bias", f"{ours}projection.bias"),
+    ]
+
+
+def lstm(prefix: str, our_layer: str = "{direction}_lstm.layers.{{l}}") -> list[Rename]:
+    """The layers of both directions; `prefix` stands before `forward_layer_0`, and `our_layer` is one's name here."""
     renames: list[Rename] = []
     for direction in ("forward", "backward"):
-        theirs, ours = f"{prefix}{direction}_layer_{{l}}", f"{direction}_lstm.layers.{{l}}"
+        theirs, ours = f"{prefix}{direction}_layer_{{l}}", our_layer.format(direction=direction)
         renames += [
             Rename(f"{theirs}.input_linearity.weight", f"{ours}.weight_ih", GATES),
             Rename(f"{theirs}.state_linearity.weight", f"{ours}.weight_hh", GATES),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,19 @@ import h5py
 from elmo.config import to_mapping
 from elmo.errors import ElmoError
 from elmo.formats import renames
-from elmo.formats.bilm_layout import BILM, OPTIONS, SOFTMAX, WORDS, Source, read_bilm, read_softmax
+from elmo.formats.bilm_layout import (
+    OPTIONS,
+    SOFTMAX,
+    WORDS,
+    Source,
+    format_of,
+    input_of,
+    read_bilm,
+    read_softmax,
+)
 from elmo.formats.files import write_all, write_json
 from elmo.formats.hdf5 import open_hdf5
-from elmo.formats.model import Model, require_bytes
+from elmo.formats.model import Model, require_bytes, without_softmax
 from elmo.formats.token_vectors import read_token_vectors
 from elmo.nn.adaptive import AdaptiveSoftmax
 
@@ -27,15 +37,15 @@ def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_v
     """Read a model from the published files.
 
     The softmax is that of the file `softmax`, or the one among the weights where there is any, with its words from a
-    `vocab.txt` or `vocab.txt.gz` beside it. `token_vectors` is a file of cached ones, whose words are in the
-    vocabulary beside it that has as many.
+    `vocab.txt` or `vocab.txt.gz` next to it. A biLM that reads whole words needs those too. `token_vectors` is a file
+    of cached ones, whose words are in the vocabulary next to it that has as many.
     """
-    origin = [f"bilm HDF5: {weights.name} holds 'char_embed' and 'RNN_0', sizes from {options.name}"]
     with open_hdf5(weights) as stored:
         source = Source(stored, weights, weights.stat().st_size)
-        bilm = read_bilm(source, options)
+        bilm, own_words = read_bilm(source, options, weights.with_name(WORDS))
         dim = bilm.config.lstm.projection_dim
         scores, words = (None, None) if softmax else read_softmax(source, dim, weights.with_name(WORDS))
+    origin = [f"bilm HDF5: {weights.name} holds '{input_of(bilm)}' and 'RNN_0', sizes from {options.name}"]
     if softmax is not None:
         with open_hdf5(softmax) as stored:
             source = Source(stored, softmax, softmax.stat().st_size)
@@ -43,7 +53,7 @@ def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_v
         if scores is None:
             raise ElmoError(f"{softmax}: data set 'softmax/W' is missing")
         origin.append(f"{softmax.name} holds 'softmax'")
-    model = Model(bilm, scores, words)
+    model = Model(bilm, scores, own_words or words)
     if token_vectors is not None:
         model.token_vectors = read_token_vectors(token_vectors, bilm)
         origin.append(
@@ -64,7 +74,7 @@ def save_bilm(model: Model, folder: Path) -> None:
         warnings.warn(f"{folder}: bilm HDF5 has no place for a warm state; it is left out", stacklevel=2)
     if isinstance(model.softmax, AdaptiveSoftmax):
         warnings.warn(f"{folder}: bilm HDF5 has no place for an adaptive softmax; it is left out", stacklevel=2)
-        model = Model(model.bilm, origin=model.origin, mixes=model.mixes)
+        model = replace(without_softmax(model), mixes=model.mixes)
     if model.mixes:
         warnings.warn(f"{folder}: bilm HDF5 has no place for scalar mixes; they are left out", stacklevel=2)
     folder.mkdir(parents=True, exist_ok=True)
@@ -79,7 +89,7 @@ def save_bilm(model: Model, folder: Path) -> None:
 
 def _write_weights(model: Model, path: Path) -> None:
     with h5py.File(path, "w", locking=False) as file:
-        for format, module in ((BILM, model.bilm), (SOFTMAX, model.softmax)):
+        for format, module in ((format_of(model.config), model.bilm), (SOFTMAX, model.softmax)):
             if module is not None:
                 tensors = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
                 for name, tensor in renames.write_tensors(format, tensors):

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
+from torch import nn
 
-from elmo.config import BiLMConfig, from_mapping
+from elmo.config import BiLMConfig, bilm_config
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json
 from elmo.formats.renames import CONVOLUTION, SAME, TRANSPOSED, TRANSPOSED_ROWS, ZERO_ROW_FIRST, Rename
 from elmo.formats.skeleton import MOST_WORDS, bilm_skeleton, skeleton
 from elmo.formats.tensors import Stored, fill
-from elmo.formats.words import find_list, read_words, require_as_many
+from elmo.formats.words import READ, SCORED, find_list, read_words, require_as_many
 from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax
 from elmo.text.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -25,6 +26,13 @@ OPTIONS, WORDS = "options.json", "vocab.txt"
 
 NO_WORD = "!!!MAXTERMID"
 """A line of old vocabularies that bilm-tf passes over."""
+
+CHARACTERS = "char_embed"
+"""The vectors of characters, without the mask's."""
+
+EMBEDDING = "embedding"
+"""The vectors of words, in the order of the vocabulary, of a biLM without characters. A file that holds nothing else
+has cached vectors of a biLM that has them (`elmo.formats.token_vectors`)."""
 
 _STORED_CHARACTERS = 261
 
@@ -39,8 +47,9 @@ def _direction(group: str, stack: str) -> list[Rename]:
     ]
 
 
+_LSTMS = [*_direction("RNN_0", "forward_lstm"), *_direction("RNN_1", "backward_lstm")]
 BILM = [
-    Rename("char_embed", "char_encoder.embedding.weight", ZERO_ROW_FIRST),
+    Rename(CHARACTERS, "char_encoder.embedding.weight", ZERO_ROW_FIRST),
     Rename("CNN/W_cnn_{i}", "char_encoder.convolutions.{i}.weight", CONVOLUTION),
     Rename("CNN/b_cnn_{i}", "char_encoder.convolutions.{i}.bias"),
     Rename("CNN_high_{k}/W_carry", "char_encoder.highways.{k}.gate.weight", TRANSPOSED),
@@ -49,9 +58,10 @@ BILM = [
     Rename("CNN_high_{k}/b_transform", "char_encoder.highways.{k}.transform.bias"),
     Rename("CNN_proj/W_proj", "char_encoder.projection.weight", TRANSPOSED),
     Rename("CNN_proj/b_proj", "char_encoder.projection.bias"),
-    *_direction("RNN_0", "forward_lstm"),
-    *_direction("RNN_1", "backward_lstm"),
+    *_LSTMS,
 ]
+WORD_BILM = [Rename(EMBEDDING, "word_encoder.embedding.weight"), *_LSTMS]
+"""Of a biLM without characters."""
 SOFTMAX = [Rename("softmax/W", "weight"), Rename("softmax/b", "bias")]
 
 
@@ -64,31 +74,74 @@ class Source(NamedTuple):
     noun: str = "data set"
 
 
-def read_bilm(source: Source, options: Path) -> BiLM:
-    """The biLM, whose sizes `options` tells."""
+def read_bilm(source: Source, options: Path, words: Path) -> tuple[BiLM, Vocabulary | None]:
+    """The biLM, whose sizes `options` tells, and the words of the list `words` if it reads whole ones."""
     config = _config(source, options)
     bilm = bilm_skeleton(config, options)
-    fill(bilm, BILM, _named_as_stacked(source.stored), source.path, source.noun, source.num_bytes)
-    return bilm
+    stored, vocabulary = _named_as_stacked(source.stored), None
+    if config.n_tokens_vocab is None:
+        where = f"{source.path}: {source.noun} '{CHARACTERS}'"
+        stored[CHARACTERS] = rows_of_bytes(where, stored[CHARACTERS], _STORED_CHARACTERS)
+        fill(bilm, BILM, stored, source.path, source.noun, source.num_bytes)
+    else:
+        fill(bilm, WORD_BILM, stored, source.path, source.noun, source.num_bytes)
+        listed = find_list(words)
+        if listed is None:
+            raise ElmoError(
+                f"{source.path}: reads whole words, but no {words.name} next to it says whose vectors the rows of "
+                f"'{EMBEDDING}' are; put the vocabulary of its training there"
+            )
+        vocabulary = _in_our_order(bilm.token_encoder, config.n_tokens_vocab, listed, READ)
+    return bilm, vocabulary
+
+
+def input_of(bilm: BiLM) -> str:
+    """The name of the vectors of what a biLM reads, for people: which kind it is."""
+    return EMBEDDING if bilm.char_encoder is None else CHARACTERS
+
+
+def format_of(config: BiLMConfig) -> list[Rename]:
+    """How the tensors of a biLM of these sizes are laid out."""
+    return WORD_BILM if config.char_cnn is None else BILM
+
+
+def rows_of_bytes(where: str, stored: Stored, num_rows: int) -> Stored:
+    """The `num_rows` vectors of bytes and marks, from a tensor that `where` names in errors.
+
+    One row more is that of a training whose options said 262, where no word has the last one: it is left out. Raises
+    ElmoError for any other number, which is that of a model of other characters.
+    """
+    if len(stored.shape) != 2 or stored.shape[0] not in (num_rows, num_rows + 1):
+        raise ElmoError(
+            f"{where}: has shape {stored.shape}, not the {num_rows} rows of a model that reads words as UTF-8 bytes; "
+            "models of other characters can't be used here"
+        )
+    return Stored((num_rows, stored.shape[1]), lambda: stored.read()[:num_rows])
 
 
 def read_softmax(source: Source, dim: int, words: Path) -> tuple[Softmax | None, Vocabulary | None]:
-    """The softmax over outputs of width `dim`, and its words from the list `words`; None for what isn't stored."""
+    """The softmax over outputs of width `dim`, and its words from the list `words`; None for what isn't stored.
+
+    Without a matrix of its own, it has the vectors that the biLM reads words by (`share_embedding_softmax` in options).
+    """
     if not any(name.startswith("softmax/") for name in source.stored):
         return None, None
+    if "softmax/W" not in source.stored and EMBEDDING in source.stored:
+        source = source._replace(stored={**source.stored, "softmax/W": source.stored[EMBEDDING]})
     shape = source.stored["softmax/b"].shape if "softmax/b" in source.stored else ()
     if len(shape) != 1 or not 0 < shape[0] <= MOST_WORDS:
         raise ElmoError(f"{source.path}: {source.noun} 'softmax/b' is missing or no list of numbers")
     softmax = skeleton(lambda: Softmax(shape[0], dim))
     fill(softmax, SOFTMAX, source.stored, source.path, source.noun, source.num_bytes)
     listed = find_list(words)
-    return softmax, None if listed is None else _in_our_order(softmax, listed)
+    return softmax, None if listed is None else _in_our_order(softmax, softmax.num_words, listed, SCORED)
 
 
-def _in_our_order(softmax: Softmax, path: Path) -> Vocabulary:
-    """The words of a list in whichever order, as bilm-tf has them: the special ones, with their rows, come first."""
+def _in_our_order(module: nn.Module, num_words: int, path: Path, use: str) -> Vocabulary:
+    """The words of a list in whichever order, as bilm-tf has them: the special ones come first, and with them their
+    rows of all parameters of `module`. `use` says in an error what it does with `num_words`."""
     words = [word for word in read_words(path) if word != NO_WORD]
-    require_as_many(path, len(words), softmax.num_words)
+    require_as_many(path, len(words), num_words, use)
     missing = next((word for word in SPECIAL_WORDS if word not in words), None)
     if missing is not None:
         raise ElmoError(f"{path}: {missing} is missing, which every vocabulary of bilm-tf has; is this the model's?")
@@ -97,24 +150,25 @@ def _in_our_order(softmax: Softmax, path: Path) -> Vocabulary:
         rows = special + [row for row in range(len(words)) if row not in special]
         words = [words[row] for row in rows]
         with torch.no_grad():
-            for parameter in softmax.parameters():
+            for parameter in module.parameters():
                 parameter.copy_(parameter[rows])
     return Vocabulary.of(words, path)
 
 
 def _config(source: Source, options: Path) -> BiLMConfig:
-    """The options, completed by what only the file tells: rows of characters, and whether there are two directions."""
+    """The options, completed by what only the file tells: whether there are two directions."""
     stored, path, _, noun = source
-    values = read_options(options)
-    if "char_embed" not in stored:
-        raise ElmoError(f"{path}: {noun} 'char_embed' is missing; is this a bilm weight file?")
-    shape = stored["char_embed"].shape
-    if len(shape) != 2 or shape[0] < _STORED_CHARACTERS:
-        raise ElmoError(f"{path}: {noun} 'char_embed' has shape {shape}; expected {_STORED_CHARACTERS} rows")
+    values = read_json(options)
+    if isinstance(values, dict) and "char_cnn" not in values and CHARACTERS not in stored and EMBEDDING in stored:
+        values = cast("dict[str, Any]", values)
+        values.setdefault("n_tokens_vocab", (stored[EMBEDDING].shape or (0,))[0])
+    else:
+        values = read_options(options)
+        if CHARACTERS not in stored:
+            raise ElmoError(f"{path}: {noun} '{CHARACTERS}' is missing; is this a bilm weight file?")
     has_backward = any(name.startswith("RNN_1/") for name in stored)
     values.setdefault("bidirectional", has_backward)
-    values["char_cnn"]["n_characters"] = shape[0] + 1
-    return from_mapping(BiLMConfig, values, str(options), ignore_unknown=True)
+    return bilm_config(values, str(options), ignore_unknown=True)
 
 
 def read_options(path: Path) -> dict[str, Any]:

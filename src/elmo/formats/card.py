@@ -25,11 +25,14 @@ model = elmo.load("{source}")
 vectors = model.embed([["They", "saw", "a", "new", "play", "."]])
 ```
 
-Tokens are to be cut as in the text that the model was trained on. It reads any word by its characters, but how words
+Tokens are to be cut as in the text that the model was trained on. {reads}, but how words
 are used it knows from that text alone, with its time, its subjects and its prejudices.
 {sections}
 Architecture: Peters et al. 2018, *Deep contextualized word representations*.
 """
+
+_ANY_WORD = "It reads any word by its characters"
+_KNOWN_WORDS = "It reads the words of its vocabulary, any other as `<UNK>`"
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _HEAD = re.compile(r"---\n.*?\n---\n", re.DOTALL)
@@ -53,6 +56,7 @@ def model_card(
         metadata=yaml.safe_dump(dict(metadata), allow_unicode=True, sort_keys=False, width=10_000) if metadata else "",
         width=model.config.width,
         sizes=describe(model),
+        reads=_ANY_WORD if model.config.char_cnn is not None else _KNOWN_WORDS,
         figures=f"| training | |\n|---|---|\n{table_rows(figures)}\n" if figures else "",
         sections="".join(f"\n## {title}\n\n{text.strip()}\n" for title, text in (sections or {}).items()),
         source=source,
@@ -79,13 +83,17 @@ def describe(model: Model) -> str:
     """The sizes of a model, in one sentence."""
     config = model.config
     parameters = sum(parameter.numel() for parameter in model.bilm.parameters())
-    highways, layers = _count(config.char_cnn.n_highway, "highway layer"), _count(config.lstm.n_layers, "LSTM layer")
+    layers = _count(config.lstm.n_layers, "LSTM layer")
+    if config.char_cnn is None:
+        read = f"{config.n_tokens_vocab:,} words, read as a whole"
+    else:
+        read = f"{config.char_cnn.num_filters} character filters, {_count(config.char_cnn.n_highway, 'highway layer')}"
     directions = "two directions" if config.bidirectional else "the forward direction only"
     kind = "an adaptive softmax" if isinstance(model.softmax, AdaptiveSoftmax) else "a softmax"
     words = "no softmax" if model.softmax is None else f"{kind} over {model.softmax.num_words:,} words"
     return (
-        f"{parameters / 1e6:.1f} M parameters: {config.char_cnn.num_filters} character filters, {highways}, "
-        f"{layers} of {config.lstm.dim} cells projected to {config.lstm.projection_dim}, {directions}, {words}."
+        f"{parameters / 1e6:.1f} M parameters: {read}, {layers} of {config.lstm.dim} cells projected to "
+        f"{config.lstm.projection_dim}, {directions}, {words}."
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.card import model_card
-from elmo.formats.model import Model
+from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import CARD, save_native
 from elmo.formats.recognise import load
 from elmo.nn.bilm import BiLM
@@ -72,9 +73,9 @@ class Elmo(ElmoModule, ModelHubMixin):
             keep_sentence_boundaries=keep_sentence_boundaries,
             scalar_mix_parameters=scalar_mix_parameters,
             stateful=stateful,
-            word_characters=_characters(model, vocab_to_cache),
+            word_characters=ids_of_words(model, vocab_to_cache) if vocab_to_cache else None,
         )
-        self._lexicon, self._card = model.lexicon, model.card
+        self._model = without_softmax(model)
 
     @classmethod
     def from_pretrained(  # pyright: ignore[reportIncompatibleMethodOverride] - takes all that we read, not the Hub alone
@@ -92,21 +93,27 @@ class Elmo(ElmoModule, ModelHubMixin):
         """
         model = load(source)
         elmo = cls.__new__(cls)  # past our own __init__, which takes the two published files
-        words = _characters(model, vocab_to_cache)
-        ElmoModule.__init__(elmo, model.bilm, num_output_representations, word_characters=words, **options)
-        elmo._lexicon, elmo._card = model.lexicon, model.card
+        elmo._set_up(model, num_output_representations, vocab_to_cache, **options)
         if options.get("scalar_mix_parameters") is None:
             for mix, stored in zip(elmo._scalar_mixes, model.mixes, strict=False):
-                mix.load_state_dict(stored.state_dict())
+                mix.start_from(stored)
                 if "do_layer_norm" not in options:
                     mix.layer_norm = stored.layer_norm
                 if "top_only" not in options:
                     mix.top_only = stored.top_only
         return elmo
 
+    def _set_up(
+        self, model: Model, num_output_representations: int, vocab_to_cache: Sequence[str] | None, **options: Any
+    ) -> None:
+        """Make the layer of a model, in place of `__init__`; `options` are those of `ElmoModule`."""
+        words = ids_of_words(model, vocab_to_cache) if vocab_to_cache else None
+        ElmoModule.__init__(self, model.bilm, num_output_representations, word_characters=words, **options)
+        self._model = without_softmax(model)
+
     def generate_model_card(self, *args: Any, **metadata: Any) -> ModelCard:
         """The card of the model that this was made from, with `metadata` in its head."""
-        card = ModelCard(self._card or model_card(self.as_model(), {}))
+        card = ModelCard(self._model.card or model_card(self.as_model(), {}))
         for name, value in metadata.items():
             setattr(card.data, name, value)
         return card
@@ -135,8 +142,7 @@ class Elmo(ElmoModule, ModelHubMixin):
 
     def as_model(self) -> Model:
         """The biLM and the mixes as they are now, without a softmax: it wouldn't fit a biLM that a task trained."""
-        origin = "of an Elmo in memory"
-        return Model(self.bilm, mixes=self._scalar_mixes, origin=origin, lexicon=self._lexicon, card=self._card)
+        return replace(self._model, bilm=self.bilm, mixes=self._scalar_mixes, origin="of an Elmo in memory")
 
     @property
     def _scalar_mixes(self) -> list[ScalarMix]:
@@ -156,16 +162,19 @@ def load_pair(options_file: str | Path | None, weight_file: str | Path | None) -
 def _wrap(module: object, options_file: object, weight_file: object) -> Model:
     if options_file is not None or weight_file is not None:
         raise ElmoError("module: takes the place of both files; pass None for options_file and weight_file")
+    return shared_model(module)
+
+
+def shared_model(module: object) -> Model:
+    """The model of a biLM, or of a layer, which is not copied."""
     bilm = module.bilm if isinstance(module, ElmoModule) else module
     if not isinstance(bilm, BiLM):
         raise ElmoError(f"module: expected a biLM or an Elmo of this package, found {type(module).__name__}")
     return module.as_model() if isinstance(module, Elmo) else Model(bilm)
 
 
-def _characters(model: Model, words: Sequence[str] | None) -> Tensor | None:
-    """The characters of `words` and of both boundaries (V+2, C), None where there are no words."""
-    if not words:
-        return None
+def ids_of_words(model: Model, words: Sequence[str]) -> Tensor:
+    """How the model reads `words` and both boundaries: (V+2, C)."""
     if isinstance(words, str):
         raise ElmoError("vocab_to_cache: expected a list of words, found a string")
     return torch.from_numpy(model.to_ids([*words, BOS, EOS]))

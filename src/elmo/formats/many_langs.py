@@ -14,7 +14,7 @@ from elmo.formats.allennlp_layout import NOUN, highway, infer_sizes, lstm, requi
 from elmo.formats.files import read_json
 from elmo.formats.model import Model
 from elmo.formats.renames import Layout, Rename
-from elmo.formats.skeleton import MOST_WORDS, bilm_skeleton, skeleton
+from elmo.formats.skeleton import MOST_WORDS, WIDEST, bilm_skeleton, skeleton
 from elmo.formats.tensors import Stored, fill
 from elmo.formats.torch_file import read_state_dict
 from elmo.nn.many_langs import ManyLangsBiLM
@@ -38,10 +38,12 @@ def load_many_langs(folder: Path) -> Model:
     stored = {**read_state_dict(encoder_path), **read_state_dict(tokens_path)}
     settings_path, settings = _settings(folder)
     config = _config(tokens_path, stored, settings, settings_path)
+    assert config.char_cnn is not None
     num_words, word_dim = require_dimensions(tokens_path, stored, _WORD_ROWS, 2) if _WORD_ROWS in stored else (0, 0)
-    if num_words > MOST_WORDS:
-        raise ElmoError(f"{tokens_path}: {num_words} words are beyond any real model")
     num_characters = require_dimensions(tokens_path, stored, _CHARACTER_ROWS, 2)[0]
+    for noun, number, most in (("words", num_words, MOST_WORDS), ("characters", num_characters, WIDEST)):
+        if number > most:
+            raise ElmoError(f"{tokens_path}: {number} {noun} are beyond any real model")
     characters = _read_list(folder / CHARACTERS, num_characters)
     words = _read_list(folder / WORDS, num_words) if num_words else {}
     try:
@@ -49,17 +51,17 @@ def load_many_langs(folder: Path) -> Model:
     except ElmoError as error:
         raise ElmoError(f"{folder / CHARACTERS} and {WORDS}: {error}") from None
     bilm_skeleton(config, settings_path or tokens_path)  # refuses absurd sizes
-    bilm = skeleton(lambda: ManyLangsBiLM(config, num_words, word_dim))
+    num_rows = max(num_characters, PADDING + 1) + 1
+    bilm = skeleton(lambda: ManyLangsBiLM(config, num_rows, num_words, word_dim))
     size = tokens_path.stat().st_size + encoder_path.stat().st_size
-    fill(bilm, [*_tokens(lexicon, num_characters, config), *lstm("")], stored, folder, NOUN, size)
+    fill(bilm, [*_tokens(lexicon, num_characters, num_rows), *lstm("")], stored, folder, NOUN, size)
     source = "from the tensors, with published clips" if settings_path is None else f"from {settings_path.name}"
     origin = f"ELMoForManyLangs: {ENCODER} and {TOKENS} of {len(characters)} characters and {len(words)} words"
     return Model(bilm, origin=f"{origin}, sizes {source}", lexicon=lexicon)
 
 
-def _tokens(lexicon: Lexicon, num_stored: int, config: BiLMConfig) -> list[Rename]:
-    """The token encoder. The `num_stored` rows of characters are moved to where `Lexicon.row` has them."""
-    num_rows = config.char_cnn.n_characters
+def _tokens(lexicon: Lexicon, num_stored: int, num_rows: int) -> list[Rename]:
+    """The token encoder. The `num_stored` rows of characters move to where `Lexicon.row` has them among `num_rows`."""
     rows = torch.tensor([lexicon.row(number) for number in range(num_stored)])
     moved = Layout(
         split=lambda tensor, _: [tensor.new_zeros(num_rows, tensor.shape[1]).index_copy(0, rows, tensor)],
@@ -102,7 +104,7 @@ def _config(path: Path, stored: Mapping[str, Stored], settings: dict[str, Any], 
     if "char_lstm.weight_ih_l0" in stored:
         raise ElmoError(f"{path}: its token embedder is 'lstm'; only 'cnn' can be read (docs/formats.md says why)")
     char_cnn, lstm = infer_sizes(path, stored, "convolutions.{}.weight", "highways._layers.{}.weight", "")
-    num_characters, dim = require_dimensions(path, stored, _CHARACTER_ROWS, 2)
+    dim = require_dimensions(path, stored, _CHARACTER_ROWS, 2)[1]
     facts = DEFAULT | {key: value for key, value in {**tokens, **encoder}.items() if key in DEFAULT}
     values = {
         "char_cnn": {
@@ -110,7 +112,6 @@ def _config(path: Path, stored: Mapping[str, Stored], settings: dict[str, Any], 
             "embedding": {"dim": dim},
             "activation": facts["activation"],
             "max_characters_per_token": facts["max_characters_per_token"],
-            "n_characters": max(num_characters, PADDING + 1) + 1,
         },
         "lstm": {
             **lstm,

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from elmo.config import BiLMConfig
+from elmo.config import BiLMConfig, CharCNNConfig
 from elmo.errors import ElmoError
 from elmo.formats.token_vectors import TokenVectors
-from elmo.formats.words import find_list, require_as_many, require_room
+from elmo.formats.words import SCORED, find_list, require_as_many, require_room
 from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.scalar_mix import ScalarMix
@@ -36,7 +36,8 @@ class Model:
     """A biLM and, where they were stored, the softmax and vocabulary it was trained with.
 
     `origin` says what was recognised, and by which signs. `mixes` are those that a task learned, and `token_vectors`
-    cached ones; neither is needed to embed. Words become ids by the `lexicon`, or by their bytes where there is none.
+    cached ones; neither is needed to embed. Words become ids by the `lexicon`; where there is none, by their bytes, or
+    by the `vocabulary`, if the biLM reads whole words.
     `warm_state`, of one row, is what a sentence may start from instead of zeros (see `elmo.embed.warm`). `card` is the
     text of the model card.
     """
@@ -68,7 +69,15 @@ class Model:
         """How this model reads words. It may be kept without the model."""
         if self.lexicon is not None:
             return self.lexicon.encode
+        if self.config.char_cnn is None:
+            return require_vocabulary(self).encode
         return partial(encode_words, max_characters=self.config.char_cnn.max_characters_per_token)
+
+
+def without_softmax(model: Model) -> Model:
+    """The biLM alone, with what it reads words by and its card."""
+    words = model.vocabulary if model.config.char_cnn is None else None
+    return Model(model.bilm, vocabulary=words, origin=model.origin, lexicon=model.lexicon, card=model.card)
 
 
 def predictor_inputs(
@@ -97,6 +106,21 @@ def require_bytes(model: Model, done: str) -> None:
         raise ElmoError(f"a model of ELMoForManyLangs can't be {done}: it has lists of its own ({model.origin})")
 
 
+def require_characters(model: Model, done: str) -> CharCNNConfig:
+    """The sizes of a model's char encoder; one that reads words otherwise than by their bytes can't be `done`."""
+    require_bytes(model, done)
+    if model.config.char_cnn is None:
+        raise ElmoError(f"a model that reads whole words, not characters, can't be {done} ({model.origin})")
+    return model.config.char_cnn
+
+
+def require_vocabulary(model: Model) -> Vocabulary:
+    """The words that a model without characters reads by."""
+    if model.vocabulary is None:
+        raise ElmoError(f"the model reads whole words, but it has no vocabulary to tell their numbers ({model.origin})")
+    return model.vocabulary
+
+
 def require_softmax(model: Model, otherwise: str = "") -> tuple[AnySoftmax, Vocabulary]:
     """A model's softmax and the words of it, which must be there; where there is none, `otherwise` says what to do."""
     if model.softmax is None:
@@ -112,12 +136,15 @@ def require_softmax(model: Model, otherwise: str = "") -> tuple[AnySoftmax, Voca
     return model.softmax, model.vocabulary
 
 
-def read_vocabulary(path: Path, num_words: int) -> Vocabulary | None:
-    """The vocabulary of a softmax over `num_words`, None where there is no such file, plain or with `.gz`."""
+def read_vocabulary(path: Path, num_words: int, use: str = SCORED) -> Vocabulary | None:
+    """The vocabulary of `num_words`, None where there is no such file, plain or with `.gz`.
+
+    `use` says in an error what other number of words there is.
+    """
     found = find_list(path)
     if found is None:
         return None
     require_room(found)
     vocabulary = Vocabulary.read(found)
-    require_as_many(found, len(vocabulary), num_words)
+    require_as_many(found, len(vocabulary), num_words, use)
     return vocabulary

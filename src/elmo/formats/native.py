@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from elmo.config import BiLMConfig, from_mapping, to_mapping
+from elmo.config import BiLMConfig, bilm_config, to_mapping
 from elmo.errors import ElmoError
 from elmo.formats.card import figures_of, model_card
 from elmo.formats.files import read_json, read_tensors, write_all, write_json, write_tensors, write_text
@@ -18,6 +18,7 @@ from elmo.formats.model import Model, read_vocabulary, require_bytes
 from elmo.formats.renames import require_shape
 from elmo.formats.skeleton import bilm_skeleton, skeleton
 from elmo.formats.tensors import require_weights
+from elmo.formats.words import READ
 from elmo.nn.adaptive import AdaptiveSoftmax, AnySoftmax, choose_cutoffs
 from elmo.nn.bilm import BiLMState
 from elmo.nn.lstm import LSTMState
@@ -59,13 +60,17 @@ def is_native(path: Path) -> bool:
 
 def load_native(folder: Path, *, is_named: bool = True) -> Model:
     """Read a model folder; its name is in the `origin` unless it is one that nobody gave it."""
-    config = from_mapping(BiLMConfig, read_json(folder / CONFIG), str(folder / CONFIG))
+    config = bilm_config(read_json(folder / CONFIG), str(folder / CONFIG))
     bilm = bilm_skeleton(config, folder / CONFIG)
     _fill(bilm, read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
     softmax = vocabulary = None
     if (folder / SOFTMAX).exists():
         softmax = _load_softmax(folder / SOFTMAX, config)
         vocabulary = read_vocabulary(folder / VOCABULARY, softmax.num_words)
+    if config.n_tokens_vocab is not None:
+        vocabulary = read_vocabulary(folder / VOCABULARY, config.n_tokens_vocab, READ)
+        if vocabulary is None:
+            raise ElmoError(f"{folder}: {VOCABULARY} is missing, without which nobody knows the words that it reads")
     mixes = _load_mixes(folder / MIXES, config) if (folder / MIXES).exists() else []
     name = f"{folder.absolute().name} holds " if is_named else ""
     model = Model(bilm, softmax, vocabulary, f"native: {name}{CONFIG} and {WEIGHTS}", mixes)

@@ -25,7 +25,10 @@ READS = (
     "a checkpoint of bilm-tf (its .index file), an AllenNLP task model (weights.th), a folder of "
     "ELMoForManyLangs (encoder.pkl, token_embedder.pkl), or an archive of one of these"
 )
-PARTS = ("char_embed", "softmax", DATA_SET)
+BILM = ("char_embed", "RNN_0")
+"""What a biLM has at the top of an HDF5 file: the second alone if it reads whole words."""
+
+PARTS = (*BILM, "softmax", DATA_SET)
 """What tells at the top of an HDF5 file which part of a model it holds."""
 
 META = "meta.json"
@@ -106,10 +109,10 @@ def _load_file(path: Path) -> Model:
 def _load_hdf5(path: Path) -> Model:
     """By its data sets: weights, or the softmax or cached token vectors of the weights beside it."""
     names = names_of(path, PARTS)
-    if "char_embed" not in names and DATA_SET in names:
+    if not names & set(BILM) and DATA_SET in names:
         weights = _weights_of(path, DATA_SET)
         return load_bilm(weights, _options_beside(weights), token_vectors=path)
-    if "char_embed" not in names and "softmax" in names:
+    if not names & set(BILM) and "softmax" in names:
         weights = _weights_of(path, "softmax")
         return load_bilm(weights, _options_beside(weights), path)
     return load_bilm(path, _options_beside(path), _softmax_beside(path))
@@ -132,7 +135,7 @@ def _hdf5_files(folder: Path) -> list[Path]:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    return [path for path in _hdf5_files(folder) if names_of(path, ["char_embed"])]
+    return [path for path in _hdf5_files(folder) if names_of(path, BILM)]
 
 
 def _only_weights(folder: Path) -> Path:

@@ -37,13 +37,17 @@ def skeleton(make: Callable[[], M]) -> M:
 def bilm_skeleton(config: BiLMConfig, where: Path) -> BiLM:
     """A biLM without memory, of sizes that `where` gives; absurd ones are refused."""
     cnn, lstm = config.char_cnn, config.lstm
-    for most, sizes in (
-        (MOST_LAYERS, {"lstm.n_layers": lstm.n_layers, "char_cnn.n_highway": cnn.n_highway}),
-        (MOST_LAYERS, {"number of char_cnn.filters": len(cnn.filters)}),
-        (WIDEST, {"lstm.dim": lstm.dim, "char_cnn.embedding.dim": cnn.embedding.dim}),
-        (WIDEST, {"char_cnn.n_characters": cnn.n_characters, "sum of char_cnn.filters": cnn.num_filters}),
-    ):
-        for name, size in sizes.items():
-            if size > most:
-                raise ElmoError(f"{where}: {name}: {size} is beyond any real model (at most {most})")
+    sizes = [("lstm.n_layers", lstm.n_layers, MOST_LAYERS), ("lstm.dim", lstm.dim, WIDEST)]
+    if cnn is not None:
+        sizes += [
+            ("char_cnn.n_highway", cnn.n_highway, MOST_LAYERS),
+            ("number of char_cnn.filters", len(cnn.filters), MOST_LAYERS),
+            ("char_cnn.embedding.dim", cnn.embedding.dim, WIDEST),
+            ("sum of char_cnn.filters", cnn.num_filters, WIDEST),
+        ]
+    if config.n_tokens_vocab is not None:
+        sizes.append(("n_tokens_vocab", config.n_tokens_vocab, MOST_WORDS))
+    for name, size, most in sizes:
+        if size > most:
+            raise ElmoError(f"{where}: {name}: {size} is beyond any real model (at most {most})")
     return skeleton(lambda: BiLM(config))

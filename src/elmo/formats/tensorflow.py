@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from elmo.errors import ElmoError
-from elmo.formats.bilm_layout import OPTIONS, WORDS, Source, read_bilm, read_softmax
+from elmo.formats.bilm_layout import OPTIONS, WORDS, Source, input_of, read_bilm, read_softmax
 from elmo.formats.model import Model
 from elmo.formats.tensor_bundle import INDEX, read_bundle
 
@@ -31,10 +31,10 @@ def load_tensorflow(prefix: Path) -> Model:
     """Read the checkpoint of `prefix`.index and `prefix`.data-…, beside its `options.json` and `vocab.txt`."""
     options = _options(prefix)
     source = _source(prefix, "")
-    bilm = read_bilm(source, options)
+    bilm, words = read_bilm(source, options, prefix.with_name(WORDS))
     softmax, vocabulary = read_softmax(source, bilm.config.lstm.projection_dim, prefix.with_name(WORDS))
-    origin = f"TensorFlow checkpoint: {source.path.name} lists 'lm/char_embed', sizes from {options.name}"
-    return Model(bilm, softmax, vocabulary, origin)
+    origin = f"TensorFlow checkpoint: {source.path.name} lists 'lm/{input_of(bilm)}', sizes from {options.name}"
+    return Model(bilm, softmax, words or vocabulary, origin)
 
 
 def load_accumulators(prefix: Path) -> dict[str, Tensor]:
@@ -45,7 +45,7 @@ def load_accumulators(prefix: Path) -> dict[str, Tensor]:
     source = _source(prefix, _ADAGRAD)
     if not source.stored:
         return {}
-    bilm = read_bilm(source, _options(prefix))
+    bilm, _ = read_bilm(source, _options(prefix), prefix.with_name(WORDS))
     softmax, _ = read_softmax(source, bilm.config.lstm.projection_dim, prefix.with_name(WORDS))
     parts = {"bilm": bilm} | ({} if softmax is None else {"softmax": softmax})
     return {f"{part}.{name}": tensor for part, module in parts.items() for name, tensor in module.state_dict().items()}

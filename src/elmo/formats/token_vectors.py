@@ -31,6 +31,8 @@ class TokenVectors:
 def read_token_vectors(path: Path, bilm: BiLM) -> TokenVectors:
     """Read a file's `embedding` and the words of its rows; they must be vectors of this `bilm`."""
     where = f"{path}: data set '{DATA_SET}'"
+    if bilm.config.char_cnn is None:
+        raise ElmoError(f"{where}: the model next to it reads whole words, by vectors of its own; load that one")
     with open_hdf5(path) as stored:
         if DATA_SET not in stored:
             raise ElmoError(f"{where} is missing; are these cached token vectors?")
@@ -56,7 +58,8 @@ def read_token_vectors(path: Path, bilm: BiLM) -> TokenVectors:
 def _compare(where: str, cached: TokenVectors, bilm: BiLM) -> None:
     """The first words' vectors must be those that the char encoder makes."""
     words = cached.words[:_COMPARED]
-    ids = torch.from_numpy(encode_words(words, bilm.config.char_cnn.max_characters_per_token))
+    assert bilm.char_encoder is not None
+    ids = torch.from_numpy(encode_words(words, bilm.char_encoder.max_characters))
     errors = (bilm.char_encoder(ids) - cached.vectors[: len(words)]).abs().amax(dim=1)
     if not bool((errors < _TOLERANCE).all()):
         word = words[int(errors.argmax())]

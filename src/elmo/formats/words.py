@@ -10,6 +10,9 @@ from elmo.errors import ElmoError
 from elmo.formats.tensors import room
 from elmo.text.reading import read_lines
 
+SCORED, READ = "the softmax beside it scores", "the model next to it reads"
+"""What the words of a list are for, in errors."""
+
 _BLOCK = 1 << 20
 
 
@@ -32,10 +35,10 @@ def find_list(path: Path) -> Path | None:
     return next((found for found in (path, path.with_name(f"{path.name}.gz")) if found.exists()), None)
 
 
-def require_as_many(path: Path, num_words: int, num_scored: int) -> None:
-    """Refuse a list of other words than those that a softmax scores."""
-    if num_words != num_scored:
-        raise ElmoError(f"{path}: has {num_words} words, but the softmax beside it scores {num_scored}")
+def require_as_many(path: Path, num_words: int, wanted: int, use: str = SCORED) -> None:
+    """Refuse a list of other words than those that a softmax scores, or whatever else `use` says."""
+    if num_words != wanted:
+        raise ElmoError(f"{path}: has {num_words} words, but {use} {wanted}")
 
 
 def read_words(path: Path) -> list[str]:

@@ -69,14 +69,10 @@ class Embedder:
 def _config(model: Model) -> dict[str, Any]:
     """The sizes under the keys of the published settings."""
     sizes = to_mapping(model.config)
-    encoder, characters = sizes["lstm"], sizes["char_cnn"]
-    words: Any = getattr(model.bilm.char_encoder, "words", None)
-    return {
-        "encoder": {"name": "elmo", **encoder},
-        "token_embedder": {
-            "name": "cnn",
-            **characters,
-            "char_dim": characters["embedding"]["dim"],
-            "word_dim": 0 if words is None else words.embedding_dim,
-        },
-    }
+    characters, encoder = sizes.get("char_cnn"), model.bilm.token_encoder
+    words: Any = getattr(encoder, "words", None) if characters else encoder.embedding
+    embedder = {"name": "cnn", "char_dim": 0, "word_dim": 0 if words is None else words.embedding_dim}
+    if characters:
+        own = {"n_characters": encoder.embedding.num_embeddings, "char_dim": characters["embedding"]["dim"]}
+        embedder = {**embedder, **characters, **own}
+    return {"encoder": {"name": "elmo", **sizes["lstm"]}, "token_embedder": embedder}

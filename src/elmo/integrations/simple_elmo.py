@@ -127,7 +127,8 @@ class ElmoModel:
             raise ElmoError(f"{directory}: has no softmax with its vocabulary, which full=True asks for")
         self._embedder, self._predictor = Embedder(model, device=device), predictor
         self.batch_size = max_batch_size
-        self.max_chars = model.config.char_cnn.max_characters_per_token
+        characters = model.config.char_cnn
+        self.max_chars = None if characters is None else characters.max_characters_per_token
         self.vector_size, self.n_layers = self._embedder.width, self._embedder.num_layers
         self.vocab = predictor and predictor.vocabulary
         return model.origin

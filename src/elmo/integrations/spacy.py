@@ -5,6 +5,7 @@ spaCy finds both by their names, without an import. `docs/spacy.md` shows how to
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self, cast
@@ -24,12 +25,16 @@ from elmo.embed.engine import Precision
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats import Model, load, save_native
-from elmo.formats.native import CONFIG, WEIGHTS
+from elmo.formats.model import without_softmax
+from elmo.formats.native import CONFIG, VOCABULARY, WEIGHTS
 
 Array = NDArray[np.float32]
 
 thinc: Any = api
 Shim: Any = shims.Shim  # Thinc has types only in part
+
+FILES = (CONFIG, WEIGHTS, VOCABULARY)
+"""What a stored pipeline needs of a model folder; the words only where the model reads whole ones."""
 
 TOKENS_AT_ONCE = 1 << 15
 """Docs are embedded together until they have so many tokens: enough for full batches, few enough for any memory."""
@@ -95,10 +100,10 @@ class CarriesBiLM:
         """Store a native model folder, which `elmo.load` reads too; without the softmax, which no vector needs."""
         model = self.loaded.model
         if model.lexicon is not None:
-            for name in (CONFIG, WEIGHTS):  # of another pipeline, stored here before
+            for name in FILES:  # of another pipeline, stored here before
                 (Path(path) / name).unlink(missing_ok=True)
         else:
-            save_native(Model(model.bilm, origin=model.origin), Path(path))
+            save_native(replace(without_softmax(model), card=None), Path(path))
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
         """Read what `to_disk` stored."""
@@ -110,14 +115,14 @@ class CarriesBiLM:
         """As `to_disk`."""
         with TemporaryDirectory() as folder:
             self.to_disk(folder)
-            paths = [path for path in Path(folder).iterdir() if path.name in (CONFIG, WEIGHTS)]
+            paths = [path for path in Path(folder).iterdir() if path.name in FILES]
             return srsly.msgpack_dumps({path.name: path.read_bytes() for path in paths})
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
         """As `from_disk`."""
         files = cast("dict[str, bytes]", srsly.msgpack_loads(data))
         with TemporaryDirectory() as folder:
-            for name in {CONFIG, WEIGHTS} & files.keys():
+            for name in {*FILES} & files.keys():
                 (Path(folder) / name).write_bytes(files[name])
             return self.from_disk(folder) if files else self
 

@@ -1,6 +1,7 @@
 """The bidirectional language model (Peters et al. 2018, sec. 3.1 and 3.4).
 
-The equations are here and in `char_encoder` and `lstm`; the package runs them in five ways, each for a reason:
+The equations are here and in `char_encoder` (or `word_encoder`) and `lstm`; the package runs them in five ways, each
+for a reason:
 
 - training: `pretrain.objective.Objective` runs each direction by itself, on rows of equal length, forward and back;
 - scoring: `BiLM.predictors` leaves out what predicts nothing (`pretrain.perplexity`, `embed.warm`);
@@ -12,7 +13,7 @@ The equations are here and in `char_encoder` and `lstm`; the package runs them i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -22,20 +23,40 @@ from elmo.config import BiLMConfig
 from elmo.nn.char_encoder import CharEncoder
 from elmo.nn.lstm import LSTMStack, LSTMState
 from elmo.nn.packing import Packing
+from elmo.nn.word_encoder import WordEncoder
 
 BiLMState = tuple[LSTMState, ...]
 """The state of each direction: forward, then backward where there is one."""
 
 
+TokenEncoder = CharEncoder | WordEncoder
+"""What makes token vectors (N, P) of types, from ids that are (N, C) of characters or (N, 1) of words."""
+
+
 class BiLM(nn.Module):
-    """A char encoder that two LSTM stacks share, one reading forward, one backward."""
+    """A token encoder that two LSTM stacks share, one reading forward, one backward.
+
+    It is a `char_encoder`, or a `word_encoder` where the config has no `char_cnn`; the other is None.
+    """
 
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()
         self.config = config
-        self.char_encoder = CharEncoder(config.char_cnn, config.lstm.projection_dim)
+        self.char_encoder: CharEncoder | None = None
+        self.word_encoder: WordEncoder | None = None
+        if config.char_cnn is not None:
+            self.char_encoder = CharEncoder(config.char_cnn, config.lstm.projection_dim)
+        elif config.n_tokens_vocab is not None:
+            self.word_encoder = WordEncoder(config.n_tokens_vocab, config.lstm.projection_dim)
         self.forward_lstm = LSTMStack(config.lstm)
         self.backward_lstm = LSTMStack(config.lstm) if config.bidirectional else None
+
+    @property
+    def token_encoder(self) -> TokenEncoder:
+        """Whichever encoder there is."""
+        encoder = self.word_encoder if self.char_encoder is None else self.char_encoder
+        assert encoder is not None
+        return encoder
 
     @property
     def directions(self) -> list[LSTMStack]:
@@ -59,29 +80,21 @@ class BiLM(nn.Module):
     ) -> tuple[Tensor, BiLMState]:
         """All layers of a batch of sentences.
 
-        `characters` (N, C) are the ids of the batch's types, `tokens` (B, T) indices into them (any valid one at
-        padding), `lengths` (B,) a CPU tensor that may hold zeros. `<S>` and `</S>` are tokens like others: callers
-        add them. `state` is that before each row's first token, zeros when None.
+        `characters` (N, C) are the ids of the batch's types, (N, 1) where the model reads whole words; `tokens` (B, T)
+        are indices into them (any valid one at padding), `lengths` (B,) a CPU tensor that may hold zeros. `<S>` and
+        `</S>` are tokens like others: callers add them. `state` is that before each row's first token, zeros when None.
 
         Returns the layers (L+1, B, T, D), zeros at padding, and the state after each row's last token; a row
         without tokens keeps its state. Layer 0 is the token vector once per direction.
         """
-        return self.contextualize(self.char_encoder(characters), tokens, lengths, state)
+        return self.contextualize(self.token_encoder(characters), tokens, lengths, state)
 
     def contextualize(
         self, vectors: Tensor, tokens: Tensor, lengths: Tensor, state: BiLMState | None = None
     ) -> tuple[Tensor, BiLMState]:
-        """As `forward`, from the token `vectors` (N, P) that the char encoder made of the types before."""
-        B, T = tokens.shape
-        packing = Packing.of(lengths, T, tokens.device)
-        state = self.initial_state(B) if state is None else state
-        halves: list[Tensor] = []
-        new_state: list[LSTMState] = []
-        for number, before in enumerate(state):
-            outputs, after = self._run_direction(number, vectors, tokens, packing, before)
-            halves.append(packing.unpack(torch.stack(outputs), number))
-            new_state.append(after)
-        return torch.cat(halves, dim=3), tuple(new_state)
+        """As `forward`, from the token `vectors` (N, P) that the token encoder made of the types before."""
+        state = self.initial_state(len(tokens)) if state is None else state
+        return run_directions(self.directions, vectors, tokens, lengths, state)
 
     def predictors(
         self, characters: Tensor, tokens: Sequence[Tensor], lengths: Tensor, state: BiLMState
@@ -96,31 +109,49 @@ class BiLM(nn.Module):
         state after each row.
         """
         packing = Packing.of(lengths, tokens[0].shape[1], characters.device)
-        vectors = self.char_encoder(characters)
+        vectors = self.token_encoder(characters)
         tops: list[Tensor] = []
         new_state: list[LSTMState] = []
         for number, (ids, before) in enumerate(zip(tokens, state, strict=False)):
-            outputs, after = self._run_direction(number, vectors, ids, packing, before)
+            outputs, after = _run_direction(self.directions[number], number, vectors, ids, packing, before)
             tops.append(outputs[-1])
             new_state.append(after)
         return tops, list(packing.orders[: len(tops)]), tuple(new_state)
 
-    def _run_direction(
-        self, number: int, vectors: Tensor, tokens: Tensor, packing: Packing, before: LSTMState
-    ) -> tuple[list[Tensor], LSTMState]:
-        """Run direction `number` alone over the `tokens` (B, T), indices into the token `vectors` (N, P).
 
-        `before` is the state in the order of the batch's rows. Returns the packed token vectors and each layer's
-        outputs, L+1 of (N, P), and the state after each row.
-        """
-        inputs = F.embedding(tokens.flatten()[packing.orders[number]], vectors)
-        stack = self.directions[number]
-        if not packing.batch_sizes:
-            return [inputs] * (1 + stack.config.n_layers), before
-        sorted_state = LSTMState(*(part[:, packing.rows] for part in before))
-        outputs, after = stack(inputs, packing.batch_sizes, sorted_state)
-        parts = zip(before, after, strict=True)
-        return [inputs, *outputs], LSTMState(*(old.index_copy(1, packing.rows, new) for old, new in parts))
+RunStack = Callable[[Tensor, Sequence[int], LSTMState], tuple[list[Tensor], LSTMState]]
+"""The layers of one direction, as `LSTMStack.forward`."""
+
+
+def run_directions(
+    stacks: Sequence[RunStack], vectors: Tensor, tokens: Tensor, lengths: Tensor, state: BiLMState
+) -> tuple[Tensor, BiLMState]:
+    """All layers of a batch of sentences, by the stacks of its directions (see `BiLM.contextualize`)."""
+    packing = Packing.of(lengths, tokens.shape[1], tokens.device)
+    halves: list[Tensor] = []
+    new_state: list[LSTMState] = []
+    for number, (stack, before) in enumerate(zip(stacks, state, strict=True)):
+        outputs, after = _run_direction(stack, number, vectors, tokens, packing, before)
+        halves.append(packing.unpack(torch.stack(outputs), number))
+        new_state.append(after)
+    return torch.cat(halves, dim=3), tuple(new_state)
+
+
+def _run_direction(
+    stack: RunStack, number: int, vectors: Tensor, tokens: Tensor, packing: Packing, before: LSTMState
+) -> tuple[list[Tensor], LSTMState]:
+    """Run direction `number` alone over the `tokens` (B, T), indices into the token `vectors` (N, P).
+
+    `before` is the state in the order of the batch's rows. Returns the packed token vectors and each layer's
+    outputs, L+1 of (N, P), and the state after each row.
+    """
+    inputs = F.embedding(tokens.flatten()[packing.orders[number]], vectors)
+    if not packing.batch_sizes:
+        return [inputs] * (1 + len(before.hidden)), before
+    sorted_state = LSTMState(*(part[:, packing.rows] for part in before))
+    outputs, after = stack(inputs, packing.batch_sizes, sorted_state)
+    parts = zip(before, after, strict=True)
+    return [inputs, *outputs], LSTMState(*(old.index_copy(1, packing.rows, new) for old, new in parts))
 
 
 def detach(state: BiLMState) -> BiLMState:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from elmo.config import PADDING, CharCNNConfig
+from elmo.config import CharCNNConfig
 from elmo.errors import ElmoError
 
 TYPES_AT_ONCE, TYPES_AT_ONCE_ON_GPU = 128, 1024
@@ -199,5 +199,9 @@ class Filters(NamedTuple):
 
 
 def word_lengths(characters: Tensor) -> Tensor:
-    """How many of the ids (N, C) of each word are no padding: (N,)."""
-    return ((characters != PADDING + 1) & (characters != 0)).sum(dim=1)
+    """Where in each word (N, C) the padding starts, which is one id up to the end: (N,).
+
+    Any ids are told apart rightly, also those of a caller who pads with zeros, or puts padding into a word.
+    """
+    places = torch.arange(1, characters.shape[1] + 1, device=characters.device)
+    return ((characters != characters[:, -1:]) * places).amax(dim=1)

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
 from elmo.errors import ElmoError
-from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows, to_device
-from elmo.nn.char_encoder import CharEncoder
+from elmo.nn.bilm import BiLM, BiLMState, TokenEncoder, detach, first_rows, replace_rows, to_device
 from elmo.nn.scalar_mix import ScalarMix
 
 WORDS_AT_ONCE = 1024
@@ -73,18 +72,11 @@ class ElmoModule(nn.Module):
         Returns `elmo_representations`, a list of (…, T, D) tensors with zeros at padding, and `mask`, (…, T) bool.
         With `keep_sentence_boundaries`, T grows by two.
         """
-        if self.words is None or word_inputs is None or not self.words.holds(word_inputs):
-            if inputs.dim() < 3:
-                raise ElmoError(f"inputs: expected (…, T, C) with a batch axis, found {tuple(inputs.shape)}")
-            leading = inputs.shape[:-2]
-            layers, lengths = self._layers_of_characters(inputs.flatten(0, -3))
-        else:
-            leading = word_inputs.shape[:-1]
-            layers, lengths = self._layers_of_words(self.words, word_inputs.flatten(0, -2))
-        mask = _mask(lengths, layers.shape[2])
+        layers, lengths, leading = self._layers(inputs, word_inputs)
+        mask = mask_of(lengths, layers.shape[2])
         representations = [mix(layers, mask) for mix in self.mixes]
         if not self.keep_sentence_boundaries:
-            mask = _mask(lengths - 2, layers.shape[2] - 2)
+            mask = mask_of(lengths - 2, layers.shape[2] - 2)
             representations = [x[:, 1:-1] * mask.unsqueeze(-1) for x in representations]
         dropped = [F.dropout(x, self.dropout, self.training) for x in representations]
         return {
@@ -100,9 +92,16 @@ class ElmoModule(nn.Module):
         """The L2 penalty of all mixes, to add to the task's loss (the paper's lambda)."""
         return torch.stack([mix.penalty(strength) for mix in self.mixes if isinstance(mix, ScalarMix)]).sum()
 
+    def _layers(self, inputs: Tensor, word_inputs: Tensor | None) -> tuple[Tensor, Tensor, Sequence[int]]:
+        """All layers (L, B, T+2, D), the lengths (B,), boundaries counted, and the axes that B stands for."""
+        if self.words is None or word_inputs is None or not self.words.holds(word_inputs):
+            require_batch(inputs)
+            return *self._layers_of_characters(inputs.flatten(0, -3)), inputs.shape[:-2]
+        return *self._layers_of_words(self.words, word_inputs.flatten(0, -2)), word_inputs.shape[:-1]
+
     def _layers_of_characters(self, characters: Tensor) -> tuple[Tensor, Tensor]:
         """All layers (L, B, T+2, D) of characters (B, T, C), and the lengths (B,), boundaries counted."""
-        begin, end = (_boundary_word(boundary, characters) for boundary in (BEGIN_SENTENCE, END_SENTENCE))
+        begin, end = (boundary_word(boundary, characters) for boundary in (BEGIN_SENTENCE, END_SENTENCE))
         bounded, lengths = add_boundaries(characters, (characters > 0).any(dim=2), begin, end)
         types, tokens = bounded.flatten(0, 1).unique(dim=0, return_inverse=True)
         tokens = tokens.view(bounded.shape[:2])
@@ -111,7 +110,7 @@ class ElmoModule(nn.Module):
     def _layers_of_words(self, words: "WordCache", numbers: Tensor) -> tuple[Tensor, Tensor]:
         """As `_layers_of_characters`, of the numbers (B, T) of words."""
         bounded, lengths = add_boundaries(numbers.long(), numbers > 0, *words.boundaries)
-        encoder = self.bilm.char_encoder
+        encoder = self.bilm.token_encoder
         if any(parameter.requires_grad for parameter in encoder.parameters()):
             used, tokens = bounded.unique(return_inverse=True)
             types = words.characters[used]
@@ -153,7 +152,7 @@ class WordCache(nn.Module):
         """Whether all `numbers` are those of words, or 0."""
         return bool(((numbers >= 0) & (numbers < self.boundaries[0])).all())
 
-    def vectors(self, encoder: CharEncoder) -> Tensor:
+    def vectors(self, encoder: TokenEncoder) -> Tensor:
         """The vectors (V+2, P), without gradient; made anew after the encoder's weights changed, moved or were cast."""
         weights = [
             (parameter.data_ptr(), parameter._version)  # pyright: ignore[reportPrivateUsage] (torch has no other)
@@ -164,6 +163,13 @@ class WordCache(nn.Module):
                 self._vectors = torch.cat([encoder(some) for some in self.characters.split(WORDS_AT_ONCE)])
             self._made_by = weights
         return self._vectors
+
+    def embed(self, numbers: Tensor, encoder: TokenEncoder) -> Tensor:
+        """The vectors (B, T, P) of the numbers (B, T) of words, with gradients where the encoder is trained."""
+        if not any(parameter.requires_grad for parameter in encoder.parameters()):
+            return F.embedding(numbers, self.vectors(encoder))
+        used, places = numbers.unique(return_inverse=True)
+        return F.embedding(places, encoder(self.characters[used]))
 
 
 def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tensor | int) -> tuple[Tensor, Tensor]:
@@ -179,12 +185,19 @@ def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tens
     return bounded, lengths + 2
 
 
-def _boundary_word(boundary: int, like: Tensor) -> Tensor:
+def require_batch(inputs: Tensor) -> None:
+    """Refuse characters that aren't those of a batch."""
+    if inputs.dim() < 3:
+        raise ElmoError(f"inputs: expected (…, T, C) with a batch axis, found {tuple(inputs.shape)}")
+
+
+def boundary_word(boundary: int, like: Tensor) -> Tensor:
+    """The ids (C,) of `<S>` or `</S>`, whose character is `boundary`, for words of as many ids as those of `like`."""
     word = like.new_full(like.shape[-1:], PADDING + 1)
     word[:3] = like.new_tensor([BEGIN_WORD + 1, boundary + 1, END_WORD + 1])
     return word
 
 
-def _mask(lengths: Tensor, longest: int) -> Tensor:
+def mask_of(lengths: Tensor, longest: int) -> Tensor:
     """(B, `longest`) bool, true at tokens."""
     return torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1)

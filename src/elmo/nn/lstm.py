@@ -7,7 +7,7 @@ N is the sum of `batch_sizes`, the number of tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -173,24 +173,36 @@ class LSTMStack(nn.Module):
     def forward(
         self, inputs: Tensor, batch_sizes: Sequence[int], state: LSTMState, masks: Sequence[Tensor] = ()
     ) -> tuple[list[Tensor], LSTMState]:
-        """Run all layers.
+        """Run all layers (see `run_layers`)."""
+        return run_layers(self.layers, self.config, inputs, batch_sizes, state, masks)
 
-        `inputs` is packed (N, P); `state` has one row per sentence, B = batch_sizes[0], sorted like the batch.
-        `masks`, one (N, P) for each layer, multiply its input, as the residual connection sees it too: dropout as
-        published. Returns each layer's output, packed (N, P), and the state after each row's last token.
-        """
-        last = _last_tokens(batch_sizes, inputs.device)
-        outputs: list[Tensor] = []
-        hidden: list[Tensor] = []
-        cell: list[Tensor] = []
-        for number, layer in enumerate(self.layers):
-            inputs = inputs * masks[number] if masks else inputs
-            h, c = layer(inputs, batch_sizes, state.hidden[number], state.cell[number])
-            hidden.append(h.index_select(0, last))
-            cell.append(c.index_select(0, last))
-            inputs = h + inputs if number > 0 and self.config.use_skip_connections else h
-            outputs.append(inputs)
-        return outputs, LSTMState(torch.stack(hidden), torch.stack(cell))
+
+def run_layers(
+    layers: Iterable[nn.Module],
+    config: LSTMConfig,
+    inputs: Tensor,
+    batch_sizes: Sequence[int],
+    state: LSTMState,
+    masks: Sequence[Tensor] = (),
+) -> tuple[list[Tensor], LSTMState]:
+    """Run the `layers` (of `LSTMLayer`) of one direction, each on the output of the one before.
+
+    `inputs` is packed (N, P); `state` has one row per sentence, B = batch_sizes[0], sorted like the batch.
+    `masks`, one (N, P) for each layer, multiply its input, as the residual connection sees it too: dropout as
+    published. Returns each layer's output, packed (N, P), and the state after each row's last token.
+    """
+    last = _last_tokens(batch_sizes, inputs.device)
+    outputs: list[Tensor] = []
+    hidden: list[Tensor] = []
+    cell: list[Tensor] = []
+    for number, layer in enumerate(layers):
+        inputs = inputs * masks[number] if masks else inputs
+        h, c = layer(inputs, batch_sizes, state.hidden[number], state.cell[number])
+        hidden.append(h.index_select(0, last))
+        cell.append(c.index_select(0, last))
+        inputs = h + inputs if number > 0 and config.use_skip_connections else h
+        outputs.append(inputs)
+    return outputs, LSTMState(torch.stack(hidden), torch.stack(cell))
 
 
 def _last_tokens(batch_sizes: Sequence[int], device: torch.device) -> Tensor:

@@ -14,8 +14,9 @@ from elmo.nn.char_encoder import CharEncoder
 class WordCharEncoder(CharEncoder):
     """A word's own vector beside what filters and highways make of its characters, projected together."""
 
-    def __init__(self, config: CharCNNConfig, num_words: int, word_dim: int, out_dim: int) -> None:
+    def __init__(self, config: CharCNNConfig, num_characters: int, num_words: int, word_dim: int, out_dim: int) -> None:
         super().__init__(config, config.num_filters)  # as wide as its filters: no projection of its own
+        self.embedding = nn.Embedding(num_characters, config.embedding.dim, padding_idx=0)
         self.words = nn.Embedding(num_words, word_dim) if word_dim else None
         self.joint_projection = nn.Linear(word_dim + config.num_filters, out_dim)
 
@@ -35,9 +36,13 @@ class WordCharEncoder(CharEncoder):
 class ManyLangsBiLM(BiLM):
     """A `BiLM` whose ids of types (N, 1+C) come from the model's lexicon (`elmo.text.lexicon`), not from bytes.
 
-    `num_words` words have vectors of width `word_dim`; none where that is 0.
+    `num_characters` counts the rows that the lexicon names, in place of the config's `n_characters`, which is that of
+    bytes. `num_words` words have vectors of width `word_dim`; none where that is 0.
     """
 
-    def __init__(self, config: BiLMConfig, num_words: int, word_dim: int) -> None:
+    def __init__(self, config: BiLMConfig, num_characters: int, num_words: int, word_dim: int) -> None:
         super().__init__(config)
-        self.char_encoder = WordCharEncoder(config.char_cnn, num_words, word_dim, config.lstm.projection_dim)
+        assert config.char_cnn is not None
+        self.char_encoder = WordCharEncoder(
+            config.char_cnn, num_characters, num_words, word_dim, config.lstm.projection_dim
+        )

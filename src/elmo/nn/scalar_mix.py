@@ -66,6 +66,12 @@ class ScalarMix(nn.Module):
         mixed = self.gamma * layers[-1] if self.top_only else mix_layers(layers, self.scores, self.gamma)
         return mixed * mask.unsqueeze(-1)
 
+    @torch.no_grad()
+    def start_from(self, other: "ScalarMix") -> None:
+        """Take the numbers of another mix of as many layers."""
+        self.scores.copy_(other.scores)
+        self.gamma.fill_(float(other.gamma))
+
     def penalty(self, strength: float) -> Tensor:
         """`strength` (the paper's lambda) times the squared norm of the scores; pulls towards the plain mean."""
         return strength * self.scores.square().sum()

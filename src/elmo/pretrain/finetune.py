@@ -14,7 +14,7 @@ import torch
 
 from elmo.config import Recipe, TrainingConfig
 from elmo.errors import ElmoError
-from elmo.formats.model import Model, require_bytes, require_softmax
+from elmo.formats.model import Model, require_characters, require_softmax
 from elmo.formats.native import FILES, is_native, save_trained
 from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.devices import use_device
@@ -53,7 +53,7 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
     """
     if started_together() > 1:
         raise ElmoError("fine-tuning runs on one process: start it without torchrun")
-    require_bytes(model, "trained")
+    char_cnn = require_characters(model, "trained")
     if not new_softmax:
         require_softmax(model, "Pass --new-softmax to train one on this text first, with the biLM frozen")
     path = folder / "corpus"
@@ -71,7 +71,7 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
                 inputs,
                 made,
                 vocabulary=None if new_softmax else model.vocabulary,
-                max_characters=model.config.char_cnn.max_characters_per_token,
+                max_characters=char_cnn.max_characters_per_token,
                 **settings,
             ).checksum  # all that is kept of it: Windows renames no mapped file
             if not path.exists():
@@ -117,7 +117,7 @@ def finetune(
     in the same folder, it goes on where it was.
     """
     origin = model.origin
-    recipe = Recipe(model.config.char_cnn, model.config.lstm, training, model.config.bidirectional)
+    recipe = Recipe(require_characters(model, "trained"), model.config.lstm, training, model.config.bidirectional)
     if new_softmax:
         start = Model(model.bilm)
         first = Run(corpus, folder / "softmax", recipe, start=start, freeze_bilm=True, device=device)

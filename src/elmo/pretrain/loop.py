@@ -20,7 +20,7 @@ from torch import Tensor
 
 from elmo.config import Recipe, to_mapping
 from elmo.errors import ElmoError
-from elmo.formats.model import Model, require_bytes, require_softmax
+from elmo.formats.model import Model, require_characters, require_softmax
 from elmo.formats.native import TRAINED_FOR, is_written, known_figures, save_trained
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.precision import PRODUCTS
@@ -347,7 +347,7 @@ class Run:
 
 def _check_start(start: Model, corpus: Corpus, recipe: Recipe) -> None:
     """Refuse a model that the recipe or the corpus doesn't fit."""
-    require_bytes(start, "trained")
+    require_characters(start, "trained")
     if start.config != recipe.bilm:
         own, wanted = (to_mapping(config) for config in (start.config, recipe.bilm))
         other = [

@@ -130,7 +130,7 @@ class Objective(nn.Module):
                 self._recurrences[shape] = [
                     make_recurrence(stack, B, T, len(masks[0][:-1]), batch.device) for stack in self.bilm.directions
                 ]
-            vectors = self.bilm.char_encoder(batch.characters)
+            vectors = self.bilm.token_encoder(batch.characters)
         ends = [vectors.detach().requires_grad_(vectors.requires_grad) for _ in range(num)]
 
         def run(number: int) -> tuple[Tensor, LSTMState]:

@@ -112,7 +112,10 @@ def score_sentences(
     what the LSTMs saw in training. With "zero" and "warm", a sentence's score doesn't depend on its neighbours.
     """
     require_bytes(model, "scored")
-    softmax, vocabulary = require_softmax(model, "Train one on text of yours: elmo finetune --new-softmax")
+    otherwise = "Train one on text of yours: elmo finetune --new-softmax"
+    if model.config.char_cnn is None:
+        otherwise = "The checkpoint of bilm-tf has it"
+    softmax, vocabulary = require_softmax(model, otherwise)
     require_choice("state", state, STATES)
     start = model.bilm.initial_state(1)
     if state == "warm":

@@ -22,7 +22,7 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
-from elmo.formats.model import Model, require_warm_state
+from elmo.formats.model import Model, require_warm_state, without_softmax
 from elmo.formats.native import is_native, save_native
 from elmo.runs.recipes import without
 from elmo.tasks import get_task
@@ -186,7 +186,7 @@ def write_config(path: Path, config: RunConfig, recipe: Mapping[str, Any]) -> No
 def keep_bilm(model: Model, folder: Path) -> None:
     """Keep what ELMo's vectors need of a model as the model folder `folder`, once."""
     if not is_native(folder):
-        save_native(replace(model, softmax=None, vocabulary=None, mixes=[]), folder)
+        save_native(replace(without_softmax(model), warm_state=model.warm_state), folder)
 
 
 def find_bilm(folder: Path, name: str) -> Path | str:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from elmo.errors import ElmoError
 from elmo.text.characters import BOS, EOS, UNK
 from elmo.text.reading import read_lines
@@ -38,6 +41,10 @@ class Vocabulary:
     def id(self, word: str) -> int:
         """The id of `word`, or that of `<UNK>` (2) where it is absent."""
         return self._ids.get(word, UNK_ID)
+
+    def encode(self, words: Sequence[str]) -> NDArray[np.int64]:
+        """The ids (N, 1) of `words`, the input of models that read whole words; absent ones are `<UNK>`."""
+        return np.array([[self.id(word)] for word in words], dtype=np.int64).reshape(-1, 1)
 
     @classmethod
     def read(cls, path: str | Path) -> Vocabulary:

@@ -48,7 +48,7 @@ class TrainedLayers(nn.Module):
 
     def forward(self, sentences: Sentences) -> Tensor:
         """(L, B, T, D), zeros at padding."""
-        device = self.bilm.char_encoder.embedding.weight.device
+        device = self.bilm.token_encoder.embedding.weight.device
         types, rows = number_types(sentences)
         lengths = lengths_of(rows)
         state = None if self._state is None else to_device(repeat_row(self._state, len(rows)), device)

@@ -1,7 +1,4 @@
-"""For code written for AllenNLP: `Elmo` and `batch_to_ids` (of 2.10 and older), `ElmoEmbedder` (of 0.9 and older).
-
-Only the import changes (see `docs/migrating.md`). Both carry the LSTM state from batch to batch, as AllenNLP's do.
-"""
+"""`ElmoEmbedder` of AllenNLP 0.9 and older: vectors of tokenized sentences, as arrays and in files."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Protocol
 
 import h5py
 import numpy as np
@@ -21,17 +18,9 @@ from elmo.config import require_choice, require_positive
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import elmo as layer
-from elmo.formats.allennlp import BILM
 from elmo.formats.files import write_all
-from elmo.formats.renames import read_tensors, require_shape
-from elmo.nn.bilm import BiLM
 from elmo.nn.devices import find_device
-from elmo.nn.elmo import ElmoModule
-from elmo.nn.scalar_mix import ScalarMix
 from elmo.targets import require_parent
-from elmo.text.characters import batch_to_ids
-
-__all__ = ["Elmo", "ElmoEmbedder", "batch_to_ids"]
 
 Layers = NDArray[np.float32]
 Sentence = Sequence[str]
@@ -78,109 +67,6 @@ class _BiLM:
 
     def __init__(self, owner: _Stateful) -> None:
         self._elmo_lstm = _LSTM(owner)
-
-
-class _Mix(NamedTuple):
-    """A scalar mix under the names it has in AllenNLP: `scalar_parameters` (L,) before the softmax."""
-
-    scalar_parameters: Tensor
-    gamma: Tensor
-
-
-class Elmo(layer.Elmo):
-    """`elmo.Elmo` with what code written for AllenNLP reaches into beside arguments and results.
-
-    The state is carried between batches, in training too, unless `elmo._elmo_lstm._elmo_lstm.stateful = False`;
-    `elmo._elmo_lstm._elmo_lstm.reset_states()` forgets it. `elmo.scalar_mix_0` has `scalar_parameters` and `gamma`.
-    `load_state_dict` takes what AllenNLP's `Elmo` stored, also as a part of a task model's state.
-    """
-
-    def __init__(
-        self,
-        options_file: str | Path | None,
-        weight_file: str | Path | None,
-        num_output_representations: int,
-        requires_grad: bool = False,
-        do_layer_norm: bool = False,
-        dropout: float = 0.5,
-        vocab_to_cache: Sequence[str] | None = None,
-        keep_sentence_boundaries: bool = False,
-        scalar_mix_parameters: Sequence[float] | None = None,
-        module: BiLM | ElmoModule | None = None,
-    ) -> None:
-        super().__init__(
-            options_file,
-            weight_file,
-            num_output_representations,
-            requires_grad,
-            do_layer_norm,
-            dropout,
-            vocab_to_cache,
-            keep_sentence_boundaries,
-            scalar_mix_parameters,
-            module,
-            stateful=True,
-        )
-
-    @classmethod
-    def from_pretrained(cls, source: str | Path, num_output_representations: int = 1, **options: Any) -> Self:
-        """As `elmo.Elmo.from_pretrained`, with carried state unless `options` say otherwise."""
-        options.setdefault("stateful", True)
-        return super().from_pretrained(source, num_output_representations, **options)
-
-    @property
-    def _elmo_lstm(self) -> _BiLM:
-        return _BiLM(self)
-
-    def get_output_dim(self) -> int:
-        """Width of every representation (D)."""
-        return self.output_dim
-
-    def __getattr__(self, name: str) -> Any:
-        """`scalar_mix_0`, `scalar_mix_1`, … beside what a module has."""
-        number = name.removeprefix("scalar_mix_")
-        if number != name and number.isdecimal() and int(number) < len(self.mixes):
-            mix = self.mixes[int(number)]
-            assert isinstance(mix, ScalarMix)
-            return _Mix(mix.scores, mix.gamma)
-        return super().__getattr__(name)
-
-    def _load_from_state_dict(
-        self,
-        state_dict: dict[str, Tensor],
-        prefix: str,
-        local_metadata: Any,
-        strict: Any,
-        missing_keys: Any,
-        unexpected_keys: Any,
-        error_msgs: Any,
-    ) -> None:
-        """Torch calls it for each module within a larger one, before the modules inside."""
-        if any(name.startswith(f"{prefix}_elmo_lstm.") for name in state_dict):
-            self._rename(state_dict, prefix)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
-
-    def _rename(self, state: dict[str, Tensor], prefix: str) -> None:
-        """Put our tensors in place of AllenNLP's; what has no place here stays, and is reported as for any module."""
-
-        def take(name: str, shape: tuple[int, ...]) -> Tensor:
-            where = f"state dict: '{prefix}{name}'"
-            if prefix + name not in state:
-                raise ElmoError(f"{where} is missing; is this the state of another model?")
-            require_shape(where, tuple(state[prefix + name].shape), shape)
-            return state.pop(prefix + name)
-
-        state.pop(f"{prefix}_elmo_lstm._word_embedding.weight", None)  # cached vectors, which we make ourselves
-        shapes = {name: tensor.shape for name, tensor in self.bilm.state_dict().items()}
-        for name, tensor in read_tensors(BILM, shapes, take).items():
-            state[f"{prefix}bilm.{name}"] = tensor
-        for number in range(len(self.mixes)):
-            mix, layers = f"scalar_mix_{number}", range(self.bilm.config.num_layers)
-            scores = [take(f"{mix}.scalar_parameters.{layer}", (1,)) for layer in layers]
-            state[f"{prefix}mixes.{number}.scores"] = torch.cat(scores)
-            state[f"{prefix}mixes.{number}.gamma"] = take(f"{mix}.gamma", (1,)).squeeze()
 
 
 class ElmoEmbedder:

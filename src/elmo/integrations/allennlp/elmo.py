@@ -1,0 +1,268 @@
+"""`Elmo` and `ElmoTokenEmbedder` of AllenNLP, for task models."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from elmo.errors import ElmoError
+from elmo.formats import elmo as layer
+from elmo.formats.model import Model
+from elmo.formats.renames import require_shape
+from elmo.integrations.allennlp.modules import ElmoBiLm, ScalarMix
+from elmo.nn.bilm import BiLM
+from elmo.nn.elmo import WordCache, require_batch
+
+M = TypeVar("M", bound=nn.Module)
+
+
+class Elmo(layer.Elmo):
+    """`elmo.Elmo` with AllenNLP's arguments, parts and state.
+
+    The state goes from batch to batch, in training too, unless `elmo._elmo_lstm._elmo_lstm.stateful = False`;
+    `elmo._elmo_lstm._elmo_lstm.reset_states()` forgets it. `elmo.scalar_mix_0` has `scalar_parameters` and `gamma`.
+    `module` is a `_ElmoBiLm`, or any module with `num_layers` that returns `activations` and `mask` as that does, in
+    place of both files; or a biLM or an `Elmo` of this package, of which the biLM is shared.
+
+    `state_dict` has AllenNLP's names; `load_state_dict` takes it, alone or as a part of a task model's, and what
+    earlier versions of this class stored.
+    """
+
+    def __init__(
+        self,
+        options_file: str | Path | None,
+        weight_file: str | Path | None,
+        num_output_representations: int,
+        requires_grad: bool = False,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        vocab_to_cache: Sequence[str] | None = None,
+        keep_sentence_boundaries: bool = False,
+        scalar_mix_parameters: Sequence[float] | None = None,
+        module: nn.Module | None = None,
+    ) -> None:
+        if module is None:
+            part = ElmoBiLm.of(layer.load_pair(options_file, weight_file), requires_grad, vocab_to_cache)
+        else:
+            part = _part(module, options_file, weight_file, vocab_to_cache)
+        self._hold(
+            part,
+            num_output_representations,
+            has_words=vocab_to_cache is not None,
+            do_layer_norm=do_layer_norm,
+            dropout=dropout,
+            keep_sentence_boundaries=keep_sentence_boundaries,
+            scalar_mix_parameters=scalar_mix_parameters,
+        )
+
+    def _hold(
+        self,
+        part: Any,
+        num_output_representations: int,
+        *,
+        has_words: bool,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        keep_sentence_boundaries: bool = False,
+        scalar_mix_parameters: Sequence[float] | None = None,
+        top_only: bool = False,
+        stateful: bool = True,
+    ) -> None:
+        nn.Module.__init__(self)  # the parent's parts have other names
+        self._elmo_lstm = part
+        self._has_cached_vocab = has_words
+        self.dropout, self.keep_sentence_boundaries = dropout, keep_sentence_boundaries
+        for number in range(num_output_representations):
+            trainable = scalar_mix_parameters is None
+            mix = ScalarMix(part.num_layers, do_layer_norm, scalar_mix_parameters, trainable)
+            if top_only:
+                mix.top_only = top_only
+                mix.scalar_parameters.requires_grad_(False)
+            self.add_module(f"scalar_mix_{number}", mix)
+        self._num_mixes = num_output_representations
+        if isinstance(part, ElmoBiLm):
+            self._model = part.model
+        if not stateful:
+            self.stateful = False
+
+    def _set_up(
+        self,
+        model: Model,
+        num_output_representations: int,
+        vocab_to_cache: Sequence[str] | None,
+        requires_grad: bool | None = False,
+        **options: Any,
+    ) -> None:
+        part = ElmoBiLm.of(model, requires_grad, vocab_to_cache)
+        self._hold(part, num_output_representations, has_words=vocab_to_cache is not None, **options)
+
+    @property
+    def bilm(self) -> BiLM:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The biLM, as `elmo.Elmo` has it; none where the `module` is of another kind."""
+        return self._model.bilm
+
+    @property
+    def mixes(self) -> list[ScalarMix]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """`scalar_mix_0`, `scalar_mix_1`, …."""
+        return [self.get_submodule(f"scalar_mix_{number}") for number in range(self._num_mixes)]  # pyright: ignore[reportReturnType]
+
+    @property
+    def words(self) -> WordCache | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The cached words."""
+        return self._elmo_lstm.words
+
+    @property
+    def stateful(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether a batch starts from the state that the one before left."""
+        return self._elmo_lstm._elmo_lstm.stateful
+
+    @stateful.setter
+    def stateful(self, value: bool) -> None:
+        self._elmo_lstm._elmo_lstm.stateful = value
+
+    def reset_state(self) -> None:
+        """Forget the carried state."""
+        self._elmo_lstm._elmo_lstm.reset_states()
+
+    @property
+    def output_dim(self) -> int:
+        """Width of every representation."""
+        return self._elmo_lstm.get_output_dim()
+
+    def get_output_dim(self) -> int:
+        """Width of every representation (D)."""
+        return self.output_dim
+
+    def as_model(self) -> Model:
+        """As `elmo.Elmo.as_model`."""
+        model = super().as_model()
+        model.mixes = [mix.plain() for mix in self.mixes]
+        return model
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any], vocab: object = None) -> Self:
+        """Make the layer by a mapping of its arguments, as AllenNLP's settings hold them (`vocab` isn't needed)."""
+        return from_params(cls, params, vocab)
+
+    def _layers(self, inputs: Tensor, word_inputs: Tensor | None) -> tuple[Tensor, Tensor, Sequence[int]]:
+        if word_inputs is None or not self._has_cached_vocab:
+            require_batch(inputs)
+            leading, numbers = inputs.shape[:-2], None
+        else:
+            leading, numbers = word_inputs.shape[:-1], word_inputs.flatten(0, -2)
+        output = self._elmo_lstm(inputs.flatten(0, -3) if inputs.dim() > 3 else inputs, numbers)
+        return torch.stack(list(output["activations"])), output["mask"].sum(dim=1), leading
+
+    def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride] - torch passes all by position
+        self, state_dict: dict[str, Tensor], prefix: str, *others: Any
+    ) -> None:
+        """Torch calls it for each module within a larger one, before the modules inside."""
+        for name in [name for name in state_dict if name.startswith(prefix)]:
+            for new, tensor in _renamed(name.removeprefix(prefix), state_dict[name]):
+                state_dict.pop(name, None)
+                state_dict[prefix + new] = tensor
+        for name, parameter in self.named_parameters():
+            if name.startswith("scalar_mix_") and (given := state_dict.get(prefix + name)) is not None:
+                require_shape(f"state dict: '{prefix}{name}'", tuple(given.shape), tuple(parameter.shape))
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
+
+class ElmoTokenEmbedder(nn.Module):
+    """One ELMo representation, projected to `projection_dim` if that is given; the other arguments are `Elmo`'s."""
+
+    def __init__(
+        self,
+        options_file: str | Path | None = None,
+        weight_file: str | Path | None = None,
+        do_layer_norm: bool = False,
+        dropout: float = 0.5,
+        requires_grad: bool = False,
+        projection_dim: int | None = None,
+        vocab_to_cache: Sequence[str] | None = None,
+        scalar_mix_parameters: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__()
+        self._elmo = Elmo(
+            options_file,
+            weight_file,
+            1,
+            requires_grad,
+            do_layer_norm,
+            dropout,
+            vocab_to_cache,
+            scalar_mix_parameters=scalar_mix_parameters,
+        )
+        width = self._elmo.get_output_dim()
+        self._projection = nn.Linear(width, projection_dim) if projection_dim else None
+        self.output_dim = projection_dim or width
+
+    def get_output_dim(self) -> int:
+        """Width of a vector."""
+        return self.output_dim
+
+    def forward(self, elmo_tokens: Tensor, word_inputs: Tensor | None = None) -> Tensor:
+        """The vectors (…, T, D) of characters (…, T, C); `word_inputs` as in `Elmo.forward`."""
+        vectors = self._elmo(elmo_tokens, word_inputs)["elmo_representations"][0]
+        return vectors if self._projection is None else self._projection(vectors)
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any], vocab: Any = None) -> Self:
+        """Make the embedder by a mapping of its arguments, as AllenNLP's settings hold them.
+
+        `namespace_to_cache` (AllenNLP 0.9) names the words of `vocab`, a vocabulary of AllenNLP's, to cache.
+        """
+        return from_params(cls, params, vocab)
+
+
+def from_params(kind: type[M], params: Any, vocab: Any) -> M:
+    """Make `kind` by a mapping of its arguments; a key `type`, by which AllenNLP finds the class, says nothing here."""
+    name = f"{kind.__name__}.from_params"
+    if not isinstance(params, Mapping):
+        raise ElmoError(f"{name}: expected params, a mapping of arguments, found {type(params).__name__}")
+    arguments = {key: value for key, value in params.items() if key != "type"}
+    namespace = arguments.pop("namespace_to_cache", None)
+    if namespace is not None:
+        if vocab is None:
+            raise ElmoError("namespace_to_cache: needs the vocabulary whose words it names; pass vocab=")
+        arguments["vocab_to_cache"] = list(vocab.get_token_to_index_vocabulary(namespace))
+    known = inspect.signature(kind).parameters
+    unknown = next((key for key in arguments if key not in known), None)
+    if unknown is not None:
+        raise ElmoError(f"{name}: unknown key {unknown!r}; known keys are {', '.join(known)}")
+    missing = next((key for key, p in known.items() if p.default is p.empty and key not in arguments), None)
+    if missing is not None:
+        raise ElmoError(f"{name}: key {missing!r} is missing")
+    return kind(**arguments)
+
+
+def _part(
+    module: nn.Module, options_file: object, weight_file: object, vocab_to_cache: Sequence[str] | None
+) -> nn.Module:
+    """What takes the place of the biLM of two files."""
+    if options_file is not None or weight_file is not None:
+        raise ElmoError("module: takes the place of both files; pass None for options_file and weight_file")
+    if hasattr(module, "num_layers"):
+        return module
+    return ElmoBiLm.of(layer.shared_model(module), None, vocab_to_cache)
+
+
+def _renamed(name: str, tensor: Tensor) -> list[tuple[str, Tensor]]:
+    """What a tensor is called here that an earlier version stored under `name`; nothing for any other."""
+    part, _, rest = name.partition(".")
+    if part == "bilm":
+        encoder, stacks = "_elmo_lstm._token_embedder.encoder.", "_elmo_lstm._elmo_lstm."
+        if rest.startswith("char_encoder."):
+            return [(rest.replace("char_encoder.", encoder, 1), tensor)]
+        return [(stacks + rest.replace("_lstm.layers.", "_layer_", 1), tensor)]
+    if part == "mixes":
+        number, _, kind = rest.partition(".")
+        mix = f"scalar_mix_{number}"
+        if kind == "scores":
+            return [(f"{mix}.scalar_parameters.{layer}", score.view(1)) for layer, score in enumerate(tensor)]
+        return [(f"{mix}.{kind}", tensor.view(1))]
+    return []

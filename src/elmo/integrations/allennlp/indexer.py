@@ -1,0 +1,128 @@
+"""Words as character ids by AllenNLP's names: `ELMoCharacterMapper`, `ELMoTokenCharactersIndexer`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
+from elmo.errors import ElmoError
+from elmo.text.characters import BOS, EOS, NUM_CHARACTERS, encode_words
+
+TOKENS = "elmo_tokens"
+"""The key of ids in what an indexer returns, and the name of the argument of `ElmoTokenEmbedder.forward`."""
+
+
+class Token(Protocol):
+    """What an indexer asks of a token: its text. AllenNLP's and spaCy's tokens have it."""
+
+    @property
+    def text(self) -> str | None:
+        """None for a token that has lost it."""
+        ...
+
+
+def _one_sign(character: int) -> list[int]:
+    """The ids, not yet shifted, of a word of a single character."""
+    return [BEGIN_WORD, character, END_WORD, *[PADDING] * (NUM_CHARACTERS - 3)]
+
+
+class ELMoCharacterMapper:
+    """Words to character ids, shifted by one.
+
+    `tokens_to_add` are words that have a character of their own in place of theirs, of an id below 261 before the
+    shift; that of a byte which no text holds (1 to 32) is a good choice.
+    """
+
+    max_word_length = NUM_CHARACTERS
+    beginning_of_sentence_character = BEGIN_SENTENCE
+    end_of_sentence_character = END_SENTENCE
+    beginning_of_word_character = BEGIN_WORD
+    end_of_word_character = END_WORD
+    padding_character = PADDING
+    beginning_of_sentence_characters = _one_sign(BEGIN_SENTENCE)
+    end_of_sentence_characters = _one_sign(END_SENTENCE)
+    bos_token, eos_token = BOS, EOS
+
+    def __init__(self, tokens_to_add: Mapping[str, int] | None = None) -> None:
+        self.tokens_to_add = dict(tokens_to_add or {})
+
+    def convert_word_to_char_ids(self, word: str) -> list[int]:
+        """The 50 ids of a word."""
+        if word in self.tokens_to_add:
+            return [character + 1 for character in _one_sign(self.tokens_to_add[word])]
+        return encode_words([word], self.max_word_length)[0].tolist()
+
+    def __eq__(self, other: object) -> bool:
+        return self.__dict__ == other.__dict__ if isinstance(other, type(self)) else NotImplemented
+
+
+class ELMoTokenCharactersIndexer:
+    """Tokens to character ids, for readers that were written for AllenNLP.
+
+    `namespace` and `token_min_padding_length`, the fewest tokens that `get_padding_lengths` gives, are as there;
+    `tokens_to_add` are those of `ELMoCharacterMapper`.
+    """
+
+    def __init__(
+        self,
+        namespace: str = "elmo_characters",
+        tokens_to_add: Mapping[str, int] | None = None,
+        token_min_padding_length: int = 0,
+    ) -> None:
+        self._namespace = namespace
+        self._mapper = ELMoCharacterMapper(tokens_to_add)
+        self._token_min_padding_length = token_min_padding_length
+
+    def count_vocab_items(self, token: Token, counter: dict[str, dict[str, int]]) -> None:
+        """Count nothing: characters are no part of a vocabulary."""
+
+    def get_empty_token_list(self) -> dict[str, list[list[int]]]:
+        """What `tokens_to_indices` returns of no tokens."""
+        return {TOKENS: []}
+
+    def tokens_to_indices(
+        self, tokens: Sequence[Token], vocabulary: object = None, index_name: str = TOKENS
+    ) -> dict[str, list[list[int]]]:
+        """The ids of each token, under the key "elmo_tokens", or the `index_name` of AllenNLP 0.9.
+
+        The `vocabulary` isn't looked at. Raises ElmoError for a token without a text.
+        """
+        return {index_name: [self._mapper.convert_word_to_char_ids(_text_of(token)) for token in tokens]}
+
+    def get_padding_lengths(self, indexed_tokens: Mapping[str, Sequence[object]]) -> dict[str, int]:
+        """The number of tokens under each key."""
+        return {key: max(len(ids), self._token_min_padding_length) for key, ids in indexed_tokens.items()}
+
+    def as_padded_tensor_dict(
+        self, tokens: Mapping[str, Sequence[Sequence[int]]], padding_lengths: Mapping[str, int]
+    ) -> dict[str, Tensor]:
+        """The ids under each key as an int64 tensor (T, 50), T as `padding_lengths` says: zeros at padding, or cut."""
+        width = self._mapper.max_word_length
+        padded: dict[str, Tensor] = {}
+        for key, ids in tokens.items():
+            rows = list(ids[: padding_lengths[key]])
+            rows += [[0] * width] * (padding_lengths[key] - len(rows))
+            padded[key] = torch.tensor(rows, dtype=torch.long).view(len(rows), width)
+        return padded
+
+    def as_padded_tensor(
+        self,
+        tokens: Mapping[str, Sequence[Sequence[int]]],
+        desired_num_tokens: Mapping[str, int],
+        padding_lengths: Mapping[str, int],
+    ) -> dict[str, Tensor]:
+        """As `as_padded_tensor_dict`, by the name and arguments of AllenNLP 0.9."""
+        return self.as_padded_tensor_dict(tokens, desired_num_tokens)
+
+    def __eq__(self, other: object) -> bool:
+        return self.__dict__ == other.__dict__ if isinstance(other, type(self)) else NotImplemented
+
+
+def _text_of(token: Token) -> str:
+    if token.text is None:
+        raise ElmoError("a token has no text, which its character ids are made of; choose a tokenizer that keeps it")
+    return token.text
