@@ -62,6 +62,7 @@ def compare(name: str, model: Model, text: Text, precisions: Sequence[Precision]
 @torch.inference_mode()
 def _exact(bilm: BiLM, text: Text) -> Iterator[NDArray[np.float64]]:
     """All layers (L+1, T, D) of each sentence by the modules in float64."""
+    assert bilm.config.char_cnn is not None
     longest = bilm.config.char_cnn.max_characters_per_token
     bilm = bilm.double().cpu()
     for start in range(0, len(text), EXACT_BATCH):

@@ -23,18 +23,19 @@ class PlainElmo:
     """Runs a biLM by its parameters, names as in `BiLM.state_dict()`."""
 
     def __init__(self, parameters: Mapping[str, Tensor], config: BiLMConfig) -> None:
-        self.parameters, self.config = parameters, config
+        assert config.char_cnn is not None
+        self.parameters, self.config, self.char_cnn = parameters, config, config.char_cnn
 
     @torch.no_grad()
     def embed(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
         """All layers of each sentence of one batch: (L+1, T, D)."""
         ordered = sorted(range(len(sentences)), key=lambda index: -len(sentences[index]))
         lengths = [len(sentences[index]) + 2 for index in ordered]
-        characters = torch.zeros(len(sentences), lengths[0], self.config.char_cnn.max_characters_per_token).long()
+        characters = torch.zeros(len(sentences), lengths[0], self.char_cnn.max_characters_per_token).long()
         for row, index in enumerate(ordered):
             words = ["<S>", *sentences[index], "</S>"]
             characters[row, : len(words)] = torch.from_numpy(
-                encode_words(words, self.config.char_cnn.max_characters_per_token)
+                encode_words(words, self.char_cnn.max_characters_per_token)
             ).long()
         characters = characters.to(self.parameters["char_encoder.embedding.weight"].device)
         vectors = self._encode(characters.flatten(0, 1)).unflatten(0, characters.shape[:2])
@@ -44,7 +45,7 @@ class PlainElmo:
         return [found[index].cpu() for index in range(len(sentences))]  # waits for a GPU
 
     def _encode(self, characters: Tensor) -> Tensor:
-        return encode(characters, self.parameters, "char_encoder.", self.config.char_cnn)
+        return encode(characters, self.parameters, "char_encoder.", self.char_cnn)
 
     def _run(self, vectors: Tensor, lengths: Sequence[int], direction: int) -> list[Tensor]:
         """One direction's token vectors and layers, (B, T, P) each, zeros at padding; lengths fall."""

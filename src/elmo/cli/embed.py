@@ -23,7 +23,7 @@ from elmo.cli.shared import (
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
-    from elmo.embed.embedder import Embedder
+    from elmo.embed.embedder import SentenceEmbedder
     from elmo.embed.engine import Precision
     from elmo.embed.layers import Layers
     from elmo.embed.writers import Written
@@ -152,7 +152,7 @@ class _Text:
 @contextmanager
 def _open(
     model: str, device: str, devices: str | None, precision: Precision, threads: int | None
-) -> Generator[Embedder]:
+) -> Generator[SentenceEmbedder]:
     import torch
 
     from elmo.embed.embedder import load
