@@ -163,8 +163,8 @@ class TrainingConfig:
     to bfloat16, and all else stays float32.
     Training ends after `n_epochs`, or earlier after `max_steps` or `max_minutes`, whichever comes first.
     With `fresh_starts`, a stream that begins a step with a new sentence begins it from zeros instead of the state
-    carried on: about one sentence in `unroll_steps`. Published training never did that after the first step; but
-    a model that never meets a zero state may score sentences on their own as badly as noise (docs/lab-notes.md).
+    carried on: about one sentence in `unroll_steps`. Published training never did that after the first step, and
+    a model that never meets zeros may fail on single sentences, whose vectors start from zeros (docs/lab-notes.md).
     """
 
     batch_size: int = 128
@@ -182,7 +182,7 @@ class TrainingConfig:
     warmup: float = 0.0
     decay: float = 0.0
     precision: str = "float32"
-    fresh_starts: bool = False
+    fresh_starts: bool = True
     seed: int = 0
     max_steps: int | None = None
     max_minutes: float | None = None

@@ -31,6 +31,12 @@ def test_paper_recipe_is_the_published_one() -> None:
     assert (training.all_clip_norm_val, training.dropout, training.n_epochs) == (10.0, 0.1, 10)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_models_of_every_recipe_meet_a_state_of_zeros(name: str) -> None:
+    """Vectors start from zeros unless told otherwise; a model that never met zeros may fail there."""
+    assert load_recipe(name).training.fresh_starts
+
+
 def test_written_recipe_reads_back(tmp_path: Path) -> None:
     recipe = load_recipe("small", {"training.max_minutes": 1.5})
     write_recipe(recipe, tmp_path / "recipe.yaml")
