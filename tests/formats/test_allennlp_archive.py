@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import pickle
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 import torch
 
 import elmo
+from bridge import assert_equal
 from elmo import formats
 from elmo.errors import ElmoError
 from elmo.formats import Model
@@ -181,6 +184,39 @@ def test_truncated_weights(old: bool, share: float, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
     with pytest.raises(ElmoError, match=r"weights\.th"):
         formats.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["archive", "weights"])
+def test_a_flipped_bit_never_changes_the_vectors(kind: str, tmp_path: Path) -> None:
+    """Both kinds of file have checksums: a flip is refused, or it was where nothing is read."""
+    source = make_archive(tmp_path / "m.tar.gz", make_state_dict(make_weights(make_options())), make_config(), BASE)
+    folder = source.parent / f"{source.name}-files"
+    path = source if kind == "archive" else folder / "weights.th"
+    data, wanted, numbers, refused = path.read_bytes(), formats.load(path), random.Random(5), 0
+    for _ in range(100):
+        damaged = bytearray(data)
+        damaged[numbers.randrange(len(data))] ^= 1 << numbers.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            found = formats.load(path)
+        except ElmoError as error:
+            assert path.name in str(error)
+            refused += 1
+        else:
+            assert_equal(found.bilm, wanted.bilm)
+            for mix, other in zip(found.mixes, wanted.mixes, strict=True):
+                assert_equal(mix, other)
+    assert refused > 30
+
+
+def test_what_follows_the_files_of_an_archive_is_bounded(tmp_path: Path) -> None:
+    """It is read for the checksum's sake alone."""
+    path = tmp_path / "m.tar.gz"
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(100):
+            file.write(bytes(1 << 20))
+    with pytest.raises(ElmoError, match=r"m\.tar\.gz: unfolds to more"):
+        formats.load(path)
 
 
 def test_files_of_older_versions_of_torch(tmp_path: Path) -> None:

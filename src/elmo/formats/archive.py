@@ -21,6 +21,9 @@ from elmo.formats.tensors import room
 
 MOST_ENTRIES = 1_000
 
+_BLOCK = 1 << 20
+"""Bytes read at once."""
+
 _FINDER = "__MACOSX"
 """A folder of metadata that macOS puts beside what it packs."""
 
@@ -80,7 +83,7 @@ def _unpack(path: Path, root: Path) -> None:
             target = root.joinpath(*name.parts)
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as file:
-                shutil.copyfileobj(entry.stream, file, 1 << 20)
+                shutil.copyfileobj(entry.stream, file, _BLOCK)
             if target.stat().st_size != entry.size:
                 raise ElmoError(f"{path}: '{entry.name}' is cut off")
     except ElmoError:
@@ -113,7 +116,15 @@ def _zip_entries(path: Path) -> Iterator[_Entry]:
 
 
 def _tar_entries(path: Path, limit: int) -> Iterator[_Entry]:
-    with gzip.open(path) as unfolded, tarfile.open(fileobj=_Bounded(unfolded, path, limit), mode="r|") as archive:
+    with gzip.open(path) as unfolded:
+        bounded = _Bounded(unfolded, path, limit)
+        yield from _members(path, bounded)
+        while bounded.read(min(_BLOCK, bounded.left + 1)):  # the checksum of gzip comes after all that is packed
+            pass
+
+
+def _members(path: Path, unfolded: _Bounded) -> Iterator[_Entry]:
+    with tarfile.open(fileobj=unfolded, mode="r|") as archive:
         for member in archive:
             if member.isdir():
                 if PurePosixPath(member.name).parts:  # of "." there are none
@@ -130,12 +141,12 @@ class _Bounded(io.BufferedIOBase):
 
     def __init__(self, stream: IO[bytes] | gzip.GzipFile, path: Path, limit: int) -> None:
         super().__init__()
-        self._stream, self._path, self._left = stream, path, limit
+        self._stream, self._path, self.left = stream, path, limit
 
     def read(self, size: int | None = -1, /) -> bytes:
         """The next `size` bytes."""
-        if size is None or not 0 <= size <= self._left:
+        if size is None or not 0 <= size <= self.left:
             raise ElmoError(f"{self._path}: unfolds to more than such an archive of a model can hold")
         data = self._stream.read(size)
-        self._left -= len(data)
+        self.left -= len(data)
         return data
