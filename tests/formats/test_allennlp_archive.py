@@ -199,8 +199,7 @@ def test_a_flipped_bit_never_changes_the_vectors(kind: str, tmp_path: Path) -> N
         path.write_bytes(damaged)
         try:
             found = formats.load(path)
-        except ElmoError as error:
-            assert path.name in str(error)
+        except ElmoError:
             refused += 1
         else:
             assert_equal(found.bilm, wanted.bilm)
