@@ -1,0 +1,284 @@
+"""Work through a list of long runs in the background: what is done, what runs, what is next, how many hours are left.
+
+    nohup python benchmarks/run_queue.py runs.yaml queue/ --jobs 2 &
+    python benchmarks/run_queue.py runs.yaml queue/ --status
+
+`runs.yaml` lists the runs in the order in which they start:
+
+    - name: wnut17
+      command: python benchmarks/results_run.py runs/ --elmo en --only wnut17 --seeds 3
+      hours: 4          # an estimate of the whole run, for the hours left
+    - name: wnut17-page
+      command: python benchmarks/results.py results.md
+      after: [wnut17]   # starts when these are done
+
+Each run has one thread and the lowest priority. Its output is added to `queue/NAME.log`, and `queue/NAME.json` says
+how it stands. Killed and started again, the queue passes over what is done and starts the rest with the same commands,
+which have to go on where they stopped, as ours do. A run that failed is tried once more each time the queue is started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import fcntl
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import yaml
+
+SAVE_SECONDS = 60  # what a queue that is killed may forget of a run's time
+
+
+@dataclass(frozen=True)
+class Run:
+    """One entry of the list; `hours` is an estimate, 0 where none is given."""
+
+    name: str
+    command: str
+    hours: float = 0.0
+    after: tuple[str, ...] = ()
+
+
+@dataclass
+class State:
+    """How a run stands: its command, the seconds spent on it so far, and its exit code once it has ended."""
+
+    command: str
+    seconds: float = 0.0
+    exit_code: int | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it ended well."""
+        return self.exit_code == 0
+
+
+@dataclass
+class Job:
+    """A run while it runs; `earlier_seconds` were spent before this queue started it."""
+
+    run: Run
+    process: subprocess.Popen[bytes]
+    earlier_seconds: float
+    start: float
+
+    @property
+    def seconds(self) -> float:
+        """What was spent on it so far."""
+        return self.earlier_seconds + time.monotonic() - self.start
+
+
+class ListError(Exception):
+    """The list of runs, or what is known of them, can't be used; the message says why."""
+
+
+def read_runs(path: Path) -> list[Run]:
+    """The runs of a list, each after those that it waits for.
+
+    Raises:
+        ListError: The file is no such list, or a name stands twice or is unknown.
+    """
+    try:
+        entries = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ListError(f"{path}: {error}") from error
+    if not isinstance(entries, list) or not entries:
+        raise ListError(f"{path}: expected a list of runs, each with 'name' and 'command'")
+    runs = [_read_run(path, number, entry) for number, entry in enumerate(entries, start=1)]
+    earlier: set[str] = set()
+    for run in runs:
+        if run.name in earlier:
+            raise ListError(f"{path}: {run.name!r} stands there twice; give each run a name of its own")
+        if unknown := [name for name in run.after if name not in earlier]:
+            raise ListError(f"{path}: {run.name!r} waits for {unknown[0]!r}, which must stand above it")
+        earlier.add(run.name)
+    return runs
+
+
+def _read_run(path: Path, number: int, entry: Any) -> Run:
+    where = f"{path}: run {number}"
+    keys = [field.name for field in dataclasses.fields(Run)]
+    if not isinstance(entry, dict) or not {"name", "command"} <= entry.keys() <= set(keys):
+        raise ListError(f"{where}: expected the keys name and command, and hours and after where needed")
+    name, command, hours, after = (entry.get(key, default) for key, default in zip(keys, ("", "", 0, []), strict=True))
+    if not isinstance(name, str) or not name or not name.replace("-", "").replace("_", "").isalnum():
+        raise ListError(f"{where}: name: {name!r} names files too; use letters, digits, '-' and '_'")
+    if not isinstance(command, str) or not command.strip():
+        raise ListError(f"{where}: command: expected what you would type, found {command!r}")
+    if not isinstance(hours, int | float) or not 0 <= hours < float("inf"):
+        raise ListError(f"{where}: hours: expected a number, found {hours!r}")
+    if not isinstance(after, list) or not all(isinstance(other, str) for other in after):
+        raise ListError(f"{where}: after: expected a list of names, found {after!r}")
+    return Run(name, command, float(hours), tuple(after))
+
+
+def read_state(run: Run, folder: Path) -> State:
+    """How a run stands; one of another command is refused, for its name stands for another result."""
+    path = folder / f"{run.name}.json"
+    if not path.exists():
+        return State(run.command)
+    try:
+        state = State(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ListError(f"{path}: is damaged ({error}); remove it to run {run.name!r} again") from error
+    if state.command != run.command:
+        raise ListError(f"{path}: is of another command; remove it, or give the run another name")
+    return state
+
+
+def write_state(run: Run, folder: Path, state: State) -> None:
+    """Keep how a run stands; a kill leaves the earlier file or the new one."""
+    temporary = folder / f".{run.name}.json"
+    temporary.write_text(json.dumps(dataclasses.asdict(state)) + "\n", encoding="utf-8")
+    temporary.replace(folder / f"{run.name}.json")
+
+
+def describe(runs: Sequence[Run], folder: Path, jobs: int) -> str:
+    """A line for each run, and the hours left when `jobs` of them run at a time."""
+    lines: list[str] = []
+    left = 0.0
+    is_working = _is_locked(folder)
+    next_ones = jobs
+    for run in runs:
+        state = read_state(run, folder)
+        hours = state.seconds / 3600
+        if not state.is_done:
+            left += max(run.hours - hours, 0.0)
+        if state.is_done:
+            stands = "done"
+        elif state.exit_code is not None:
+            stands = f"failed with exit code {state.exit_code}; see {folder / run.name}.log"
+        elif is_working and (folder / f"{run.name}.json").exists():
+            stands = "running"
+        else:
+            stands = "next" if next_ones > 0 else "waiting"
+            next_ones -= 1
+        lines.append(f"{run.name:30} {hours:6.1f} of {run.hours:5.1f} h  {stands}")
+    return "\n".join([*lines, f"{left / jobs:.1f} hours left, {jobs} at a time"])
+
+
+def work(runs: Sequence[Run], folder: Path, jobs: int) -> bool:
+    """Run what isn't done, `jobs` at a time; whether all of it ended well."""
+    states = {run.name: read_state(run, folder) for run in runs}
+    waiting = [run for run in runs if not states[run.name].is_done]
+    running: list[Job] = []
+    saved = time.monotonic()
+    with _locked(folder) as lock, _stopping(running, folder):
+        while waiting or running:
+            ended = {run.name for run in runs} - {run.name for run in waiting} - {job.run.name for job in running}
+            for run in [run for run in waiting if ended.issuperset(run.after)]:
+                if not all(states[name].is_done for name in run.after):
+                    waiting.remove(run)  # what it waits for has failed
+                    print(f"{run.name}: not started, for a run before it failed", flush=True)
+                elif len(running) < jobs:
+                    waiting.remove(run)
+                    running.append(_start(run, folder, states[run.name], lock))
+            time.sleep(0.1)
+            is_due = time.monotonic() - saved > SAVE_SECONDS
+            for job in list(running):
+                state = State(job.run.command, round(job.seconds, 1), job.process.poll())
+                if state.exit_code is not None:
+                    running.remove(job)
+                    print(f"{job.run.name}: exit code {state.exit_code}, {job.seconds / 3600:.2f} h", flush=True)
+                if is_due or state.exit_code is not None:
+                    states[job.run.name] = state
+                    write_state(job.run, folder, state)
+            saved = time.monotonic() if is_due else saved
+    return all(state.is_done for state in states.values())
+
+
+def _start(run: Run, folder: Path, state: State, lock: int) -> Job:
+    """Start a run in a session of its own, so that Ctrl-C reaches it once, by us. It holds the lock as well: where a
+    queue is killed, no other one starts its runs a second time while they still work."""
+    write_state(run, folder, State(run.command, state.seconds))
+    with (folder / f"{run.name}.log").open("ab") as log:
+        process = subprocess.Popen(
+            ["nice", "-n", "19", *shlex.split(run.command)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+            pass_fds=[lock],
+        )
+    print(f"{run.name}: started", flush=True)
+    return Job(run, process, state.seconds, time.monotonic())
+
+
+@contextmanager
+def _stopping(running: Sequence[Job], folder: Path) -> Generator[None]:
+    """Where the queue is stopped, have its runs stop too: ours save on SIGTERM."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for job in running:
+            os.killpg(job.process.pid, signal.SIGTERM)
+        for job in running:
+            job.process.wait()
+            write_state(job.run, folder, State(job.run.command, round(job.seconds, 1)))
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _is_locked(folder: Path) -> bool:
+    """Whether a queue works in this folder now."""
+    try:
+        with _locked(folder):
+            return False
+    except ListError:
+        return True
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[int]:
+    """Keep other queues out of this folder; yields the descriptor that holds the lock."""
+    with (folder / ".lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ListError(f"{folder}: another queue, or a run that one left, works here; see --status") from error
+        yield file.fileno()
+
+
+def main() -> None:
+    """Say how the runs stand, or work through them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, help="the list of runs")
+    parser.add_argument("folder", type=Path, help="for logs and states")
+    parser.add_argument("--jobs", type=int, default=1, help="how many run at a time (default: %(default)s)")
+    parser.add_argument("--status", action="store_true", help="say how the runs stand, and start nothing")
+    arguments = parser.parse_args()
+    if arguments.jobs < 1:
+        parser.error("--jobs: expected at least 1")
+    try:
+        runs = read_runs(arguments.runs)
+        arguments.folder.mkdir(parents=True, exist_ok=True)
+        if arguments.status:
+            print(describe(runs, arguments.folder, arguments.jobs))
+            return
+        is_done = work(runs, arguments.folder, arguments.jobs)
+    except ListError as error:
+        parser.error(str(error))
+    print(describe(runs, arguments.folder, arguments.jobs))
+    sys.exit(0 if is_done else 1)
+
+
+if __name__ == "__main__":
+    main()

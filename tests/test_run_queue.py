@@ -1,0 +1,156 @@
+"""The queue of long runs: in order, a few at a time, and on from where it was stopped or killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "run_queue.py"
+PATIENCE = 60.0  # seconds; no test waits so long unless something hangs
+
+
+class Queue:
+    """A list of runs, its folder, and the script."""
+
+    def __init__(self, folder: Path) -> None:
+        self.list, self.folder, self.here = folder / "runs.yaml", folder / "queue", folder
+
+    def write(self, *runs: dict[str, Any]) -> None:
+        self.list.write_text(yaml.safe_dump(list(runs)))
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(SCRIPT), str(self.list), str(self.folder), *options]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=self.here)
+
+    def run(self, *options: str) -> tuple[int, str]:
+        process = self.start(*options)
+        output, errors = process.communicate(timeout=PATIENCE)
+        return process.returncode, output + errors
+
+    def state(self, name: str) -> dict[str, Any]:
+        return json.loads((self.folder / f"{name}.json").read_text())
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Queue:
+    return Queue(tmp_path)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def append(word: str) -> str:
+    return f"sh -c 'echo {word} >> order.txt; echo said {word}'"
+
+
+def test_runs_in_order_and_passes_over_what_is_done(queue: Queue) -> None:
+    queue.write(
+        {"name": "one", "command": append("one"), "hours": 2},
+        {"name": "two", "command": append("two"), "after": ["one"]},
+    )
+    code, output = queue.run("--jobs", "2")
+    assert code == 0
+    assert output.endswith("0.0 hours left, 2 at a time\n")
+    assert (queue.folder / "two.log").read_text() == "said two\n"
+    assert queue.run()[0] == 0
+    assert (queue.here / "order.txt").read_text() == "one\ntwo\n", "neither ran twice"
+
+
+def test_says_what_is_next_and_how_long_it_takes(queue: Queue) -> None:
+    queue.write(
+        {"name": "one", "command": append("one"), "hours": 3},
+        {"name": "two", "command": append("two"), "hours": 5},
+    )
+    code, output = queue.run("--status", "--jobs", "1")
+    assert code == 0
+    assert [line.split()[-1] for line in output.splitlines()[:2]] == ["next", "waiting"]
+    assert "8.0 hours left, 1 at a time" in output
+    assert not (queue.here / "order.txt").exists()
+
+
+def test_a_run_that_failed_is_tried_again_and_those_after_it_wait(queue: Queue) -> None:
+    queue.write(
+        {"name": "one", "command": "sh -c 'test -e there'"},
+        {"name": "two", "command": append("two"), "after": ["one"]},
+        {"name": "three", "command": append("three")},
+    )
+    code, output = queue.run()
+    assert code == 1
+    assert "failed with exit code 1; see" in output
+    assert (queue.here / "order.txt").read_text() == "three\n"
+    (queue.here / "there").touch()
+    assert queue.run()[0] == 0
+    assert (queue.here / "order.txt").read_text() == "three\ntwo\n"
+
+
+def test_stopped_it_stops_its_runs_and_goes_on(queue: Queue) -> None:
+    """The run ends well only where it was told to stop before: as ours, which save on SIGTERM."""
+    on_stop = 'trap "touch saved; exit 143" TERM'
+    saves = f"sh -c 'test -e saved && exit 0; {on_stop}; touch begun; while :; do sleep 0.05; done'"
+    queue.write({"name": "one", "command": saves})
+    process = queue.start()
+    wait_for((queue.here / "begun").exists)
+    assert "running" in queue.run("--status")[1]
+    assert queue.run()[0] == 2, "two queues would start each run twice"
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=PATIENCE)
+    assert (queue.here / "saved").exists()
+    assert queue.state("one")["exit_code"] is None
+    assert queue.run()[0] == 0
+    assert queue.state("one")["exit_code"] == 0
+
+
+def test_after_a_kill_no_run_works_twice(queue: Queue) -> None:
+    queue.write({"name": "one", "command": "sh -c 'test -e pid && exit 0; echo $$ > new; mv new pid; sleep 600'"})
+    process = queue.start()
+    wait_for((queue.here / "pid").exists)
+    process.kill()
+    process.communicate(timeout=PATIENCE)
+    code, output = queue.run()
+    assert code == 2
+    assert "a run that one left, works here" in output
+    os.killpg(int((queue.here / "pid").read_text()), signal.SIGKILL)
+    wait_for(lambda: queue.run()[0] == 0)
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        ([], "expected a list of runs"),
+        ([{"name": "one"}], "run 1: expected the keys name and command"),
+        ([{"name": "../one", "command": "true"}], "run 1: name: '../one' names files too"),
+        ([{"name": "one", "command": "true", "hours": "long"}], "run 1: hours: expected a number, found 'long'"),
+        ([{"name": "one", "command": "true"}] * 2, "'one' stands there twice"),
+        ([{"name": "one", "command": "true", "after": ["two"]}], "waits for 'two', which must stand above it"),
+    ],
+)
+def test_a_wrong_list_is_refused(queue: Queue, runs: list[dict[str, Any]], message: str) -> None:
+    queue.write(*runs)
+    code, output = queue.run()
+    assert code == 2
+    assert message in output
+    assert not queue.folder.exists()
+
+
+def test_another_command_under_the_same_name_is_refused(queue: Queue) -> None:
+    queue.write({"name": "one", "command": "true"})
+    assert queue.run()[0] == 0
+    queue.write({"name": "one", "command": "false"})
+    code, output = queue.run()
+    assert code == 2
+    assert "is of another command" in output
