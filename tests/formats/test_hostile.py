@@ -6,6 +6,7 @@ import errno
 import gzip
 import io
 import json
+import pickletools
 import stat
 import tarfile
 import tempfile
@@ -369,3 +370,168 @@ def test_a_wrong_byte_order_is_noticed(tmp_path: Path) -> None:
     options, weights = make_options(), make_weights(make_options())
     swapped = {name: array.byteswap() for name, array in weights.items()}
     assert_refused(write(tmp_path / "model", options, swapped), WEIGHTS_FILE, "no weight")
+
+
+# --- more things than any model has
+
+
+def write_state(folder: Path, state: object, **options: bool) -> Path:
+    folder.mkdir()
+    torch.save(state, folder / "weights.th", **options)
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("kind", ["per tensor", "per channel", "nested"])
+def test_tensors_that_are_no_plain_ones(kind: str, old: bool, tmp_path: Path) -> None:
+    numbers = torch.ones(3, 3)
+    tensor = {
+        "per tensor": lambda: torch.quantize_per_tensor(numbers, 0.1, 0, torch.qint8),
+        "per channel": lambda: torch.quantize_per_channel(
+            numbers, torch.ones(3), torch.zeros(3, dtype=torch.int64), 0, torch.qint8
+        ),
+        "nested": lambda: torch.nested.nested_tensor([numbers, numbers[:2]]),
+    }[kind]()
+    source = write_state(tmp_path / "model", {"x": tensor}, _use_new_zipfile_serialization=not old)
+    assert_refused(source, "weights.th: holds", "nested" if kind == "nested" else "quantized")
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_very_many_tensors(old: bool, tmp_path: Path) -> None:
+    """Empty ones, which take no room in the file but some in memory; and a name that stands for each."""
+    empty = torch.zeros(0)
+    state = {f"{number}": empty[:0] for number in range(12_000)}
+    source = write_state(tmp_path / "model", state, _use_new_zipfile_serialization=not old)
+    assert_refused(source, "weights.th", "more tensors, or other things")
+
+
+def pickled(steps: bytes) -> bytes:
+    return b"\x80\x02" + steps + b"."
+
+
+def write_pickle(folder: Path, data: bytes, old: bool) -> Path:
+    """A file of torch whose pickle is made by hand."""
+    source = write_state(folder, {"x": torch.ones(77_777)}, _use_new_zipfile_serialization=not old)
+    path = source / "weights.th"
+    if old:
+        whole = path.read_bytes()
+        found = io.BytesIO(whole)
+        for _ in range(3):
+            list(pickletools.genops(found))
+        path.write_bytes(whole[: found.tell()] + data + pickled(b"]"))
+        return source
+    with zipfile.ZipFile(path) as archive:
+        records = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, record in records.items():
+            archive.writestr(name, data if name.endswith("data.pkl") else record)
+    return source
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        (b"(" * 300_000, "more tensors, or other things"),
+        (b"]" * 300_000, "more tensors, or other things"),
+        (b"}" * 300_000, "more tensors, or other things"),
+        (b"\x8f" * 300_000, "not tensors alone"),
+        (b"c__builtin__\nbytearray\nJ\x00\x00\x00\x40\x85R", "not tensors alone"),
+        (b"ctorch\nTensor\nJ\x00\x00\x00\x40\x85R", "not tensors alone"),
+        (b"ctorch\nFloatTensor\nJ\x00\x00\x00\x40\x85R", "not tensors alone"),
+        (b"ctorch.storage\nUntypedStorage\nJ\x00\x00\x00\x40\x85R", "not tensors alone"),
+        (b"c_codecs\nencode\nX\x01\x00\x00\x00ax\x03hex\x86R", "not tensors alone"),
+        (b"X\xff\xff\xff\x7fa", "damaged or truncated"),
+    ],
+    ids=["marks", "lists", "dictionaries", "sets", "bytes", "tensor", "old tensor", "storage", "encoded", "text"],
+)
+def test_pickles_that_ask_for_memory(steps: bytes, says: str, old: bool, tmp_path: Path) -> None:
+    assert_refused(write_pickle(tmp_path / "model", pickled(steps), old), "weights.th", says)
+
+
+def test_a_shape_larger_than_its_data(tmp_path: Path) -> None:
+    """Torch would enlarge the data, by whatever memory holds at the time."""
+    torch.save({"x": torch.ones(77_777)}, tmp_path / "x")
+    with zipfile.ZipFile(tmp_path / "x") as archive:
+        data, shape = archive.read("x/data.pkl"), (77_777).to_bytes(4, "little")
+    assert data.count(b"J" + shape + b"\x85") == 1
+    source = write_pickle(tmp_path / "model", data.replace(b"J" + shape + b"\x85", b"J\xff\xff\xff\x01\x85"), old=False)
+    assert_refused(source, "weights.th", "claim more")
+
+
+def test_records_of_one_name(tmp_path: Path) -> None:
+    """Torch doesn't tell names apart by case, and would read one of them again for each way to write it."""
+    source = write_state(tmp_path / "model", {"x": torch.ones(3)})
+    with zipfile.ZipFile(source / "weights.th", "a") as archive:
+        archive.writestr("WEIGHTS/data/0", b"x")
+    assert_refused(source, "weights.th", "two records of one name")
+
+
+@pytest.mark.parametrize("name", ["model.zip", "weights.th"])
+def test_a_zip_table_without_end(name: str, tmp_path: Path) -> None:
+    """Python makes an object of each of its entries before one of them can be looked at."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    with zipfile.ZipFile(folder / name, "w") as archive:
+        archive.writestr("a", b"")
+    data = (folder / name).read_bytes()
+    start, end = data.index(b"PK\x01\x02"), data.index(b"PK\x05\x06")
+    entry, last, count = data[start:end], bytearray(data[end:]), 120_000
+    last[8:12] = b"\xff\xff\xff\xff"
+    last[12:16] = (count * len(entry)).to_bytes(4, "little")
+    (folder / name).write_bytes(data[:start] + entry * count + last)
+    assert_refused(folder / name, name, "holds more files than")
+
+
+def test_a_zip_archive_of_a_rare_kind(tmp_path: Path) -> None:
+    """Some ways of packing ask for as much memory as they like."""
+    with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("options.json", b"{}")
+    assert_refused(tmp_path / "model.zip", "model.zip", "'options.json' is packed in a rare way")
+
+
+@pytest.mark.parametrize("kind", ["folders", "facts", "facts of all", "holes"])
+def test_a_tar_archive_of_very_many_things(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "model.tar.gz"
+    keys = b"".join(b"%d %07d=1\n" % (13, number) for number in range(200_000))
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        if kind == "folders":
+            for number in range(3_000):
+                member = tarfile.TarInfo(f"{number}")
+                member.type = tarfile.DIRTYPE
+                file.write(member.tobuf())
+        elif kind == "holes":
+            member = tarfile.TarInfo("weights.th")
+            member.size = 1 << 20
+            member.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}
+            file.write(member.tobuf(tarfile.PAX_FORMAT) + b"9999999\n" + b"1\n" * 500_000)
+        else:
+            member = tarfile.TarInfo("pax")
+            member.type = tarfile.XHDTYPE if kind == "facts" else tarfile.XGLTYPE
+            member.size = len(keys)
+            file.write(member.tobuf() + keys + bytes(-len(keys) % 512) + tarfile.TarInfo("options.json").tobuf())
+    says = {"folders": "more entries", "holes": "a file with holes"}.get(kind, "unfolds to more")
+    assert_refused(path, "model.tar.gz", says)
+
+
+@pytest.mark.parametrize("padding", [0, 1 << 23], ids=["names", "space"])
+def test_a_safetensors_file_of_very_many_tensors(padding: int, tmp_path: Path) -> None:
+    formats.save_native(make_model(), tmp_path / "native")
+    entry = {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    header = json.dumps({f"{number}": entry for number in range(20_000)}, separators=(",", ":")).encode()
+    header += b" " * (padding + -len(header) % 8)
+    path = tmp_path / "native" / "model.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    assert_refused(tmp_path / "native", "model.safetensors", "more")
+
+
+def test_very_many_scalar_mixes(tmp_path: Path) -> None:
+    """A few bytes each in the file, some thousand in memory."""
+    model = make_model()
+    formats.save_native(model, tmp_path / "native")
+    count, layers = 100_000, model.config.num_layers
+    flags = torch.zeros(count, dtype=torch.bool)
+    tensors = {"scores": torch.zeros(count, layers), "gamma": torch.ones(count), "layer_norm": flags}
+    save_file({**tensors, "top_only": flags.clone()}, tmp_path / "native" / "mixes.safetensors")
+    assert_refused(tmp_path / "native", "mixes.safetensors", "100,000 scalar mixes are beyond any real model")

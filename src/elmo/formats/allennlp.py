@@ -14,7 +14,7 @@ from elmo.formats.bilm_layout import read_options, rows_of_bytes
 from elmo.formats.files import read_json
 from elmo.formats.model import Model
 from elmo.formats.skeleton import bilm_skeleton
-from elmo.formats.tensors import Stored, fill, require_weights
+from elmo.formats.tensors import Stored, fill, require_few_mixes, require_weights
 from elmo.formats.torch_file import read_state_dict
 from elmo.nn.scalar_mix import ScalarMix
 
@@ -71,6 +71,7 @@ def _infer(path: Path, stored: Mapping[str, Stored]) -> dict[str, Any]:
 
 def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm: bool) -> Iterator[ScalarMix]:
     for number in takewhile(lambda number: f"scalar_mix_{number}.gamma" in stored, count()):
+        require_few_mixes(path, number + 1)
         names = [f"scalar_mix_{number}.scalar_parameters.{layer}" for layer in range(num_layers)]
         values: list[float] = []
         for name in (*names, f"scalar_mix_{number}.gamma"):

@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Self, cast
 
 from elmo.errors import ElmoError
 from elmo.formats.tensors import room
@@ -23,6 +23,16 @@ MOST_ENTRIES = 1_000
 
 _BLOCK = 1 << 20
 """Bytes read at once."""
+
+_LARGEST_TABLE = 1 << 22
+"""Bytes of a zip archive's table of its files: 46 and a name for each, of which Python makes 15 times as many."""
+
+_FACTS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+_LONGEST_FACTS = 1 << 13
+"""Bytes of a header of these types, which holds a long name and other facts of one entry or of all that follow."""
+
+_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
+"""Others take as much memory as a file asks for."""
 
 _FINDER = "__MACOSX"
 """A folder of metadata that macOS puts beside what it packs."""
@@ -88,6 +98,8 @@ def _unpack(path: Path, root: Path) -> None:
                 raise ElmoError(f"{path}: '{entry.name}' is cut off")
     except ElmoError:
         raise
+    except _TooMuchError:
+        raise ElmoError(f"{path}: unfolds to more than such an archive of a model can hold") from None
     except _DAMAGE as error:
         if isinstance(error, OSError) and error.errno in _NO_DAMAGE:
             raise
@@ -101,11 +113,48 @@ def _safe_name(path: Path, name: str) -> PurePosixPath:
     return PurePosixPath(*parts)
 
 
+def open_zip(path: Path, file: IO[bytes]) -> zipfile.ZipFile:
+    """The zip archive in `file`, which was opened at `path`; an endless table of its files is refused unread."""
+    return zipfile.ZipFile(cast("IO[bytes]", _Sparing(file, path)))
+
+
+class _Sparing(io.BufferedIOBase):
+    """A file for `zipfile`, which reads an archive's table as a whole, however long."""
+
+    def __init__(self, file: IO[bytes], path: Path) -> None:
+        super().__init__()
+        self._file, self._path = file, path
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """The next `size` bytes."""
+        if size is not None and size > _LARGEST_TABLE:
+            raise ElmoError(f"{self._path}: holds more files than any archive of a model")
+        return self._file.read(size if size is not None else -1)
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a place in the file."""
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        """The place in the file."""
+        return self._file.tell()
+
+    def seekable(self) -> bool:
+        """Whether `seek` works: it does."""
+        return True
+
+
 def _zip_entries(path: Path) -> Iterator[_Entry]:
-    with zipfile.ZipFile(path) as archive:
+    with path.open("rb") as file, open_zip(path, file) as archive:
+        if len(archive.infolist()) > 2 * MOST_ENTRIES:
+            raise ElmoError(f"{path}: holds more entries than any archive of a model")
         entries = [entry for entry in archive.infolist() if not entry.is_dir()]
         for entry in archive.infolist():  # all names before anything is written
             _safe_name(path, entry.filename)
+            if entry.compress_type not in _PACKINGS:
+                raise ElmoError(
+                    f"{path}: {entry.filename!r} is packed in a rare way; pack the files again, as plain zip"
+                )
             if stat.S_ISLNK(entry.external_attr >> 16):
                 raise ElmoError(f"{path}: refused, its entry {entry.filename!r} is a link")
         if len(entries) > MOST_ENTRIES or sum(entry.file_size for entry in entries) > room(path.stat().st_size):
@@ -124,8 +173,13 @@ def _tar_entries(path: Path, limit: int) -> Iterator[_Entry]:
 
 
 def _members(path: Path, unfolded: _Bounded) -> Iterator[_Entry]:
-    with tarfile.open(fileobj=unfolded, mode="r|") as archive:
-        for member in archive:
+    with tarfile.open(fileobj=unfolded, mode="r|", tarinfo=_ShortHeader) as archive:
+        num_members = 0
+        while member := archive.next():
+            archive.members = []  # pyright: ignore[reportAttributeAccessIssue] - where it keeps all, for nobody
+            num_members += 1
+            if num_members > 2 * MOST_ENTRIES or len(archive.pax_headers) > MOST_ENTRIES:
+                raise ElmoError(f"{path}: holds more entries than any archive of a model")
             if member.isdir():
                 if PurePosixPath(member.name).parts:  # of "." there are none
                     _safe_name(path, member.name)
@@ -134,6 +188,26 @@ def _members(path: Path, unfolded: _Bounded) -> Iterator[_Entry]:
             if stream is None:
                 raise ElmoError(f"{path}: refused, its entry {member.name!r} is a link or no plain file")
             yield _Entry(member.name, member.size, stream)
+
+
+class _ShortHeader(tarfile.TarInfo):
+    """An entry's header, which `tarfile` reads into memory as a whole: long names and other facts are bounded."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """The header in a block of the archive."""
+        header = super().frombuf(buf, encoding, errors)
+        if header.type in _FACTS and header.size > _LONGEST_FACTS:
+            raise _TooMuchError
+        return header
+
+    def _proc_gnusparse_10(self, *_: object) -> None:  # pyright: ignore[reportUnusedFunction]
+        """A file with holes, refused anyway: the list of them would be read without bounds first."""
+        raise tarfile.ReadError("a file with holes")
+
+
+class _TooMuchError(Exception):
+    """An entry has a header longer than any archive of a model needs."""
 
 
 class _Bounded(io.BufferedIOBase):

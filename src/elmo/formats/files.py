@@ -18,6 +18,9 @@ _CHECKSUM = "crc32"
 _LARGEST_JSON = 1 << 24
 """Far more than any options file, in bytes."""
 
+_LARGEST_HEADER, MOST_TENSORS = 1 << 22, 10_000
+"""Far more than any model's list of tensors, in bytes, and their number."""
+
 _TYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -69,7 +72,12 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     What `write_tensors` wrote is compared with its checksum.
     """
     try:
+        with path.open("rb") as start:
+            if (size := int.from_bytes(start.read(8), "little")) > _LARGEST_HEADER and size < path.stat().st_size:
+                raise ElmoError(f"{path}: lists more tensors than any real model ({size:,} bytes of names)")
         with safe_open(path, framework="pt") as file:
+            if len(file.keys()) > MOST_TENSORS:
+                raise ElmoError(f"{path}: holds {len(file.keys()):,} tensors, more than any real model")
             tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except FileNotFoundError:
         raise ElmoError(f"{path}: no such file") from None

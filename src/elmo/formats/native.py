@@ -17,7 +17,7 @@ from elmo.formats.files import read_json, read_tensors, write_all, write_json, w
 from elmo.formats.model import Model, read_vocabulary, require_bytes
 from elmo.formats.renames import require_shape
 from elmo.formats.skeleton import bilm_skeleton, skeleton
-from elmo.formats.tensors import require_weights
+from elmo.formats.tensors import require_few_mixes, require_weights
 from elmo.formats.words import READ
 from elmo.nn.adaptive import AdaptiveSoftmax, AnySoftmax, choose_cutoffs
 from elmo.nn.bilm import BiLMState
@@ -108,6 +108,7 @@ def _load_mixes(path: Path, config: BiLMConfig) -> list[ScalarMix]:
     """Scalar mixes that a task learned: scores (M, L), gamma (M,), and (M,) bool for layer norm and the top alone."""
     tensors, _ = read_tensors(path)
     num_mixes = len(tensors["gamma"]) if "gamma" in tensors and tensors["gamma"].dim() else 0
+    require_few_mixes(path, num_mixes)
     for name, shape in (
         ("gamma", (num_mixes,)),
         ("layer_norm", (num_mixes,)),

@@ -15,6 +15,9 @@ from elmo.formats.renames import Rename
 LARGEST_WEIGHT = 1e9
 """No weight of a working model comes near; numbers in another byte order, or of another type, soon pass it."""
 
+MOST_MIXES = 4_096
+"""Far more scalar mixes than any task has."""
+
 _COMPRESSION, _ALLOWANCE = 8, 1 << 26
 
 
@@ -58,6 +61,12 @@ def fill(
 
     module.load_state_dict(renames.read_tensors(format, shapes, read), assign=True)
     module.requires_grad_(True)
+
+
+def require_few_mixes(path: Path, num_mixes: int) -> None:
+    """Refuse more scalar mixes than any task has, each of which would be a module."""
+    if num_mixes > MOST_MIXES:
+        raise ElmoError(f"{path}: {num_mixes:,} scalar mixes are beyond any real model (at most {MOST_MIXES:,})")
 
 
 def require_weights(where: str, tensor: Tensor) -> None:

@@ -2,22 +2,61 @@
 
 from __future__ import annotations
 
+import io
+import mmap
 import pickle
+import pickletools
+import re
 import struct
 import warnings
 import zipfile
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 
 import torch
 from torch import Tensor
 
 from elmo.errors import ElmoError
+from elmo.formats.archive import open_zip
 from elmo.formats.tensors import Stored, room
 
 _BLOCK = 1 << 20
 """Bytes read at once."""
+
+_ZIP = b"PK\x03\x04"
+_OLD_PICKLES = 5
+"""How many stand at the beginning of files of before torch 1.6: three of the file, the tensors, their data's names."""
+
+_MOST_STEPS, _LARGEST_PICKLE = 200_000, 1 << 24
+"""Of pickles, which take about twenty steps for a tensor. A step may make an object, of some 100 bytes."""
+
+_PROTOCOL = 2
+"""Of pickle, as torch writes it. A later one brings empty sets: of all steps that torch reads, the largest objects."""
+
+_PARTS = {
+    "collections.OrderedDict",
+    "torch._utils._rebuild_parameter",
+    "torch._utils._rebuild_sparse_tensor",
+    "torch._utils._rebuild_tensor",
+    "torch._utils._rebuild_tensor_v2",
+    "torch.nn.parameter.Parameter",
+    "torch.serialization._get_layout",
+    "torch.Size",
+    "torch.device",
+    "__builtin__.set",
+    "builtins.set",
+    *(f"torch.{name}" for name in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")),
+}
+"""What a state dict is made of, besides the types of its data. Torch knows more, by which a few bytes can ask for any
+amount of memory."""
+
+_STORAGE = re.compile(r"torch\.(cuda\.)?[A-Z][A-Za-z0-9]*Storage")
+
+_OTHER_TENSORS = {
+    "torch._utils._rebuild_qtensor": "quantized tensors",
+    "torch._utils._rebuild_nested_tensor": "nested tensors",
+}
 
 _DAMAGE = (
     RuntimeError,
@@ -37,13 +76,19 @@ _DAMAGE = (
 def read_state_dict(path: Path) -> dict[str, Stored]:
     """The tensors of a stored state dict by name.
 
-    Pickled objects and code are refused unseen: torch's restricted reader knows only tensors and plain containers.
+    Pickled objects and code are refused unseen: torch's restricted reader knows only tensors and plain containers, and
+    it is given only what a state dict is made of. Refused are quantized and nested tensors, too.
     """
     if not path.exists():
         raise ElmoError(f"{path}: no such file")
+    num_bytes = path.stat().st_size
     try:
-        if zipfile.is_zipfile(path):
-            _check_records(path)
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            if data[:4] == _ZIP:  # as torch tells both kinds apart
+                pickles, num_pickles = _check_records(path, file, num_bytes), 1
+            else:
+                pickles, num_pickles = data, _OLD_PICKLES
+            _check_pickles(path, pickles, num_pickles)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Detected pickle protocol")
             found: object = torch.load(path, map_location="cpu", weights_only=True)
@@ -57,22 +102,51 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
     if not isinstance(found, dict):
         raise ElmoError(f"{path}: holds a {type(found).__name__}, no state dict")
     items = cast("dict[object, object]", found).items()
-    return {
-        str(name): Stored(tuple(tensor.shape), partial(_read, tensor))
+    tensors = {
+        str(name): tensor
         for name, tensor in items
         if isinstance(tensor, Tensor) and tensor.layout is torch.strided and tensor.device.type == "cpu"
     }
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors.values()}
+    if sum(storages.values()) > room(num_bytes):  # torch enlarges what is too small for the shape that is claimed
+        raise ElmoError(f"{path}: its tensors claim more than such a file can hold")
+    return {name: Stored(tuple(tensor.shape), partial(_read, tensor)) for name, tensor in tensors.items()}
 
 
-def _check_records(path: Path) -> None:
-    """Compare the records of a file that is packed as zip with their checksums, which torch doesn't look at."""
-    with zipfile.ZipFile(path) as archive:
-        if sum(entry.file_size for entry in archive.infolist()) > room(path.stat().st_size):
+def _check_records(path: Path, file: BinaryIO, num_bytes: int) -> BinaryIO:
+    """Compare the records of a zip file with their checksums, which torch doesn't look at; returns its pickle."""
+    with open_zip(path, file) as archive:
+        entries = archive.infolist()
+        if sum(entry.file_size for entry in entries) > room(num_bytes):
             raise ElmoError(f"{path}: unfolds to more than such a file can hold")
-        for entry in archive.infolist():
+        if len({entry.filename.lower() for entry in entries}) < len(entries):  # torch would take any of them
+            raise ElmoError(f"{path}: has two records of one name; the file is damaged")
+        for entry in entries:
             with archive.open(entry) as record:
                 while record.read(_BLOCK):
                     pass
+        found = [entry for entry in entries if entry.filename.lower().endswith("/data.pkl")]
+        if len(found) != 1 or found[0].file_size > _LARGEST_PICKLE:
+            raise ElmoError(f"{path}: has no list of tensors as torch writes it")
+        return io.BytesIO(archive.read(found[0]))
+
+
+def _check_pickles(path: Path, data: BinaryIO | mmap.mmap, num_pickles: int) -> None:
+    """Refuse pickles that hold more, or other things, than those of a state dict; nothing of them is made."""
+    left = _MOST_STEPS
+    for _ in range(num_pickles):
+        for operation, argument, _ in pickletools.genops(cast("BinaryIO", data)):
+            left -= 1
+            if left < 0:
+                raise ElmoError(f"{path}: holds more tensors, or other things, than any real model")
+            if operation.proto > _PROTOCOL:
+                raise pickle.UnpicklingError(operation.name)
+            if operation.name == "GLOBAL" and (name := str(argument).replace(" ", ".")) not in _PARTS:
+                kind = _OTHER_TENSORS.get(name)
+                if kind is not None:
+                    raise ElmoError(f"{path}: holds {kind}; only plain tensors can be read")
+                if not _STORAGE.fullmatch(name):
+                    raise pickle.UnpicklingError(name)
 
 
 def _read(tensor: Tensor) -> Tensor:
