@@ -141,11 +141,11 @@ def test_an_interrupt_ends_the_analysis(make_runs: MakeRuns, monkeypatch: pytest
         make_runs().baseline()
 
 
-def test_layers_has_its_four_settings(make_runs: MakeRuns) -> None:
+def test_layers_has_its_five_settings(make_runs: MakeRuns) -> None:
     task = make_runs(num_seeds=2)
     finding = layers.analyze_layers([task], "m")
     (table,) = finding.tables
-    assert table.columns == [published.BASELINE, published.TOP, published.AVERAGE, published.MIX]
+    assert table.columns == [published.BASELINE, *layers.SETTINGS]
     assert list(table.spread["NER"]) == table.columns
     assert table.here["NER"][published.TOP] == task.with_elmo({"layers": "top"}).score["mean"]
     assert table.here["NER"][published.AVERAGE] == task.with_elmo({"penalty": 1.0}).score["mean"]
@@ -153,11 +153,27 @@ def test_layers_has_its_four_settings(make_runs: MakeRuns) -> None:
     assert draws(layers.draw, finding) == ["SQuAD, paper", "SNLI, paper", "SRL, paper", "NER"]
 
 
+def test_the_last_layer_is_tried_without_its_scale(make_runs: MakeRuns) -> None:
+    """Appendix A.2: gamma stays 1 then, and the scores of the run are others than with it."""
+    task = make_runs()
+    (table,) = layers.analyze_layers([task], "m").tables
+    assert table.columns.index(published.TOP_UNSCALED) == table.columns.index(published.TOP) + 1
+    scaled, unscaled = (
+        weights.read_mixes(task.with_elmo(layers.SETTINGS[name]).folders[0])["input"][weights.GAMMA]
+        for name in (published.TOP, published.TOP_UNSCALED)
+    )
+    assert unscaled == 1
+    assert scaled != 1
+
+
 def test_all_layers_are_all_whatever_the_recipe_has(make_runs: MakeRuns) -> None:
     task = make_runs(settings={"elmo.layers": "top"})
     layers.analyze_layers([task], "m")
     names = {folder.name for folder in task.folder.iterdir()}
-    assert names == {"baseline", "elmo", "elmo,layers=all,penalty=0.001", "elmo,layers=all,penalty=1.0"}
+    assert names == {
+        *("baseline", "elmo", "elmo,gamma=False"),
+        *("elmo,layers=all,penalty=0.001", "elmo,layers=all,penalty=1.0"),
+    }
 
 
 def test_placement_puts_elmo_where_it_says(make_runs: MakeRuns) -> None:

@@ -37,7 +37,7 @@ class ScalarMix(nn.Module):
     """The trainable weights of eq. 1: `scores` (L,), softmax-normalized into `s`, and the scale `gamma`.
 
     `top_only` keeps only the last layer, scaled by `gamma` (Table 2 of the paper, "last only").
-    `trainable=False` freezes the scores and gamma.
+    `trainable=False` freezes the scores and gamma, `scaled=False` gamma alone, at `initial_gamma`.
     """
 
     def __init__(
@@ -48,6 +48,7 @@ class ScalarMix(nn.Module):
         layer_norm: bool = False,
         initial_scores: Sequence[float] | None = None,
         initial_gamma: float = 1.0,
+        scaled: bool = True,
         trainable: bool = True,
     ) -> None:
         super().__init__()
@@ -57,7 +58,7 @@ class ScalarMix(nn.Module):
         self.layer_norm = layer_norm
         scores = torch.zeros(num_layers) if initial_scores is None else torch.tensor(list(initial_scores))
         self.scores = nn.Parameter(scores.float(), requires_grad=trainable and not top_only)
-        self.gamma = nn.Parameter(torch.tensor(float(initial_gamma)), requires_grad=trainable)
+        self.gamma = nn.Parameter(torch.tensor(float(initial_gamma)), requires_grad=trainable and scaled)
 
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
         """`layers` (L, B, T, D) and `mask` (B, T) bool to (B, T, D), zero where the mask is false."""

@@ -29,9 +29,9 @@ class ElmoConfig:
     """How a task uses ELMo (sec. 3.3).
 
     `at` is where its vectors go, at the task's lowest RNN: its `input`, its `output`, or `both`, each place with a
-    scalar mix of its own, of `all` layers or of the `top` one alone, which gamma scales (`layers`). `dropout` is on
-    these vectors; `layer_norm` normalizes the layers before the mix; `penalty` is the paper's lambda, times the squared
-    norm of the mix's scores.
+    scalar mix of its own, of `all` layers or of the `top` one alone (`layers`). Each mix is scaled by a trained number,
+    gamma, or with `gamma: false` by 1 (appendix A.2). `dropout` is on these vectors; `layer_norm` normalizes the layers
+    before the mix; `penalty` is the paper's lambda, times the squared norm of the mix's scores.
 
     `vectors` says where layers come from. With `cached`, those of all the sets' sentences are computed once and kept on
     disk for the run, as `cache_dtype`; with `live`, they are computed anew for each batch; with `trained`, the biLM is
@@ -40,6 +40,7 @@ class ElmoConfig:
 
     at: str = "input"
     layers: str = "all"
+    gamma: bool = True
     dropout: float = 0.5
     layer_norm: bool = False
     penalty: float = 0.0

@@ -1,4 +1,5 @@
-"""Which layers (Peters et al. 2018, sec. 5.1 and Table 2): the last alone, or all, near to their mean or not."""
+"""Which layers (Peters et al. 2018, sec. 5.1, Table 2 and appendix A.2): the last alone, with the scale γ and without, or
+all of them, close to their mean or not."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ from typing import Any
 
 from elmo.analysis.paper.finding import Finding, Table
 from elmo.analysis.paper.panels import draw_panels
-from elmo.analysis.paper.published import AVERAGE, BASELINE, LAYERS, MIX, TOP
+from elmo.analysis.paper.published import AVERAGE, BASELINE, LAYERS, MIX, TOP, TOP_UNSCALED
 from elmo.analysis.paper.runs import Outcome, Settings, TaskRuns, score_rows, score_unit
 
 SETTINGS: dict[str, Settings] = {
     TOP: {"layers": "top"},
+    TOP_UNSCALED: {"layers": "top", "gamma": False},
     AVERAGE: {"layers": "all", "penalty": 1.0},
     MIX: {"layers": "all", "penalty": 0.001},
 }

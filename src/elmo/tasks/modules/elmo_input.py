@@ -83,7 +83,7 @@ class ElmoInput(nn.Module):
         top_only = config.layers == "top"
         self.mixes = nn.ModuleDict(
             {
-                place: ScalarMix(num_layers, top_only=top_only, layer_norm=config.layer_norm)
+                place: ScalarMix(num_layers, top_only=top_only, layer_norm=config.layer_norm, scaled=config.gamma)
                 for place in places
                 if self._width
             }
