@@ -228,6 +228,27 @@ def test_links(where: str, kind: str, folder: Path, tmp_path: Path) -> None:
     assert_refused(folder, WEIGHTS_FILE, f"'{where}' is a link")
 
 
+def test_groups_in_groups_without_end(folder: Path) -> None:
+    """Looking up each by its path takes time that grows with the square of the depth."""
+    with h5py.File(folder / WEIGHTS_FILE, "a") as file:
+        group = file
+        for _ in range(300):
+            group = group.create_group("a")
+    assert_refused(folder, WEIGHTS_FILE, "deeper than any model")
+
+
+@pytest.mark.parametrize("kind", ["groups", "names"])
+def test_an_hdf5_file_of_very_many_parts(kind: str, folder: Path) -> None:
+    with h5py.File(folder / WEIGHTS_FILE, "a", libver="latest") as file:
+        many = file.create_group("many")
+        for number in range(11_000):
+            if kind == "groups":
+                many.create_group(str(number))
+            else:
+                many[str(number)] = file["char_embed"]
+    assert_refused(folder, WEIGHTS_FILE, "holds more groups")
+
+
 def test_numbers_that_lie_in_another_file(folder: Path, tmp_path: Path) -> None:
     """HDF5 can take raw bytes from any file."""
     (tmp_path / "secret").write_bytes(bytes(261 * 4 * 4))

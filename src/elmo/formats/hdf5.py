@@ -6,9 +6,10 @@ Here and wherever else we open one it is without HDF5's own locks, which some di
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 import h5py
@@ -20,6 +21,9 @@ from elmo.errors import ElmoError
 from elmo.formats.tensors import Stored, room
 
 SUFFIXES = (".hdf5", ".h5")
+
+_MOST_PARTS, _DEEPEST = 10_000, 16
+"""Of a file: groups and data sets, and groups in groups. A biLM has about 30 of one, and 5 of the other."""
 
 _DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError, SystemError)
 """What h5py raises, as it happens, for a file whose inside is broken."""
@@ -39,13 +43,14 @@ def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
         raise ElmoError(f"{path}: {kind} ({error})") from None
     with file:
         try:
-            link = file.visititems_links(_describe_link)
+            reason = file.visititems_links(partial(_reason_against, count(1)))
             found: dict[str, Stored] = {}
-            file.visititems(partial(_collect, found, path))
+            if reason is None:
+                file.visititems(partial(_collect, found, path))
         except _DAMAGE as error:
             raise ElmoError(f"{path}: a damaged HDF5 file ({error})") from None
-        if link is not None:
-            raise ElmoError(f"{path}: {link}, which we don't follow; copy the data in")
+        if reason is not None:
+            raise ElmoError(f"{path}: {reason}")
         yield found
 
 
@@ -58,10 +63,14 @@ def names_of(path: Path, known: Iterable[str]) -> set[str]:
         return set()
 
 
-def _describe_link(name: str, link: object) -> str | None:
-    """What is wrong with a link that leads elsewhere; None goes on to the next."""
+def _reason_against(numbers: Iterator[int], name: str, link: object) -> str | None:
+    """What is wrong with a name in a file: a link, one too deep, or one too many. None goes on to the next."""
     if isinstance(link, h5py.SoftLink | h5py.ExternalLink):
-        return f"'{name}' is a link to '{link.path}'"
+        return f"'{name}' is a link to '{link.path}', which we don't follow; copy the data in"
+    if name.count("/") >= _DEEPEST:
+        return "has groups in groups deeper than any model"
+    if next(numbers) > _MOST_PARTS:
+        return "holds more groups and data sets than any model"
     return None
 
 
