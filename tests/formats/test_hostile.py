@@ -241,7 +241,7 @@ def test_groups_in_groups_without_end(folder: Path) -> None:
 def test_an_hdf5_file_of_very_many_parts(kind: str, folder: Path) -> None:
     with h5py.File(folder / WEIGHTS_FILE, "a", libver="latest") as file:
         many = file.create_group("many")
-        for number in range(11_000):
+        for number in range(5_000):
             if kind == "groups":
                 many.create_group(str(number))
             else:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import cast
 
 import h5py
 import numpy as np
@@ -22,7 +23,7 @@ from elmo.formats.tensors import Stored, room
 
 SUFFIXES = (".hdf5", ".h5")
 
-_MOST_PARTS, _DEEPEST = 10_000, 16
+_MOST_PARTS, _DEEPEST = 4_000, 16
 """Of a file: groups and data sets, and groups in groups. A biLM has about 30 of one, and 5 of the other."""
 
 _DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError, SystemError)
@@ -46,7 +47,7 @@ def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
             reason = file.visititems_links(partial(_reason_against, count(1)))
             found: dict[str, Stored] = {}
             if reason is None:
-                file.visititems(partial(_collect, found, path))
+                file.visititems(partial(_collect, found, file, path))
         except _DAMAGE as error:
             raise ElmoError(f"{path}: a damaged HDF5 file ({error})") from None
         if reason is not None:
@@ -74,14 +75,15 @@ def _reason_against(numbers: Iterator[int], name: str, link: object) -> str | No
     return None
 
 
-def _collect(found: dict[str, Stored], path: Path, name: str, item: object) -> None:
+def _collect(found: dict[str, Stored], file: h5py.File, path: Path, name: str, item: object) -> None:
     if isinstance(item, h5py.Dataset):
-        found[name] = Stored(tuple(item.shape or ()), partial(_read, item, path, name))
+        found[name] = Stored(tuple(item.shape or ()), partial(_read, file, path, name))
 
 
-def _read(dataset: h5py.Dataset, path: Path, name: str) -> Tensor:
+def _read(file: h5py.File, path: Path, name: str) -> Tensor:
     where = f"{path}: data set '{name}'"
     try:
+        dataset = cast("h5py.Dataset", file[name])  # opened again: an open one takes some kilobytes
         if dataset.external or dataset.is_virtual:
             raise ElmoError(f"{where}: its numbers lie in another file, which we don't open; copy the data in")
         if dataset.dtype.kind not in "fiu":
