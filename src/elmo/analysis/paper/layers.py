@@ -1,5 +1,5 @@
-"""Which layers (Peters et al. 2018, sec. 5.1, Table 2 and appendix A.2): the last alone, with the scale γ and without, or
-all of them, close to their mean or not."""
+"""Which layers (Peters et al. 2018, sec. 5.1, Table 2 and appendix A.2): the last alone, with the scale γ and without,
+or all of them, close to their mean or not."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ LAYERS = {
     "SNLI": {BASELINE: 88.1, TOP: 89.1, AVERAGE: 89.3, MIX: 89.5},
     "SRL": {BASELINE: 81.6, TOP: 84.1, AVERAGE: 84.6, MIX: 84.8},
 }
-"""Table 2, development sets. Of "last only, γ=1" appendix A.2 says without figures that it was "well below the baseline"
-for SNLI, and that its training "failed completely" for SRL."""
+"""Table 2, development sets. Of "last only, γ=1" appendix A.2 says without figures that it was "well below the
+baseline" for SNLI, and that its training "failed completely" for SRL."""
 
 PLACES = {
     "SQuAD": {INPUT: 85.1, BOTH: 85.6, OUTPUT: 84.8},
