@@ -47,10 +47,13 @@ def alone_in(folder: Path) -> Generator[None]:
 
 
 @contextmanager
-def unfinished_folder(folder: Path, target: Path, is_kept: Callable[[], bool]) -> Generator[None]:
+def unfinished_folder(
+    folder: Path, target: Path, is_kept: Callable[[], bool], *, wait: bool = False
+) -> Generator[None]:
     """Make the folder of unfinished work on `target`, unless it is there, and let no other process enter this block
-    for it meanwhile. With the block's end it is removed, unless it `is_kept`; a kill keeps it."""
-    with _hold(folder / LOCK, target, make_folder=True) as lock:
+    for it meanwhile: another one is refused, or with `wait` waits until this one is through. With the block's end the
+    folder is removed, unless it `is_kept`; a kill keeps it."""
+    with _hold(folder / LOCK, target, make_folder=True, wait=wait) as lock:
         try:
             yield
         finally:
@@ -59,7 +62,7 @@ def unfinished_folder(folder: Path, target: Path, is_kept: Callable[[], bool]) -
 
 
 @contextmanager
-def _hold(path: Path, target: Path, *, make_folder: bool = False) -> Generator[IO[str]]:
+def _hold(path: Path, target: Path, *, make_folder: bool = False, wait: bool = False) -> Generator[IO[str]]:
     """Lock the file `path`, made when it isn't there; who has it writes `target`."""
     folder = path.parent
     while True:
@@ -72,19 +75,19 @@ def _hold(path: Path, target: Path, *, make_folder: bool = False) -> Generator[I
                 raise
             continue  # who had it before removed the folder meanwhile
         with lock:
-            _claim(lock, target)
+            _claim(lock, target, wait)
             if _is_at(path, lock):  # and not removed by who had it before, between the two lines above
                 yield lock
                 return
 
 
-def _claim(lock: IO[str], target: Path) -> None:
+def _claim(lock: IO[str], target: Path, wait: bool) -> None:
     if sys.platform == "win32":
         return  # where no other process can replace what this one has open
     import fcntl
 
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ElmoError(f"{target}: another process is writing it; wait for that one, or end it") from None
     except OSError as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.nn.precision import own_products, product_dtype
+from elmo.targets import unfinished_folder
 from elmo.tasks.modules.elmo_input import ElmoInput
 from elmo.tasks.recipe import ElmoConfig
 from elmo.tasks.run_folder import make_elmo, make_layers
@@ -137,6 +141,71 @@ def test_a_cache_is_used_again_for_the_same_model_and_text_alone(bilm: Model, tm
     torch.nn.init.normal_(bilm.bilm.forward_lstm.layers[0].bias)  # pyright: ignore
     LiveLayers(Embedder(bilm), ElmoConfig()).cached(SENTENCES, tmp_path)
     assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_a_cache_goes_on_where_it_was_stopped(bilm: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit: the rest is cut into the same windows, of which there are several here."""
+    texts = [[f"{word}{number}" for word in SENTENCES[number % 3]] for number in range(40)]
+    whole, stopped, embedded = tmp_path / "whole", tmp_path / "stopped", list[int]()
+
+    def cached(folder: Path) -> bytes:
+        embedder = Embedder(bilm)
+        monkeypatch.setattr(embedder, "_batch_tokens", 5)
+        run = embedder.embed_window
+        monkeypatch.setattr(embedder, "embed_window", lambda rows, job: embedded.append(len(rows)) or run(rows, job))
+        LiveLayers(embedder, ElmoConfig()).cached(texts, folder)
+        (path,) = folder.iterdir()
+        return path.read_bytes()
+
+    expected = cached(whole)
+    assert len(embedded) > 5
+    embedded.clear()
+    sync, calls = os.fsync, iter(range(100))
+
+    def stop(descriptor: int) -> None:
+        if next(calls) == 7:
+            raise KeyboardInterrupt
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", stop)
+        with pytest.raises(KeyboardInterrupt):
+            cached(stopped)
+    (work,) = stopped.iterdir()
+    with (work / "data").open("ab") as data:
+        data.write(b"what was written of the next window")
+    embedded.clear()
+    assert cached(stopped) == expected
+    assert 0 < sum(embedded) < len(texts)
+
+
+def test_a_cache_that_was_just_complete_is_tidied_up(bilm: Model, tmp_path: Path) -> None:
+    """After a kill between the two: the vectors have their name, and their progress is still there."""
+    make(bilm, tmp_path)
+    (path,) = tmp_path.iterdir()
+    work = tmp_path / f".{path.name}.unfinished"
+    work.mkdir()
+    (work / "progress.json").write_text('{"num_sentences": 3, "num_bytes": 9}')
+    make(bilm, tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_processes_make_a_cache_once(bilm: Model, tmp_path: Path) -> None:
+    """The second one waits for the first."""
+    make(bilm, tmp_path / "expected")
+    (expected,) = (tmp_path / "expected").iterdir()
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    path = cache / expected.name
+    with ThreadPoolExecutor(1) as pool:
+        with unfinished_folder(cache / f".{path.name}.unfinished", path, lambda: False):
+            second = pool.submit(make, bilm, cache)
+            with pytest.raises(TimeoutError):
+                second.result(timeout=0.5)
+            shutil.copy(expected, path)
+            written = path.stat().st_mtime_ns
+        second.result(timeout=60)
+    assert path.stat().st_mtime_ns == written
 
 
 def test_sentences_that_the_cache_lacks_are_embedded(bilm: Model, tmp_path: Path) -> None:

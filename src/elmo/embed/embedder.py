@@ -107,6 +107,16 @@ class SentenceEmbedder(ABC):
         """As `embed`, one array at a time: any number of sentences in constant memory, which it reads ahead of."""
         return (vectors for _, vectors in self.pairs(sentences, layers, pool, state, batch_size))
 
+    def windows(
+        self, sentences: Iterable[Sentence], *, layers: Layers = "mean", state: State = "zero"
+    ) -> Iterator[list[NDArray[np.float32]]]:
+        """As `stream`, but the arrays of a window of sentences at a time.
+
+        Embedding the sentences from the start of any window on gives the same numbers, to the bit, as embedding all.
+        """
+        job = self._job(layers, None, state, None)
+        return ([vectors for _, vectors in window] for window in self._windows(sentences, job))
+
     def pairs(
         self,
         sentences: Iterable[Sentence],

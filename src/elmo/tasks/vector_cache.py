@@ -6,9 +6,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +17,9 @@ from tqdm import tqdm
 
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
-from elmo.formats.files import write_all
+from elmo.formats.files import read_json, write_all, write_json
 from elmo.formats.model import State
+from elmo.targets import unfinished_folder
 from elmo.tasks.recipe import ElmoConfig
 
 Sentences = Sequence[Sequence[str]]
@@ -39,16 +41,17 @@ class LiveLayers:
         return "warm" if self.config.state == "warm" else "zero"
 
     def cached(self, sentences: Iterable[Sequence[str]], folder: Path) -> CachedLayers:
-        """The layers of `sentences` kept in `folder`, computed if it doesn't have those of this model and text."""
+        """The layers of `sentences` kept in `folder`, computed if it doesn't have those of this model and text.
+
+        Where another process is computing them, this one waits for it. Where one was killed, this one goes on.
+        """
         texts = list(dict.fromkeys(map(tuple, sentences)))
         path = folder / f"{self._fingerprint(texts)}.layers"
         lengths = [len(text) for text in texts]
-        if not path.exists():
+        work = path.with_name(f".{path.name}.unfinished")
+        if not path.exists() or work.exists():
             folder.mkdir(parents=True, exist_ok=True)
-            self._require_room(folder, sum(lengths))
-            own = path.with_name(f"{path.name}.{os.getpid()}")  # another process may be making the same
-            write_all({own: self._writer(texts)})
-            own.replace(path)
+            self._compute(texts, path, work)
         row = self.embedder.num_layers * self.embedder.width
         shape = (sum(lengths), row)
         numbers = np.memmap(path, self.config.cache_dtype, "r", shape=shape) if shape[0] else np.zeros(shape)
@@ -65,20 +68,52 @@ class LiveLayers:
                 "--cache names another folder"
             )
 
-    def _writer(self, texts: Sentences) -> Callable[[Path], None]:
-        def write(path: Path) -> None:
-            stream = self.embedder.stream(texts, layers="all", state=self._state)
-            with path.open("wb") as file:
-                for array in tqdm(stream, "ELMo vectors", len(texts), unit="sentence", disable=None):
-                    file.write(np.ascontiguousarray(array, self.config.cache_dtype).data)
+    def _compute(self, texts: Sentences, path: Path, work: Path) -> None:
+        """Write the layers of `texts` to `path`, window by window, on from the last window that is safe on the disk.
 
-        return write
+        A rest of the text that begins with a window is cut, and so computed, as the whole is: to the same bits.
+        """
+        data, progress = work / "data", work / "progress.json"
+        with unfinished_folder(work, path, progress.exists, wait=True):
+            if path.exists():  # another process made it, or one that was killed a moment later
+                progress.unlink(missing_ok=True)
+                return
+            done, size = _read_progress(progress, data)
+            self._require_room(path.parent, sum(map(len, texts[done:])))
+            with data.open("r+b" if done else "wb") as file, self._bar(len(texts), done) as bar:
+                file.truncate(size)
+                file.seek(size)
+                for window in self.embedder.windows(texts[done:], layers="all", state=self._state):
+                    for array in window:
+                        file.write(np.ascontiguousarray(array, self.config.cache_dtype).data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    done += len(window)
+                    now = {"num_sentences": done, "num_bytes": file.tell()}
+                    write_all({progress: lambda to, now=now: write_json(to, now)})
+                    bar.update(len(window))
+            data.replace(path)
+            progress.unlink(missing_ok=True)
+
+    def _bar(self, total: int, done: int) -> tqdm[Any]:
+        return tqdm(desc="ELMo vectors", total=total, initial=done, unit="sentence", disable=None)
 
     def _fingerprint(self, texts: Sentences) -> str:
         """What decides on the numbers: model, precision, state, type, and the text."""
         facts = [self.embedder.fingerprint, self.embedder.precision, self.config.state, self.config.cache_dtype]
         text = json.dumps([facts, texts]).encode()
         return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def _read_progress(progress: Path, data: Path) -> tuple[int, int]:
+    """How many sentences are safe on the disk, and their bytes; none where what is written there isn't so."""
+    if not progress.exists() or not data.exists():
+        return 0, 0
+    match read_json(progress):
+        case {"num_sentences": int(done), "num_bytes": int(size)} if 0 <= size <= data.stat().st_size:
+            return done, size
+        case _:
+            return 0, 0
 
 
 class CachedLayers:
