@@ -23,6 +23,7 @@ from elmo import formats
 from elmo.errors import ElmoError
 from elmo.formats import bundled
 from elmo.runs.rows import read_rows
+from elmo.targets import alone_in
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.experiment import Experiment, Job
@@ -229,6 +230,62 @@ def test_the_same_job_goes_on(num_seeds: int, files: Path, recipe: Recipe, monke
     assert not (last / CHECKPOINT).exists()
     monkeypatch.setattr(Trainer, "_step", None)
     assert scores(Experiment(job).run()) == scores(wanted)
+
+
+@pytest.mark.parametrize("num_seeds", [1, 2])
+def test_two_processes_do_not_share_a_run(num_seeds: int, files: Path, recipe: Recipe) -> None:
+    """The second one is refused before it has written anything."""
+    job = make_job(files, recipe(), num_seeds=num_seeds)
+    job.folder.mkdir()
+    with alone_in(job.folder), pytest.raises(ElmoError, match="run: another process is writing it"):
+        Experiment(job).run()
+    assert names(job.folder) == set()
+
+
+@pytest.mark.parametrize("num_files", range(2))
+def test_a_kill_before_the_first_step_is_survived(
+    num_files: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two files make a folder a run folder; the process dies when `num_files` of them have their names."""
+    job = make_job(files, recipe(training__max_epochs=1), elmo=None)
+    calls, replace = iter(range(9)), Path.replace
+
+    def die(self: Path, target: Path) -> Path:
+        if next(calls) == num_files:
+            for path in job.folder.glob(".*.partial"):  # what a kill would leave
+                path.with_name(f".old{path.name}").write_bytes(path.read_bytes())
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", die)
+        with pytest.raises(KeyboardInterrupt):
+            Experiment(job).run()
+    assert len(names(job.folder) & {"config.json", "vocabularies.json"}) == num_files
+    assert any(name.startswith(".old") for name in names(job.folder))
+    Experiment(job).run()
+    assert names(job.folder) == FINISHED
+
+
+def test_a_kill_after_the_results_leaves_no_checkpoint(files: Path, recipe: Recipe) -> None:
+    job = make_job(files, recipe(training__max_epochs=1), elmo=None)
+    Experiment(job).run()
+    (job.folder / CHECKPOINT).write_text("what was about to be removed")
+    Experiment(job).run()
+    assert names(job.folder) == FINISHED
+
+
+@pytest.mark.parametrize(
+    ("elmo", "vectors", "reason"),
+    [(None, "cached", "without ELMo"), ("model", "live", "elmo.vectors: live"), ("model", "trained", "trained")],
+)
+def test_a_cache_for_nothing_is_refused(
+    elmo: str | None, vectors: str, reason: str, files: Path, recipe: Recipe
+) -> None:
+    job = make_job(files, recipe(elmo__vectors=vectors), elmo=elmo, cache=files / "cache")
+    with pytest.raises(ElmoError, match=f"--cache .*cache: .*{reason}.* no vectors are kept; leave out --cache"):
+        Experiment(job)
+    assert not (files / "cache").exists()
 
 
 def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) -> None:

@@ -15,6 +15,9 @@ from elmo.errors import ElmoError
 _CHECKSUM = "crc32"
 """The key of the checksum among the metadata."""
 
+_PARTIAL = ".partial"
+"""How the temporary name of a file ends that is being written."""
+
 _LARGEST_JSON = 1 << 24
 """Far more than any options file, in bytes."""
 
@@ -130,6 +133,15 @@ def sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
+def remove_partial(folder: Path) -> None:
+    """Remove the temporary files that `write_all` left in `folder` when its process was killed.
+
+    Only for who holds the folder's lock: they may be those of a process that is writing now.
+    """
+    for path in folder.glob(f".*{_PARTIAL}"):
+        path.unlink(missing_ok=True)
+
+
 def write_all(writers: Mapping[Path, Callable[[Path], object]], optional: Iterable[Path] = ()) -> None:
     """Write files that belong together: they take their places, in this order, only when all are complete.
 
@@ -137,7 +149,7 @@ def write_all(writers: Mapping[Path, Callable[[Path], object]], optional: Iterab
     Each writer is given a temporary name beside its path. The data are on the disk before a name is taken, so
     that neither a kill nor a power cut leaves a half-written file under a real name.
     """
-    temporaries = {path: path.with_name(f".{path.name}.partial") for path in writers}
+    temporaries = {path: path.with_name(f".{path.name}{_PARTIAL}") for path in writers}
     try:
         for path, write in writers.items():
             write(temporaries[path])

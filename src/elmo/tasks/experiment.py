@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -135,6 +136,12 @@ class Experiment:
         """Train what isn't trained yet, to the end or an interrupt; returns `results`."""
         job = self.job
         self._check_folder()
+        job.folder.mkdir(parents=True, exist_ok=True)
+        with alone_in(job.folder):
+            return self._run_seeds()
+
+    def _run_seeds(self) -> list[Result]:
+        job = self.job
         start = job.recipe.training.seed
         for seed in range(start, start + job.num_seeds):
             result = self._run_seed(seed)
@@ -157,6 +164,10 @@ class Experiment:
 
     def _check_bilm(self) -> None:
         """What would come to light only when the run folder is there."""
+        vectors = self.job.recipe.elmo.vectors
+        if self.job.cache is not None and (self.bilm is None or vectors != "cached"):
+            reason = "without ELMo" if self.bilm is None else f"with elmo.vectors: {vectors}"
+            raise ElmoError(f"--cache {self.job.cache}: {reason} no vectors are kept; leave out --cache")
         if self.bilm is None:
             return
         if self.bilm.lexicon is not None and self.job.with_bilm:
@@ -187,14 +198,21 @@ class Experiment:
         """The result of one seed, None if it was interrupted."""
         folder, job = self._folder_of(seed), self.job
         recipe = self._recipe_of(seed)
+        folder.mkdir(exist_ok=True)
+        # One seed of several may be trained by itself as well, which locks its own folder alone.
+        with alone_in(folder) if folder != job.folder else nullcontext():
+            return self._train_seed(seed, folder, recipe)
+
+    def _train_seed(self, seed: int, folder: Path, recipe: TaskRecipe) -> Result | None:
+        job = self.job
         claim(folder, self._config, recipe, self.vocabularies)
         if self.bilm is not None and job.with_bilm:
             keep_bilm(self.bilm, job.folder / BILM)
         if known := read_results(folder):
+            (folder / CHECKPOINT).unlink(missing_ok=True)  # of a process that was killed after its results
             return known[0]
-        with alone_in(folder):
-            trainer = self._trainer(folder, recipe)
-            trainer.train()
+        trainer = self._trainer(folder, recipe)
+        trainer.train()
         if trainer.stopped:
             return None
         scores = {name: trainer.evaluate(examples) for name, examples in self.sets.items() if name != "train"}

@@ -21,7 +21,7 @@ from elmo.config import from_mapping, to_mapping
 from elmo.embed.embedder import Embedder
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json, write_all, write_json
+from elmo.formats.files import read_json, remove_partial, write_all, write_json
 from elmo.formats.model import Model, require_warm_state, without_softmax
 from elmo.formats.native import is_native, save_native
 from elmo.runs.recipes import without
@@ -150,16 +150,18 @@ def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
 
 
 def claim(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
-    """Make the run folder, or see that it is of the same task, recipe, data and biLM."""
+    """Make `folder`, which is there and held by this process, a run folder, or see that it is one of the same task,
+    recipe, data and biLM. What a process that was killed left half-written there is removed."""
     if (folder / CONFIG).exists():
         require_same(folder, config, recipe, vocabularies)
-    elif folder.exists() and any(file.name[0] != "." for file in folder.iterdir()):
+    elif any(file.name[0] != "." for file in folder.iterdir()):
         raise ElmoError(f"{folder}: neither empty nor a run folder of a task; choose another one")
-    folder.mkdir(parents=True, exist_ok=True)
+    remove_partial(folder)
+    # The configuration first: a kill between the two leaves what is known to be a run folder.
     write_all(
         {
-            folder / VOCABULARIES: lambda path: write_json(path, vocabularies),
             folder / CONFIG: lambda path: write_config(path, config, to_mapping(recipe)),
+            folder / VOCABULARIES: lambda path: write_json(path, vocabularies),
         }
     )
 
