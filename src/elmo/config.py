@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import reprlib
 import types
 import typing
 from collections.abc import Collection, Mapping
@@ -13,6 +14,9 @@ from typing import Any, TypeVar
 from elmo.errors import ElmoError
 
 T = TypeVar("T")
+
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother, _SHORT.maxlong = 2, 80, 80, 80
 
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260
 """Character ids beyond the 256 bytes, as published; models see every id shifted by one, 0 being the mask."""
@@ -59,7 +63,7 @@ class CharCNNConfig:
 
     def __post_init__(self) -> None:
         if self.activation not in ("relu", "tanh"):
-            raise ElmoError(f"char_cnn.activation: {self.activation!r} is neither 'relu' nor 'tanh'")
+            raise ElmoError(f"char_cnn.activation: {_shown(self.activation)} is neither 'relu' nor 'tanh'")
         if self.n_characters not in (261, 262):
             raise ElmoError(
                 f"char_cnn.n_characters: {self.n_characters} is neither 261 nor 262, the numbers of a model that reads "
@@ -293,7 +297,7 @@ def _convert(hint: Any, value: object, where: str, ignore_unknown: bool) -> obje
         except OverflowError:
             raise ElmoError(f"{where}: a number of {len(str(value))} digits") from None
     if type(value) is not hint:
-        raise ElmoError(f"{where}: expected {hint.__name__}, found {value!r}")
+        raise ElmoError(f"{where}: expected {hint.__name__}, found {_shown(value)}")
     return value
 
 
@@ -309,9 +313,14 @@ def _convert_tuple(hint: Any, value: object, where: str, ignore_unknown: bool) -
     repeated = len(options) == 2 and options[1] is Ellipsis
     items: list[object] = list(typing.cast("list[object]", value)) if isinstance(value, list | tuple) else []
     if not isinstance(value, list | tuple) or (not repeated and len(items) != len(options)):
-        raise ElmoError(f"{where}: expected a list{'' if repeated else f' of {len(options)}'}, found {value!r}")
+        raise ElmoError(f"{where}: expected a list{'' if repeated else f' of {len(options)}'}, found {_shown(value)}")
     hints = [options[0]] * len(items) if repeated else list(options)
     return tuple(_convert(h, item, where, ignore_unknown) for h, item in zip(hints, items, strict=True))
+
+
+def _shown(value: object) -> str:
+    """A value in an error, cut short: a file may give any, and in YAML one that is endless when written out."""
+    return _SHORT.repr(value)
 
 
 def require_positive(name: str, value: float | None) -> None:
@@ -341,4 +350,4 @@ def require_share(name: str, value: float) -> None:
 def require_choice(name: str, value: object, known: Collection[str]) -> None:
     """Refuse what is none of the `known` names."""
     if value not in known:
-        raise ElmoError(f"{name}: {value!r} is none of {', '.join(known)}")
+        raise ElmoError(f"{name}: {_shown(value)} is none of {', '.join(known)}")

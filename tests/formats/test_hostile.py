@@ -6,13 +6,14 @@ import errno
 import gzip
 import io
 import json
+import os
 import pickletools
 import stat
 import tarfile
 import tempfile
 import tracemalloc
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import h5py
@@ -21,11 +22,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import make_allennlp
+import make_many_langs
 import make_nlpl
+import make_tensorflow
 import refusing
-from bridge import make_model
+from bridge import WORDS, make_model
 from elmo import formats
+from elmo.errors import ElmoError
 from elmo.formats.hdf5 import open_hdf5
+from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights, write
 
 MEMORY = 90 << 20
@@ -556,3 +562,78 @@ def test_very_many_scalar_mixes(tmp_path: Path) -> None:
     tensors = {"scores": torch.zeros(count, layers), "gamma": torch.ones(count), "layer_norm": flags}
     save_file({**tensors, "top_only": flags.clone()}, tmp_path / "native" / "mixes.safetensors")
     assert_refused(tmp_path / "native", "mixes.safetensors", "100,000 scalar mixes are beyond any real model")
+
+
+# --- what is no file
+
+
+@pytest.fixture(params=["pipe", "device"])
+def put_in_place(request: pytest.FixtureRequest) -> Callable[[Path], None]:
+    """Puts a named pipe, into which nobody writes, or a device without end in the place of a file."""
+
+    def put(path: Path) -> None:
+        path.unlink()
+        if request.param == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to("/dev/zero")
+
+    return put
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("native", name) for name in ("config.json", "model.safetensors", "softmax.safetensors")),
+        *(("native", name) for name in ("vocabulary.txt", "README.md")),
+        *(("bilm", name) for name in (OPTIONS_FILE, WEIGHTS_FILE, "vocab.txt")),
+        *(("allennlp", name) for name in ("weights.th", "config.json")),
+        *(("many_langs", name) for name in ("encoder.pkl", "char.dic", "config.json")),
+        *(("tensorflow", make_tensorflow.PREFIX + ending) for ending in (".index", ".data-00000-of-00001")),
+        *(("archive", name) for name in ("model.zip",)),
+    ],
+)
+def test_what_is_no_file(kind: str, name: str, put_in_place: Callable[[Path], None], tmp_path: Path) -> None:
+    """Reading would never begin, or never end."""
+    source = tmp_path / "model"
+    if kind == "native":
+        formats.save_native(make_model(softmax=True), source)
+    elif kind == "bilm":
+        make(source, "softmax")
+        Vocabulary(WORDS).write(source / "vocab.txt")
+    elif kind == "many_langs":
+        make_many_langs.make(source)
+    elif kind == "tensorflow":
+        make_tensorflow.make(source)
+    else:
+        source.mkdir()
+    path = source / name
+    if kind == "allennlp":
+        torch.save(make_allennlp.make_state_dict(make_weights(make_options())), source / "weights.th")
+        (source / "config.json").write_text("{}", encoding="utf-8")
+    if kind == "archive":
+        path.touch()
+    else:
+        formats.load(source)
+    assert path.exists()
+    put_in_place(path)
+    assert_refused(path if kind == "archive" else source, name, "is a pipe or a device")
+
+
+def test_a_word_list_of_far_more_words(tmp_path: Path) -> None:
+    """It is told by its lines, before they become words."""
+    source = make(tmp_path / "model", "softmax")[0]
+    with (source / "vocab.txt").open("wb") as file:
+        file.writelines(b"%d\n" % number for number in range(1_000_000))
+    assert_refused(source, "vocab.txt", "1000000 words")
+
+
+def test_values_that_are_long_or_deep(folder: Path) -> None:
+    """An error shows their beginning."""
+    options = json.loads((folder / OPTIONS_FILE).read_text(encoding="utf-8"))
+    options["lstm"]["dim"] = [["a" * 1_000] * 10] * 10
+    (folder / OPTIONS_FILE).write_text(json.dumps(options), encoding="utf-8")
+    with pytest.raises(ElmoError, match=r"lstm: dim: expected int, found \[\[") as caught:
+        formats.load(folder)
+    assert len(str(caught.value)) < 5_000

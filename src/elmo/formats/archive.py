@@ -18,6 +18,7 @@ from typing import IO, NamedTuple, Self, cast
 
 from elmo.errors import ElmoError
 from elmo.formats.tensors import room
+from elmo.text.reading import require_file
 
 MOST_ENTRIES = 1_000
 
@@ -55,6 +56,7 @@ class _Entry(NamedTuple):
 
 def is_archive(path: Path) -> bool:
     """Whether a file is a zip archive, or packed with gzip."""
+    require_file(path)
     with path.open("rb") as file:
         return file.read(2) == _GZIP or zipfile.is_zipfile(path)
 

@@ -16,7 +16,7 @@ from elmo.formats.files import read_json
 from elmo.formats.renames import CONVOLUTION, SAME, TRANSPOSED, TRANSPOSED_ROWS, ZERO_ROW_FIRST, Rename
 from elmo.formats.skeleton import MOST_WORDS, bilm_skeleton, skeleton
 from elmo.formats.tensors import Stored, fill
-from elmo.formats.words import READ, SCORED, find_list, read_words, require_as_many
+from elmo.formats.words import READ, SCORED, find_list, read_so_many, require_as_many
 from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax
 from elmo.text.vocabulary import SPECIAL_WORDS, Vocabulary
@@ -140,7 +140,7 @@ def read_softmax(source: Source, dim: int, words: Path) -> tuple[Softmax | None,
 def _in_our_order(module: nn.Module, num_words: int, path: Path, use: str) -> Vocabulary:
     """The words of a list in whichever order, as bilm-tf has them: the special ones come first, and with them their
     rows of all parameters of `module`. `use` says in an error what it does with `num_words`."""
-    words = [word for word in read_words(path) if word != NO_WORD]
+    words = [word for word in read_so_many(path, num_words, use) if word != NO_WORD]
     require_as_many(path, len(words), num_words, use)
     missing = next((word for word in SPECIAL_WORDS if word not in words), None)
     if missing is not None:

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from elmo.errors import ElmoError
+from elmo.text.reading import require_file
 
 _CHECKSUM = "crc32"
 """The key of the checksum among the metadata."""
@@ -18,7 +19,7 @@ _CHECKSUM = "crc32"
 _PARTIAL = ".partial"
 """How the temporary name of a file ends that is being written."""
 
-_LARGEST_JSON = 1 << 24
+_LARGEST_JSON = 1 << 22
 """Far more than any options file, in bytes."""
 
 _LARGEST_HEADER, MOST_TENSORS = 1 << 22, 10_000
@@ -39,6 +40,7 @@ _TYPES = {
 
 def read_json(path: Path, largest: int = _LARGEST_JSON) -> object:
     """The JSON value in `path`, of at most `largest` bytes, or one sentence that says why there is none."""
+    require_file(path)
     try:
         if path.stat().st_size > largest:
             raise ElmoError(f"{path}: too large for a settings file ({path.stat().st_size:,} bytes)")
@@ -74,6 +76,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
     What `write_tensors` wrote is compared with its checksum.
     """
+    require_file(path)
     try:
         with path.open("rb") as start:
             if (size := int.from_bytes(start.read(8), "little")) > _LARGEST_HEADER and size < path.stat().st_size:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from elmo.errors import ElmoError
 from elmo.formats.tensors import Stored, room
+from elmo.text.reading import require_file
 
 SUFFIXES = (".hdf5", ".h5")
 
@@ -33,6 +34,7 @@ _DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError, SystemError)
 @contextmanager
 def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
     """The data sets of an HDF5 file by name, to be read while it is open."""
+    require_file(path)
     try:
         file = h5py.File(path, "r", locking=False)
     except FileNotFoundError:
@@ -57,6 +59,7 @@ def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
 
 def names_of(path: Path, known: Iterable[str]) -> set[str]:
     """Which of these names stand at the top of an HDF5 file, where others may be millions; none where it isn't one."""
+    require_file(path)
     try:
         with h5py.File(path, "r", locking=False) as file:
             return {name for name in known if name in file}

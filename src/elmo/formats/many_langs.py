@@ -19,7 +19,7 @@ from elmo.formats.tensors import Stored, fill
 from elmo.formats.torch_file import read_state_dict
 from elmo.nn.many_langs import ManyLangsBiLM
 from elmo.text.lexicon import Lexicon
-from elmo.text.reading import read_lines
+from elmo.text.reading import read_lines, require_file
 
 CONFIG, ENCODER, TOKENS = "config.json", "encoder.pkl", "token_embedder.pkl"
 CHARACTERS, WORDS = "char.dic", "word.dic"
@@ -133,11 +133,16 @@ def _section(settings: dict[str, Any], key: str, where: Path | None) -> dict[str
 def _read_list(path: Path, num_rows: int) -> dict[str, int]:
     """A list of tokens and ids, `token<TAB>id` a line; an id alone is that of the ideographic space."""
     ids: dict[str, int] = {}
+    require_file(path)
     for number, line in enumerate(read_lines(path), start=1):
         *before, last = line.strip().split("\t")
         if len(before) > 1 or not (last.isascii() and last.isdigit()) or len(last) > 9 or int(last) >= num_rows:
             raise ElmoError(
                 f"{path}, line {number}: expected a token, a tab and an id below {num_rows}, found {line!r}"
+            )
+        if number > 2 * num_rows:
+            raise ElmoError(
+                f"{path}: has far more lines than the tensors have rows ({num_rows}); is it of another model?"
             )
         ids[before[0] if before else _ALONE] = int(last)
     return ids

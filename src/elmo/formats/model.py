@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from elmo.config import BiLMConfig, CharCNNConfig
 from elmo.errors import ElmoError
 from elmo.formats.token_vectors import TokenVectors
-from elmo.formats.words import SCORED, find_list, require_as_many, require_room
+from elmo.formats.words import SCORED, find_list, read_so_many, require_as_many
 from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.scalar_mix import ScalarMix
@@ -144,7 +144,6 @@ def read_vocabulary(path: Path, num_words: int, use: str = SCORED) -> Vocabulary
     found = find_list(path)
     if found is None:
         return None
-    require_room(found)
-    vocabulary = Vocabulary.read(found)
+    vocabulary = Vocabulary.of(read_so_many(found, num_words, use), found)
     require_as_many(found, len(vocabulary), num_words, use)
     return vocabulary

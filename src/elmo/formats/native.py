@@ -24,6 +24,7 @@ from elmo.nn.bilm import BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.nn.softmax import Softmax
+from elmo.text.reading import require_file
 
 CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, VOCABULARY, CARD = (
     "config.json",
@@ -156,6 +157,7 @@ def _warm_tensors(state: BiLMState) -> dict[str, Tensor]:
 
 def _read_card(path: Path) -> str:
     """A text for people: whatever is wrong with it doesn't stop the model from loading."""
+    require_file(path)
     with path.open(encoding="utf-8", errors="replace") as file:
         return file.read(_LONGEST_CARD)
 

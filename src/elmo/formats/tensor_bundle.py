@@ -19,6 +19,7 @@ from torch import Tensor
 
 from elmo.errors import ElmoError
 from elmo.formats.tensors import Stored
+from elmo.text.reading import require_file
 
 INDEX = ".index"
 
@@ -44,6 +45,7 @@ class _Entry(NamedTuple):
 def read_bundle(prefix: Path) -> tuple[dict[str, Stored], int]:
     """The floating-point variables of a checkpoint by name, and the bytes of all its data files."""
     path = prefix.with_name(prefix.name + INDEX)
+    require_file(path)
     try:
         data = path.read_bytes() if path.stat().st_size <= _LARGEST_INDEX else b""
     except FileNotFoundError:
@@ -62,6 +64,7 @@ def read_bundle(prefix: Path) -> tuple[dict[str, Stored], int]:
     for shard in shards:
         if not shard.exists():
             raise ElmoError(f"{shard}: no such file, but {path.name} asks for it")
+        require_file(shard)
     found = {
         name: Stored(entry.shape, partial(_read, shards, name, entry))
         for name, entry in entries.items()

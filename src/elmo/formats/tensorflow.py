@@ -13,6 +13,7 @@ from elmo.formats.model import Model
 from elmo.formats.tensor_bundle import INDEX, read_bundle
 
 LIST = "checkpoint"
+_LONGEST_LIST = 1 << 20
 """The file that tells the newest checkpoint of a folder."""
 
 _ADAGRAD = "/Adagrad"
@@ -55,7 +56,8 @@ def find_checkpoint(folder: Path) -> Path | None:
     """The prefix of a folder's newest checkpoint, as its list says, or of the only one."""
     found = sorted(path.with_name(path.name.removesuffix(INDEX)) for path in folder.glob(f"*{INDEX}"))
     if (folder / LIST).is_file():
-        text = (folder / LIST).read_text(encoding="utf-8", errors="replace")
+        with (folder / LIST).open(encoding="utf-8", errors="replace") as file:
+            text = file.read(_LONGEST_LIST)
         newest = re.search(r'^model_checkpoint_path: "(?:[^"\n]*/)?([^"/\n]+)"', text, re.MULTILINE)
         if newest and folder / newest[1] in found:  # the list holds the path on the machine it was trained on
             return folder / newest[1]

@@ -20,6 +20,7 @@ from torch import Tensor
 from elmo.errors import ElmoError
 from elmo.formats.archive import open_zip
 from elmo.formats.tensors import Stored, room
+from elmo.text.reading import require_file
 
 _BLOCK = 1 << 20
 """Bytes read at once."""
@@ -81,6 +82,7 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
     """
     if not path.exists():
         raise ElmoError(f"{path}: no such file")
+    require_file(path)
     num_bytes = path.stat().st_size
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

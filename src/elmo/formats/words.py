@@ -8,12 +8,13 @@ from pathlib import Path
 
 from elmo.errors import ElmoError
 from elmo.formats.tensors import room
-from elmo.text.reading import read_lines
+from elmo.text.reading import read_lines, require_file
 
 SCORED, READ = "the softmax beside it scores", "the model next to it reads"
 """What the words of a list are for, in errors."""
 
-_BLOCK = 1 << 20
+_BLOCK, _SOME = 1 << 20, 8
+"""Bytes read at a time, and lines of a list that may hold no word: others more are not read."""
 
 
 def find_words(folder: Path, num_words: int) -> list[str] | None:
@@ -22,7 +23,9 @@ def find_words(folder: Path, num_words: int) -> list[str] | None:
     A last, empty line counts where the number says so.
     """
     for path in sorted([*folder.glob("vocab*.txt"), *folder.glob("vocab*.txt.gz")]):
-        words = read_words(path)
+        if require_room(path) > num_words + _SOME:
+            continue
+        words = list(read_lines(path))
         if len(words) == num_words - 1:
             words.append("")
         if len(words) == num_words:
@@ -47,16 +50,24 @@ def read_words(path: Path) -> list[str]:
     return list(read_lines(path))
 
 
-def require_room(path: Path) -> None:
-    """Refuse a compressed list that unfolds to more than such a file holds."""
-    if path.suffix != ".gz":
-        return
-    left = room(path.stat().st_size)
+def read_so_many(path: Path, wanted: int, use: str = SCORED) -> list[str]:
+    """As `read_words`, of a list of about `wanted` words; one of many more is refused unread, as `use` says."""
+    if (num_lines := require_room(path)) > wanted + _SOME:
+        require_as_many(path, num_lines, wanted, use)
+    return list(read_lines(path))
+
+
+def require_room(path: Path) -> int:
+    """The number of a list's lines; a compressed one that unfolds to more than such a file holds is refused."""
+    require_file(path)
+    num_lines, left = 0, room(path.stat().st_size)
     try:
-        with gzip.open(path) as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             while data := file.read(_BLOCK):
                 left -= len(data)
+                num_lines += data.count(b"\n")
                 if left < 0:
                     raise ElmoError(f"{path}: unfolds to more than {room(path.stat().st_size):,} bytes, no word list")
     except (OSError, EOFError, zlib.error) as error:
         raise ElmoError(f"{path}: damaged or cut off ({error}); get the file again") from None
+    return num_lines

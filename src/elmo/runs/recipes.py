@@ -16,6 +16,9 @@ from elmo.errors import ElmoError
 
 T = TypeVar("T")
 
+_LARGEST = 1 << 20
+"""Far more than any recipe, in bytes."""
+
 
 class _Loader(yaml.SafeLoader):
     """YAML that knows numbers like 1e-3, too, which PyYAML takes for text."""
@@ -48,6 +51,8 @@ def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mappi
 
 
 def _read(path: Path) -> str:
+    if path.stat().st_size > _LARGEST:
+        raise ElmoError(f"{path}: too large for a recipe ({path.stat().st_size:,} bytes)")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

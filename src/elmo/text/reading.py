@@ -32,6 +32,15 @@ Progress = Callable[[int], object]
 """Told the number of bytes taken from a file (compressed ones as they are) since it was told last."""
 
 
+def require_file(path: Path) -> None:
+    """Refuse a pipe or a device, which may never end or never begin, where a whole file is read.
+
+    One that is absent or a folder is left to whoever opens it.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ElmoError(f"{path}: is a pipe or a device; save what comes out of it, and name that file")
+
+
 def expand(patterns: Sequence[str | Path]) -> list[str]:
     """The files that `patterns` (names or globs, `**` too, each sorted) stand for; `-`, standard input, stays.
 
