@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from html import unescape
 from pathlib import Path
 from urllib.parse import parse_qs, quote_plus
@@ -342,3 +347,90 @@ def test_long_sentences_are_cut_around_their_word() -> None:
         assert cut[place] == tokens[word]
         assert MAX_CHARACTERS - 10 < len(" ".join(cut)) <= MAX_CHARACTERS
     assert _around(("a", "b"), 1) == (1, ("a", "b"))
+
+
+# --- clients that mean harm
+
+
+@pytest.fixture(scope="module")
+def hasty(folder: Path, model: Embedder) -> Iterator[tuple[str, int]]:
+    """The address of a server in this process that waits a fifth of a second for requests."""
+    from elmo.analysis.explore_page import Page
+    from elmo.analysis.explore_server import make_server
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = make_server(Page(model, "model", str.split, None).app("127.0.0.1"), request_seconds=0.2)
+    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+    thread.start()
+    yield listening.getsockname()
+    server.should_exit = True
+    thread.join(60)
+    assert not thread.is_alive()
+    listening.close()
+
+
+def rest(client: socket.socket) -> bytes:
+    """All that comes until the other side ends the connection, however it does."""
+    client.settimeout(60)
+    found = b""
+    with suppress(ConnectionResetError):
+        while data := client.recv(1 << 16):
+            found += data
+    return found
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"", b""),
+        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Half: ", b""),
+        (b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nhalf", b"HTTP/1.1 405"),
+        (b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET / HT", b"HTTP/1.1 200"),
+    ],
+    ids=["nothing", "half of the headers", "half of a body", "half of a second request"],
+)
+def test_who_sends_half_a_request_is_disconnected(sent: bytes, answer: bytes, hasty: tuple[str, int]) -> None:
+    with socket.create_connection(hasty) as client:
+        client.sendall(sent)
+        assert rest(client).startswith(answer)
+
+
+def test_drops_of_a_request_gain_no_time(hasty: tuple[str, int]) -> None:
+    def drop() -> None:
+        client.sendall(b"GET / HTTP/1.1\r\n")
+        for _ in range(100_000):  # it ends soon after the disconnection
+            client.sendall(b"X")
+            time.sleep(0.01)
+
+    with socket.create_connection(hasty) as client, pytest.raises(OSError, match=r"reset|[Pp]ipe|abort"):
+        drop()
+
+
+def test_many_clients_that_wait_leave_room(server: str) -> None:
+    """The one that has waited longest makes room for the next."""
+    host, port = server.removeprefix("http://").split(":")
+    with ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(150)]
+        for client in clients[75:]:
+            client.sendall(b"GET / HTTP/1.1\r\nX-Half: ")
+        assert get(server)[0] == 200
+        assert rest(clients[0]) == b""
+
+
+def test_a_minute_has_few_lines_of_the_log(hasty: tuple[str, int]) -> None:
+    from elmo.analysis.explore_server import MOST_LINES
+
+    found: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: found.append(record.getMessage())
+    logger = logging.getLogger("uvicorn.error")
+    logger.addHandler(handler)
+    try:
+        for _ in range(3 * MOST_LINES):
+            with socket.create_connection(hasty) as client:
+                client.sendall(b"no request\r\n\r\n")
+                assert rest(client).startswith(b"HTTP/1.1 400")
+    finally:
+        logger.removeHandler(handler)
+    assert MOST_LINES <= len(found) <= 2 * MOST_LINES  # a minute may end in between
+    assert "more messages of this minute are left out" in found

@@ -41,9 +41,8 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
     uses, and how all that changes from layer to layer. Without an index the words of a text are compared with one
     another. The page loads nothing from elsewhere, and nobody else can see it unless --host says so.
     """
-    import uvicorn
-
     from elmo.analysis.explore_page import Page
+    from elmo.analysis.explore_server import make_server
     from elmo.analysis.search import ContextIndex
     from elmo.embed.embedder import load
     from elmo.nn.devices import use_device
@@ -61,7 +60,7 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
         if not _is_loopback(host):
             click.echo(f"elmo: whoever can reach {host} can use the page and read the index", err=True)
         with suppress(KeyboardInterrupt):
-            uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[server])
+            make_server(app).run(sockets=[server])
 
 
 def _raw_tokenizer(index: ContextIndex | None) -> str:
