@@ -63,7 +63,7 @@ class CharCNNConfig:
 
     def __post_init__(self) -> None:
         if self.activation not in ("relu", "tanh"):
-            raise ElmoError(f"char_cnn.activation: {_shown(self.activation)} is neither 'relu' nor 'tanh'")
+            raise ElmoError(f"char_cnn.activation: {shown(self.activation)} is neither 'relu' nor 'tanh'")
         if self.n_characters not in (261, 262):
             raise ElmoError(
                 f"char_cnn.n_characters: {self.n_characters} is neither 261 nor 262, the numbers of a model that reads "
@@ -243,7 +243,7 @@ def from_mapping(kind: type[T], values: object, where: str, *, ignore_unknown: b
     fields = {field.name: field for field in dataclasses.fields(typing.cast(Any, kind))}
     unknown = sorted(str(key) for key in values if key not in fields)
     if unknown and not ignore_unknown:
-        raise ElmoError(f"{where}: unknown key {unknown[0]!r}; known keys are {', '.join(fields)}")
+        raise ElmoError(f"{where}: unknown key {shown(unknown[0])}; known keys are {', '.join(fields)}")
     arguments: dict[str, object] = {}
     for name, field in fields.items():
         if name in values:
@@ -297,7 +297,7 @@ def _convert(hint: Any, value: object, where: str, ignore_unknown: bool) -> obje
         except OverflowError:
             raise ElmoError(f"{where}: a number of {len(str(value))} digits") from None
     if type(value) is not hint:
-        raise ElmoError(f"{where}: expected {hint.__name__}, found {_shown(value)}")
+        raise ElmoError(f"{where}: expected {hint.__name__}, found {shown(value)}")
     return value
 
 
@@ -313,12 +313,12 @@ def _convert_tuple(hint: Any, value: object, where: str, ignore_unknown: bool) -
     repeated = len(options) == 2 and options[1] is Ellipsis
     items: list[object] = list(typing.cast("list[object]", value)) if isinstance(value, list | tuple) else []
     if not isinstance(value, list | tuple) or (not repeated and len(items) != len(options)):
-        raise ElmoError(f"{where}: expected a list{'' if repeated else f' of {len(options)}'}, found {_shown(value)}")
+        raise ElmoError(f"{where}: expected a list{'' if repeated else f' of {len(options)}'}, found {shown(value)}")
     hints = [options[0]] * len(items) if repeated else list(options)
     return tuple(_convert(h, item, where, ignore_unknown) for h, item in zip(hints, items, strict=True))
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """A value in an error, cut short: a file may give any, and in YAML one that is endless when written out."""
     return _SHORT.repr(value)
 
@@ -350,4 +350,4 @@ def require_share(name: str, value: float) -> None:
 def require_choice(name: str, value: object, known: Collection[str]) -> None:
     """Refuse what is none of the `known` names."""
     if value not in known:
-        raise ElmoError(f"{name}: {_shown(value)} is none of {', '.join(known)}")
+        raise ElmoError(f"{name}: {shown(value)} is none of {', '.join(known)}")

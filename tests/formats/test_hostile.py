@@ -30,6 +30,7 @@ import refusing
 from bridge import WORDS, make_model
 from elmo import formats
 from elmo.errors import ElmoError
+from elmo.formats.allennlp import _has_layer_norm
 from elmo.formats.hdf5 import open_hdf5
 from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights, write
@@ -637,3 +638,19 @@ def test_values_that_are_long_or_deep(folder: Path) -> None:
     with pytest.raises(ElmoError, match=r"lstm: dim: expected int, found \[\[") as caught:
         formats.load(folder)
     assert len(str(caught.value)) < 5_000
+
+
+def test_settings_that_are_deep() -> None:
+    """What looks through them must not go as deep: the stack may be smaller than that of what read them."""
+    config: object = {"options_file": "", "do_layer_norm": True}
+    for _ in range(100_000):
+        config = [config, {"do_layer_norm": False}]
+    assert _has_layer_norm(config)
+    assert not _has_layer_norm([[{"options_file": "", "do_layer_norm": False}], 1])
+
+
+def test_a_checkpoint_of_very_many_variables(tmp_path: Path) -> None:
+    make_tensorflow.make(tmp_path / "model")
+    prefix = tmp_path / "model" / make_tensorflow.PREFIX
+    make_tensorflow.write_bundle(prefix, {f"{number}": np.zeros(0, np.float32) for number in range(10_001)})
+    assert_refused(tmp_path / "model", ".index", "more than 10,000 variables")

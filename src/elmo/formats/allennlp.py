@@ -86,10 +86,14 @@ def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm
 
 def _has_layer_norm(config: object) -> bool:
     """Whether the settings of the embedder, wherever in the task's config, ask for layer norm."""
-    if isinstance(config, list):
-        return any(map(_has_layer_norm, cast("list[object]", config)))
-    if not isinstance(config, dict):
-        return False
-    values = cast("dict[str, object]", config)
-    here = "options_file" in values and values.get("do_layer_norm") is True
-    return here or any(map(_has_layer_norm, values.values()))
+    left = [config]
+    while left:  # no recursion: a stranger's config may be deeper than Python's stack
+        value = left.pop()
+        if isinstance(value, list):
+            left += cast("list[object]", value)
+        elif isinstance(value, dict):
+            values = cast("dict[str, object]", value)
+            if "options_file" in values and values.get("do_layer_norm") is True:
+                return True
+            left += values.values()
+    return False

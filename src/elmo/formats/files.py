@@ -19,7 +19,7 @@ _CHECKSUM = "crc32"
 _PARTIAL = ".partial"
 """How the temporary name of a file ends that is being written."""
 
-_LARGEST_JSON = 1 << 22
+_LARGEST_JSON = 3 << 20
 """Far more than any options file, in bytes."""
 
 _LARGEST_HEADER, MOST_TENSORS = 1 << 22, 10_000

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import torch
 
-from elmo.config import PADDING, BiLMConfig, from_mapping
+from elmo.config import PADDING, BiLMConfig, from_mapping, shown
 from elmo.errors import ElmoError
 from elmo.formats.allennlp_layout import NOUN, highway, infer_sizes, lstm, require_dimensions
 from elmo.formats.files import read_json
@@ -100,7 +100,7 @@ def _config(path: Path, stored: Mapping[str, Stored], settings: dict[str, Any], 
     for section, key, known in ((tokens, "token_embedder", "cnn"), (encoder, "encoder", "elmo")):
         name = section.get("name", known)
         if not isinstance(name, str) or name.lower() != known:
-            raise ElmoError(f"{where}: {key} is {name!r}; only {known!r} can be read (docs/formats.md says why)")
+            raise ElmoError(f"{where}: {key} is {shown(name)}; only {known!r} can be read (docs/formats.md says why)")
     if "char_lstm.weight_ih_l0" in stored:
         raise ElmoError(f"{path}: its token embedder is 'lstm'; only 'cnn' can be read (docs/formats.md says why)")
     char_cnn, lstm = infer_sizes(path, stored, "convolutions.{}.weight", "highways._layers.{}.weight", "")
@@ -126,7 +126,7 @@ def _config(path: Path, stored: Mapping[str, Stored], settings: dict[str, Any], 
 def _section(settings: dict[str, Any], key: str, where: Path | None) -> dict[str, Any]:
     section = settings.get(key, {})
     if not isinstance(section, dict):
-        raise ElmoError(f"{where}: {key}: expected a mapping of keys, found {section!r}")
+        raise ElmoError(f"{where}: {key}: expected a mapping of keys, found {type(section).__name__}")
     return cast("dict[str, Any]", section)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from elmo.text.reading import require_file
 
 INDEX = ".index"
 
-_LARGEST_INDEX, _LONGEST_NAME = 1 << 20, 256
+_LARGEST_INDEX, _LONGEST_NAME, _MOST_VARIABLES = 1 << 20, 256, 10_000
 """Far more than the hundred variables of a biLM need. Names share their beginnings, so that a few bytes can grow."""
 
 _FOOTER, _MAGIC, _TRAILER = 48, (0xDB4775248B80FB57).to_bytes(8, "little"), 5
@@ -53,8 +54,10 @@ def read_bundle(prefix: Path) -> tuple[dict[str, Stored], int]:
     if len(data) < _FOOTER or not data.endswith(_MAGIC):
         raise ElmoError(f"{path}: not the index of a TensorFlow checkpoint, or a truncated one")
     try:
-        table = dict(_table(data))
+        table = dict(islice(_table(data), _MOST_VARIABLES + 1))
         num_shards = _require_header(path, table.pop(b"", b""))
+        if len(table) >= _MOST_VARIABLES:
+            raise ValueError(f"more than {_MOST_VARIABLES:,} variables")
         entries = {key.decode(): _entry(value) for key, value in table.items()}
     except ElmoError:
         raise
