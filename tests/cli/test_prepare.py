@@ -81,8 +81,19 @@ def test_the_command_is_quiet_and_exits_with_2(tmp_path):
     """As a process: no progress in a pipe, one sentence on standard error, and nothing left behind."""
     (tmp_path / "text.txt").write_bytes(b"good\n" * 3)
     command = [sys.executable, "-m", "elmo", "prepare", "corpus", "text.txt"]
-    good, again = (subprocess.run(command, cwd=tmp_path, capture_output=True, text=True) for _ in range(2))
+
+    def started(*options: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    good, other = started(), started("--min-count", "2")
     assert (good.returncode, good.stderr) == (0, "")
-    assert (again.returncode, again.stdout) == (2, "")
-    assert again.stderr == "elmo: corpus: exists already; remove it, or name another folder for the corpus\n"
+    assert (other.returncode, other.stdout) == (2, "")
+    assert other.stderr == "elmo: corpus: exists already; remove it, or name another folder for the corpus\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text.txt"]
+
+
+def test_the_same_command_again_is_done_already(text, tmp_path):
+    """A script that was killed between two commands can be started again."""
+    first, again = (run(tmp_path / "corpus", text) for _ in range(2))
+    assert (again.exit_code, again.stdout) == (0, first.stdout)
+    assert "already done" in again.stderr

@@ -224,7 +224,7 @@ def test_nothing_is_left_of_a_corpus_half_done(name: str, tmp_path: Path) -> Non
     command = [sys.executable, "-m", "elmo", "prepare", "corpus", "-"]
     # not one that waits for text: a signal between its last look at signals and that would be seen with the next text
     with started("yes", "A b .") as text, started(*command, cwd=tmp_path, stdin=text.stdout) as process:
-        wait_until(lambda: bool(list(tmp_path.glob(".corpus.*"))), process)
+        wait_until(lambda: bool(list(tmp_path.glob(".corpus.*/parts"))), process)
         process.send_signal(getattr(signal, name))
         process.communicate(timeout=60)
     assert process.returncode == 128 + getattr(signal, name)

@@ -7,6 +7,7 @@ import json
 import lzma
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -128,7 +129,9 @@ def test_compression_and_standard_input_change_nothing_but_the_source(text, tmp_
         found = contents(prepare([name], tmp_path / folder).folder)
         source = {"inputs": [Path(name).name]}
         assert json.loads(found["corpus.json"])["source"] == source
-        found["corpus.json"] = found["corpus.json"].replace(json.dumps(Path(name).name).encode(), b"")
+        described = json.loads(found.pop("corpus.json"))
+        del described["source"], described["made_of"]
+        found["described"] = json.dumps(described).encode()
         return found
 
     expected = files(text, "plain")
@@ -261,3 +264,64 @@ def test_words_longer_than_any_model_takes_are_refused(text, tmp_path):
 def test_an_absent_parent_is_refused(text, tmp_path):
     with pytest.raises(ElmoError, match="there is no folder"):
         prepare([text], tmp_path / "none" / "corpus")
+
+
+def test_the_same_corpus_is_made_once(text, tmp_path, monkeypatch):
+    """The same files and settings find it done; other ones are refused, and the corpus stays as it is."""
+    vocabulary = Vocabulary([*SPECIAL, "the"])
+    corpus, given = prepare([text], tmp_path / "corpus"), prepare([text], tmp_path / "given", vocabulary=vocabulary)
+    before = contents(corpus.folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare_module, "_build", lambda *_: pytest.fail("was made again"))
+        assert prepare([text], corpus.folder, workers=1).checksum == corpus.checksum
+        assert prepare([text], given.folder, vocabulary=vocabulary).checksum == given.checksum
+    refused = pytest.raises(ElmoError, match=r"exists already; remove it")
+    for other in ({"min_count": 2}, {"lowercase": True}, {"language": "en"}, {"vocabulary": vocabulary}):
+        with refused:
+            prepare([text], corpus.folder, **other)
+    with refused:
+        prepare([text], given.folder, vocabulary=Vocabulary([*SPECIAL, "play"]))
+    with refused:
+        prepare([text, text], corpus.folder)
+    Path(text).write_text(TEXT.replace("new", "NEW"))  # as long as before
+    with refused:
+        prepare([text], corpus.folder)
+    assert contents(corpus.folder) == before
+    described = json.loads(before["corpus.json"])
+    del described["made_of"]  # as older versions wrote it
+    (corpus.folder / "corpus.json").write_text(json.dumps(described))
+    with refused:
+        prepare([text], corpus.folder)
+
+
+def test_standard_input_is_never_the_same(tmp_path, monkeypatch):
+    for again in (False, True):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+        with pytest.raises(ElmoError, match="exists already") if again else nullcontext():
+            prepare(["-"], tmp_path / "corpus")
+
+
+def test_what_a_killed_process_left_is_removed(text, tmp_path):
+    left = tmp_path / ".corpus.unfinished"
+    (left / "parts").mkdir(parents=True)
+    (left / "parts" / "run-0.words").touch()
+    (left / ".lock").touch()
+    corpus = prepare([text], tmp_path / "corpus")
+    assert sorted(contents(corpus.folder)) == FILES
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text.txt"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks are not there")
+def test_two_at_once(text, tmp_path, monkeypatch):
+    """The second one is refused while the first one is at work, and disturbs nothing of it."""
+    describe = prepare_module._describe
+
+    def meanwhile(*arguments) -> None:
+        with pytest.raises(ElmoError, match=r"corpus: another process is writing it; wait for that one, or end it$"):
+            prepare([text], tmp_path / "corpus")
+        describe(*arguments)
+
+    monkeypatch.setattr(prepare_module, "_describe", meanwhile)
+    corpus = prepare([text], tmp_path / "corpus")
+    assert sorted(contents(corpus.folder)) == FILES
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text.txt"]

@@ -59,13 +59,15 @@ def command(
     """Turn text into a corpus FOLDER for pretraining.
 
     An INPUT is a file, plain or .gz, .xz, .zst; a glob such as 'news/*.txt'; or - for standard input. Memory grows
-    with the distinct words alone. FOLDER must not exist yet.
+    with the distinct words alone. The same command for a FOLDER that it has made before is done at once.
+    Any other FOLDER that exists is refused.
     """
     from elmo.text.prepare import prepare
     from elmo.text.vocabulary import Vocabulary
 
     if vocabulary_file and is_given("min_count"):
         raise ElmoError("--min-count: counts nothing where --vocabulary names the words; leave one out")
+    was_there = folder.exists()
     corpus = prepare(
         inputs,
         folder,
@@ -81,6 +83,8 @@ def command(
         language=language,
         license=license,
     )
+    if was_there:
+        click.echo(f"elmo: {folder}: already done, from the same text with the same settings", err=True)
     figures = {
         "folder": str(folder),
         "num_tokens": corpus.num_tokens,

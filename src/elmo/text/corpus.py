@@ -69,7 +69,7 @@ class Corpus:
     def open(cls, folder: str | Path) -> Corpus:
         """Open a corpus folder. Raises ElmoError where it is none, or a file is absent or has another size."""
         folder = Path(folder)
-        description = _read_description(folder)
+        description = read_description(folder)
         try:
             counts = description["counts"]
             for name, facts in description["files"].items():
@@ -105,7 +105,8 @@ class Corpus:
             return [line[:-1] for line in islice(file, num_words)]
 
 
-def _read_description(folder: Path) -> dict[str, Any]:
+def read_description(folder: Path) -> dict[str, Any]:
+    """What `corpus.json` says. Raises ElmoError where there is none, or of another format."""
     path = folder / DESCRIPTION
     if not folder.is_dir():
         raise ElmoError(f"{folder}: no such corpus folder; make one with 'elmo prepare {folder} TEXT'")

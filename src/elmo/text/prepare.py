@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 from elmo.config import MAX_CHARACTERS, require_positive
 from elmo.errors import ElmoError
-from elmo.targets import require_parent
+from elmo.targets import require_parent, unfinished_folder
 from elmo.text.characters import NUM_CHARACTERS, encode_words, without_boundaries
 from elmo.text.corpus import (
     CHARACTERS,
@@ -32,6 +32,7 @@ from elmo.text.corpus import (
     TOKENS,
     TYPES,
     Corpus,
+    read_description,
 )
 from elmo.text.counting import MergedTypes, Run, TypeCounter, merge, renumber
 from elmo.text.parallel import tokenize_files
@@ -72,7 +73,10 @@ def prepare(
     language: str | None = None,
     license: str | None = None,
 ) -> Corpus:
-    """Turn text into the corpus folder `folder`, which must not exist yet; see `Corpus` for what it holds.
+    """Turn text into the corpus folder `folder`; see `Corpus` for what it holds.
+
+    A folder that was made from the same files with the same settings is returned as it is; anything else that is
+    there is refused. Standard input can't be read again, so that a corpus made from it always counts as another.
 
     `inputs` are files, globs or `-` (standard input); `tokenizer`, `text`, `encoding`, `lowercase` as in
     `read_sentences`. The vocabulary is the words that stand `min_count` times or more, the `max_vocabulary` most
@@ -83,7 +87,8 @@ def prepare(
 
     Tokenizing runs in `workers` processes (default: one a core); their number changes nothing in the result. Where
     `workers` isn't 1 a script needs Python's usual `if __name__ == "__main__":`. Whatever goes wrong, nothing is
-    left of a folder half done. Raises ElmoError for bad settings, bad input, and text that yields no vocabulary.
+    left of a folder half done; what a killed process left is removed by the next one for the same folder. Raises
+    ElmoError for bad settings, bad input, text that yields no vocabulary, and while another process makes `folder`.
     """
     folder = Path(folder)
     settings = Settings(
@@ -91,13 +96,50 @@ def prepare(
     )
     _check(settings, vocabulary)
     require_positive("workers", workers)
+    require_parent(folder)
     paths = expand(inputs)
+    source = {"inputs": [Path(name).name for name in map(str, inputs)], "language": language, "license": license}
+    source = {key: value for key, value in source.items() if value}
+    if os.path.lexists(folder):
+        return _open_same(folder, _facts(settings, source, paths, vocabulary))
     with _work_folder(folder) as work:
+        facts = _facts(settings, source, paths, vocabulary)
+        if os.path.lexists(folder):  # another process has made it meanwhile
+            return _open_same(folder, facts)
         counts = _build(work, paths, settings, SPECIAL_WORDS if vocabulary is None else vocabulary.words, workers)
-        source = {"inputs": [Path(name).name for name in map(str, inputs)], "language": language, "license": license}
-        _describe(work / "corpus", counts, settings, {key: value for key, value in source.items() if value})
+        _describe(work / "corpus", counts, facts)
         (work / "corpus").rename(folder)
     return Corpus.open(folder)
+
+
+def _facts(
+    settings: Settings, source: dict[str, Any], paths: list[str], vocabulary: Vocabulary | None
+) -> dict[str, Any]:
+    """What a corpus is made of and how, as `corpus.json` keeps it: the same facts make the same corpus."""
+    made_of: dict[str, Any] | None = None
+    if all(path != STDIN and Path(path).is_file() for path in paths):  # a pipe can be read but once
+        words = None if vocabulary is None else "\n".join(vocabulary.words).encode("utf-8", "surrogatepass")
+        made_of = {
+            "inputs": [_checksum(Path(path)) for path in paths],
+            "vocabulary": None if words is None else hashlib.sha256(words).hexdigest(),
+        }
+    return {"settings": asdict(settings), "source": source, "made_of": made_of}
+
+
+def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
+    """Open the corpus that was made of the same before; refuse whatever else is in its place."""
+    if (folder / DESCRIPTION).is_file():
+        found = read_description(folder)
+        if facts["made_of"] is not None and all(found.get(key) == value for key, value in facts.items()):
+            return Corpus.open(folder)
+    raise ElmoError(f"{folder}: exists already; remove it, or name another folder for the corpus")
+
+
+def _checksum(path: Path) -> dict[str, Any]:
+    """The size of a file and its SHA-256."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": digest}
 
 
 def _build(
@@ -152,16 +194,13 @@ def _check(settings: Settings, vocabulary: Vocabulary | None) -> None:
 
 @contextmanager
 def _work_folder(folder: Path) -> Generator[Path]:
-    """A hidden folder beside `folder`, to be renamed to it at the very end, and otherwise removed."""
-    if folder.exists() or folder.is_symlink():
-        raise ElmoError(f"{folder}: exists already; remove it, or name another folder for the corpus")
-    require_parent(folder)
-    work = folder.absolute().parent / f".{folder.name}.{token_hex(4)}"
-    try:
-        work.mkdir()
+    """A hidden folder next to `folder`, which no other process works in. It is removed in the end; what a killed
+    process left in it is removed at the beginning."""
+    work = folder.absolute().with_name(f".{folder.absolute().name}.unfinished")
+    with unfinished_folder(work, folder, is_kept=lambda: False):
+        for name in ("parts", "corpus"):
+            shutil.rmtree(work / name, ignore_errors=True)
         yield work
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _read(
@@ -232,20 +271,15 @@ def _write_types(folder: Path, types: MergedTypes, order: NDArray[np.int32], max
             bar.update(len(chunk))
 
 
-def _describe(folder: Path, counts: dict[str, int], settings: Settings, source: dict[str, Any]) -> None:
-    """Write `corpus.json`: counts, settings, source, and size and SHA-256 of every file and of all of them."""
-    files: dict[str, dict[str, Any]] = {}
-    for name in (TYPES, CHARACTERS, TOKENS, SENTENCES):
-        with (folder / name).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        files[name] = {"bytes": (folder / name).stat().st_size, "sha256": digest}
+def _describe(folder: Path, counts: dict[str, int], facts: dict[str, Any]) -> None:
+    """Write `corpus.json`: counts, the facts of `_facts`, and size and SHA-256 of every file and of all of them."""
+    files = {name: _checksum(folder / name) for name in (TYPES, CHARACTERS, TOKENS, SENTENCES)}
     # whoever trains on the corpus sees the files and the vocabulary's size, nothing else
     seen = json.dumps([files, counts["vocabulary_size"]], sort_keys=True)
     description = {
         "format": FORMAT,
         "counts": counts,
-        "settings": asdict(settings),
-        "source": source,
+        **facts,
         "files": files,
         "checksum": hashlib.sha256(seen.encode()).hexdigest(),
     }
