@@ -110,3 +110,19 @@ def test_broken_yaml_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("lstm: {dim: 3")
     with pytest.raises(ElmoError, match=r"mine\.yaml: not valid YAML"):
         load_recipe(str(tmp_path / "mine.yaml"))
+
+
+def test_recipes_that_are_no_files_or_without_end(tmp_path: Path) -> None:
+    """Neither is read; and a value that stands for a billion others is shown by its beginning."""
+    with pytest.raises(ElmoError, match="neither a file nor one of"):
+        load_recipe("/dev/zero")
+    path = tmp_path / "recipe.yaml"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)  # holes take no room on the disk
+    with pytest.raises(ElmoError, match=r"recipe\.yaml: too large for a recipe"):
+        load_recipe(str(path))
+    lists = "".join(f"  - &l{level} [{', '.join([f'*l{level - 1}'] * 9)}]\n" for level in range(1, 12))
+    path.write_text(f"lstm:\n  - &l0 [a]\n{lists}char_cnn:\n  embedding:\n    dim: *l11\n", encoding="utf-8")
+    with pytest.raises(ElmoError, match=r"recipe\.yaml: char_cnn: embedding: dim: expected int, found") as caught:
+        load_recipe(str(path))
+    assert len(str(caught.value)) < 1_000
