@@ -37,7 +37,6 @@ from elmo.embed import Embedder
 from elmo.embed.engine import PRECISIONS
 from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError
-from elmo.formats.card import figures_of
 from elmo.formats.model import Model
 from elmo.nn.devices import use_device
 from elmo.pretrain.perplexity import Perplexity, score_sentences
@@ -92,7 +91,7 @@ def _to_beat(model: Model, arguments: argparse.Namespace, path: Path) -> Iterato
     """What else is measured on a text. The 5-gram takes minutes, and all of the text: not with `--quick`."""
     if arguments.baseline:
         baseline = _load(arguments.baseline, arguments)
-        trained_for = figures_of(baseline.card or "").get("trained for", "")
+        trained_for = baseline.figures.get("trained for", "")
         yield "baseline", {**measure_perplexity(baseline, path, False, arguments.quick), "trained_for": trained_for}
     if arguments.kenlm and arguments.corpus and not arguments.quick:
         corpus = Corpus.open(arguments.corpus)

@@ -15,7 +15,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ import torch
 from elmo import formats
 from elmo.errors import ElmoError
 from elmo.formats import bundled
-from elmo.formats.card import figures_of, model_card, table_rows
+from elmo.formats.card import model_card, table_rows
 from elmo.formats.model import Model
 from elmo.formats.native import SOFTMAX, WEIGHTS
 from elmo.pretrain.facts import text_facts
@@ -139,12 +138,16 @@ def measured(results: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
             yield f"uses of “{word}” in SemCor whose nearest has their sense: {layer}", value
 
 
-def describe(model: Model, corpus: Corpus, found: Mapping[str, Any]) -> str:
-    """The card: what the run's says, what was measured since, limits, license."""
+def training_figures(model: Model, corpus: Corpus) -> dict[str, str]:
+    """What the run says of its training, and what it wasn't told."""
     facts = text_facts(corpus)
     told = {"its files": ", ".join(TEXTS), "its language": "en", "its license": SOURCES}
     here = {"trained on": machine_name(torch.device("cpu"))}
-    figures = facts | told | here | figures_of(model.card or "") | facts
+    return facts | told | here | dict(model.figures) | facts
+
+
+def describe(model: Model, found: Mapping[str, Any]) -> str:
+    """The card: the model's figures, what was measured since, limits, license."""
     rows = table_rows(dict(measured(found["results"])))
     beside = [result["trained_for"] for result in found["results"] if result["name"].endswith("/baseline")]
     baseline = f"; *baseline*: of the same size, trained as published for {beside[0]}" if beside else ""
@@ -156,7 +159,7 @@ def describe(model: Model, corpus: Corpus, found: Mapping[str, Any]) -> str:
         "SemCor, or the nearest use."
     )
     sections = {"Measured": f"{about}\n\n| | |\n|---|---|\n{rows}", "Limits": LIMITS, "License": LICENSE}
-    return model_card(model, figures, {"language": "en", "license": "apache-2.0"}, sections=sections, source="en")
+    return model_card(model, model.figures, {"language": "en", "license": "apache-2.0"}, sections=sections, source="en")
 
 
 def pack(arguments: argparse.Namespace) -> None:
@@ -169,8 +172,9 @@ def pack(arguments: argparse.Namespace) -> None:
             raise ElmoError(f"{half / name}: {size:,} bytes are more than the {MOST_BYTES:,} that a package may hold")
     figures: Path = arguments.figures or measure(arguments, half)
     model = formats.load(half)
-    card = describe(model, Corpus.open(arguments.corpus), json.loads(figures.read_text(encoding="utf-8")))
-    formats.save_native(replace(model, card=card), arguments.into, storage=arguments.storage)
+    model.figures = training_figures(model, Corpus.open(arguments.corpus))
+    model.card = describe(model, json.loads(figures.read_text(encoding="utf-8")))
+    formats.save_native(model, arguments.into, storage=arguments.storage)
     elmo("info", arguments.into)
     print("\n".join(f"{path}: {path.stat().st_size:,} bytes" for path in sorted(arguments.into.iterdir())))
 

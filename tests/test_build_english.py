@@ -13,7 +13,6 @@ import torch
 from safetensors.torch import load_file
 
 from elmo import formats
-from elmo.formats.card import figures_of
 from elmo.pretrain.recipe import load_recipe
 from elmo.runs.recipes import parse_override
 
@@ -97,7 +96,7 @@ def test_the_whole_way(data: Path, tmp_path: Path) -> None:
     trained = formats.load(tmp_path / "work" / "run").bilm.state_dict()
     assert all(torch.equal(model.bilm.state_dict()[name], t.half().float()) for name, t in trained.items())
     card = model.card or ""
-    assert figures_of(card)["trained for"].startswith("4 steps, ")
+    assert model.figures["trained for"].startswith("4 steps, ")
     assert "license: apache-2.0\n---\n" in card
     assert "*baseline*: of the same size, trained as published for 4 steps, " in card
     for text in (

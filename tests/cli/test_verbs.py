@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -16,9 +17,11 @@ from click.testing import CliRunner
 import make_bilm_hdf5
 import make_many_langs
 from bridge import make_model
+from elmo import formats
 from elmo.cli.main import VERBS, cli
 from elmo.formats import save_native
 from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.targets import unfinished_folder
 from elmo.text.prepare import prepare
 from running import started, wait_until
 
@@ -272,3 +275,51 @@ def test_convert_refuses_an_existing_target(tmp_path: Path) -> None:
     make_bilm_hdf5.make(tmp_path / "model")
     done = run("convert", "model", "model", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (2, "elmo: model: exists already; choose a new folder\n")
+
+
+@pytest.fixture
+def convert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+    """Converts in a folder with two models: `one` has a softmax, `other` not."""
+    formats.save_native(make_model(softmax=True), tmp_path / "one")
+    formats.save_native(make_model("three_layers"), tmp_path / "other")
+    monkeypatch.chdir(tmp_path)
+
+    def invoke(*arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(cli, ["convert", *arguments])
+        return result.exit_code, str(result.exception or result.output)
+
+    return invoke
+
+
+@pytest.mark.parametrize("options", [[], ["--to", "bilm"], ["--storage", "float16"]])
+def test_convert_started_again_is_done_already(
+    options: list[str], convert: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    """What people add or edit, a warm state and the card, is left alone; another model is refused."""
+    assert convert("one", "made", *options)[0] == 0
+    (tmp_path / "made" / "README.md").write_text("my words")
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "made").iterdir()}
+    code, output = convert("one", "made", *options)
+    assert code == 0
+    assert output.endswith("; it was there already\n")
+    code, output = convert("other", "made", *options)
+    assert (code != 0, output) == (True, "made: exists already, and holds something else; choose a new folder")
+    assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "made").iterdir()} == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "one", "other"]
+
+
+def test_convert_cleans_up_after_a_kill(convert: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    """A kill leaves a hidden folder, whatever it was writing; the target isn't there."""
+    (tmp_path / ".made.unfinished" / "model").mkdir(parents=True)
+    (tmp_path / ".made.unfinished" / "model" / ".softmax.safetensors.partial").write_text("half")
+    (tmp_path / ".made.unfinished" / "model" / "softmax.safetensors").write_text("of another model")
+    assert convert("other", "made")[0] == 0
+    assert formats.load(tmp_path / "made").softmax is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "one", "other"]
+
+
+def test_two_processes_do_not_convert_to_one_folder(convert: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+    with unfinished_folder(tmp_path / ".made.unfinished", tmp_path / "made", lambda: False):
+        code, output = convert("one", "made")
+    assert (code != 0, output) == (True, "made: another process is writing it; wait for that one, or end it")
+    assert not (tmp_path / "made").exists()

@@ -16,6 +16,7 @@ from commands import run_main
 from elmo import formats
 from elmo.embed import Embedder
 from elmo.embed.warm import mean_state
+from elmo.targets import alone_in
 
 SENTENCES = [["A", "new", "play", "."], ["Fußball", "spielen"], ["A", "new", "play", "."]]
 Run = Callable[..., tuple[int, str, str]]
@@ -40,6 +41,14 @@ def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         return run_main([*arguments], monkeypatch, capsys)
 
     return run
+
+
+def test_it_waits_for_no_training(elmo: Run, folder: Path) -> None:
+    """While the weights are being replaced it would store the state of those of before."""
+    with alone_in(folder / "model"):
+        code, _, err = elmo("warm", "model", "text.txt")
+    assert (code, err) == (2, "elmo: model: another process is writing it; wait for that one, or end it\n")
+    assert not (folder / "model" / "warm.safetensors").exists()
 
 
 def test_it_stores_the_mean_state_of_the_text(elmo: Run, folder: Path) -> None:
@@ -88,7 +97,8 @@ def test_info_and_embed_and_convert_know_it(elmo: Run, folder: Path) -> None:
         (["warm", "published", "text.txt"], "elmo: published: no model folder of our own, so there is no place"),
         (
             ["embed", "model", "text.txt", "v.h5", "--state", "warm"],
-            "elmo: state: this model has no warm state; 'elmo warm MODEL TEXT' puts one into a model folder\n",
+            "elmo: state: this model has no warm state, or one of other weights; 'elmo warm MODEL TEXT' puts one into "
+            "a model folder\n",
         ),
     ],
 )

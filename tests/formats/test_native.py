@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,16 +8,20 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import elmo
 from bridge import WORDS, assert_equal, make_model
 from elmo import formats
 from elmo.config import BiLMConfig, from_mapping
+from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import Model
-from elmo.formats.card import figures_of, model_card, without_head
+from elmo.formats.card import model_card, without_head
 from elmo.formats.native import STORAGES, Storage, save_warm_state
 from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
+from elmo.nn.scalar_mix import ScalarMix
+from elmo.targets import alone_in
 from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import CHANGES
 from refusing import assert_refused
@@ -95,7 +100,7 @@ def test_a_warm_state_is_kept_bit_by_bit(variant: str, tmp_path: Path) -> None:
     model.warm_state = make_warm_state(model)
     formats.save_native(model, tmp_path / "together")
     formats.save_native(make_model(variant), tmp_path / "later")
-    save_warm_state(model.warm_state, tmp_path / "later")
+    save_warm_state(model.warm_state, tmp_path / "later", model.bilm)
     formats.save_native(formats.load(tmp_path / "later"), tmp_path / "converted")
     for folder in ("together", "later", "converted"):
         found = formats.load(tmp_path / folder).warm_state
@@ -110,7 +115,7 @@ def test_a_warm_state_is_kept_bit_by_bit(variant: str, tmp_path: Path) -> None:
 def test_the_warm_state_of_an_older_model_goes_with_it(tmp_path: Path) -> None:
     """It belongs to weights that are no longer there."""
     model = make_model()
-    save_warm_state(make_warm_state(model), tmp_path)
+    save_warm_state(make_warm_state(model), tmp_path, model.bilm)
     formats.save_native(model, tmp_path)
     assert formats.load(tmp_path).warm_state is None
 
@@ -138,7 +143,7 @@ def _without(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 )
 def test_a_warm_state_that_fits_no_model_is_refused(change: Change, says: str, tmp_path: Path) -> None:
     formats.save_native(make_model(), tmp_path)
-    save_warm_state(make_warm_state(make_model()), tmp_path)
+    save_warm_state(make_warm_state(make_model()), tmp_path, make_model().bilm)
     path = tmp_path / "warm.safetensors"
     save_file(change(load_file(path)), path)
     assert_refused(tmp_path, "warm.safetensors: ", says)
@@ -146,7 +151,7 @@ def test_a_warm_state_that_fits_no_model_is_refused(change: Change, says: str, t
 
 def test_a_cut_off_warm_state_is_refused(tmp_path: Path) -> None:
     formats.save_native(make_model(), tmp_path)
-    save_warm_state(make_warm_state(make_model()), tmp_path)
+    save_warm_state(make_warm_state(make_model()), tmp_path, make_model().bilm)
     path = tmp_path / "warm.safetensors"
     path.write_bytes(path.read_bytes()[:-5])
     assert_refused(tmp_path, "warm.safetensors: not a complete safetensors file")
@@ -251,12 +256,73 @@ def test_weights_too_large_for_float16_are_refused(tmp_path: Path) -> None:
     assert formats.load(tmp_path / "half").bilm.forward_lstm.layers[0].bias[0] == torch.tensor(1e5).bfloat16()
 
 
-def test_a_card_gives_its_figures_back_and_takes_sections(tmp_path: Path) -> None:
-    """So a card can be made anew from that of the run, with what was measured since."""
+@pytest.mark.parametrize("name", ["softmax.safetensors", "mixes.safetensors"])
+def test_files_of_two_models_are_no_model(name: str, tmp_path: Path) -> None:
+    """As a kill between two renames leaves them, or a copy that was cut short."""
+    for number, folder in enumerate(("one", "other")):
+        model = make_model(softmax=True)
+        torch.nn.init.constant_(model.bilm.forward_lstm.layers[0].bias, number)  # pyright: ignore
+        model.mixes = [ScalarMix(model.config.num_layers)]
+        formats.save_native(model, tmp_path / folder)
+    shutil.copy(tmp_path / "other" / name, tmp_path / "one" / name)
+    assert_refused(tmp_path / "one", f"{name}: belongs to other weights than model.safetensors", "run the command")
+
+
+def test_half_the_digits_are_the_same_model(tmp_path: Path) -> None:
+    """What ties the files together is of the weights as they are once loaded."""
+    model = make_model(softmax=True)
+    formats.save_native(model, tmp_path / "half", storage="bf16")
+    formats.save_native(formats.load(tmp_path / "half"), tmp_path / "again")
+    shutil.copy(tmp_path / "half" / "softmax.safetensors", tmp_path / "again" / "softmax.safetensors")
+    assert formats.load(tmp_path / "again").softmax is not None
+
+
+def test_a_warm_state_of_other_weights_is_left_out(tmp_path: Path) -> None:
+    """As of a model that was trained on since; vectors that would start from it are refused."""
+    model = make_model()
+    formats.save_native(model, tmp_path)
+    other = make_model()
+    torch.nn.init.normal_(other.bilm.forward_lstm.layers[0].bias)  # pyright: ignore
+    save_warm_state(make_warm_state(other), tmp_path, other.bilm)
+    assert formats.load(tmp_path).warm_state is None
+    with pytest.raises(ElmoError, match="no warm state, or one of other weights; 'elmo warm MODEL TEXT' puts one"):
+        elmo.load(tmp_path).embed([["play"]], state="warm")
+
+
+def test_a_warm_state_changes_no_vectors_but_its_own() -> None:
+    """Files of vectors that were begun or finished before there was one are still those of the model."""
+    model = make_model()
+    before = Embedder(model)
+    model.warm_state = make_warm_state(model)
+    after = Embedder(model)
+    assert before.fingerprint == before.warm_fingerprint == after.fingerprint != after.warm_fingerprint
+
+
+def test_one_process_at_a_time_saves_a_layer(tmp_path: Path) -> None:
+    layer = elmo.Elmo.from_pretrained("en", 1)
+    (tmp_path / "model").mkdir()
+    with alone_in(tmp_path / "model"), pytest.raises(ElmoError, match="another process is writing it"):
+        layer.save_pretrained(tmp_path / "model")
+    layer.save_pretrained(tmp_path / "model")
+
+
+def test_figures_are_read_from_json_and_never_from_the_card(tmp_path: Path) -> None:
+    figures = {"trained for": "3 steps", "its files": "a | b"}
+    formats.save_native(make_model(), tmp_path / "model", figures)
+    (tmp_path / "model" / "README.md").write_text("| trained for | 9 steps |\n")
+    model = formats.load(tmp_path / "model")
+    assert model.figures == figures
+    formats.save_native(model, tmp_path / "copy")
+    assert formats.load(tmp_path / "copy").figures == figures
+    (tmp_path / "model" / "training.json").write_text('{"figures": {"trained for": 3}}')
+    assert_refused(tmp_path / "model", "training.json: key 'figures' must hold names and texts", "remove the file")
+
+
+def test_a_card_tells_its_figures_and_takes_sections(tmp_path: Path) -> None:
     figures = {"training text": "68 tokens", "trained on": "a laptop, 2 threads"}
     card = model_card(make_model(), figures, {"license": "apache-2.0"}, sections={"Limits": "Old text."}, source="en")
-    assert figures_of(card) == figures
-    assert figures_of(model_card(make_model(), {})) == {}
+    assert "| training text | 68 tokens |\n| trained on | a laptop, 2 threads |\n" in card
+    assert "| training |" not in model_card(make_model(), {})
     assert 'elmo.load("en")' in card
     assert "\n## Limits\n\nOld text.\n\nArchitecture: " in card
     assert without_head(card).startswith("# ELMo biLM")

@@ -227,7 +227,7 @@ def test_it_may_be_made_longer(pretrained: Path, task: Path, recipe: Callable[..
         return result
 
     first = tune(5)
-    save_warm_state(model.bilm.initial_state(1), folder)
+    save_warm_state(model.bilm.initial_state(1), folder, load(folder).bilm)
     assert tune(5) == first
     assert load(folder).warm_state is not None
     longer = tune(9)

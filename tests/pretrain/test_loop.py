@@ -19,8 +19,7 @@ from commands import run_main
 from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import load
-from elmo.formats.card import figures_of
-from elmo.formats.native import known_figures, save_warm_state
+from elmo.formats.native import read_figures, save_warm_state
 from elmo.nn.bilm import BiLMState
 from elmo.pretrain.loop import Run
 from elmo.pretrain.objective import Batch
@@ -166,7 +165,7 @@ def test_a_run_begins_with_the_weights_of_a_model(
         assert not torch.equal(run.model.bilm.char_encoder.embedding.weight, model.bilm.char_encoder.embedding.weight)
         torch.testing.assert_close(start.bilm.state_dict(), model.bilm.state_dict(), rtol=0, atol=0)
     Run(corpus, tmp_path / "c", settings, device="cpu").save()
-    card = figures_of((tmp_path / "c" / "README.md").read_text())
+    card = read_figures(tmp_path / "c")
     assert card["trained for"].startswith("10 steps, ")
     assert re.fullmatch(
         r"native: b holds .*, trained for 10 steps, .*; that from native: a holds .*, trained for 20 steps, .*",
@@ -430,19 +429,55 @@ def test_a_finished_run_started_again_keeps_what_was_added(
     """A warm state is of its weights; further steps make others. On another machine, or with text to measure on, the
     card alone is written anew, which tells where it was trained."""
     train(corpus, tmp_path / "run", recipe(max_steps=3))
-    state = load(tmp_path / "run").bilm.initial_state(1)
-    save_warm_state(state, tmp_path / "run")
+    bilm = load(tmp_path / "run").bilm
+    save_warm_state(bilm.initial_state(1), tmp_path / "run", bilm)
     train(corpus, tmp_path / "run", recipe(max_steps=3))
     assert load(tmp_path / "run").warm_state is not None
-    trained_on = known_figures(tmp_path / "run")["trained on"]
+    trained_on = read_figures(tmp_path / "run")["trained on"]
     with monkeypatch.context() as patch:
         patch.setattr("elmo.pretrain.loop.machine_name", lambda device: "another one")
         Run(corpus, tmp_path / "run", recipe(max_steps=3), heldout=[["the", "cat"]], device="cpu").train()
     assert load(tmp_path / "run").warm_state is not None
-    assert known_figures(tmp_path / "run")["trained on"] == trained_on
-    assert "held-out perplexity when last measured" in known_figures(tmp_path / "run")
+    assert read_figures(tmp_path / "run")["trained on"] == trained_on
+    assert "held-out perplexity when last measured" in read_figures(tmp_path / "run")
     train(corpus, tmp_path / "run", recipe(max_steps=4))
     assert load(tmp_path / "run").warm_state is None
+
+
+@pytest.mark.parametrize("card", [None, "# My model, in my words\n"])
+def test_the_card_is_for_people_alone(
+    card: str | None, corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Removed or edited, it takes neither the warm state nor the figures with it, and what was edited stays."""
+    folder = tmp_path / "run"
+    train(corpus, folder, recipe(max_steps=3))
+    bilm = load(folder).bilm
+    save_warm_state(bilm.initial_state(1), folder, bilm)
+    figures, text = read_figures(folder), (folder / "README.md").read_text()
+    (folder / "README.md").unlink() if card is None else (folder / "README.md").write_text(card)
+    monkeypatch.setattr("elmo.pretrain.loop.machine_name", lambda device: "another one")
+    train(corpus, folder, recipe(max_steps=3))
+    assert load(folder).warm_state is not None
+    assert read_figures(folder) == figures
+    assert (folder / "README.md").read_text() == (card or text)
+
+
+def test_a_finished_run_of_an_earlier_version_stays_as_it_is(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its figures are in its card alone."""
+    folder = tmp_path / "run"
+    train(corpus, folder, recipe(max_steps=3))
+    bilm = load(folder).bilm
+    save_warm_state(bilm.initial_state(1), folder, bilm)
+    (folder / "training.json").unlink()
+    card = (folder / "README.md").read_text()
+    monkeypatch.setattr("elmo.pretrain.loop.machine_name", lambda device: "another one")
+    train(corpus, folder, recipe(max_steps=3))
+    assert (folder / "README.md").read_text() == card
+    assert load(folder).warm_state is not None
+    assert train(corpus, folder, recipe(max_steps=4)).is_done
+    assert read_figures(folder)["trained for"].startswith("4 steps, ")
 
 
 def test_training_ends_after_its_epochs(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import filecmp
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,21 +45,57 @@ if TYPE_CHECKING:
 def command(source: str, target: Path, kind: str, storage: Storage, as_json: bool) -> None:
     """Read the model SOURCE, in any format we know (docs/formats.md), and write it to the new folder TARGET.
 
-    Whatever the storage, models compute with float32 once they are loaded.
+    Whatever the storage, models compute with float32 once they are loaded. Where TARGET holds the same model already,
+    nothing is done; one that holds anything else is refused.
     """
     from elmo.formats import load, save_bilm, save_native
+    from elmo.formats.native import CARD
+    from elmo.targets import unfinished_folder
 
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ElmoError(f"{target}: exists already; choose a new folder")
     if kind == "bilm" and storage != "float32":
         raise ElmoError(f"--storage {storage}: the published format holds float32; leave out --storage or --to bilm")
+    _require_new_or_model(target, kind)
     model = load(source)
-    if kind == "native":
-        save_native(model, target, storage=storage)
-    else:
-        save_bilm(model, target)
+    target.absolute().parent.mkdir(parents=True, exist_ok=True)
+    # The folder appears as a whole, or not at all: what is being written, and what a kill left, is in another one.
+    work = target.absolute().with_name(f".{target.absolute().name}.unfinished")
+    with unfinished_folder(work, target, lambda: False):
+        made = work / "model"
+        if made.exists():
+            shutil.rmtree(made)
+        save_native(model, made, storage=storage) if kind == "native" else save_bilm(model, made)
+        _require_new_or_model(target, kind)
+        is_done = target.exists() and any(target.iterdir())
+        if is_done:
+            written = [path for path in made.iterdir() if path.name != CARD]  # which people may have edited
+            if not all(_is_same(path, target / path.name) for path in written):
+                raise ElmoError(f"{target}: exists already, and holds something else; choose a new folder")
+        else:
+            if target.exists():
+                target.absolute().rmdir()
+            made.replace(target.absolute())
+    done = f"{target}: {kind} model, from {model.origin}"
     print_result(
-        f"{target}: {kind} model, from {model.origin}",
-        {"source": source, "origin": model.origin, "target": str(target), "format": kind, "storage": storage},
+        f"{done}; it was there already" if is_done else done,
+        {
+            **{"source": source, "origin": model.origin, "target": str(target), "format": kind, "storage": storage},
+            "already_done": is_done,
+        },
         as_json,
     )
+
+
+def _require_new_or_model(target: Path, kind: str) -> None:
+    """Refuse a path where there is something else than an empty folder or a model of this kind."""
+    from elmo.formats import bilm_hdf5
+    from elmo.formats.native import is_native
+
+    if not target.exists():
+        return
+    is_model = is_native(target) if kind == "native" else (target / bilm_hdf5.WEIGHTS).is_file()
+    if not target.is_dir() or (any(target.iterdir()) and not is_model):
+        raise ElmoError(f"{target}: exists already; choose a new folder")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return other.is_file() and filecmp.cmp(one, other, shallow=False)

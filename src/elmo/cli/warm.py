@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,20 +46,24 @@ def command(model: str, texts: tuple[str, ...], max_sentences: int, device: str,
     from elmo.formats.model import require_bytes
     from elmo.formats.native import WARM, is_native, save_warm_state
     from elmo.nn.devices import use_device
+    from elmo.targets import alone_in
     from elmo.text.reading import expand, read_sentences
 
-    paths = expand(texts)
-    loaded, folder = load(model).to(use_device(device)), Path(model)
-    require_bytes(loaded, "given a warm state")
-    if is_bundled(model) or not is_native(folder):
-        raise ElmoError(
-            f"{model}: no model folder of our own, so there is no place for the state ({loaded.origin}); "
-            f"make one with 'elmo convert {model} FOLDER'"
-        )
-    lengths: list[int] = []
-    chosen = islice(filter(None, read_sentences(paths, **reading)), max_sentences)
-    counted = (lengths.append(len(sentence)) or sentence for sentence in chosen)
-    save_warm_state(mean_state(loaded, tqdm(counted, unit="sentence", disable=None)), folder)
+    paths, folder = expand(texts), Path(model)
+    has_place = is_native(folder) and not is_bundled(model)
+    with alone_in(folder) if has_place else nullcontext():  # not while training replaces the weights
+        loaded = load(model).to(use_device(device))
+        require_bytes(loaded, "given a warm state")
+        if not has_place:
+            raise ElmoError(
+                f"{model}: no model folder of our own, so there is no place for the state ({loaded.origin}); "
+                f"make one with 'elmo convert {model} FOLDER'"
+            )
+        lengths: list[int] = []
+        chosen = islice(filter(None, read_sentences(paths, **reading)), max_sentences)
+        counted = (lengths.append(len(sentence)) or sentence for sentence in chosen)
+        state = mean_state(loaded, tqdm(counted, unit="sentence", disable=None))
+        save_warm_state(state, folder, loaded.bilm)
     print_result(
         f"{folder / WARM}: warm state of {len(lengths):,} sentences, {sum(lengths):,} tokens",
         {"file": str(folder / WARM), "num_sentences": len(lengths), "num_tokens": sum(lengths)},

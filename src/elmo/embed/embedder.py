@@ -57,6 +57,9 @@ class SentenceEmbedder(ABC):
 
     config: BiLMConfig
     fingerprint: str
+    """Of the model without its warm state."""
+    warm_fingerprint: str
+    """Of the model with its warm state, which decides on vectors that start from that."""
     precision: str
     _batch_tokens: int
     """Tokens of a batch, boundaries counted."""
@@ -157,7 +160,7 @@ class SentenceEmbedder(ABC):
             lambda rest, first: self._windows(rest, job, first),
             Layout(self.width, self.num_layers if job.weights is None else None, pool is not None),
             {
-                "model": self.fingerprint,
+                "model": self.warm_fingerprint if state == "warm" else self.fingerprint,
                 "layers": job.weights or "all",
                 "pool": pool,
                 "precision": self.precision,
@@ -211,7 +214,9 @@ class Embedder(SentenceEmbedder):
     def __init__(self, model: Model, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> None:
         self.config = model.config
         self.device = find_device(device) if isinstance(device, str) else device
-        self.fingerprint = fingerprint(model)
+        self.fingerprint = self.warm_fingerprint = fingerprint(model)
+        if model.warm_state is not None:
+            self.warm_fingerprint = fingerprint(model, with_warm_state=True)
         bilm = model.bilm.to(self.device).eval()
         self._engine = make_engine(model, precision, self.device)
         self.precision = self._engine.precision

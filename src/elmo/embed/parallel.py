@@ -43,6 +43,7 @@ class _Facts(NamedTuple):
 
     config: BiLMConfig
     fingerprint: str
+    warm_fingerprint: str
     precision: str
     batch_tokens: int
 
@@ -73,7 +74,7 @@ class ParallelEmbedder(SentenceEmbedder):
         except BaseException:
             self.close()
             raise
-        self.config, self.fingerprint, self.precision, _ = facts[0]
+        self.config, self.fingerprint, self.warm_fingerprint, self.precision, _ = facts[0]
         self._batch_tokens = min(fact.batch_tokens for fact in facts)
 
     def close(self) -> None:
@@ -203,7 +204,8 @@ def _start(source: str | Path, device: str, precision: Precision, num_threads: i
     torch.set_num_threads(num_threads)
     _embedder = load(source, device=use_device(device), precision=precision)
     batch_tokens = BATCH_TOKENS[_embedder.device.type]
-    return _Facts(_embedder.config, _embedder.fingerprint, _embedder.precision, batch_tokens)
+    own = _embedder.fingerprint, _embedder.warm_fingerprint
+    return _Facts(_embedder.config, *own, _embedder.precision, batch_tokens)
 
 
 def _embed(window: list[Sentence], job: Job) -> Parcel:

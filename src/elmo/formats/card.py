@@ -36,7 +36,6 @@ _KNOWN_WORDS = "It reads the words of its vocabulary, any other as `<UNK>`"
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _HEAD = re.compile(r"---\n.*?\n---\n", re.DOTALL)
-_ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
 
 
 def model_card(
@@ -66,11 +65,6 @@ def model_card(
 def table_rows(cells: Mapping[str, str]) -> str:
     """Rows of a table of two columns."""
     return "\n".join(f"| {name} | {value} |" for name, value in cells.items())
-
-
-def figures_of(card: str) -> dict[str, str]:
-    """The `figures` that a card of ours was made with."""
-    return dict(_ROW.findall(card.partition("```")[0]))
 
 
 def without_head(card: str) -> str:

@@ -21,6 +21,7 @@ from elmo.formats.recognise import load
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule
 from elmo.nn.scalar_mix import ScalarMix
+from elmo.targets import alone_in
 from elmo.text.characters import BOS, EOS
 
 _URL = re.compile(r"\w+://")
@@ -133,9 +134,11 @@ class Elmo(ElmoModule, ModelHubMixin):
         """
         folder, metadata = Path(save_directory), dict(model_card_kwargs or {})
         push_to_hub_kwargs.pop("config", None)  # the mixin's own, of which we make none
-        save_native(self.as_model(), folder, with_card=False)
-        if not (folder / CARD).exists():
-            self.generate_model_card(**metadata).save(folder / CARD)
+        folder.mkdir(parents=True, exist_ok=True)
+        with alone_in(folder):
+            save_native(self.as_model(), folder, with_card=False)
+            if not (folder / CARD).exists():
+                self.generate_model_card(**metadata).save(folder / CARD)
         if not push_to_hub:
             return None
         return self.push_to_hub(repo_id or folder.name, model_card_kwargs=metadata, **push_to_hub_kwargs)

@@ -1,7 +1,7 @@
 """A biLM with all that belongs to it, whatever file it came from."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
@@ -39,7 +39,7 @@ class Model:
     cached ones; neither is needed to embed. Words become ids by the `lexicon`; where there is none, by their bytes, or
     by the `vocabulary`, if the biLM reads whole words.
     `warm_state`, of one row, is what a sentence may start from instead of zeros (see `elmo.embed.warm`). `card` is the
-    text of the model card.
+    text of the model card, for people; `figures` are the facts about its training, name to value, for programs.
     """
 
     bilm: BiLM
@@ -51,6 +51,7 @@ class Model:
     lexicon: Lexicon | None = None
     warm_state: BiLMState | None = None
     card: str | None = None
+    figures: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def config(self) -> BiLMConfig:
@@ -77,7 +78,10 @@ class Model:
 def without_softmax(model: Model) -> Model:
     """The biLM alone, with what it reads words by and its card."""
     words = model.vocabulary if model.config.char_cnn is None else None
-    return Model(model.bilm, vocabulary=words, origin=model.origin, lexicon=model.lexicon, card=model.card)
+    return replace(
+        Model(model.bilm, vocabulary=words, origin=model.origin, lexicon=model.lexicon, card=model.card),
+        figures=model.figures,
+    )
 
 
 def predictor_inputs(
@@ -96,7 +100,10 @@ def predictor_inputs(
 def require_warm_state(state: BiLMState | None) -> BiLMState:
     """A model's warm state, which must be there."""
     if state is None:
-        raise ElmoError("state: this model has no warm state; 'elmo warm MODEL TEXT' puts one into a model folder")
+        raise ElmoError(
+            "state: this model has no warm state, or one of other weights; 'elmo warm MODEL TEXT' puts one into a "
+            "model folder"
+        )
     return state
 
 

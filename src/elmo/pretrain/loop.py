@@ -21,7 +21,7 @@ from torch import Tensor
 from elmo.config import Recipe, to_mapping
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_characters, require_softmax
-from elmo.formats.native import TRAINED_FOR, is_written, known_figures, save_trained
+from elmo.formats.native import TRAINED_FOR, is_written, read_figures, save_trained
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.precision import PRODUCTS
 from elmo.nn.softmax import Softmax
@@ -165,7 +165,7 @@ class Run:
             is_moved = self.is_done and self._is_unreported  # the end, to where the run was stopped; or text is new
             if is_moved:
                 self._report(metrics)
-            if is_moved or not self.processes.on_first(lambda: is_written(self.folder, self.figures())):
+            if is_moved or not self.processes.on_first(self._is_written):
                 self.save()
         return self.model
 
@@ -187,6 +187,9 @@ class Run:
         if not self.processes.is_first:
             return nullcontext()
         return closing(Metrics(self.folder, self.progress.step, self.total_steps))
+
+    def _is_written(self) -> bool:
+        return is_written(self.model, self.folder, self.figures())
 
     def save(self) -> None:
         """Write a checkpoint, and the model folder that it stands for."""
@@ -312,7 +315,7 @@ class Run:
             f"{progress.step:,} steps, {progress.step * self.predictions_per_step:,} predictions a direction, "
             f"{progress.seconds / 60:.1f} minutes"
         )
-        known = known_figures(self.folder)
+        known = read_figures(self.folder)
         where = self._where if known.get(TRAINED_FOR) != trained_for else {n: known[n] for n in WHERE if n in known}
         return text_facts(self.corpus) | {
             TRAINED_FOR: trained_for,

@@ -9,7 +9,6 @@ from typing import cast
 
 from elmo.config import Recipe
 from elmo.errors import ElmoError
-from elmo.formats.card import figures_of
 from elmo.formats.files import checksum, read_json, write_all, write_json
 from elmo.formats.model import Model
 from elmo.formats.native import TRAINED_FOR
@@ -41,8 +40,7 @@ class Start:
         tensors = {f"bilm/{name}": tensor for name, tensor in model.bilm.state_dict().items()}
         if model.softmax is not None:
             tensors |= {f"softmax/{name}": tensor for name, tensor in model.softmax.state_dict().items()}
-        figures = figures_of(model.card or "")
-        trained, before = figures.get(TRAINED_FOR), figures.get("started from")
+        trained, before = (model.figures.get(name) for name in (TRAINED_FOR, "started from"))
         history = model.origin + (f", trained for {trained}" if trained else "")
         return cls(checksum(tensors, {}), history + (f"; that from {before}" if before else ""))
 

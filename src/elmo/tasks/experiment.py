@@ -262,7 +262,9 @@ class Experiment:
             FORMAT,
             job.task,
             bilm=None if self.bilm is None else (kept if job.with_bilm else str(source)),
-            fingerprint=None if self.bilm is None else fingerprint(self.bilm),
+            fingerprint=None
+            if self.bilm is None
+            else fingerprint(self.bilm, with_warm_state=job.recipe.elmo.state == "warm"),
             **{name: checksum_of(examples) for name, examples in self.sets.items()},
         )
 

@@ -95,7 +95,8 @@ def _load_bilm(folder: Path, config: RunConfig) -> Model | None:
         return None
     source = find_bilm(folder, config.bilm)
     bilm = formats.load(source)
-    if config.fingerprint != fingerprint(bilm):
+    # Runs of earlier versions know their biLM by its warm state, too, whether they start from it or not.
+    if config.fingerprint not in (fingerprint(bilm), fingerprint(bilm, with_warm_state=True)):
         raise ElmoError(f"{folder}: was trained with another biLM than what is now {source}; put that one there")
     return bilm
 

@@ -100,7 +100,8 @@ class LiveLayers:
 
     def _fingerprint(self, texts: Sentences) -> str:
         """What decides on the numbers: model, precision, state, type, and the text."""
-        facts = [self.embedder.fingerprint, self.embedder.precision, self.config.state, self.config.cache_dtype]
+        model = self.embedder.warm_fingerprint if self.config.state == "warm" else self.embedder.fingerprint
+        facts = [model, self.embedder.precision, self.config.state, self.config.cache_dtype]
         text = json.dumps([facts, texts]).encode()
         return hashlib.blake2b(text, digest_size=16).hexdigest()
 

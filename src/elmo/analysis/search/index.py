@@ -53,7 +53,8 @@ class ContextIndex:
 
     def __init__(self, folder: str | Path, embedder: Embedder) -> None:
         facts = _read_description(Path(folder))
-        if facts["model"] != embedder.fingerprint:
+        # The index of an earlier version knows its model by the warm state, too.
+        if facts["model"] not in (embedder.fingerprint, embedder.warm_fingerprint):
             raise ElmoError(f"{folder}: was built with another model; give that one, or build an index with this one")
         self.embedder = embedder
         self.text = IndexedText(Path(folder), facts["tags"])
