@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -547,3 +548,27 @@ def test_published_sizes_train(shared: Path, tmp_path: Path, name: str) -> None:
     before = run.model.bilm.forward_lstm.layers[1].weight_hr.clone()
     run._step()
     assert not torch.equal(before, run.model.bilm.forward_lstm.layers[1].weight_hr)
+
+
+def test_a_damaged_corpus_is_not_trained_on(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    """A changed byte leaves all sizes as they are; the checksum tells."""
+    folder = shutil.copytree(corpus.folder, tmp_path / "corpus")
+    content = bytearray((folder / "tokens.bin").read_bytes())
+    content[0] ^= 1
+    (folder / "tokens.bin").write_bytes(content)
+    with pytest.raises(ElmoError, match=r"tokens\.bin: is damaged"):
+        Run(Corpus.open(folder), tmp_path / "run", recipe())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe", b"a" * 63])
+def test_a_damaged_checksum_of_a_run_is_told(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, content: bytes | None
+) -> None:
+    """Not as another corpus, nor as a traceback."""
+    Run(corpus, tmp_path / "run", recipe())
+    (tmp_path / "run" / "corpus.sha256").unlink()
+    if content is not None:
+        (tmp_path / "run" / "corpus.sha256").write_bytes(content)
+    with pytest.raises(ElmoError, match=r"corpus\.sha256: is (missing|damaged)"):
+        Run(corpus, tmp_path / "run", recipe())

@@ -1,11 +1,12 @@
 """Opening corpus folders: one sentence for every folder that isn't whole."""
 
 import json
+import random
 
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.text.corpus import Corpus
+from elmo.text.corpus import Corpus, checksum_of
 from elmo.text.prepare import prepare
 
 
@@ -40,7 +41,7 @@ def test_another_description(folder, content):
 
 def test_an_incomplete_description(folder):
     description = json.loads((folder / "corpus.json").read_text())
-    del description["counts"]["num_types"]
+    del description["counts"]["num_types"], description["description_checksum"]
     (folder / "corpus.json").write_text(json.dumps(description))
     with pytest.raises(ElmoError, match=r"corpus\.json: .*num_types"):
         Corpus.open(folder)
@@ -55,3 +56,41 @@ def test_damaged_files(folder, name):
     (folder / name).unlink()
     with pytest.raises(ElmoError, match=rf"{name}: is missing"):
         Corpus.open(folder)
+
+
+def test_no_damage_passes_in_silence(folder):
+    """A flipped bit anywhere is found, by opening the folder or by verifying it, in one sentence that names it."""
+    Corpus.open(folder).verify()
+    description = json.loads((folder / "corpus.json").read_text())
+    random_numbers = random.Random(0)
+    for name in ("types.txt", "characters.npy", "tokens.bin", "sentences.bin", "corpus.json"):
+        whole = (folder / name).read_bytes()
+        for _ in range(60):
+            content = bytearray(whole)
+            content[random_numbers.randrange(len(content))] ^= 1 << random_numbers.randrange(8)
+            (folder / name).write_bytes(content)
+            if name == "corpus.json" and says_the_same(bytes(content), description):
+                continue
+            with pytest.raises(ElmoError, match=str(folder)):
+                Corpus.open(folder).verify()
+        (folder / name).write_bytes(whole)
+
+
+def says_the_same(content, description):
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return False
+    if "description_checksum" not in found:  # its name was hit: as a corpus of before, which has none
+        return all(found.get(key) == value for key, value in description.items() if key != "description_checksum")
+    return found == description
+
+
+def test_corpora_without_checksums_of_their_files_pass(folder):
+    description = json.loads((folder / "corpus.json").read_text())
+    for facts in description["files"].values():
+        del facts["sha256"]
+    del description["description_checksum"]
+    description["checksum"] = checksum_of(description["files"], description["counts"]["vocabulary_size"])
+    (folder / "corpus.json").write_text(json.dumps(description))
+    Corpus.open(folder).verify()

@@ -62,6 +62,8 @@ def command(
     with TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as work:
         is_corpus = Path(source).is_dir()
         corpus = Corpus.open(source) if is_corpus else prepare([source], Path(work) / "corpus", min_count=1, **reading)
+        if is_corpus:
+            corpus.verify()
         num_words = train_static(corpus, out, config)
         num_tokens = corpus.num_tokens
         del corpus  # Windows removes no file that is mapped

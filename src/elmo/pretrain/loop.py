@@ -79,6 +79,7 @@ class Run:
         self.processes = Processes.join(device)
         rows = self.processes.rows(training.batch_size)
         _check(corpus, recipe, self.processes)
+        self.processes.on_first(corpus.verify)
         if start is not None:
             _check_start(start, corpus, recipe)
         if self.processes.is_first:

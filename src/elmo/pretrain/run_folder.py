@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
 
-from elmo.config import Recipe
+from elmo.config import Recipe, from_mapping
 from elmo.errors import ElmoError
 from elmo.formats.files import checksum, read_json, write_all, write_json
 from elmo.formats.model import Model
@@ -54,7 +54,7 @@ def claim(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> 
     if path.exists():
         if without(load_recipe(str(path)), _CHANGEABLE) != without(recipe, _CHANGEABLE):
             raise ElmoError(f"{path}: is another recipe; go on with that one, or choose another run folder")
-        if known.read_text().strip() != corpus.checksum:
+        if _read_checksum(known) != corpus.checksum:
             raise ElmoError(f"{folder}: was trained on another corpus than {corpus.folder}; choose another run folder")
         begun = _read_start(folder)
         if start is not None and (begun is None or begun.checksum != start.checksum):
@@ -81,10 +81,23 @@ def mark(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> N
     )
 
 
+def _read_checksum(path: Path) -> str:
+    """The checksum of the corpus that a run was begun with."""
+    if not path.is_file():
+        raise ElmoError(f"{path}: is missing; get it back from a copy of the run, or choose another run folder")
+    text = path.read_bytes().decode(errors="replace").strip()
+    if not re.fullmatch("[0-9a-f]{64}", text):
+        raise ElmoError(
+            f"{path}: is damaged (no SHA-256); write the checksum there that stands in the corpus.json of the corpus "
+            "that the run was trained on, or choose another run folder"
+        )
+    return text
+
+
 def _read_start(folder: Path) -> Start | None:
     if not (folder / START).exists():
         return None
-    return Start(**cast("dict[str, str]", read_json(folder / START)))
+    return from_mapping(Start, read_json(folder / START), str(folder / START))
 
 
 def is_begun_with(folder: Path, model: Model) -> bool:

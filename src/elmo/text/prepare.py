@@ -26,12 +26,16 @@ from elmo.text.characters import NUM_CHARACTERS, encode_words, without_boundarie
 from elmo.text.corpus import (
     CHARACTERS,
     DESCRIPTION,
+    DESCRIPTION_CHECKSUM,
     FORMAT,
     SENTENCES,
     START_DTYPE,
     TOKENS,
     TYPES,
     Corpus,
+    checksum_of,
+    description_checksum,
+    digest_of,
     read_description,
 )
 from elmo.text.counting import MergedTypes, Run, TypeCounter, merge, renumber
@@ -131,15 +135,15 @@ def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
     if (folder / DESCRIPTION).is_file():
         found = read_description(folder)
         if facts["made_of"] is not None and all(found.get(key) == value for key, value in facts.items()):
-            return Corpus.open(folder)
+            corpus = Corpus.open(folder)
+            corpus.verify()
+            return corpus
     raise ElmoError(f"{folder}: exists already; remove it, or name another folder for the corpus")
 
 
 def _checksum(path: Path) -> dict[str, Any]:
     """The size of a file and its SHA-256."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"bytes": path.stat().st_size, "sha256": digest}
+    return {"bytes": path.stat().st_size, "sha256": digest_of(path)}
 
 
 def _build(
@@ -274,13 +278,12 @@ def _write_types(folder: Path, types: MergedTypes, order: NDArray[np.int32], max
 def _describe(folder: Path, counts: dict[str, int], facts: dict[str, Any]) -> None:
     """Write `corpus.json`: counts, the facts of `_facts`, and size and SHA-256 of every file and of all of them."""
     files = {name: _checksum(folder / name) for name in (TYPES, CHARACTERS, TOKENS, SENTENCES)}
-    # whoever trains on the corpus sees the files and the vocabulary's size, nothing else
-    seen = json.dumps([files, counts["vocabulary_size"]], sort_keys=True)
-    description = {
+    description: dict[str, Any] = {
         "format": FORMAT,
         "counts": counts,
         **facts,
         "files": files,
-        "checksum": hashlib.sha256(seen.encode()).hexdigest(),
+        "checksum": checksum_of(files, counts["vocabulary_size"]),
     }
+    description[DESCRIPTION_CHECKSUM] = description_checksum(description)
     (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
