@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup demo test lint clean
+.PHONY: setup demo test test-attack lint clean
 
 setup: .venv/installed
 
@@ -18,6 +18,9 @@ demo: setup
 
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10 $(TESTS)
+
+test-attack: setup
+	cd tests && PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 ../$(BIN)/python -m attack
 
 lint: setup
 	$(BIN)/ruff check .

@@ -1,0 +1,99 @@
+"""Compares folders: what they hold must be equal, but for times and the machine's name."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from safetensors.numpy import load_file
+
+TIMES = {"seconds", "tokens_per_second", "machine", "examples_per_second", "seconds_per_epoch"}
+"""Columns and keys of figures that are of one run alone."""
+
+FREE = ("README.md", "tensorboard", "start.json")
+"""What has dates, and other things for people alone."""
+
+
+def names_in(folder: Path) -> set[str]:
+    """The paths of all that is in a folder."""
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+
+
+def snapshot(folder: Path) -> dict[str, str]:
+    """What a folder holds: contents of files, and the kind of what is none."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        is_plain = path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 27
+        found[name] = hashlib.sha1(path.read_bytes()).hexdigest() if is_plain else oct(path.lstat().st_mode)
+    return found
+
+
+def difference(found: Path, wanted: Path) -> str:
+    """The first difference of two files or folders; nothing if there is none."""
+    if not found.exists():
+        return f"{found.name}: is missing"
+    if wanted.is_dir():
+        return _folder_difference(found, wanted)
+    try:
+        same = _content(found) == _content(wanted)
+    except Exception as error:
+        return f"{found.name}: can't be read ({error!r})"
+    return "" if same else f"{found.name}: is different"
+
+
+def _folder_difference(found: Path, wanted: Path) -> str:
+    if not found.is_dir():
+        return f"{found.name}: is no folder"
+    if wanted.name == "checkpoints":  # the newest of each: how many there are depends on the time
+        newest, other = max(wanted.iterdir()), max(found.iterdir(), default=found / "none")
+        return difference(other, newest) if newest.name == other.name else f"{other}: instead of {newest.name}"
+    names = {path.name for path in wanted.iterdir()}
+    for name in sorted({path.name for path in found.iterdir()} | names):
+        if name not in names and name not in FREE:
+            return f"{found.name}/{name}: is left over"
+        if name in names and name not in FREE and (text := difference(found / name, wanted / name)):
+            return f"{found.name}/{text}"
+    return ""
+
+
+def _content(path: Path) -> Any:
+    match path.suffix:
+        case ".safetensors":
+            return {name: (array.dtype, array.shape, array.tobytes()) for name, array in load_file(path).items()}
+        case ".h5" | ".hdf5":
+            return _data_sets(path)
+        case ".npz":
+            with np.load(path) as arrays:
+                return {name: arrays[name].tobytes() for name in arrays.files}
+        case ".csv":
+            with path.open(newline="") as file:
+                return [{k: v for k, v in row.items() if k not in TIMES} for row in csv.DictReader(file)]
+        case ".json":
+            return _without_times(json.loads(path.read_text(encoding="utf-8")))
+        case _:
+            return path.read_bytes()
+
+
+def _data_sets(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    def collect(name: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset):
+            value = item[()]
+            found[name] = (str(item.dtype), item.shape, value.tobytes() if item.dtype != object else value.tolist())
+
+    with h5py.File(path) as file:
+        file.visititems(collect)
+    return found
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_times(inner) for key, inner in value.items() if key not in TIMES}
+    return [_without_times(inner) for inner in value] if isinstance(value, list) else value
