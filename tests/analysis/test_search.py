@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -380,3 +382,22 @@ def test_vectors_that_can_not_be_written(tmp_path: Path) -> None:
     sample = np.eye(8, dtype=np.float32)[np.arange(400) % 8]
     with pytest.raises(ElmoError, match=r"trained: can't be written \(.*the same command goes on"):
         stored.train(sample, "float16", 400, tmp_path / "nothing" / "trained")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"model": 3}, {"layer": "top"}, {"layer": ["a"]}, {"layer_name": None}, {"vectors": []}, {"tags": [1]}],
+    ids=str,
+)
+def test_a_damaged_description_is_refused(model: Embedder, text: str, tmp_path: Path, change: dict[str, Any]) -> None:
+    build_index(model, [text], tmp_path / "index")
+    path = tmp_path / "index" / "index.json"
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps(facts | change))
+    with pytest.raises(ElmoError, match=r"index\.json: is damaged"):
+        ContextIndex(tmp_path / "index", model)
+    (name,) = change
+    del facts[name]
+    path.write_text(json.dumps(facts))
+    with pytest.raises(ElmoError, match=r"index\.json: is damaged"):
+        ContextIndex(tmp_path / "index", model)

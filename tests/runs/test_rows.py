@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elmo.errors import ElmoError
 from elmo.runs.rows import append_row, read_rows, write_rows
 
 KINDS = st.sampled_from([float, np.float64])
@@ -30,3 +32,29 @@ def test_a_line_that_breaks_off_is_left_out(tmp_path: Path) -> None:
     assert path.read_text().splitlines() == ["step,loss", "1,0.5", "2,0.25"]
     path.write_bytes(path.read_bytes()[:-2])
     assert read_rows(path) == [{"step": 1, "loss": 0.5}]
+
+
+def test_no_damage_ends_in_a_traceback(tmp_path: Path) -> None:
+    """Whatever bits are flipped and wherever the file ends, it is read or refused in one sentence."""
+    path, refused = tmp_path / "metrics.csv", 0
+    write_rows(path, ["step", "loss", "seconds"], [{"step": step, "loss": 1 / step} for step in range(1, 20)])
+    whole, numbers = path.read_bytes(), random.Random(0)
+    for number in range(300):
+        content = bytearray(whole)
+        content[numbers.randrange(len(content))] ^= 1 << numbers.randrange(8)
+        path.write_bytes(content if number % 2 else content[: numbers.randrange(len(content))])
+        try:
+            rows = read_rows(path, fields=["step", "loss", "seconds"])
+        except ElmoError:
+            refused += 1
+        else:
+            assert all("step" in row for row in rows)
+    assert refused > 50
+
+
+@pytest.mark.parametrize("line", [b"\xff,1\n", b"one,1\n", b"1,2,3\n", b"1\n", b",1\n", b"nan,1\n"])
+def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_bytes(b"step,loss\n" + line)
+    with pytest.raises(ElmoError, match=r"metrics\.csv, line \d: is damaged"):
+        read_rows(path)

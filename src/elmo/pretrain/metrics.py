@@ -38,7 +38,9 @@ class Metrics:
 
     def __init__(self, run_folder: Path, step: int, total_steps: int) -> None:
         self._folder, self._path = run_folder, run_folder / METRICS
-        self._rows = [row for row in read_rows(self._path) if row["step"] <= step] if self._path.exists() else []
+        self._rows = (
+            [row for row in read_rows(self._path, fields=FIELDS) if row["step"] <= step] if self._path.exists() else []
+        )
         self._write_rows()
         self._board = Board(run_folder, "step", step)
         self._bar = tqdm(total=total_steps, initial=step, unit="step", disable=None)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
-from math import isfinite
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import isfinite, nan
 from pathlib import Path
+from typing import Any
+
+from elmo.errors import ElmoError
 
 Row = dict[str, float]
 
@@ -13,11 +16,33 @@ METRICS = "metrics.csv"
 """Where a run folder has its rows."""
 
 
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a file; a key is absent where its column is empty. A line that breaks off is left out."""
-    with path.open(newline="") as file:
-        whole = (line for line in file if line.endswith("\n"))
-        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(whole)]
+def read_rows(path: Path, key: str = "step", fields: Collection[str] = ()) -> list[Row]:
+    """The rows of a file; a key is absent where its column is empty. A line that breaks off is left out.
+
+    Raises ElmoError for a file that holds anything but rows of figures, each with its `key`; and for columns other
+    than `fields`, where these are given.
+    """
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(line for line in file if line.endswith("\n"))
+        try:
+            unknown = [name for name in reader.fieldnames or () if fields and name not in fields]
+            if unknown:
+                raise ValueError(f"unknown column {unknown[0]!r}")
+            return [_read_row(row, key) for row in reader]
+        except (ValueError, csv.Error) as error:  # the former also for text that is not UTF-8
+            raise ElmoError(
+                f"{path}, line {max(1, reader.line_num)}: is damaged ({error}); mend the line, or remove the file, "
+                "without which the run goes on"
+            ) from None
+
+
+def _read_row(row: Mapping[Any, Any], key: str) -> Row:
+    if None in row or None in row.values():
+        raise ValueError("another number of columns than the first line")
+    figures = {str(name): float(value) for name, value in row.items() if value}
+    if not isfinite(figures.get(key, nan)):
+        raise ValueError(f"no {key}")
+    return figures
 
 
 def write_rows(path: Path, fields: Sequence[str], rows: Iterable[Row]) -> None:

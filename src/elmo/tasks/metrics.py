@@ -17,7 +17,7 @@ class Metrics:
 
     def __init__(self, folder: Path, epoch: int, *, tensorboard: bool = False) -> None:
         self._path = folder / METRICS
-        found = read_rows(self._path) if self._path.exists() else []
+        found = read_rows(self._path, "epoch") if self._path.exists() else []
         self.rows: list[Row] = [row for row in found if row["epoch"] <= epoch]
         self._board = _open_board(folder, epoch) if tensorboard else None
 

@@ -190,4 +190,16 @@ def _read_description(folder: Path) -> dict[str, Any]:
         raise ElmoError(f"{folder}: is no index (it has no {DESCRIPTION} of one); 'elmo index' makes one")
     if facts["format"] != FORMAT:
         raise ElmoError(f"{folder / DESCRIPTION}: is not of format {FORMAT!r}; build the index again")
+    layer, tags = facts.get("layer"), facts.get("tags")
+    is_whole = (
+        isinstance(facts.get("model"), str)
+        and isinstance(facts.get("layer_name"), str)
+        and facts.get("vectors") in [*CANDIDATES]
+        and isinstance(layer, list)
+        and all(isinstance(weight, (int, float)) for weight in cast("list[object]", layer))
+        and isinstance(tags, list)
+        and all(isinstance(tag, str) for tag in cast("list[object]", tags))
+    )
+    if not is_whole:
+        raise ElmoError(f"{folder / DESCRIPTION}: is damaged; get it again, or build the index again")
     return facts
