@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,35 @@ def test_the_truth_is_predicted_after_training_on_it() -> None:
     assert TASK.score(documents, model.predict(documents))["muc_f1"] > 95
 
 
+def test_long_documents_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of their spans is decided for the whole document, so that links may go across; scores differ by
+    float32 rounding alone."""
+    settings = make_recipe(elmo__vectors="live", elmo__at="both", spans__per_word=1.0)
+    model, (document, *_) = build(settings, make_model()).eval(), make_documents(1, seed=3)
+    document = Document(document.sentences * 4)
+    read: list[int] = []
+    score = CorefModel._score
+    monkeypatch.setattr(
+        CorefModel, "_score", lambda self, piece: read.append(sum(map(len, piece))) or score(self, piece)
+    )
+    with torch.inference_mode():
+        mentions, antecedents = model._rank(document)
+        whole = [(part.row, part.column, part.scores) for part in antecedents]
+        (clusters,) = model.predict([document])
+        assert len(set(read)) == 1
+        read.clear()
+        monkeypatch.setattr("elmo.tasks.coref_model.WORDS_AT_ONCE", 12)
+        found, antecedents = model._rank(document)
+        assert found == mentions
+        for (row, column, scores), part in zip(whole, antecedents, strict=True):
+            assert (part.row, part.column) == (row, column)
+            torch.testing.assert_close(part.scores, scores, rtol=1e-4, atol=1e-5)
+        assert model.predict([document]) == [clusters]
+    assert len(read) > 4
+    assert max(read) <= max(12, *map(len, document.sentences))
+    assert any(cluster[0].start < 12 < cluster[-1].start for cluster in clusters), "links go across pieces"
+
+
 def test_long_documents_are_trained_on_in_part() -> None:
     """Sentences in a row, all of them sooner or later, and only in training."""
     model, (document,) = build(make_recipe(max_sentences=2)), make_documents(1)
@@ -297,4 +327,8 @@ def test_the_whole_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "w1 Ann .\nw2 Ann .\n\n \nw3 Cy .\nw1 Cy .\n"
     lines = run("task", "predict", "run", "-", "--device", "cpu", "--json", text=text).splitlines()
     assert [len(json.loads(line)["sentences"]) for line in lines] == [2, 2]
-    assert run("task", "predict", "run", "-", "--device", "cpu", text=text).count("#begin document (text)") == 2
+    begins = re.findall("#begin document (.*)", run("task", "predict", "run", "-", "--device", "cpu", text=text))
+    assert begins == ["(text); part 000", "(text); part 001"]
+    Path("my letters.txt").write_text(text)
+    predicted = run("task", "predict", "run", "my letters.txt", "--device", "cpu")
+    assert re.findall("#begin document (.*)", predicted) == ["(my_letters); part 000", "(my_letters); part 001"]

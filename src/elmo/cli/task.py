@@ -336,11 +336,12 @@ def _parse(task: Task[Any, Any, Any], path: str, encoding: str, tokenize: Tokeni
     """The examples of a plain text."""
     from elmo.text.reading import read_lines
 
-    for number, text in task.pieces(read_lines(path, encoding)):
+    name = Path(path).name.partition(".")[0] if path != "-" else ""
+    for number, (line, text) in enumerate(task.pieces(read_lines(path, encoding))):
         try:
-            yield task.parse(text, tokenize)
+            yield task.named(task.parse(text, tokenize), name, number)
         except ElmoError as error:
-            raise ElmoError(f"{path}, line {number}: {error}") from None
+            raise ElmoError(f"{path}, line {line}: {error}") from None
 
 
 def _load(run: Path, device: str) -> TrainedTask[Any, Any]:

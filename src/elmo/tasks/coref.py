@@ -40,6 +40,10 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
         sentences = (tuple(tokenize(sentence)) for sentence in line.split("\n"))
         return Document(tuple(filter(None, sentences)))
 
+    def named(self, example: Document, source: str, number: int) -> Document:
+        """Documents of a file are its parts, and called as the file is."""
+        return replace(example, name="_".join(source.split()) or example.name, part=number)
+
     def sentences(self, example: Document) -> Sequence[Sentence]:
         """All of the document."""
         return example.sentences

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from elmo.tasks.batches import cut
@@ -15,13 +17,28 @@ from elmo.tasks.coref_recipe import CorefRecipe
 from elmo.tasks.coref_spans import enumerate_spans, link_mentions, prune_spans
 from elmo.tasks.modules.coupled_lstm import CoupledBiLSTM
 from elmo.tasks.modules.elmo_input import ElmoInput
-from elmo.tasks.modules.mentions import Antecedents, AntecedentScorer, MentionScorer
+from elmo.tasks.modules.mentions import Antecedents, AntecedentScorer, MentionScorer, SpanParts
 from elmo.tasks.modules.padding import lengths_of
 from elmo.tasks.modules.words import CharacterEmbedding, WordEmbedding
 from elmo.tasks.task import Sentence, TaskModel
 
 SENTENCES_AT_ONCE = 16
 """Sentences that ELMo's vectors are padded with: a document may have one that is ten times as long as the others."""
+
+
+WORDS_AT_ONCE = 4096
+"""Words of a document whose spans are scored together in prediction: a novel's would take gigabytes."""
+
+
+class ScoredSpans(NamedTuple):
+    """All spans of some sentences, (S, 2) `candidates` with places in these sentences, and their `scores` (S,) as
+    mentions; `words`, `context` and `parts` are what their vectors are made of."""
+
+    candidates: NDArray[np.int64]
+    scores: Tensor
+    words: Tensor
+    context: Tensor
+    parts: SpanParts
 
 
 class Ranking(NamedTuple):
@@ -93,21 +110,71 @@ class CorefModel(TaskModel[Document, Clusters]):
         return cut_document(document, first, first + number)
 
     def _rank(self, document: Document) -> Ranking:
-        """Score all spans as mentions, and the pairs of those that are left."""
-        lengths = lengths_of(document.sentences)
-        words, from_elmo = self._read(document.sentences)
+        """Score all spans as mentions, and the pairs of those that are left.
+
+        A long document is read piece by piece in prediction, twice: for its spans' scores, which decide together on
+        what is left, and for the vectors of these. Its sentences know nothing of each other until pairs are scored.
+        """
+        pieces = self._cut(document.sentences)
+        whole = self._score(pieces[0]) if len(pieces) == 1 else None
+        candidates, scores = self._score_pieces(pieces) if whole is None else (whole.candidates, whole.scores)
+        number = max(1, int(self.recipe.spans.per_word * document.starts[-1]))
+        left = prune_spans(candidates, scores.detach().cpu().numpy(), number)
+        mentions = [Mention(*span) for span in candidates[left].tolist()]
+        vectors = self._vectors_of(pieces, left) if whole is None else self._vectors(whole, left)
+        speakers, genre = self._metadata(document, mentions)
+        places = torch.tensor(left, device=self.device)
+        return Ranking(mentions, self.antecedents(vectors, scores[places], speakers, genre))
+
+    def _cut(self, sentences: Sequence[Sentence]) -> list[Sequence[Sentence]]:
+        """Pieces of a document, whole sentences of about `WORDS_AT_ONCE` words; in training, one."""
+        if self.training:
+            return [sentences]
+        pieces: list[list[Sentence]] = [[]]
+        num_words = 0
+        for sentence in sentences:
+            if pieces[-1] and num_words + len(sentence) > WORDS_AT_ONCE:
+                pieces.append([])
+                num_words = 0
+            pieces[-1].append(sentence)
+            num_words += len(sentence)
+        return [*pieces]
+
+    def _score(self, sentences: Sequence[Sentence]) -> ScoredSpans:
+        lengths = lengths_of(sentences)
+        words, from_elmo = self._read(sentences)
         context = torch.cat([self.dropout(self.encoder(words, lengths)), from_elmo], dim=1)
         candidates = enumerate_spans(lengths.tolist(), self.recipe.spans.max_width)
         starts, ends = torch.from_numpy(candidates).to(self.device).unbind(1)
         parts = self.mentions.split(context, starts, ends)
-        scores = self.mentions(words, context, parts)
-        number = max(1, int(self.recipe.spans.per_word * len(words)))
-        left = prune_spans(candidates, scores.detach().cpu().numpy(), number)
-        places = torch.tensor(left, device=self.device)
-        vectors = self.mentions.vectors(words, context, parts.select(places))
-        mentions = [Mention(*span) for span in candidates[left].tolist()]
-        speakers, genre = self._metadata(document, mentions)
-        return Ranking(mentions, self.antecedents(vectors, scores[places], speakers, genre))
+        return ScoredSpans(candidates, self.mentions(words, context, parts), words, context, parts)
+
+    def _score_pieces(self, pieces: Sequence[Sequence[Sentence]]) -> tuple[NDArray[np.int64], Tensor]:
+        """The spans (S, 2) of all pieces by their places in the document, and their scores (S,)."""
+        candidates: list[NDArray[np.int64]] = []
+        scores: list[Tensor] = []
+        start = 0
+        for piece in pieces:
+            found = self._score(piece)
+            candidates.append(found.candidates + start)
+            scores.append(found.scores)
+            start += len(found.words)
+        return np.concatenate(candidates), torch.cat(scores)
+
+    def _vectors(self, spans: ScoredSpans, places: Sequence[int]) -> Tensor:
+        chosen = spans.parts.select(torch.tensor(places, device=self.device, dtype=torch.long))
+        return self.mentions.vectors(spans.words, spans.context, chosen)
+
+    def _vectors_of(self, pieces: Sequence[Sequence[Sentence]], left: Sequence[int]) -> Tensor:
+        """The vectors of the spans that are `left` of all pieces."""
+        vectors: list[Tensor] = []
+        places, start = np.asarray(left), 0
+        for piece in pieces:
+            spans = self._score(piece)
+            end = start + len(spans.candidates)
+            vectors.append(self._vectors(spans, (places[(places >= start) & (places < end)] - start).tolist()))
+            start = end
+        return torch.cat(vectors)
 
     def _read(self, sentences: Sequence[Sentence]) -> tuple[Tensor, Tensor]:
         """All words (V, D) as the biLSTM reads them, and what of ELMo goes beside its output."""

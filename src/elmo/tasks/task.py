@@ -85,6 +85,10 @@ class Task(ABC, Generic[R, E, P]):
     def parse(self, line: str, tokenize: Tokenizer) -> E:
         """An example from one of the `pieces` of a plain text. Raises ElmoError for one that isn't of the form."""
 
+    def named(self, example: E, source: str, number: int) -> E:
+        """An example of a plain text with a name to be known by, where it has one; the `number`-th of `source`."""
+        return example
+
     def tokenizer(self, recipe: R) -> str:
         """The name of the tokenizer that fits what the model was trained on (see `get_tokenizer`)."""
         return "whitespace"
