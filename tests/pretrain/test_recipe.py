@@ -10,6 +10,7 @@ import pytest
 from elmo.errors import ElmoError
 from elmo.pretrain.recipe import NAMES, load_recipe
 from elmo.runs.recipes import parse_override, write_recipe
+from elmo.tasks import load_recipe as load_task_recipe
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -126,3 +127,14 @@ def test_recipes_that_are_no_files_or_without_end(tmp_path: Path) -> None:
     with pytest.raises(ElmoError, match=r"recipe\.yaml: char_cnn: embedding: dim: expected int, found") as caught:
         load_recipe(str(path))
     assert len(str(caught.value)) < 1_000
+
+
+@pytest.mark.parametrize("text", ["[" * 2000 + "]" * 2000, '{"a":' * 2000 + "1" + "}" * 2000, "- " * 2000 + "1"])
+def test_endless_nesting_is_one_sentence(text: str, tmp_path: Path) -> None:
+    (tmp_path / "deep.yaml").write_text(text)
+    with pytest.raises(ElmoError, match=r"deep\.yaml: nested too deeply; a recipe is a mapping of a few keys$"):
+        load_recipe(str(tmp_path / "deep.yaml"))
+    with pytest.raises(ElmoError, match=r"deep\.yaml: nested too deeply"):
+        load_task_recipe("ner", str(tmp_path / "deep.yaml"))
+    with pytest.raises(ElmoError, match=r"^--set lstm\.dim: the value is nested too deeply for a recipe$"):
+        parse_override(f"lstm.dim={text}")

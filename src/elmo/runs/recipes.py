@@ -45,6 +45,8 @@ def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mappi
         values: Any = yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError) as error:  # the latter for a date that is none
         raise ElmoError(f"{where}: not valid YAML ({' '.join(str(error).split())})") from None
+    except RecursionError:
+        raise ElmoError(f"{where}: nested too deeply; a recipe is a mapping of a few keys") from None
     for key, value in (overrides or {}).items():
         _set(values, key, value)
     return from_mapping(kind, values, where)
@@ -82,6 +84,8 @@ def parse_override(text: str) -> tuple[str, object]:
         return key, yaml.load(value, _Loader)
     except (yaml.YAMLError, ValueError):
         raise ElmoError(f"--set {text}: {value!r} is not valid YAML") from None
+    except RecursionError:
+        raise ElmoError(f"--set {key}: the value is nested too deeply for a recipe") from None
 
 
 def write_recipe(recipe: object, path: Path) -> None:
