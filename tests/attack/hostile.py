@@ -589,6 +589,7 @@ def _make_valid(folder: Path) -> None:
     models.run_command(folder / "inputs", *models.TRAIN)
     for name in ("corpus", "run"):
         (folder / "inputs" / name).rename(folder / name)
+    (folder / "inputs" / "recipe.yaml").rename(folder / "recipe.yaml")
     shutil.rmtree(folder / "inputs")
     shutil.rmtree(unpacked)
 
