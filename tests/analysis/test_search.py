@@ -238,7 +238,7 @@ def test_goes_on_where_it_was_interrupted(model: Embedder, text: str, tmp_path: 
 def test_another_command_may_begin_anew(model: Embedder, text: str, tmp_path: Path) -> None:
     build_index(model, [text], tmp_path / "index")
     with pytest.raises(ElmoError, match="exists already; remove it, or pass --overwrite"):
-        build_index(model, [text], tmp_path / "index")
+        build_index(model, [text], tmp_path / "index", layer=0)
     build_index(model, [text], tmp_path / "index", layer=1, overwrite=True)
     assert ContextIndex(tmp_path / "index", model).layer == [0, 1, 0]
     (tmp_path / "mine").mkdir()
@@ -248,6 +248,23 @@ def test_another_command_may_begin_anew(model: Embedder, text: str, tmp_path: Pa
         with pytest.raises(ElmoError, match="exists already, and is no index"):
             build_index(model, [text], tmp_path / "mine", overwrite=True)
     assert (tmp_path / "mine" / "index.json").read_text() == "[]"
+
+
+def test_the_same_command_again_finds_all_done(
+    model: Embedder, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is embedded and nothing written; another text of the same settings is refused."""
+    folder = tmp_path / "index"
+    first = build_index(model, [text], folder)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    (tmp_path / "other.txt").write_text("Another text of a few words .\n" * 3)
+    monkeypatch.setattr(model, "embed_window", None)
+    again = build_index(model, [text], folder)
+    assert (again.was_there, again.num_tokens, again.num_bytes) == (True, first.num_tokens, first.num_bytes)
+    with pytest.raises(ElmoError, match="exists already; remove it, or pass --overwrite"):
+        build_index(model, [str(tmp_path / "other.txt")], folder)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+    assert [path.name for path in tmp_path.glob(".*")] == []
 
 
 @pytest.mark.parametrize("number", range(2, 6))

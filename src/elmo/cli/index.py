@@ -74,7 +74,7 @@ def command(
     index keeps the text, and can be moved. Memory grows with its distinct words, and by some bytes a
     sentence.
 
-    Interrupted, by whatever, the same command goes on where it was.
+    Interrupted, by whatever, the same command goes on where it was; once the index is complete, it does nothing.
     """
     from elmo.analysis.search import build_index
     from elmo.embed.embedder import load
@@ -86,12 +86,12 @@ def command(
     built = build_index(
         embedder, paths, output, layer=layer, kind=vectors, tagged=tagged, overwrite=overwrite, **reading
     )
-    if built.num_kept_tokens:
+    if built.num_kept_tokens and not built.was_there:
         click.echo(f"elmo: went on after {built.num_kept_tokens:,} tokens of a run that was interrupted", err=True)
     rate = (built.num_tokens - built.num_kept_tokens) / built.seconds
+    done = f"{output}: {built.num_sentences:,} sentences, {built.num_tokens:,} tokens, {built.num_bytes / 1e6:,.1f} MB"
     print_result(
-        f"{output}: {built.num_sentences:,} sentences, {built.num_tokens:,} tokens, {built.num_bytes / 1e6:,.1f} MB in "
-        f"{built.seconds:.1f} s ({rate:,.0f} tokens/s)",
+        f"{done}; already done" if built.was_there else f"{done} in {built.seconds:.1f} s ({rate:,.0f} tokens/s)",
         {
             "folder": str(output),
             "num_sentences": built.num_sentences,
@@ -100,6 +100,7 @@ def command(
             "bytes_per_token": round(built.num_bytes / built.num_tokens, 1),
             "seconds": round(built.seconds, 3),
             "tokens_per_second": round(rate, 1),
+            "already_done": built.was_there,
         },
         as_json,
     )

@@ -6,6 +6,7 @@ learned from a sample of it, and the vectors of one part of the text after the o
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 import time
 from collections.abc import Generator, Iterable, Sequence
@@ -22,7 +23,7 @@ from tqdm import tqdm
 from elmo.analysis.neighbors import TYPES_AT_ONCE, unit
 from elmo.analysis.search import vectors as stored
 from elmo.analysis.search.index import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
-from elmo.analysis.search.text import IndexedText, prepare_text
+from elmo.analysis.search.text import TAGS, IndexedText, prepare_text
 from elmo.analysis.tagged import COLUMNS, Columns
 from elmo.config import require_choice
 from elmo.embed.embedder import Embedder
@@ -49,7 +50,8 @@ NEW, OLD, JOB = "new", "old", "job.json"
 
 @dataclass(frozen=True)
 class Built:
-    """What was built, of how many bytes in all; `num_kept_tokens` were there from a run that was interrupted."""
+    """What was built, of how many bytes in all; `num_kept_tokens` were there from a run that was interrupted, or, where
+    `was_there` says that nothing was to do, all of them."""
 
     folder: Path
     num_sentences: int
@@ -57,6 +59,7 @@ class Built:
     num_kept_tokens: int
     num_bytes: int
     seconds: float
+    was_there: bool = False
 
 
 def build_index(
@@ -77,42 +80,66 @@ def build_index(
     `read_tagged`). `reading` are keywords of `read_sentences`. Blank lines aren't counted as sentences.
 
     The folder appears when it is complete. If the run is interrupted, the same call goes on where it was, at most
-    `PART_TOKENS` tokens back. Another call for the same folder is refused, or with `overwrite` begins anew.
+    `PART_TOKENS` tokens back. Where it is complete, the same call reads the text and embeds nothing. Another call for
+    the same folder is refused, or with `overwrite` begins again from the start.
     """
     folder, start = Path(folder), time.perf_counter()
     weights = single_layer_weights(layer, embedder.num_layers)
     if tagged is not None:
         require_choice("tagged", tagged, COLUMNS)
     stored.import_faiss()
-    _check_target(folder, overwrite)
+    _check_target(folder)
+    how: dict[str, Any] = {
+        "format": FORMAT,
+        "model": embedder.fingerprint,
+        "layer": weights,
+        "precision": embedder.precision,
+        "vectors": kind,
+    }
+    is_there = folder.exists() and not overwrite
+    if is_there and not _is_of(folder, how):
+        raise ElmoError(f"{folder}: exists already; remove it, or pass --overwrite (overwrite=True)")
     with _work_folder(folder) as work:
         text = prepare_text(sources, work / NEW, tagged, reading)
         corpus = text.corpus
         stored.check_kind(kind, corpus.num_tokens)
-        job: dict[str, Any] = {
-            "format": FORMAT,
-            "model": embedder.fingerprint,
-            "layer": weights,
-            "precision": embedder.precision,
-            "vectors": kind,
-            "text": corpus.checksum,
-        }
+        job = how | {"text": corpus.checksum}
+        if is_there:
+            if not _is_of(folder, job | {"tags": [*text.tag_names]}) or not _has_same_tags(folder, work / NEW):
+                raise ElmoError(f"{folder}: exists already; remove it, or pass --overwrite (overwrite=True)")
+            shutil.rmtree(work / NEW)
+            done = corpus.num_sentences, corpus.num_tokens, corpus.num_tokens
+            return Built(folder, *done, _size_of(folder), time.perf_counter() - start, was_there=True)
         _find_work(work, job, folder, overwrite)
         num_kept = _embed_parts(embedder, text, work, weights, kind)
         write_all({work / NEW / WORDS: lambda path: _write_words(path, embedder, text)})
         facts = {"layer_name": layer_name(layer), "tags": text.tag_names, "source": dict(corpus.source)}
         _complete(work, folder, job | facts)
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return Built(folder, corpus.num_sentences, corpus.num_tokens, num_kept, size, time.perf_counter() - start)
+    done = corpus.num_sentences, corpus.num_tokens, num_kept
+    return Built(folder, *done, _size_of(folder), time.perf_counter() - start)
 
 
-def _check_target(folder: Path, overwrite: bool) -> None:
+def _size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _is_of(folder: Path, facts: dict[str, Any]) -> bool:
+    """Whether the index says so much of itself."""
+    known = cast("dict[str, Any]", read_json(folder / DESCRIPTION))
+    return facts.items() <= known.items()
+
+
+def _has_same_tags(folder: Path, other: Path) -> bool:
+    """Whether the texts of two indexes have the same parts of speech, or both none."""
+    ours, theirs = (path / TAGS for path in (folder, other))
+    return ours.exists() == theirs.exists() and (not ours.exists() or filecmp.cmp(ours, theirs, shallow=False))
+
+
+def _check_target(folder: Path) -> None:
     """Refuse what can't be built before anything is computed; nothing but an index is ever replaced."""
     require_parent(folder)
     if folder.exists() and not is_index(folder):
         raise ElmoError(f"{folder}: exists already, and is no index; name another folder")
-    if folder.exists() and not overwrite:
-        raise ElmoError(f"{folder}: exists already; remove it, or pass --overwrite (overwrite=True)")
 
 
 @contextmanager
