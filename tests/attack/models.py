@@ -67,8 +67,8 @@ CACHED = ["<S>", "</S>", "<UNK>", "play", "naïve", "w1", "Ann"]
 class Subject:
     """Something to attack: the folder's name, what of it is loaded, and how.
 
-    `digest` says what was loaded, as a text. `checked` are the ends of the names of files that have a checksum. Files
-    of `free` hold nothing that is loaded. Loading may write to the folder where it `writes`.
+    `digest` says what was loaded, as a text. `checked` are the ends of the names of files that have a checksum.
+    Loading may write to the folder where it `writes`.
     """
 
     name: str
@@ -110,6 +110,7 @@ def _add(found: Any, tensors: Any) -> None:
 def digest_corpus(folder: Path) -> str:
     """What training reads of a corpus: its words, some steps of both directions, and the characters of these."""
     corpus = Corpus.open(folder)
+    corpus.verify()  # as whoever trains on it
     found = hashlib.sha1(repr((corpus.types(), corpus.vocabulary().words)).encode("utf-8", "backslashreplace"))
     for backward in (False, True):
         for ids in Streams(corpus, 2, 0, backward).read(40):
@@ -159,7 +160,7 @@ SUBJECTS = (
     Subject("AllenNLP old weights", "", digest_model),
     Subject("ELMoForManyLangs", "", digest_model),
     Subject("native", "", digest_model, (".safetensors",)),
-    Subject("corpus", "corpus", digest_corpus),
+    Subject("corpus", "corpus", digest_corpus, ("",)),
     Subject("index", "text.index", digest_index),
     Subject("pretraining", "run", digest_pretraining, ("checkpoints/step",), writes=True),
     Subject("task", "run", digest_task, (".safetensors",)),

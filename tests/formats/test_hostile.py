@@ -32,6 +32,7 @@ from elmo import formats
 from elmo.errors import ElmoError
 from elmo.formats.allennlp import _has_layer_norm
 from elmo.formats.hdf5 import open_hdf5
+from elmo.formats.torch_file import read_state_dict
 from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights, write
 
@@ -654,3 +655,23 @@ def test_a_checkpoint_of_very_many_variables(tmp_path: Path) -> None:
     prefix = tmp_path / "model" / make_tensorflow.PREFIX
     make_tensorflow.write_bundle(prefix, {f"{number}": np.zeros(0, np.float32) for number in range(10_001)})
     assert_refused(tmp_path / "model", ".index", "more than 10,000 variables")
+
+
+@pytest.mark.parametrize("name", ["lm_weights.hdf5", "model.safetensors"])
+def test_a_folder_in_the_place_of_weights(name: str, folder: Path, tmp_path: Path) -> None:
+    source = folder
+    if name == "model.safetensors":
+        source = tmp_path / "native"
+        formats.save_native(make_model(), source)
+    (source / name).unlink()
+    (source / name).mkdir()
+    with pytest.raises(ElmoError) as caught:
+        formats.load(source)
+    assert "\n" not in str(caught.value)
+
+
+def test_complex_numbers_are_refused(tmp_path: Path) -> None:
+    """Their imaginary parts would be dropped."""
+    torch.save({"weight": torch.zeros(2, dtype=torch.complex64)}, tmp_path / "weights.th")
+    with pytest.raises(ElmoError, match=r"weights.th: holds complex numbers; only real ones can be read"):
+        read_state_dict(tmp_path / "weights.th")

@@ -389,6 +389,24 @@ def test_nothing_is_left_of_a_job_that_is_refused(files: Path, recipe: Recipe) -
     Experiment(make_job(files, recipe(training__max_epochs=1), elmo="unicode", with_bilm=False)).run()
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("null", "holds something else than lists of strings"),
+        ('{"words": "all"}', "holds something else than lists of strings"),
+        ('{"words": [1]}', "holds something else than lists of strings"),
+        ('{"words": []}', "key '.*' is missing"),
+        ("{", "not valid JSON"),
+    ],
+)
+def test_damaged_vocabularies_are_named(content: str, says: str, files: Path, recipe: Recipe) -> None:
+    job = make_job(files, recipe(training__max_epochs=1), elmo=None)
+    Experiment(job).run()
+    (job.folder / "vocabularies.json").write_text(content)
+    with pytest.raises(ElmoError, match=rf"vocabularies.json.*: {says}"):
+        load_run(job.folder)
+
+
 def test_a_folder_that_is_no_run_is_refused(files: Path) -> None:
     with pytest.raises(ElmoError, match="no run folder of a task"):
         load_run(files)

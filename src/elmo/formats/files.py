@@ -87,6 +87,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             tensors, metadata = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except FileNotFoundError:
         raise ElmoError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise ElmoError(f"{path}: is a folder; expected a safetensors file") from None
     except SafetensorError as error:
         raise ElmoError(f"{path}: not a complete safetensors file ({error})") from None
     wanted = metadata.pop(_CHECKSUM, None)

@@ -104,6 +104,8 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
     if not isinstance(found, dict):
         raise ElmoError(f"{path}: holds a {type(found).__name__}, no state dict")
     items = cast("dict[object, object]", found).items()
+    if any(isinstance(tensor, Tensor) and tensor.is_complex() for _, tensor in items):
+        raise ElmoError(f"{path}: holds complex numbers; only real ones can be read")
     return {
         str(name): Stored(tuple(tensor.shape), partial(_read, tensor))
         for name, tensor in items

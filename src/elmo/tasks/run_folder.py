@@ -83,10 +83,30 @@ def load_run(folder: Path, device: torch.device | str = "cpu") -> TrainedTask[An
     recipe: TaskRecipe = from_mapping(task.recipe, values, f"{folder / CONFIG}: recipe")
     bilm = _load_bilm(folder, config)
     elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, device))
-    vocabularies = cast("Vocabularies", read_json(folder / VOCABULARIES, LARGEST_VOCABULARIES))
-    model = task.model(recipe, vocabularies, elmo).to(device)
+    model = task.model(recipe, _read_vocabularies(folder / VOCABULARIES), elmo).to(device)
     load_weights(folder, model)
     return TrainedTask(task, recipe, model)
+
+
+class _Lists(dict[str, list[str]]):
+    """Lists by their names; one that a model asks for must be there."""
+
+    def __init__(self, lists: dict[str, list[str]], path: Path) -> None:
+        super().__init__(lists)
+        self._path = path
+
+    def __missing__(self, name: str) -> list[str]:
+        raise ElmoError(f"{self._path}: key {name!r} is missing; the file is damaged, get it again or train again")
+
+
+def _read_vocabularies(path: Path) -> Vocabularies:
+    """The lists of strings that a model knows."""
+    found = read_json(path, LARGEST_VOCABULARIES)
+    if isinstance(found, dict):
+        lists = cast("dict[str, object]", found)
+        if all(isinstance(words, list) and all(isinstance(word, str) for word in words) for words in lists.values()):
+            return _Lists(cast("dict[str, list[str]]", lists), path)
+    raise ElmoError(f"{path}: holds something else than lists of strings; get it again or train again")
 
 
 def _load_bilm(folder: Path, config: RunConfig) -> Model | None:
