@@ -33,14 +33,17 @@ def require_new_file(path: Path) -> None:
 
 
 @contextmanager
-def alone_in(folder: Path) -> Generator[None]:
-    """Let no other process enter this block for the same folder meanwhile; a kill ends that, too."""
+def alone_in(folder: Path) -> Generator[Callable[[], bool]]:
+    """Let no other process enter this block for the same folder meanwhile; a kill ends that, too.
+
+    Yields what says whether that still holds: the folder may be removed, and made again by another process.
+    """
     if sys.platform == "win32":
-        yield  # no file can be removed there while it is open
+        yield lambda: True  # no file can be removed there while it is open
         return
     with _hold(folder / LOCK, folder) as lock:
         try:
-            yield
+            yield lambda: _is_at(folder / LOCK, lock)
         finally:
             if _is_at(folder / LOCK, lock):
                 (folder / LOCK).unlink()

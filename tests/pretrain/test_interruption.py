@@ -214,6 +214,27 @@ def test_a_folder_removed_while_training_is_made_anew(
     assert Run(corpus, folder, settings, device="cpu").is_done
 
 
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_folder_that_another_process_has_begun_again_is_left_to_it(
+    corpus: Corpus, settings: Recipe, tmp_path: Path, is_done: bool
+) -> None:
+    """Whether that one still trains or has ended; the older one writes nothing more, and says so."""
+    folder = tmp_path / "run"
+    kept: list[dict[str, bytes]] = []
+
+    def begin_again(now: int) -> None:
+        if now == 12:
+            shutil.rmtree(folder)
+            train(corpus, folder, settings, **({} if is_done else {"stop_after": 4}))
+            if not is_done:
+                (folder / ".lock").touch()  # of the process that goes on there
+            kept.append({path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()})
+
+    with pytest.raises(ElmoError, match="was removed and begun again by another process while this one trained"):
+        train(corpus, folder, settings, after_step=begin_again)
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == kept[0]
+
+
 def test_a_folder_removed_between_two_starts_is_begun_anew(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
 ) -> None:

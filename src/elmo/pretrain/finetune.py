@@ -141,7 +141,8 @@ def finetune(
         f"perplexity before, {text}": f"{before.mean:.2f}",
         f"perplexity after, {text}": f"{after.mean:.2f}",
     }
-    save_trained(tuned, folder, run.figures() | figures, run.metadata)
+    with alone_in(folder):
+        save_trained(tuned, folder, run.figures() | figures, run.metadata)
     return FineTuning(before, after, bool(heldout))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
 from copy import deepcopy
 from pathlib import Path
@@ -75,6 +75,8 @@ class Run:
     ) -> None:
         self.corpus, self.folder, self.recipe, self.heldout = corpus, folder, recipe, heldout
         self.stopped = self._is_asked_to_stop = False
+        self._held: ExitStack | None = None
+        self._is_ours: Callable[[], bool] | None = None
         training = recipe.training
         self.processes = Processes.join(device)
         rows = self.processes.rows(training.batch_size)
@@ -151,7 +153,7 @@ class Run:
         saved = self.progress.seconds  # not the clock: all processes must save after the same step
         with ExitStack() as stack:
             stack.enter_context(saving_to(self.folder))
-            self.processes.on_first(lambda: stack.enter_context(alone_in(self.folder)))
+            self.processes.on_first(lambda: self._lock(stack))
             metrics = stack.enter_context(self._metrics())
             stack.enter_context(on_interrupt(self._ask_to_stop))
             while not self.is_done and not self.stopped:
@@ -203,9 +205,28 @@ class Run:
         save_trained(self.model, self.folder, self.figures(), self.metadata)
 
     def _keep_folder(self) -> None:
-        """Make the run folder anew where it was removed: what it needs to go on is all in memory."""
-        if not (self.folder / RECIPE).exists():
+        """Make the run folder again where it was removed: what it needs to go on is all in memory. Where another
+        process has begun there since, the folder is that one's."""
+        is_removed = not (self.folder / RECIPE).exists()
+        if self._is_ours is not None and not self._is_ours():
+            if not is_removed:
+                raise ElmoError(
+                    f"{self.folder}: was removed and begun again by another process while this one trained; this one "
+                    "ends, and what it learned is lost"
+                )
+            self.folder.mkdir(parents=True, exist_ok=True)
+            assert self._held is not None
+            self._lock(self._held)
+        if is_removed:
             mark(self.folder, self.corpus, self.recipe, self._start)
+
+    def _lock(self, stack: ExitStack) -> None:
+        """Hold the run folder until the end of `stack`."""
+        stack.callback(self._forget_lock)
+        self._held, self._is_ours = stack, stack.enter_context(alone_in(self.folder))
+
+    def _forget_lock(self) -> None:
+        self._held = self._is_ours = None
 
     def _step(self) -> None:
         started, progress = time.monotonic(), self.progress
