@@ -84,7 +84,7 @@ def test_vectors_are_analyzed(folder: Path, arguments: list[str], row: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("verb", "num_settings"), [("layers", 4), ("placement", 3), ("efficiency", 8), ("weights", 1), ("finetuning", 2)]
+    ("verb", "num_settings"), [("layers", 5), ("placement", 3), ("efficiency", 8), ("weights", 1), ("finetuning", 2)]
 )
 def test_tasks_are_analyzed_with_several_seeds(folder: Path, verb: str, num_settings: int) -> None:
     """As many runs as the help says; the model has a softmax, which fine-tuning needs."""

@@ -37,6 +37,7 @@ def test_what_is_saved_comes_back(options: dict[str, bool], tmp_path: Path) -> N
         "config.json",
         "mixes.safetensors",
         "model.safetensors",
+        "training.json",
     ]
     again = elmo.Elmo.from_pretrained(tmp_path / "to", 2, dropout=0.0).eval()
     for found, expected in zip(again(BATCH)["elmo_representations"], layer(BATCH)["elmo_representations"], strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,13 +111,13 @@ def test_members_with_the_same_bilm_share_its_vectors(
     members = load_ensemble([folder / name for name in ("a", "b", "c")])
     alone = [predict(member.task, member.model, pairs) for member in members]
     seen: list[int] = []
-    stream = Embedder.stream
+    windows = Embedder.windows
 
-    def count(self: Embedder, sentences: list[tuple[str, ...]], **options: object) -> object:
+    def count(self: Embedder, sentences: list[tuple[str, ...]], **options: Any) -> object:
         seen.append(len(sentences))
-        return stream(self, sentences, **options)
+        return windows(self, sentences, **options)
 
-    monkeypatch.setattr(Embedder, "stream", count)
+    monkeypatch.setattr(Embedder, "windows", count)
     joint = predict_together(members, pairs, 32)
     assert seen == [len({sentence for pair in pairs for sentence in (pair.premise, pair.hypothesis)})]
     for found, *own in zip(joint, *alone, strict=True):

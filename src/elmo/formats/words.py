@@ -60,14 +60,17 @@ def read_so_many(path: Path, wanted: int, use: str = SCORED) -> list[str]:
 def require_room(path: Path) -> int:
     """The number of a list's lines; a compressed one that unfolds to more than such a file holds is refused."""
     require_file(path)
-    num_lines, left = 0, room(path.stat().st_size)
+    num_lines = 0
     try:
+        left = room(path.stat().st_size)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             while data := file.read(_BLOCK):
                 left -= len(data)
                 num_lines += data.count(b"\n")
                 if left < 0:
                     raise ElmoError(f"{path}: unfolds to more than {room(path.stat().st_size):,} bytes, no word list")
+    except FileNotFoundError:
+        raise ElmoError(f"{path}: no such file") from None
     except (OSError, EOFError, zlib.error) as error:
         raise ElmoError(f"{path}: damaged or cut off ({error}); get the file again") from None
     return num_lines
