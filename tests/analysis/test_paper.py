@@ -13,7 +13,15 @@ import pytest
 from bridge import make_model
 from elmo import formats
 from elmo.analysis.paper import neighbors, pos, published, wsd
-from elmo.analysis.paper.finding import Finding, Table, as_markdown, join_findings, read_finding, write_finding
+from elmo.analysis.paper.finding import (
+    Finding,
+    Table,
+    as_markdown,
+    join_findings,
+    read_finding,
+    table_markdown,
+    write_finding,
+)
 from elmo.analysis.paper.panels import draw_panels, lines_of
 from elmo.analysis.paper.parts import once
 from elmo.analysis.pictures import draw_shares, new_figure, save_figure
@@ -60,6 +68,19 @@ def test_markdown_has_the_papers_figures_above_ours() -> None:
         "| x | here | 1.2 ± 0.5 | never |",
         "| y\\|z | here |  | 1,000.0 |",
     ]
+
+
+def test_tables_5_and_6_show_what_the_paper_compares_with() -> None:
+    """Figures of other encoders stand under their layers, those of whole systems in a column of their own."""
+    columns = ["layer 1", "layer 2", published.SPECIAL]
+    senses = table_markdown(Table("Table 5", "F1 (%)", columns, {}, published.SENSES))
+    tags = table_markdown(Table("Table 6", "accuracy (%)", columns, {}, published.TAGS))
+    assert "| four test sets, CoVe | paper | 59.4 | 64.7 |  |" in senses.splitlines()
+    assert "| four test sets, Raganato et al. 2017 | paper |  |  | 69.9 |" in senses.splitlines()
+    assert "| four test sets, Iacobacci et al. 2016 | paper |  |  | 70.1 |" in senses.splitlines()
+    assert "| Penn Treebank, CoVe | paper | 93.3 | 92.8 |  |" in tags.splitlines()
+    for system, accuracy in (("Collobert et al. 2011", 97.3), ("Ma and Hovy 2016", 97.6), ("Ling et al. 2015", 97.8)):
+        assert f"| Penn Treebank, {system} | paper |  |  | {accuracy} |" in tags.splitlines()
 
 
 def test_findings_are_read_back_and_pictures_are_the_same_again(tmp_path: Path) -> None:
@@ -194,7 +215,7 @@ def test_pos_has_each_layer_of_each_corpus_and_probes_it_once(embedder: Embedder
     corpora["CoNLL-2000"] = pos.with_dev(make_tagged(40, 3), make_tagged(9, 4))
     assert [len(part) for part in corpora["CoNLL-2000"]] == [36, 4, 9]
     (table,) = pos.analyze_pos(embedder, corpora, tmp_path, "m").tables
-    assert table.columns == [pos.FREQUENT, "layer 0", "layer 1", "layer 2"]
+    assert table.columns == [pos.FREQUENT, "layer 0", "layer 1", "layer 2", published.SPECIAL]
     for name, corpus in corpora.items():
         assert table.here[name]["layer 1"] == 100 * probe_pos(embedder, *corpus, 1)
         assert table.here[name][pos.FREQUENT] == 100 * most_frequent_tag(corpus.train, corpus.test)
@@ -246,8 +267,9 @@ def test_wsd_counts_the_papers_four_sets_and_all(embedder: Embedder, tmp_path: P
     semcor = make_annotated(30, 9)
     finding = wsd.analyze_wsd(embedder, semcor, tests, FIRST, tmp_path, "m")
     means, single = finding.tables
-    assert means.columns == ["first sense", "layer 0", "layer 1", "layer 2", "mean of all", "mean of 1 to 2"]
-    assert single.columns == means.columns[1:]
+    own = ["first sense", "layer 0", "layer 1", "layer 2", "mean of all", "mean of 1 to 2"]
+    assert means.columns == [*own, published.SPECIAL]
+    assert single.columns == own[1:]
     assert means.paper == published.SENSES
     expected = evaluate_wsd(embedder, semcor, tests, FIRST, {"layer 1": 1, "mix": [0.0, 0.5, 0.5]})
     four = sum((score for name, score in expected["layer 1"].items() if name != "semeval2007"), Score())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import torch
 from safetensors.torch import load_file
 
 from bridge import make_model
+from elmo import formats
 from elmo.analysis.paper import efficiency, finetuning, layers, placement, published, weights
 from elmo.analysis.paper.finding import Finding
 from elmo.analysis.paper.runs import Outcome, TaskData, TaskRuns
 from elmo.analysis.pictures import new_figure
+from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats import save_native
 from elmo.runs.rows import METRICS, read_rows
@@ -34,6 +37,13 @@ SMALL = {
     "training.batch_size": 4,
     "training.learning_rate": 0.03,
     "training.max_epochs": 3,
+}
+SMALL_SQUAD = {
+    "tokenizer": "whitespace",
+    "words.dim": 6,
+    "characters": {"dim": 4, "filters": 6, "width": 3},
+    "size": 4,
+    "training.max_epochs": 1,
 }
 
 MakeRuns = Callable[..., TaskRuns]
@@ -219,8 +229,8 @@ def test_efficiency_has_both_models_on_each_share(make_runs: MakeRuns, forbid_tr
 
 def make_outcome(folder: Path, scores: list[float]) -> Outcome:
     folder.mkdir()
-    rows = (f"{epoch},{score}\n" for epoch, score in enumerate(scores, 1))
-    (folder / "metrics.csv").write_text("epoch,dev_f1\n" + "".join(rows))
+    rows = (f"{epoch},{epoch},{score}\n" for epoch, score in enumerate(scores, 1))
+    (folder / "metrics.csv").write_text("step,epoch,dev_f1\n" + "".join(rows))
     return Outcome("f1", [Result(0, len(scores), 1, 1.0, 1.0, {"dev": {"f1": max(scores)}})], [folder])
 
 
@@ -251,7 +261,25 @@ def test_sentences_are_tuned_on_and_not_their_phrases(tmp_path: Path) -> None:
     data = TaskData("SST-5", "sst", *[str(tmp_path / "trees.txt")] * 2, {"min_phrase": 2})
     task = TaskRuns(data, tmp_path / "out", "none", device="cpu")
     assert len(task.sets["train"]) == 3
-    assert task.text("train") == [("a", "very", "good", "play")]
+    assert task.texts("train") == {"": [("a", "very", "good", "play")]}
+
+
+def test_contexts_and_questions_are_tuned_on_apart(tmp_path: Path) -> None:
+    """As Table 7 has them; the task is trained with the model of the contexts, as the published one was."""
+    questions = [{"question": q, "id": q, "answers": [{"text": "w1", "answer_start": 0}]} for q in ("w3 w4 ?", "w4 ?")]
+    paragraphs = [{"context": "w1 w2 w0 w5 .", "qas": questions}]
+    (tmp_path / "squad.json").write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+    save_native(make_model(softmax=True), tmp_path / "model")
+    data = TaskData("SQuAD", "squad", *[str(tmp_path / "squad.json")] * 2, SMALL_SQUAD)
+    task = TaskRuns(data, tmp_path / "out", str(tmp_path / "model"), device="cpu")
+    finding = finetuning.analyze_finetuning([task], "m", "cpu")
+    perplexity, scores = finding.tables
+    assert set(perplexity.here) == {"SQuAD, contexts", "SQuAD, questions"} <= set(perplexity.paper)
+    assert set(scores.here) == {"SQuAD"}
+    texts = {folder.name: (folder / "train.txt").read_text() for folder in task.folder.glob("finetuning*")}
+    assert texts == {"finetuning": "w1 w2 w0 w5 .\n", "finetuning-questions": "w3 w4 ?\nw4 ?\n"}
+    config = json.loads((task.folder / "elmo,tuned" / "seed-0" / "config.json").read_text())
+    assert config["fingerprint"] == fingerprint(formats.load(task.folder / "finetuning"))
 
 
 def test_a_model_without_softmax_is_not_tuned(make_runs: MakeRuns, tmp_path: Path) -> None:

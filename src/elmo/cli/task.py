@@ -118,17 +118,21 @@ def _finetune(experiment: Experiment, folder: Path) -> bool:
         raise ElmoError("--finetune: there is nothing to fine-tune with --elmo none; name a model, or leave it out")
     if job.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ElmoError(f"{folder}: is in the run folder; name another folder for the fine-tuned model")
+
+    def text_to_tune(example: Any) -> Sequence[Sequence[str]]:
+        return next(iter(task.texts(example).values()))
+
     new_softmax = model.softmax is None
     with TemporaryDirectory(prefix="elmo-") as work:
         path = Path(work) / f"{job.task}.txt"
-        lines = _lines(task.tuning_sentences, task.read(job.train, job.recipe))
+        lines = _lines(text_to_tune, task.read(job.train, job.recipe))
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         corpus = prepare_corpus(model, [str(path)], folder, new_softmax)
     if is_finetuned(model, folder):
         return True
     training = from_mapping(TrainingConfig, default_settings(model, new_softmax), "training")
     training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
-    heldout = [line.split() for line in _lines(task.tuning_sentences, task.read(job.dev, job.recipe))]
+    heldout = [line.split() for line in _lines(text_to_tune, task.read(job.dev, job.recipe))]
     result = finetune(model, corpus, folder, training, new_softmax=new_softmax, heldout=heldout, device=job.device)
     if result is None:
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -164,9 +164,9 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
         """The paragraph, which ELMo reads as one sentence (their code's default), and the question."""
         return [example.context.tokens, example.question]
 
-    def tuning_sentences(self, example: SquadExample) -> Sequence[Sentence]:
-        """The paragraph: the published biLM was fine-tuned on paragraphs, and reads questions, too."""
-        return [example.context.tokens]
+    def texts(self, example: SquadExample) -> Mapping[str, Sequence[Sentence]]:
+        """The paragraph, which the published biLM was fine-tuned on, and the question, which that biLM reads, too."""
+        return {"contexts": [example.context.tokens], "questions": [example.question]}
 
     def order(self, example: SquadExample) -> tuple[int, tuple[str, ...]]:
         """The longest paragraph first, with all its questions."""

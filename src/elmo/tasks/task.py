@@ -138,9 +138,12 @@ class Task(ABC, Generic[R, E, P]):
         """The token sequences of all examples."""
         return (sentence for example in examples for sentence in self.sentences(example))
 
-    def tuning_sentences(self, example: E) -> Sequence[Sentence]:
-        """The sentences that the biLM is fine-tuned on before the task is trained."""
-        return self.sentences(example)
+    def texts(self, example: E) -> Mapping[str, Sequence[Sentence]]:
+        """The sentences that a biLM can be fine-tuned on before the task is trained, by what kind of text they are.
+
+        The first kind is what the published biLM was fine-tuned on. A task of only one kind of text calls it "".
+        """
+        return {"": self.sentences(example)}
 
     def length(self, example: E) -> int:
         """The number of tokens."""

@@ -24,17 +24,22 @@ from elmo.tasks.run_folder import checksum_of
 def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "auto") -> Finding:
     """Fine-tune the tasks' model on each one's training text for an epoch; train the task with it, and as it was.
 
-    The model needs a softmax. Perplexity is that of the dev set's text.
+    The model needs a softmax. Perplexity is that of the dev set's text. Where a task has several kinds of text (SQuAD:
+    contexts and questions), a model is fine-tuned on each kind, and the task is trained with that of the first.
     """
     perplexities: dict[str, dict[str, Cell]] = {}
     outcomes: dict[str, dict[str, Outcome]] = {}
     seconds: dict[str, float] = {}
     for task in tasks:
-        folder = task.folder / "finetuning"
-        part = _tune(task, formats.load(task.elmo), folder, device)
-        perplexities[task.name] = part.value
-        outcomes[task.name] = {BEFORE: task.with_elmo(), AFTER: task.with_elmo(elmo=str(folder))}
-        seconds[f"{task.name}, fine-tuning"] = part.seconds
+        model_folder = task.folder / "finetuning"
+        train, dev = task.texts("train"), task.texts("dev")
+        for number, kind in enumerate(train):
+            row = f"{task.name}, {kind}" if kind else task.name
+            folder = model_folder if number == 0 else model_folder.with_name(f"finetuning-{kind}")
+            part = _tune(formats.load(task.elmo), train[kind], dev[kind], folder, device)
+            perplexities[row] = part.value
+            seconds[f"{row}, fine-tuning"] = part.seconds
+        outcomes[task.name] = {BEFORE: task.with_elmo(), AFTER: task.with_elmo(elmo=str(model_folder))}
         seconds |= {f"{task.name}, {name}": outcome.seconds for name, outcome in outcomes[task.name].items()}
     means, spread = score_rows(outcomes)
     tables = [
@@ -44,10 +49,11 @@ def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "aut
     return Finding("finetuning", "Fine-tuning (Table 7)", model, tasks[0].quick, tables, seconds)
 
 
-def _tune(task: TaskRuns, model: Model, folder: Path, device: str) -> Part:
-    """The perplexities before and after an epoch; the tuned model is the model folder `folder`."""
+def _tune(
+    model: Model, train: Sequence[Sequence[str]], dev: Sequence[Sequence[str]], folder: Path, device: str
+) -> Part:
+    """The perplexities of `dev` before and after an epoch on `train`; the tuned model is the model folder `folder`."""
     require_softmax(model, "'elmo finetune --new-softmax' gives it one; then analyze what that makes")
-    train, dev = task.text("train"), task.text("dev")
 
     def tune() -> dict[str, float]:
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from elmo.analysis.paper.finding import Finding, Table
 from elmo.analysis.paper.panels import lines_of
 from elmo.analysis.paper.parts import once
-from elmo.analysis.paper.published import TAGS
+from elmo.analysis.paper.published import SPECIAL, TAGS
 from elmo.analysis.pictures import draw_lines
 from elmo.analysis.pos import most_frequent_tag, probe_pos
 from elmo.analysis.tagged import Tagged
@@ -63,7 +63,7 @@ def analyze_pos(
             part = once(path, of, partial(probe_pos, embedder, *parts, layer))
             here[name][layer_name(layer)] = 100 * part.value
             seconds[f"{name}, {layer_name(layer)}"] = part.seconds
-    columns = [FREQUENT, *map(layer_name, range(embedder.num_layers))]
+    columns = [FREQUENT, *map(layer_name, range(embedder.num_layers)), SPECIAL]
     title = "Parts of speech (Table 6)"
     return Finding(
         "pos", title, model, quick, [Table(title, "test accuracy (%)", columns, here, TAGS, digits=2)], seconds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, chain
 from pathlib import Path
@@ -21,7 +21,7 @@ from elmo.tasks.modules.elmo_input import FrozenLayers
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.run_folder import make_layers
 from elmo.tasks.sampling import choose, share_of
-from elmo.tasks.task import Task
+from elmo.tasks.task import Sentence, Task
 from elmo.tasks.vector_cache import LiveLayers
 
 QUICK_EXAMPLES = {"train": 300, "dev": 150}
@@ -164,10 +164,16 @@ class TaskRuns:
             self._layers[key] = live.cached(self.sentences(), self._vectors)
         return self._layers.get(key) if config.vectors == "cached" else None
 
-    def text(self, name: str) -> list[tuple[str, ...]]:
-        """The distinct sentences of a set's file, whole; a few of them if quick."""
-        found = self.task.read(getattr(self.data, name), self.recipe)
-        return distinct_sentences(self.task, {name: self._some(name, found)}, name)
+    def texts(self, name: str) -> dict[str, list[tuple[str, ...]]]:
+        """The distinct sentences of a set's file, whole, by what kind of text they are (see `Task.texts`).
+
+        Only a few of them if quick.
+        """
+        found: dict[str, list[Sentence]] = {}
+        for example in self._some(name, self.task.read(getattr(self.data, name), self.recipe)):
+            for kind, sentences in self.task.texts(example).items():
+                found.setdefault(kind, []).extend(sentences)
+        return {kind: _distinct(sentences) for kind, sentences in found.items()}
 
     def _some(self, name: str, examples: Sequence[Any]) -> Sequence[Any]:
         """The examples of a set that are used."""
@@ -200,7 +206,11 @@ def score_rows(found: Mapping[str, Mapping[str, Outcome]]) -> tuple[Rows, Rows]:
 def distinct_sentences(task: Task[Any, Any, Any], sets: Sets, *names: str) -> list[tuple[str, ...]]:
     """The sentences that the examples of some sets hold, each once and none empty."""
     examples = chain.from_iterable(sets[name] for name in names)
-    return [sentence for sentence in dict.fromkeys(map(tuple, task.all_sentences(examples))) if sentence]
+    return _distinct(task.all_sentences(examples))
+
+
+def _distinct(sentences: Iterable[Sentence]) -> list[tuple[str, ...]]:
+    return [sentence for sentence in dict.fromkeys(map(tuple, sentences)) if sentence]
 
 
 def _slug(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from elmo.analysis.paper.finding import Finding, Table
 from elmo.analysis.paper.panels import lines_of
 from elmo.analysis.paper.parts import once
-from elmo.analysis.paper.published import FOUR_SETS, SENSES
+from elmo.analysis.paper.published import FOUR_SETS, SENSES, SPECIAL
 from elmo.analysis.pictures import draw_lines
 from elmo.analysis.wsd import NEAREST_USE, Score, evaluate_wsd
 from elmo.analysis.wsd_data import Annotated, Target
@@ -68,7 +68,8 @@ def analyze_wsd(
         names = [name for name in columns if name.endswith(NEAREST_USE) == wanted]
         short = {name: name.removesuffix(f", {NEAREST_USE}") for name in names}
         here = {test: {short[name]: columns[name][test] for name in names} for test in columns[names[0]]}
-        tables.append(Table(title, "F1 (%)", list(short.values()), here, {} if wanted else SENSES))
+        paper, others = ({}, []) if wanted else (SENSES, [SPECIAL])
+        tables.append(Table(title, "F1 (%)", [*short.values(), *others], here, paper))
     return Finding("wsd", "Word senses (Table 5)", model, quick, tables, {"wsd": part.seconds})
 
 
