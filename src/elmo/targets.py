@@ -15,8 +15,25 @@ from typing import IO
 from elmo.errors import ElmoError
 
 LOCK = ".lock"
+_FULL = tuple(getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name))
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 """Some disks of clusters have no locks; there one has to see to it oneself that no two processes write the same."""
+
+
+@contextmanager
+def naming(path: Path) -> Generator[None]:
+    """Name `path` in an OSError that names no file, as that of a full disk doesn't."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def is_full_disk(error: OSError) -> bool:
+    """Whether a file could not grow: no space on the disk, or a limit of the user's."""
+    return error.errno in _FULL
 
 
 def require_parent(path: Path) -> None:
@@ -58,7 +75,8 @@ def unfinished_folder(
     folder is removed, unless it `is_kept`; a kill keeps it."""
     with _hold(folder / LOCK, target, make_folder=True, wait=wait) as lock:
         try:
-            yield
+            with naming(target):
+                yield
         finally:
             if _is_at(folder / LOCK, lock) and not is_kept():
                 _remove(folder, lock)

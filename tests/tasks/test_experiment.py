@@ -193,7 +193,7 @@ def test_a_cache_that_the_disk_cannot_hold_is_refused(
 ) -> None:
     usage = shutil.disk_usage(files)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=1000))
-    with pytest.raises(ElmoError, match=r"vectors: ELMo's vectors of [0-9,]+ tokens take 0.0 GB, where 0.0 are free; "):
+    with pytest.raises(ElmoError, match=r"vectors: ELMo's vectors of [0-9,]+ tokens take 0 MB, where 0 are free; "):
         Experiment(make_job(files, recipe())).run()
 
 

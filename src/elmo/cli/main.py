@@ -94,13 +94,23 @@ def main() -> None:
         click.echo(f"elmo: {missing(package, 'this')}", err=True)
         sys.exit(2)
     except (ElmoError, OSError) as error:
-        click.echo(f"elmo: {error}", err=True)
+        click.echo(f"elmo: {_sentence(error)}", err=True)
         sys.exit(2)
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
         click.echo("elmo: out of memory; smaller batches, or a device with more of it, may do", err=True)
         sys.exit(1)
+
+
+def _sentence(error: ElmoError | OSError) -> str:
+    """What the error says; of a full disk also what to do."""
+    from elmo.targets import is_full_disk
+
+    if not (isinstance(error, OSError) and is_full_disk(error)):
+        return str(error)
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}can't be written ({error.strerror}); make room on the disk, then start the same command again"
 
 
 def _is_out_of_memory(error: Exception) -> bool:

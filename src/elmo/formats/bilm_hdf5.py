@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import h5py
-
 from elmo.config import to_mapping
 from elmo.errors import ElmoError
 from elmo.formats import renames
@@ -24,7 +22,7 @@ from elmo.formats.bilm_layout import (
     read_softmax,
 )
 from elmo.formats.files import write_all, write_json
-from elmo.formats.hdf5 import open_hdf5
+from elmo.formats.hdf5 import new_hdf5, open_hdf5
 from elmo.formats.model import Model, require_bytes, without_softmax
 from elmo.formats.token_vectors import read_token_vectors
 from elmo.nn.adaptive import AdaptiveSoftmax
@@ -88,12 +86,12 @@ def save_bilm(model: Model, folder: Path) -> None:
 
 
 def _write_weights(model: Model, path: Path) -> None:
-    with h5py.File(path, "w", locking=False) as file:
+    with new_hdf5(path) as add:
         for format, module in ((format_of(model.config), model.bilm), (SOFTMAX, model.softmax)):
             if module is not None:
                 tensors = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
                 for name, tensor in renames.write_tensors(format, tensors):
-                    file.create_dataset(name, data=tensor.float().numpy())
+                    add(name, data=tensor.float().numpy())
 
 
 def _options(model: Model) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from elmo.errors import ElmoError
+from elmo.targets import naming
 from elmo.text.reading import require_file
 
 _CHECKSUM = "crc32"
@@ -157,8 +158,9 @@ def write_all(writers: Mapping[Path, Callable[[Path], object]], optional: Iterab
     temporaries = {path: path.with_name(f".{path.name}{_PARTIAL}") for path in writers}
     try:
         for path, write in writers.items():
-            write(temporaries[path])
-            sync(temporaries[path])
+            with naming(path):
+                write(temporaries[path])
+                sync(temporaries[path])
         for path, temporary in temporaries.items():
             temporary.replace(path)
         for path in optional:

@@ -6,12 +6,13 @@ Here and wherever else we open one it is without HDF5's own locks, which some di
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from io import FileIO
 from itertools import count
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, Any, cast
 
 import h5py
 import numpy as np
@@ -21,6 +22,9 @@ from torch import Tensor
 from elmo.errors import ElmoError
 from elmo.formats.tensors import Stored, room
 from elmo.text.reading import require_file
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 SUFFIXES = (".hdf5", ".h5")
 
@@ -57,6 +61,57 @@ def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
         if reason is not None:
             raise ElmoError(f"{path}: {reason}")
         yield found
+
+
+class _KeptFromHDF5(FileIO):
+    """A new file whose failed writes HDF5 isn't told of: its library ends the process where a disk is full.
+
+    `failure` is the error of the first one; after it nothing more is written.
+    """
+
+    failure: OSError | None = None
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        left = memoryview(data).cast("B")
+        size = left.nbytes
+        with self._keeping():
+            while self.failure is None and left.nbytes:
+                left = left[super().write(left) :]
+        return size
+
+    def truncate(self, size: int | None = None, /) -> int:
+        with self._keeping():
+            super().truncate(size)
+        return self.tell() if size is None else size
+
+    @contextmanager
+    def _keeping(self) -> Generator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.failure = self.failure or error
+
+
+@contextmanager
+def new_hdf5(path: Path) -> Generator[Callable[..., None]]:
+    """Fill a new HDF5 file by calls of what is yielded: `add(name, data=array)`, as h5py's `create_dataset`.
+
+    Raises the OSError of a full disk at the next call, or at the end.
+    """
+    with _KeptFromHDF5(path, "w+") as target:
+
+        def check() -> None:
+            if target.failure is not None:
+                raise target.failure
+
+        with h5py.File(target, "w") as file:
+
+            def add(name: str, **options: Any) -> None:
+                file.create_dataset(name, **options)
+                check()
+
+            yield add
+        check()
 
 
 def names_of(path: Path, known: Iterable[str]) -> set[str]:

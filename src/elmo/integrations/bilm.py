@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import h5py
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,6 +17,7 @@ from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.bilm_layout import NO_WORD
 from elmo.formats.files import write_all
+from elmo.formats.hdf5 import new_hdf5
 from elmo.formats.token_vectors import DATA_SET
 from elmo.formats.words import read_words
 from elmo.targets import require_parent
@@ -109,9 +109,10 @@ def dump_bilm_embeddings(
     embedder = _load(options_file, weight_file)
     vectors = embedder.stream(read_sentences([dataset_file]), layers="all", state="carry", batch_size=1)
 
-    def write(file: h5py.File) -> None:
-        for number, layers in enumerate(vectors):
-            file.create_dataset(str(number), data=layers)
+    def write(part: Path) -> None:
+        with new_hdf5(part) as add:
+            for number, layers in enumerate(vectors):
+                add(str(number), data=layers)
 
     _write(outfile, write)
 
@@ -127,11 +128,14 @@ def dump_token_embeddings(
     embedder = _load(options_file, weight_file)
     width = embedder.config.lstm.projection_dim
 
-    def write(file: h5py.File) -> None:
-        vectors = file.create_dataset(DATA_SET, (len(words), width), np.float32)
+    vectors = np.empty((len(words), width), np.float32)
+
+    def write(part: Path) -> None:
         for start in range(0, len(words), WORDS_AT_ONCE):
             some = words[start : start + WORDS_AT_ONCE]
             vectors[start : start + len(some)] = embedder.embed([some], layers="token")[0][:, :width]
+        with new_hdf5(part) as add:
+            add(DATA_SET, data=vectors)
 
     _write(outfile, write)
 
@@ -156,12 +160,7 @@ def _require_file(path: str | Path) -> None:
         raise ElmoError(f"{path}: no such file")
 
 
-def _write(path: str | Path, write: Callable[[h5py.File], object]) -> None:
-    """Fill an HDF5 file, which takes its name when it is complete."""
-
-    def write_part(part: Path) -> None:
-        with h5py.File(part, "w", locking=False) as file:
-            write(file)
-
+def _write(path: str | Path, write: Callable[[Path], object]) -> None:
+    """Write a file, which takes its name when it is complete."""
     require_parent(Path(path))
-    write_all({Path(path): write_part})
+    write_all({Path(path): write})

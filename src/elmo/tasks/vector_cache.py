@@ -63,8 +63,8 @@ class LiveLayers:
         size, free = num_tokens * row * np.dtype(self.config.cache_dtype).itemsize, shutil.disk_usage(folder).free
         if size > free:
             raise ElmoError(
-                f"{folder}: ELMo's vectors of {num_tokens:,} tokens take {size / 1e9:,.1f} GB, where "
-                f"{free / 1e9:,.1f} are free; elmo.cache_dtype=float16 halves them, elmo.vectors=live keeps none, and "
+                f"{folder}: ELMo's vectors of {num_tokens:,} tokens take {size / 1e6:,.0f} MB, where "
+                f"{free / 1e6:,.0f} are free; elmo.cache_dtype=float16 halves them, elmo.vectors=live keeps none, and "
                 "--cache names another folder"
             )
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, tee
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import h5py
 import numpy as np
@@ -19,6 +19,7 @@ from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import elmo as layer
 from elmo.formats.files import write_all
+from elmo.formats.hdf5 import new_hdf5
 from elmo.nn.devices import find_device
 from elmo.targets import require_parent
 
@@ -157,19 +158,18 @@ class ElmoEmbedder:
 def _write(part: Path, path: Path, entries: Iterable[tuple[str, Layers]], with_index: bool, by_line: bool) -> None:
     """Write lines and their vectors to `part`, which will be `path`."""
     index: dict[str, str] = {}
-    with h5py.File(part, "w", locking=False) as file:
+    with new_hdf5(part) as add:
         for number, (line, vectors) in enumerate(entries):
             key = line if by_line else str(number)
             if not key or "\0" in key:
                 raise _no_name(path, number, "empty, or with a zero character")
             try:
-                file.create_dataset(key, data=vectors)
+                add(key, data=vectors)
             except (TypeError, ValueError) as error:  # TypeError where a name before is the start of a path
                 raise _no_name(path, number, error) from None
             index[line] = key
         if with_index and not by_line:
-            names: Any = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
-            names[0] = json.dumps(index)
+            add("sentence_to_index", data=[json.dumps(index)], dtype=h5py.string_dtype())
 
 
 def _no_name(path: Path, number: int, why: object) -> ElmoError:

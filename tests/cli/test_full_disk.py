@@ -1,0 +1,97 @@
+"""A disk that is full: one sentence with the file, exit code 2, nothing half-written, and the same command goes on."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bridge import make_model
+from elmo import formats
+from elmo.cli.main import main
+from elmo.formats import save_native
+
+SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1"]
+TINY = {"words.dim": 6, "characters.dim": 4, "characters.filters": 6, "lstm": "[8]", "training.max_epochs": 1}
+
+Run = Callable[..., int]
+
+
+@contextmanager
+def no_file_above(num_bytes: int) -> Iterator[None]:
+    """Within this block a file that grows beyond that fails as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in a folder with a model, text and sentences of names; returns its exit code."""
+    monkeypatch.chdir(tmp_path)
+    save_native(make_model(), tmp_path / "model")
+    (tmp_path / "text.txt").write_text("".join(f"{number} {number} words\n" for number in range(2_000)))
+    labels = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
+    lines = ("".join(f"{word}\t{labels.get(word, 'O')}\n" for word in text.split()) for text in SENTENCES)
+    (tmp_path / "names.conll").write_text("\n".join(lines))
+
+    def start(*arguments: object) -> int:
+        monkeypatch.setattr("sys.argv", ["elmo", *map(str, arguments)])
+        try:
+            main()
+        except SystemExit as error:
+            return int(error.code or 0)
+        return 0
+
+    return start
+
+
+PREPARE = ["prepare", "out", "text.txt"]
+CONVERT = ["convert", "model", "out"]
+TRAIN = ["task", "train", "ner", "--train", "names.conll", "--dev", "names.conll", "--elmo", "model", "--out", "out"]
+TRAIN += ["--device", "cpu", *(word for key, value in TINY.items() for word in ("--set", f"{key}={value}"))]
+
+
+@pytest.mark.parametrize(
+    ("command", "num_bytes", "where"),
+    [
+        (PREPARE, 1_000, "out: can't be written"),
+        (CONVERT, 1_000, "model.safetensors: can't be written"),
+        ([*CONVERT, "--to", "bilm"], 1_000, "lm_weights.hdf5: can't be written"),
+        (TRAIN, 2_000, "model.safetensors: can't be written"),
+        ([*TRAIN, "--no-bilm", "--cache", "cache"], 2_000, ".layers: can't be written"),
+    ],
+    ids=["prepare", "convert", "convert to HDF5", "task train", "its cache"],
+)
+def test_a_full_disk_is_one_sentence(
+    run: Run, capsys: pytest.CaptureFixture[str], command: list[str], num_bytes: int, where: str
+) -> None:
+    before = sorted(Path().iterdir())
+    with no_file_above(num_bytes):
+        assert run(*command) == 2
+    errors = capsys.readouterr().err
+    assert where in errors
+    assert errors.startswith("elmo: ")
+    assert errors.endswith("make room on the disk, then start the same command again\n")
+    if command[0] != "task":  # a run folder that has been begun stays, and the same command goes on there
+        assert sorted(Path().iterdir()) == before
+    assert not [path for path in Path().rglob("*.safetensors") if path.stat().st_size == num_bytes]
+    assert run(*command) == 0
+    assert not list(Path().rglob(".*"))
+
+
+@pytest.mark.parametrize("num_bytes", [1, 100, 2_000, 10_000, 30_000, 45_000])
+def test_hdf5_never_learns_of_a_full_disk(tmp_path: Path, num_bytes: int) -> None:
+    """Its library ends the process, wherever in the file the space runs out; the model that was there stays."""
+    formats.save_bilm(make_model(), tmp_path / "model")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
+    assert len(before["lm_weights.hdf5"]) > 45_000
+    with no_file_above(num_bytes), pytest.raises(OSError, match=r"File too large: '.*lm_weights\.hdf5'"):
+        formats.save_bilm(make_model("three_layers"), tmp_path / "model")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
