@@ -375,13 +375,35 @@ def test_a_file_that_breaks_off_is_refused(model: Embedder, tmp_path: Path) -> N
     """As after a copy that was not finished: what is missing would be searched in vain."""
     (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")
     build_index(model, [str(tmp_path / "text.conllu")], tmp_path / "index", tagged="upos")
-    for name, says in (("tags.bin", "holds tags of [0-9]+ of its"), ("words.npy", "words.npy: is not whole")):
+    for name, says in (("tags.bin", "holds tags of [0-9]+ of its"), ("words.npy", "words.npy: is damaged")):
         whole = (tmp_path / "index" / name).read_bytes()
         (tmp_path / "index" / name).write_bytes(whole[:-4])
         with pytest.raises(ElmoError, match=says):
             ContextIndex(tmp_path / "index", model)
         (tmp_path / "index" / name).write_bytes(whole)
     assert ContextIndex(tmp_path / "index", model).num_tokens
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("words.npy", b"'descr'", b"'descr("),
+        ("words.npy", b"'<f2'", b"'<i2'"),
+        ("text/tokens.bin", np.int32(3).tobytes(), np.int32(1 << 30).tobytes()),
+        ("text/tokens.bin", np.int32(3).tobytes(), np.int32(-9).tobytes()),
+        ("vectors-000000.faiss", np.int64(3).tobytes(), np.int64(1 << 40).tobytes()),
+    ],
+)
+def test_a_damaged_index_is_one_sentence(
+    model: Embedder, text: str, tmp_path: Path, name: str, old: bytes, new: bytes
+) -> None:
+    """Whether it is opened or searched."""
+    build_index(model, [text], tmp_path / "index")
+    data = (tmp_path / "index" / name).read_bytes()
+    assert old in data
+    (tmp_path / "index" / name).write_bytes(data.replace(old, new))
+    with pytest.raises(ElmoError, match=r"damaged \(.*again"):
+        ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY, top=1000, any_word=True)
 
 
 def test_a_use_in_the_sentence_itself_is_none(model: Embedder, tmp_path: Path) -> None:

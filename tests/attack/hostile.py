@@ -322,7 +322,7 @@ def _huge_pieces(folder: Path, size: int, option: str) -> None:
     with _edit(folder) as file:
         shape = file[option].shape
         del file[option]
-        chunks = (1 << (20 + size // 2), *shape[1:])
+        chunks = (1 << (25 + size // 5), *shape[1:])  # beyond the memory that such a file may take
         file.create_dataset(option, shape, "f4", chunks=chunks, maxshape=(None,) * len(shape), compression="gzip")
 
 
@@ -569,7 +569,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
 }
 """How a target is loaded that isn't a model."""
 
-UNREAD = ("groups in a circle", "many groups", "nested groups")
+UNREAD = ("groups in a circle", "many groups", "nested groups", "huge shapes: embedding")
 """Nothing in the way of the weights: these may be read, if the weights are the same."""
 
 

@@ -57,15 +57,13 @@ def test_names_that_are_no_utf8_are_written_as_escapes(tmp_path: Path) -> None:
 
 
 def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
-    """But for those that spoil the name of the checksum itself: all else is then as it was."""
+    """One in the name of the checksum, too, without which the file would go unchecked."""
     write_tensors(tmp_path / "x", TENSORS)
     data = (tmp_path / "x").read_bytes()
-    name = data.index(b"crc32")
     for place in range(len(data)):
         (tmp_path / "y").write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
-        if not name <= place < name + len(b"crc32"):
-            with pytest.raises(ElmoError, match=r"y: (not a complete|damaged since it was written)"):
-                read_tensors(tmp_path / "y")
+        with pytest.raises(ElmoError, match=r"y: (not a complete|damaged since it was written)"):
+            read_tensors(tmp_path / "y")
 
 
 def test_files_of_others_have_no_checksum(tmp_path: Path) -> None:

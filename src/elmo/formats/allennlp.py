@@ -17,6 +17,7 @@ from elmo.formats.skeleton import bilm_skeleton
 from elmo.formats.tensors import Stored, fill, require_few_mixes, require_weights
 from elmo.formats.torch_file import read_state_dict
 from elmo.nn.scalar_mix import ScalarMix
+from elmo.text.reading import is_there
 
 WEIGHTS, CONFIG = "weights.th", "config.json"
 
@@ -45,7 +46,7 @@ def load_allennlp(folder: Path) -> Model:
     stored[_CHARACTERS] = rows_of_bytes(f"{path}: {NOUN} '{_CHARACTERS}'", stored[_CHARACTERS], 262)
     bilm = bilm_skeleton(config, options or path)
     fill(bilm, BILM, stored, path, NOUN, path.stat().st_size)
-    layer_norm = _has_layer_norm(read_json(folder / CONFIG)) if (folder / CONFIG).exists() else False
+    layer_norm = _has_layer_norm(read_json(folder / CONFIG)) if is_there(folder / CONFIG) else False
     mixes = list(_mixes(path, stored, config.num_layers, layer_norm))
     sizes = "from the tensors, with published clips" if options is None else f"from {options.name}"
     origin = f"AllenNLP: {WEIGHTS} holds an Elmo under '{prefix or '.'}', {len(mixes)} scalar mixes, sizes {sizes}"

@@ -39,8 +39,6 @@ _DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError, SystemError)
 def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
     """The data sets of an HDF5 file by name, to be read while it is open."""
     require_file(path)
-    if path.is_dir():
-        raise ElmoError(f"{path}: is a folder; expected an HDF5 file")
     try:
         file = h5py.File(path, "r", locking=False)
     except FileNotFoundError:

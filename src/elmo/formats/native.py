@@ -24,7 +24,7 @@ from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.nn.softmax import Softmax
-from elmo.text.reading import require_file
+from elmo.text.reading import is_there, require_file
 
 CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, VOCABULARY, CARD, FACTS = (
     "config.json",
@@ -69,17 +69,17 @@ def load_native(folder: Path, *, is_named: bool = True) -> Model:
     bilm = bilm_skeleton(config, folder / CONFIG)
     _fill(bilm, read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
     softmax = vocabulary = None
-    if (folder / SOFTMAX).exists():
+    if is_there(folder / SOFTMAX):
         softmax = _load_softmax(folder / SOFTMAX, bilm)
         vocabulary = read_vocabulary(folder / VOCABULARY, softmax.num_words)
     if config.n_tokens_vocab is not None:
         vocabulary = read_vocabulary(folder / VOCABULARY, config.n_tokens_vocab, READ)
         if vocabulary is None:
             raise ElmoError(f"{folder}: {VOCABULARY} is missing, without which nobody knows the words that it reads")
-    mixes = _load_mixes(folder / MIXES, bilm) if (folder / MIXES).exists() else []
+    mixes = _load_mixes(folder / MIXES, bilm) if is_there(folder / MIXES) else []
     name = f"{folder.absolute().name} holds " if is_named else ""
     model = Model(bilm, softmax, vocabulary, f"native: {name}{CONFIG} and {WEIGHTS}", mixes)
-    if (folder / WARM).exists():
+    if is_there(folder / WARM):
         model.warm_state = _load_warm_state(folder / WARM, bilm)
     model.figures = read_figures(folder)
     if (folder / CARD).exists():
@@ -188,7 +188,7 @@ def read_figures(folder: Path) -> dict[str, str]:
     Folders of earlier versions have them in their card alone, which is for people.
     """
     path = folder / FACTS
-    if not path.exists():
+    if not is_there(path):
         return {}
     match read_json(path):
         case {"figures": dict(figures)} if all(isinstance(value, str) for value in figures.values()):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from elmo.errors import ElmoError
 from elmo.formats.tensors import room
-from elmo.text.reading import read_lines, require_file
+from elmo.text.reading import is_there, read_lines, require_file
 
 SCORED, READ = "the softmax beside it scores", "the model next to it reads"
 """What the words of a list are for, in errors."""
@@ -35,7 +35,7 @@ def find_words(folder: Path, num_words: int) -> list[str] | None:
 
 def find_list(path: Path) -> Path | None:
     """A word list, plain or with `.gz`; None where there is neither."""
-    return next((found for found in (path, path.with_name(f"{path.name}.gz")) if found.exists()), None)
+    return next((found for found in (path, path.with_name(f"{path.name}.gz")) if is_there(found)), None)
 
 
 def require_as_many(path: Path, num_words: int, wanted: int, use: str = SCORED) -> None:

@@ -32,6 +32,7 @@ from elmo.tasks.modules.elmo_input import ElmoInput, FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import ElmoConfig, TaskRecipe
 from elmo.tasks.task import Task, TaskModel, Vocabularies
 from elmo.tasks.vector_cache import LiveLayers
+from elmo.text.reading import is_there
 
 CONFIG, VOCABULARIES, RESULTS, CARD, BILM = "config.json", "vocabularies.json", "results.json", "README.md", "bilm"
 SHARED_BILM = f"../{BILM}"
@@ -132,12 +133,12 @@ def is_run(folder: Path) -> bool:
 def read_results(folder: Path) -> list[Result]:
     """What came of each seed of a run folder; nothing as long as it isn't finished."""
     path = folder / RESULTS
-    if not path.exists():
+    if not is_there(path):
         return []
     values = cast("dict[str, Any]", read_json(path))
     try:
         return [Result(**run) for run in values.get("runs", [values])]
-    except TypeError as error:
+    except (AttributeError, TypeError) as error:
         raise ElmoError(f"{path}: holds something else than results ({error}); train anew") from None
 
 

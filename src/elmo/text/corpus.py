@@ -95,7 +95,7 @@ class Corpus:
                 checksum=description["checksum"],
                 settings=description["settings"],
                 source=description.get("source", {}),
-                characters=_open_characters(folder / CHARACTERS),
+                characters=open_matrix(folder / CHARACTERS, "<i2", "prepare the corpus again"),
                 tokens=np.memmap(folder / TOKENS, TOKEN_DTYPE, "r"),
                 starts=np.memmap(folder / SENTENCES, START_DTYPE, "r"),
                 digests={name: facts["sha256"] for name, facts in description["files"].items() if "sha256" in facts},
@@ -163,21 +163,16 @@ class Corpus:
         return words
 
 
-def _open_characters(path: Path) -> NDArray[np.int16]:
+def open_matrix(path: Path, dtype: str, then: str) -> NDArray[Any]:
+    """A matrix of a NumPy file, mapped. Raises ElmoError for anything else, which says what to do `then`."""
     try:
-        characters: NDArray[np.int16] = np.lib.format.open_memmap(path, mode="r")
-        if characters.ndim == 2 and characters.dtype == np.dtype("<i2"):
-            return characters
-        found = f"found an array of {characters.ndim} dimensions, {characters.dtype}"
-    except (
-        ValueError,
-        EOFError,
-        OverflowError,
-        SyntaxError,
-        TokenError,
-    ) as error:  # all from NumPy's reading of a header
+        matrix: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+        if matrix.ndim == 2 and matrix.dtype == np.dtype(dtype):
+            return matrix
+        found = f"found an array of {matrix.ndim} dimensions, {matrix.dtype}"
+    except (ValueError, EOFError, OverflowError, SyntaxError, TokenError) as error:  # of how NumPy reads a header
         found = str(error).splitlines()[0] if str(error) else type(error).__name__
-    raise ElmoError(f"{path}: is damaged ({found}); prepare the corpus again")
+    raise ElmoError(f"{path}: is damaged ({found}); {then}")
 
 
 def digest_of(path: Path) -> str:

@@ -33,12 +33,21 @@ Progress = Callable[[int], object]
 
 
 def require_file(path: Path) -> None:
-    """Refuse a pipe or a device, which may never end or never begin, where a whole file is read.
+    """Refuse what is no file where a whole one is read: a folder, a link to nothing, or a pipe or device without end.
 
-    One that is absent or a folder is left to whoever opens it.
+    An absent file is left to whoever opens it.
     """
-    if path.exists() and not (path.is_file() or path.is_dir()):
+    if path.is_dir():
+        raise ElmoError(f"{path}: is a folder; expected a file")
+    if path.is_symlink() and not path.exists():
+        raise ElmoError(f"{path}: is a link to nothing; get the file that it stood for")
+    if path.exists() and not path.is_file():
         raise ElmoError(f"{path}: is a pipe or a device; save what comes out of it, and name that file")
+
+
+def is_there(path: Path) -> bool:
+    """Whether anything has this name, a link to nothing included, which `Path.exists` takes for absent."""
+    return path.is_symlink() or path.exists()
 
 
 def expand(patterns: Sequence[str | Path]) -> list[str]:

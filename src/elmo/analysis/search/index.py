@@ -18,6 +18,7 @@ from elmo.config import require_positive
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json
+from elmo.text.corpus import open_matrix
 from elmo.text.vocabulary import SPECIAL_WORDS
 
 DESCRIPTION, WORDS, TRAINED, PARTS = "index.json", "words.npy", "trained.faiss", "vectors-*.faiss"
@@ -69,10 +70,14 @@ class ContextIndex:
                 f"{folder}: holds vectors of {self.store.num_vectors:,} of its {self.num_tokens:,} tokens; get it "
                 "again, or build it anew"
             )
-        try:
-            self._word_vectors: NDArray[np.float16] = np.load(Path(folder) / WORDS, mmap_mode="r", allow_pickle=False)
-        except ValueError as error:
-            raise ElmoError(f"{Path(folder) / WORDS}: is not whole ({error}); get it again, or build it anew") from None
+        self._word_vectors: NDArray[np.float16] = open_matrix(
+            Path(folder) / WORDS, "<f2", "get the index again, or build it anew"
+        )
+        if len(self._word_vectors) > len(self.text.types) - len(SPECIAL_WORDS):
+            raise ElmoError(
+                f"{Path(folder) / WORDS}: is damaged (it has more vectors than the text has words); get the index "
+                "again, or build it anew"
+            )
 
     def find_neighbors(
         self,

@@ -46,8 +46,13 @@ class IndexedText:
 
     def sentence(self, number: int) -> tuple[str, ...]:
         """The tokens of a sentence."""
-        ids = self.corpus.tokens[self._starts[number] : self._starts[number + 1]]
-        return tuple(self.types[id] for id in ids.tolist())
+        ids = self.corpus.tokens[self._starts[number] : self._starts[number + 1]].tolist()
+        if ids and not 0 <= min(ids) <= max(ids) < len(self.types):
+            raise ElmoError(
+                f"{self.corpus.folder}: is damaged (sentence {number:,} has words that its list of words has not); get "
+                "the index again, or build it anew"
+            )
+        return tuple(self.types[id] for id in ids)
 
     def place(self, token: int) -> tuple[int, int]:
         """The sentence of a token, and its position there."""

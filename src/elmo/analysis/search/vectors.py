@@ -127,6 +127,7 @@ class VectorStore:
 
     def __init__(self, trained: Path, parts: Sequence[Path]) -> None:
         self._faiss = import_faiss()
+        self._folder = trained.parent
         self._index = _read(trained)
         self._parts = [self._map(path) for path in parts]
         self.num_vectors = sum(part.compute_ntotal() for part in self._parts)
@@ -169,4 +170,9 @@ class VectorStore:
             numbers.append(found[1][0])
         order = np.argsort(-np.concatenate(cosines), kind="stable")
         merged = np.concatenate(numbers)[order]
+        if merged.max(initial=-1) >= self.num_vectors:
+            raise ElmoError(
+                f"{self._folder}: a file of vectors is damaged (it numbers more of them than there are); get the index "
+                "again, or build it anew"
+            )
         return merged[merged >= 0][:size]
