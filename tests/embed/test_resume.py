@@ -249,6 +249,22 @@ def test_damaged_work_is_refused_in_one_sentence(
         model.write(path, SENTENCES)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"job": 3}, {"progress": []}, {"progress": {}}, {"progress": {"sizes": 7}}, {"progress": {"sizes": {}, "x": 1}}],
+    ids=str,
+)
+def test_a_damaged_progress_is_refused_in_one_sentence(
+    model: Embedder, tmp_path: Path, change: dict[str, object], always_safe: None
+) -> None:
+    path = tmp_path / "a.npz"
+    interrupt(model, path)
+    progress = folder_of(path) / "progress.json"
+    progress.write_text(json.dumps(json.loads(progress.read_text()) | change))
+    with pytest.raises(ElmoError, match=r"progress\.json: is damaged; remove .*unfinished to start from the beginning"):
+        model.write(path, SENTENCES)
+
+
 def test_a_kill_between_naming_the_file_and_tidying_up(model: Embedder, broken: Path) -> None:
     """The file is complete; another one begins anew."""
     (folder_of(broken) / "data").rename(broken)

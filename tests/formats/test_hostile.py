@@ -22,6 +22,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import elmo
 import make_allennlp
 import make_many_langs
 import make_nlpl
@@ -29,6 +30,7 @@ import make_tensorflow
 import refusing
 from bridge import WORDS, make_model
 from elmo import formats
+from elmo.embed.layers import Layers
 from elmo.errors import ElmoError
 from elmo.formats.allennlp import _has_layer_norm
 from elmo.formats.hdf5 import open_hdf5
@@ -373,6 +375,16 @@ def test_numbers_that_are_no_weights(value: float, name: str, tmp_path: Path) ->
     weights = make_weights(options)
     weights[name].flat[3] = value
     assert_refused(write(tmp_path / "model", options, weights), WEIGHTS_FILE, f"'{name}'", "no weight")
+
+
+@pytest.mark.parametrize("layers", ["token", "top", "all"])
+def test_weights_so_large_that_vectors_are_infinite(layers: Layers, tmp_path: Path) -> None:
+    """Each is a number that a weight may be: only their products are none."""
+    options = make_options()
+    weights = {name: np.full_like(w, 9e8) if "CNN" in name else w for name, w in make_weights(options).items()}
+    model = elmo.load(write(tmp_path / "model", options, weights))
+    with pytest.raises(ElmoError, match=r"^the model's vectors are not finite: its weights are damaged"):
+        model.embed([["A", "play"]], layers=layers)
 
 
 def test_numbers_that_are_no_weights_in_our_own_files(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from elmo.embed.fingerprint import fingerprint
 from elmo.embed.layers import Entry, Layers, Layout, layer_weights
 from elmo.embed.pooling import POOLS, Pool, pool_tokens
 from elmo.embed.writers import DType, Written, write_embeddings
+from elmo.errors import ElmoError
 from elmo.formats.model import STATES, Model, State, require_warm_state
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.devices import find_device
@@ -247,6 +248,10 @@ class Embedder(SentenceEmbedder):
         for indices in plan_batches([len(sentence) for sentence in window], self._batch_tokens, size):
             batch = Batch.of([numbered[index] for index in indices])
             mixed, after = self._run(vectors, batch, job, state and _take_rows(state, indices))
+            if not np.isfinite(mixed).all():
+                raise ElmoError(
+                    "the model's vectors are not finite: its weights are damaged, or far too large; get it again"
+                )
             arrays.update(zip(indices, self._finish(batch.split(mixed), job), strict=True))
             if job.carry and state and after:
                 state = _put_rows(state, indices, after)

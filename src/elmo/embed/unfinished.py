@@ -71,17 +71,27 @@ class Unfinished:
 
     def load(self) -> None:
         """Find out how far the work had come; refuse that of another command."""
-        found: dict[str, Any] = {}
+        progress: Progress | None = None
         if (self.folder / PROGRESS).exists():
-            found = cast("dict[str, Any]", read_json(self.folder / PROGRESS))
-            same = is_same_job(self.path, found["job"], self._job, self._overwrite)
+            job, progress = self._read()
+            same = is_same_job(self.path, job, self._job, self._overwrite)
             # What has its name already was finished, and only not tidied up.
-            finished = DATA in found["progress"]["sizes"] and not (self.folder / DATA).exists()
-            found = found if same and not finished else {}
-        if found:
-            self.progress = Progress(**found["progress"])
-        else:
+            finished = DATA in progress.sizes and not (self.folder / DATA).exists()
+            progress = progress if same and not finished else None
+        if progress is None:
             self._clear()
+        else:
+            self.progress = progress
+
+    def _read(self) -> tuple[Mapping[str, object], Progress]:
+        """The job that the folder holds work of, and how far it came."""
+        found = cast("dict[str, Any]", read_json(self.folder / PROGRESS))
+        try:
+            return dict(found["job"]), Progress(**found["progress"] | {"sizes": dict(found["progress"]["sizes"])})
+        except (KeyError, TypeError, ValueError):
+            raise ElmoError(
+                f"{self.folder / PROGRESS}: is damaged; remove {self.folder} to start from the beginning"
+            ) from None
 
     def skip(self, sentences: Iterable[Sentence]) -> tuple[Iterator[Sentence], Counter]:
         """The sentences still to be embedded, and the counter of those before; refuse a text that began otherwise."""

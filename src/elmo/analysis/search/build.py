@@ -159,8 +159,12 @@ def _work_folder(folder: Path) -> Generator[Path]:
 
 def _find_work(work: Path, job: dict[str, Any], folder: Path, overwrite: bool) -> None:
     """Keep the work of the same command; refuse that of another."""
-    if (work / JOB).exists() and is_same_job(folder, cast("dict[str, Any]", read_json(work / JOB)), job, overwrite):
-        return
+    if (work / JOB).exists():
+        found = read_json(work / JOB)
+        if not isinstance(found, dict):
+            raise ElmoError(f"{work / JOB}: is damaged; remove {work} to start from the beginning")
+        if is_same_job(folder, cast("dict[str, Any]", found), job, overwrite):
+            return
     for path in (*work.glob(PARTS), work / TRAINED):
         path.unlink(missing_ok=True)
     write_all({work / JOB: lambda path: write_json(path, job)})
