@@ -192,7 +192,7 @@ def test_a_run_goes_on_with_the_model_that_it_began_with(
         start.bilm.char_encoder.embedding.weight[0, 0] += 1
     with pytest.raises(ElmoError, match="b: was begun with another model; choose another folder"):
         Run(corpus, tmp_path / "b", settings, start=start, device="cpu")
-    with pytest.raises(ElmoError, match="chance: was begun with weights from chance"):
+    with pytest.raises(ElmoError, match="chance: was begun with random weights"):
         Run(corpus, tmp_path / "chance", settings, start=start, device="cpu")
 
 
@@ -507,6 +507,26 @@ def test_another_recipe_is_refused(corpus: Corpus, recipe: Callable[..., Recipe]
         Run(corpus, tmp_path / "run", recipe(learning_rate=0.1), device="cpu")
 
 
+def test_a_start_without_a_checkpoint_leaves_the_folder_free(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that ran out of memory: a smaller batch may use the folder; what it is called by is the new recipe."""
+
+    def fail(run: Run) -> list[float]:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "_step", fail)
+        with pytest.raises(MemoryError):
+            train(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=8))
+    assert (tmp_path / "run" / "recipe.yaml").exists()
+    train(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=4))
+    train(corpus, tmp_path / "whole", recipe(max_steps=2, batch_size=4))
+    assert_same_end(tmp_path / "whole", tmp_path / "run")
+    with pytest.raises(ElmoError, match=r"recipe\.yaml: is another recipe"):
+        Run(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=8), device="cpu")
+
+
 def test_another_corpus_is_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     train(corpus, tmp_path / "run", recipe(max_steps=1))
     (tmp_path / "text").write_text("another text\n" * 9)
@@ -566,7 +586,7 @@ def test_a_damaged_checksum_of_a_run_is_told(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, content: bytes | None
 ) -> None:
     """Not as another corpus, nor as a traceback."""
-    Run(corpus, tmp_path / "run", recipe())
+    train(corpus, tmp_path / "run", recipe(max_steps=1))
     (tmp_path / "run" / "corpus.sha256").unlink()
     if content is not None:
         (tmp_path / "run" / "corpus.sha256").write_bytes(content)

@@ -304,6 +304,28 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
             Experiment(job).run()
 
 
+def test_a_start_that_trained_nothing_leaves_the_folder_free(
+    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that ran out of memory: other settings may use the folder, and a biLM that it kept is not kept."""
+
+    def fail(trainer: Trainer[Any, Any], *_: object) -> None:
+        raise MemoryError
+
+    job = make_job(files, recipe(training__max_epochs=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "train", fail)
+        with pytest.raises(MemoryError):
+            Experiment(job).run()
+    assert (job.folder / "bilm").exists()
+    other = make_job(files, recipe(training__max_epochs=1, dropout=0.3), elmo=None)
+    assert other.folder == job.folder
+    Experiment(other).run()
+    assert not (job.folder / "bilm").exists()
+    with pytest.raises(ElmoError, match="is of another recipe, text or biLM"):
+        Experiment(job).run()
+
+
 def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -> None:
     """Neither the same nor further ones may be of another recipe or biLM: the folder's model is the best of all."""
     job = make_job(files, recipe(training__max_epochs=1), num_seeds=2)

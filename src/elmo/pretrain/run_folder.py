@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from elmo.formats.model import Model
 from elmo.formats.native import TRAINED_FOR
 from elmo.pretrain.recipe import load_recipe
 from elmo.runs.recipes import without, write_recipe
+from elmo.runs.rows import BOARD, METRICS
 from elmo.targets import LOCK, alone_in
 from elmo.text.corpus import Corpus
 
@@ -48,24 +50,50 @@ class Start:
 def claim(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> Start | None:
     """Make the run folder, or see that it is of the same corpus and recipe; the newest recipe is written to it.
 
-    Returns what the run began with. That must be `start`, if one is given.
+    Returns what the run began with. That must be `start`, if one is given. A folder in which nothing was trained yet,
+    as after a first start that ran out of memory, is free for another recipe, corpus or start.
     """
-    path, known = folder / RECIPE, folder / CHECKSUM
+    path = folder / RECIPE
     if path.exists():
-        if without(load_recipe(str(path)), _CHANGEABLE) != without(recipe, _CHANGEABLE):
-            raise ElmoError(f"{path}: is another recipe; go on with that one, or choose another run folder")
-        if _read_checksum(known) != corpus.checksum:
-            raise ElmoError(f"{folder}: was trained on another corpus than {corpus.folder}; choose another run folder")
-        begun = _read_start(folder)
-        if start is not None and (begun is None or begun.checksum != start.checksum):
-            other = "another model" if begun else "weights from chance"
-            raise ElmoError(f"{folder}: was begun with {other}; choose another folder")
-        start = begun
+        try:
+            start = _require_same(folder, corpus, recipe, start)
+        except ElmoError:
+            if not _is_untrained(folder):
+                raise
+            with alone_in(folder):
+                _forget(folder)
     elif folder.exists() and {file.name for file in folder.iterdir()} - _OF_A_KILLED_START:
         raise ElmoError(f"{folder}: neither empty nor a run folder; choose another one")
     with alone_in(folder) if path.exists() else nullcontext():  # not while another process trains there
         mark(folder, corpus, recipe, start)
     return start
+
+
+def _require_same(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> Start | None:
+    """What the run began with. Raises ElmoError where the folder is of another corpus, recipe or start."""
+    path = folder / RECIPE
+    if without(load_recipe(str(path)), _CHANGEABLE) != without(recipe, _CHANGEABLE):
+        raise ElmoError(f"{path}: is another recipe; go on with that one, or choose another run folder")
+    if _read_checksum(folder / CHECKSUM) != corpus.checksum:
+        raise ElmoError(f"{folder}: was trained on another corpus than {corpus.folder}; choose another run folder")
+    begun = _read_start(folder)
+    if start is not None and (begun is None or begun.checksum != start.checksum):
+        other = "another model" if begun else "random weights"
+        raise ElmoError(f"{folder}: was begun with {other}; choose another folder")
+    return begun
+
+
+def _is_untrained(folder: Path) -> bool:
+    """Whether the folder holds nothing but what a start leaves before its first checkpoint."""
+    names = {path.name for path in folder.iterdir()}
+    return CHECKSUM in names and names <= {*_OF_A_KILLED_START, RECIPE, METRICS, BOARD}
+
+
+def _forget(folder: Path) -> None:
+    """Remove what a start leaves before its first checkpoint."""
+    for name in (RECIPE, CHECKSUM, START, METRICS):
+        (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / BOARD, ignore_errors=True)
 
 
 def mark(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch.utils.tensorboard.writer import SummaryWriter
 
-from elmo.runs.rows import Row
+from elmo.runs.rows import BOARD, Row
 
 
 class Board:
@@ -16,7 +16,7 @@ class Board:
     def __init__(self, folder: Path, by: str, start: int) -> None:
         self._by = by
         # Flushed by `add`, not at its own times: an error in its thread would be told to nobody.
-        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=start + 1, flush_secs=10**9)
+        self._writer = SummaryWriter(str(folder / BOARD), purge_step=start + 1, flush_secs=10**9)
 
     def add(self, rows: Iterable[Row]) -> None:
         """Show all figures of the rows but their times."""

@@ -12,7 +12,7 @@ from elmo.errors import ElmoError
 
 Row = dict[str, float]
 
-METRICS = "metrics.csv"
+METRICS, BOARD = "metrics.csv", "tensorboard"
 """Where a run folder has its rows."""
 
 

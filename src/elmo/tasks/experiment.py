@@ -30,6 +30,7 @@ from elmo.tasks.modules.elmo_input import FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.run_folder import (
     BILM,
+    CACHE,
     CARD,
     CONFIG,
     FORMAT,
@@ -53,7 +54,6 @@ from elmo.tasks.trainer import Trainer
 from elmo.tasks.vector_cache import LiveLayers
 
 NO_ELMO = "none"
-CACHE = "vectors"
 SEED_FOLDER = "seed-{}"
 
 

@@ -8,6 +8,7 @@ folder, where ELMo is used), `README.md`, `results.json`, `metrics.csv`; and a c
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from elmo.formats.files import read_json, remove_partial, write_all, write_json
 from elmo.formats.model import Model, require_warm_state, without_softmax
 from elmo.formats.native import is_native, save_native
 from elmo.runs.recipes import without
+from elmo.runs.rows import BOARD, METRICS
 from elmo.tasks import get_task
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import WEIGHTS, load_weights
@@ -34,7 +36,8 @@ from elmo.tasks.task import Task, TaskModel, Vocabularies
 from elmo.tasks.vector_cache import LiveLayers
 from elmo.text.reading import is_there
 
-CONFIG, VOCABULARIES, RESULTS, CARD, BILM = "config.json", "vocabularies.json", "results.json", "README.md", "bilm"
+CONFIG, VOCABULARIES, RESULTS, CARD = "config.json", "vocabularies.json", "results.json", "README.md"
+BILM, CACHE = "bilm", "vectors"
 SHARED_BILM = f"../{BILM}"
 FORMAT = 1
 CHANGEABLE = ("max_epochs", "patience", "max_minutes", "checkpoint_every_minutes")
@@ -173,9 +176,19 @@ def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
 
 def claim(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
     """Make `folder`, which is there and held by this process, a run folder, or see that it is one of the same task,
-    recipe, data and biLM. What a process that was killed left half-written there is removed."""
+    recipe, data and biLM. What a process that was killed left half-written there is removed, and all of one that had
+    trained nothing yet, as one that ran out of memory, if this is another run."""
     if (folder / CONFIG).exists():
-        require_same(folder, config, recipe, vocabularies)
+        read_config(folder)  # or it is no run folder
+        try:
+            require_same(folder, config, recipe, vocabularies)
+        except ElmoError:
+            visible = {file.name for file in folder.iterdir() if file.name[0] != "."}
+            if not visible <= {CONFIG, VOCABULARIES, METRICS, BOARD, BILM, CACHE}:
+                raise
+            (folder / METRICS).unlink(missing_ok=True)
+            for name in (BILM, BOARD):
+                shutil.rmtree(folder / name, ignore_errors=True)
     elif any(file.name[0] != "." for file in folder.iterdir()):
         raise ElmoError(f"{folder}: neither empty nor a run folder of a task; choose another one")
     remove_partial(folder)
