@@ -27,8 +27,8 @@ from elmo.formats import load
 from elmo.pretrain.loop import Run
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.recipe import load_recipe
-from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
+from elmo.training.rows import read_rows
 from pretrain import make_corpus
 
 STAGES = ("train", "resume", "evaluate")

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from elmo.runs.machine import processor_name
+from elmo.training.machine import processor_name
 
 
 def report(results: Sequence[dict[str, Any]], as_json: bool) -> None:

@@ -26,14 +26,14 @@ from machine import report
 from elmo import formats
 from elmo.formats.model import Model
 from elmo.nn.devices import use_device
-from elmo.runs.recipes import parse_override
-from elmo.runs.rows import read_rows
 from elmo.tasks import get_task, load_recipe
-from elmo.tasks.modules.elmo_input import FrozenLayers
+from elmo.tasks.elmo.cache import LiveLayers
+from elmo.tasks.elmo.input import FrozenLayers
 from elmo.tasks.run_folder import make_elmo, make_layers
 from elmo.tasks.task import Task
 from elmo.tasks.trainer import Trainer, predict
-from elmo.tasks.vector_cache import LiveLayers
+from elmo.training.recipes import parse_override
+from elmo.training.rows import read_rows
 
 T = TypeVar("T")
 

@@ -27,8 +27,8 @@ from elmo.formats.card import model_card, table_rows
 from elmo.formats.model import Model
 from elmo.formats.native import SOFTMAX, WEIGHTS
 from elmo.pretrain.facts import text_facts
-from elmo.runs.machine import machine_name
 from elmo.text.corpus import Corpus
+from elmo.training.machine import machine_name
 
 TEXTS = ("en_wiki2014", "en_wiki_recent", "en_books", "en_misc")
 SOURCES = "Wikipedia (CC BY-SA), books, speeches and other free texts (public domain)"

@@ -17,9 +17,9 @@ from safetensors.torch import load_file
 
 from elmo.config import Recipe
 from elmo.pretrain.loop import Run
-from elmo.runs.recipes import write_recipe
-from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
+from elmo.training.recipes import write_recipe
+from elmo.training.rows import read_rows
 
 SAVING_ALWAYS = {"checkpoint_every_minutes": 1e-6}
 LOSSES = ("step", "predictions", "loss", "forward_perplexity", "backward_perplexity")

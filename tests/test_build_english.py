@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from elmo import formats
 from elmo.pretrain.recipe import load_recipe
-from elmo.runs.recipes import parse_override
+from elmo.training.recipes import parse_override
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "build_english.py"
 SMALLER = {

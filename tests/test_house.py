@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import elmo
+from elmo.tasks import TASKS
 
 SOURCE = Path(elmo.__file__).parent
 BASE = {"config", "cores", "errors", "extras", "targets"}
@@ -27,12 +28,12 @@ ALLOWED = {
     "formats": BASE | {"nn", "text"},
     "_native": set[str](),
     "embed": MODEL | {"_native"},
-    "runs": BASE,
-    "pretrain": MODEL | {"runs"},
-    "tasks": MODEL | {"embed", "runs"},
-    "analysis": MODEL | {"embed", "runs", "pretrain", "tasks"},
+    "training": BASE,
+    "pretrain": MODEL | {"training"},
+    "tasks": MODEL | {"embed", "training"},
+    "analysis": MODEL | {"embed", "training", "pretrain", "tasks"},
     "integrations": MODEL | {"embed", "tasks", "analysis"},
-    "cli": MODEL | {"embed", "runs", "pretrain", "tasks", "analysis", "integrations"},
+    "cli": MODEL | {"embed", "training", "pretrain", "tasks", "analysis", "integrations"},
     "__main__": {"cli"},
     "__init__": MODEL | {"embed"},
 }
@@ -79,6 +80,18 @@ def test_integrations_do_not_import_each_other() -> None:
             own = path.relative_to(SOURCE).parts[1].removesuffix(".py")  # a module, or a folder of modules
             others = [name for _, name in imports_of(path) if name.startswith("elmo.integrations.")]
             assert not [name for name in others if name.split(".")[2] != own], path.name
+
+
+ONE_TASK = ("ner", "sst", "snli", "srl", "coref", "squad")
+
+
+def test_tasks_do_not_import_each_other() -> None:
+    """What two of them need is in `tasks.common`, which knows none of them."""
+    assert set(ONE_TASK) == set(TASKS)
+    for path in MODULES:
+        if room_of(path) == "tasks" and (own := path.relative_to(SOURCE).parts[1]) in (*ONE_TASK, "common", "elmo"):
+            used = {name.split(".")[2] for _, name in imports_of(path) if name.startswith("elmo.tasks.")}
+            assert not used & (set(ONE_TASK) - {own}), path
 
 
 def test_this_file_sees_imports() -> None:

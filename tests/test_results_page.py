@@ -18,10 +18,10 @@ import pytest
 
 from elmo.config import to_mapping
 from elmo.formats.files import write_json
-from elmo.runs.recipes import parse_override, read_recipe
 from elmo.tasks import TASKS, get_task
 from elmo.tasks.card import Result
 from elmo.tasks.run_folder import RunConfig, write_config
+from elmo.training.recipes import parse_override, read_recipe
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 

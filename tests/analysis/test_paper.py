@@ -31,7 +31,7 @@ from elmo.analysis.wsd import Score, evaluate_wsd
 from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
-from elmo.tasks.static_vectors import StaticVectors
+from elmo.tasks.common.static_vectors import StaticVectors
 from make_bilm_hdf5 import make
 
 TABLE = Table(

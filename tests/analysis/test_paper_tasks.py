@@ -20,11 +20,11 @@ from elmo.analysis.pictures import new_figure
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats import save_native
-from elmo.runs.rows import METRICS, read_rows
 from elmo.tasks.card import Result
 from elmo.tasks.experiment import Experiment, Job
 from elmo.tasks.run_folder import load_run
 from elmo.tasks.trainer import Trainer
+from elmo.training.rows import METRICS, read_rows
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo", "w1"]
 TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}

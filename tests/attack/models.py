@@ -34,10 +34,10 @@ from elmo.formats.model import Model
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.pretrain.loop import Run
 from elmo.pretrain.recipe import load_recipe
-from elmo.runs.rows import read_rows
 from elmo.tasks.run_folder import load_run, read_results
 from elmo.text.corpus import Corpus
 from elmo.text.streams import Streams
+from elmo.training.rows import read_rows
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo"]
 TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}

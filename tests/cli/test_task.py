@@ -20,8 +20,8 @@ from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import save_native
 from elmo.pretrain.loop import Run
-from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
+from elmo.training.rows import read_rows
 from running import has_rows, started, wait_until
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo"]

@@ -22,9 +22,9 @@ from elmo.config import Recipe
 from elmo.formats import load
 from elmo.pretrain.loop import Run
 from elmo.pretrain.recipe import load_recipe
-from elmo.runs.recipes import write_recipe
-from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
+from elmo.training.recipes import write_recipe
+from elmo.training.rows import read_rows
 from running import has_rows, wait_until
 
 STEPS = 24

@@ -11,8 +11,8 @@ import torch
 from elmo.config import Recipe
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.loop import Run
-from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
+from elmo.training.rows import read_rows
 
 pytestmark = pytest.mark.gpu
 

@@ -19,8 +19,8 @@ from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import load
 from elmo.pretrain.loop import Run
-from elmo.runs.recipes import write_recipe
 from elmo.text.corpus import Corpus
+from elmo.training.recipes import write_recipe
 from running import SAVING_ALWAYS, assert_same_end, checkpoints, has_rows, loss_curve, pretraining, train, wait_until
 
 Recipes = Callable[..., Recipe]

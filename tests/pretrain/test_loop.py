@@ -26,11 +26,11 @@ from elmo.pretrain.loop import Run
 from elmo.pretrain.objective import Batch
 from elmo.pretrain.perplexity import Perplexity, SentenceScore, score_sentences
 from elmo.pretrain.recipe import load_recipe
-from elmo.runs.recipes import write_recipe
-from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 from elmo.text.reading import read_sentences
+from elmo.training.recipes import write_recipe
+from elmo.training.rows import read_rows
 from running import SAVING_ALWAYS, assert_same_end, train
 
 

@@ -20,9 +20,9 @@ from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.loop import Run
 from elmo.pretrain.perplexity import Perplexity, score_sentences
-from elmo.runs.rows import read_rows
 from elmo.text.corpus import Corpus
 from elmo.text.vocabulary import Vocabulary
+from elmo.training.rows import read_rows
 
 SENTENCES = [["a", "b", "zebra"], ["c"], ["b", "b", "a", "c", "a"], ["zebra", "a"], ["c", "b"]]
 VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", "a", "b", "c"])

@@ -9,8 +9,8 @@ import pytest
 
 from elmo.errors import ElmoError
 from elmo.pretrain.recipe import NAMES, load_recipe
-from elmo.runs.recipes import parse_override, write_recipe
 from elmo.tasks import load_recipe as load_task_recipe
+from elmo.training.recipes import parse_override, write_recipe
 
 
 @pytest.mark.parametrize("name", NAMES)

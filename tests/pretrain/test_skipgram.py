@@ -16,7 +16,7 @@ from commands import run_main
 from elmo.cli.main import cli
 from elmo.pretrain import skipgram
 from elmo.pretrain.skipgram import SkipGramConfig, count_types, train_static
-from elmo.tasks.static_vectors import read_vectors
+from elmo.tasks.common.static_vectors import read_vectors
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 

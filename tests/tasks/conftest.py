@@ -11,10 +11,10 @@ import pytest
 
 from bridge import make_model
 from elmo.formats import Model
-from elmo.runs.recipes import read_recipe
-from elmo.tasks.conll import format_conll
-from elmo.tasks.ner import NerExample, NerRecipe
-from elmo.tasks.spans import Span, tags_of
+from elmo.tasks.common.conll import format_conll
+from elmo.tasks.common.spans import Span, tags_of
+from elmo.tasks.ner.task import NerExample, NerRecipe
+from elmo.training.recipes import read_recipe
 
 NAMES = {"PER": ["Ann", "Bo", "Cy", "Di"], "LOC": ["Espoo", "Ghent", "Lyon"]}
 SMALL = {

@@ -11,12 +11,12 @@ from safetensors.torch import load_file
 from torch import nn
 
 from elmo.errors import ElmoError
-from elmo.runs.rows import read_rows
 from elmo.tasks.averaging import Averages
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS, load_weights
-from elmo.tasks.ner import TASK, NerExample, NerRecipe, Spans
+from elmo.tasks.ner.task import TASK, NerExample, NerRecipe, Spans
 from elmo.tasks.run_folder import make_elmo
 from elmo.tasks.trainer import Trainer
+from elmo.training.rows import read_rows
 
 Recipe = Callable[..., NerRecipe]
 

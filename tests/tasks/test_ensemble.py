@@ -16,13 +16,13 @@ from elmo.cli.main import cli
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import save_native
-from elmo.runs.recipes import read_recipe
+from elmo.tasks.common.labels import LabelPrediction, combine_labels
 from elmo.tasks.ensemble import load_ensemble, predict_together
-from elmo.tasks.labels import LabelPrediction, combine_labels
-from elmo.tasks.pairs import PairExample, read_pairs
-from elmo.tasks.squad import TASK as SQUAD
-from elmo.tasks.squad import SquadPrediction, SquadRecipe
+from elmo.tasks.snli.data import PairExample, read_pairs
+from elmo.tasks.squad.task import TASK as SQUAD
+from elmo.tasks.squad.task import SquadPrediction, SquadRecipe
 from elmo.tasks.trainer import predict
+from elmo.training.recipes import read_recipe
 
 SMALL = {"words.dim": 6, "size": 6, "training.batch_size": 8, "training.learning_rate": 0.02, "training.max_epochs": 2}
 LABELS = ("entailment", "neutral", "contradiction")

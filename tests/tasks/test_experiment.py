@@ -22,14 +22,14 @@ from bridge import make_model
 from elmo import formats
 from elmo.errors import ElmoError
 from elmo.formats import bundled
-from elmo.runs.rows import read_rows
 from elmo.targets import alone_in
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.experiment import Experiment, Job
-from elmo.tasks.ner import TASK, NerModel, NerRecipe
+from elmo.tasks.ner.task import TASK, NerModel, NerRecipe
 from elmo.tasks.run_folder import load_run
 from elmo.tasks.trainer import Trainer, predict
+from elmo.training.rows import read_rows
 
 Recipe = Callable[..., NerRecipe]
 FINISHED = {"README.md", "config.json", "metrics.csv", "results.json", "vocabularies.json", "weights.safetensors"}

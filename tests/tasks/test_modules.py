@@ -8,9 +8,9 @@ import torch
 from elmo.nn.char_encoder import word_lengths
 from elmo.nn.lstm import LSTMLayer
 from elmo.nn.packing import Packing
-from elmo.tasks.modules.padding import lengths_of, mask_of, number_types, pad_ids
-from elmo.tasks.modules.rnn import BiLSTMs, variational_dropout
-from elmo.tasks.modules.words import UNKNOWN, CharacterEmbedding, WordEmbedding
+from elmo.tasks.common.padding import lengths_of, mask_of, number_types, pad_ids
+from elmo.tasks.common.rnn import BiLSTMs, variational_dropout
+from elmo.tasks.common.words import UNKNOWN, CharacterEmbedding, WordEmbedding
 from elmo.text.characters import encode_words
 
 SENTENCES = [["A", "b", "A"], ["c"], ["b", "New"]]

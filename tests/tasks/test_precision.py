@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from elmo.nn.packing import Packing
 from elmo.nn.precision import own_products, product_dtype
-from elmo.tasks.modules.coupled_lstm import CoupledBiLSTM
-from elmo.tasks.modules.gru import BiGRU
-from elmo.tasks.modules.highway_lstm import AlternatingLSTM
-from elmo.tasks.modules.rnn import BiLSTM
+from elmo.tasks.common.rnn import BiLSTM
+from elmo.tasks.coref.coupled_lstm import CoupledBiLSTM
+from elmo.tasks.squad.gru import BiGRU
+from elmo.tasks.srl.highway_lstm import AlternatingLSTM
 
 LENGTHS = torch.tensor([3, 5, 1, 4])
 IS_TOKEN = torch.arange(5) < LENGTHS.unsqueeze(1)

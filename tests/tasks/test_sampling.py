@@ -10,7 +10,7 @@ import pytest
 
 from elmo.errors import ElmoError
 from elmo.tasks.experiment import Experiment, Job
-from elmo.tasks.ner import TASK, NerExample, NerRecipe
+from elmo.tasks.ner.task import TASK, NerExample, NerRecipe
 from elmo.tasks.sampling import choose, share_of
 
 Recipe = Callable[..., NerRecipe]

@@ -15,12 +15,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.nn.precision import product_dtype
-from elmo.runs.rows import read_rows
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
-from elmo.tasks.ner import TASK, NerExample, NerRecipe, Spans
+from elmo.tasks.ner.task import TASK, NerExample, NerRecipe, Spans
 from elmo.tasks.run_folder import make_elmo, make_layers
 from elmo.tasks.task import Scores
 from elmo.tasks.trainer import Trainer, predict
+from elmo.training.rows import read_rows
 
 Recipe = Callable[..., NerRecipe]
 

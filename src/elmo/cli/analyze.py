@@ -215,7 +215,7 @@ def neighbors(semcor: str, static: str | None, out: Path, quick: bool, **argumen
     """
     from elmo.analysis.paper.neighbors import analyze_neighbors, draw
     from elmo.analysis.wsd_data import read_annotated
-    from elmo.tasks.static_vectors import read_vectors
+    from elmo.tasks.common.static_vectors import read_vectors
 
     text, vectors = list(read_annotated(semcor)), read_vectors(static) if static else None
 
@@ -288,8 +288,8 @@ def _tasks(
 
 def _settings(task: str, overrides: Sequence[str]) -> dict[str, object]:
     """The keys of a task's recipe that are changed: those without a task's name, and those with its own."""
-    from elmo.runs.recipes import parse_override
     from elmo.tasks import TASKS
+    from elmo.training.recipes import parse_override
 
     split = [text.split(":", 1) if text.partition(":")[0] in TASKS else [task, text] for text in overrides]
     return dict(parse_override(text) for name, text in split if name == task)

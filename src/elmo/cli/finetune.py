@@ -68,8 +68,8 @@ def command(
     from elmo.config import TrainingConfig, from_mapping
     from elmo.formats import load
     from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
-    from elmo.runs.recipes import parse_override
     from elmo.text.reading import read_some
+    from elmo.training.recipes import parse_override
 
     if not new_softmax and is_given("min_count"):
         raise ElmoError("--min-count: counts nothing without --new-softmax, as the words are the model's; leave it out")

@@ -65,9 +65,9 @@ def command(
     from elmo import formats
     from elmo.pretrain.loop import Run
     from elmo.pretrain.recipe import load_recipe
-    from elmo.runs.recipes import parse_override
     from elmo.text.corpus import Corpus
     from elmo.text.reading import read_some
+    from elmo.training.recipes import parse_override
 
     settings = dict(parse_override(text) for text in overrides)
     flags = {"max_steps": max_steps, "max_minutes": max_minutes, "evaluate_every_steps": evaluate_every}

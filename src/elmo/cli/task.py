@@ -87,9 +87,9 @@ def train(
     paragraphs), and its perplexity on those of the dev set is measured before and after. A MODEL without a softmax gets
     a new one. FOLDER is used again by the same command, and by others with the same MODEL and text.
     """
-    from elmo.runs.recipes import parse_override
     from elmo.tasks import load_recipe
     from elmo.tasks.experiment import Experiment, Job
+    from elmo.training.recipes import parse_override
 
     loaded = load_recipe(task, recipe, dict(map(parse_override, overrides)))
     experiment = Experiment(Job(task, loaded, out, with_bilm=not no_bilm, num_seeds=seeds, **options))
@@ -202,10 +202,10 @@ def evaluate(
 
     from elmo.formats.files import write_all
     from elmo.nn.devices import use_device
-    from elmo.runs.recipes import override
     from elmo.targets import require_new_file
     from elmo.tasks.ensemble import load_ensemble, predict_together
     from elmo.tasks.trainer import predict as predict_all
+    from elmo.training.recipes import override
 
     if predictions is not None:
         require_new_file(predictions)
@@ -313,7 +313,7 @@ def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: 
 
 def _reading(task: Task[Any, Any, Any], overrides: Sequence[str], *others: str) -> dict[str, object]:
     """Keys that say how a file is read, or `others`, and their values; further ones would change nothing."""
-    from elmo.runs.recipes import parse_override
+    from elmo.training.recipes import parse_override
 
     values = dict(map(parse_override, overrides))
     known = (*task.reading, *others)

@@ -34,11 +34,11 @@ from elmo.pretrain.optimizer import clip_gradients, make_optimizer
 from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
 from elmo.pretrain.processes import Processes
 from elmo.pretrain.run_folder import RECIPE, Start, claim, mark
-from elmo.runs.interruption import on_interrupt, saving_to
-from elmo.runs.machine import machine_name
-from elmo.runs.rows import Row
 from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
+from elmo.training.interruption import on_interrupt, saving_to
+from elmo.training.machine import machine_name
+from elmo.training.rows import Row
 
 Sentences = Sequence[Sequence[str]]
 

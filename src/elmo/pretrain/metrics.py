@@ -8,8 +8,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from elmo.formats.files import write_all
-from elmo.runs.board import Board
-from elmo.runs.rows import METRICS, Row, append_row, read_rows, write_rows
+from elmo.training.board import Board
+from elmo.training.rows import METRICS, Row, append_row, read_rows, write_rows
 
 FIELDS: tuple[str, ...] = (
     "step",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from elmo.config import Recipe
-from elmo.runs.recipes import read_recipe
+from elmo.training.recipes import read_recipe
 
 NAMES = ("paper", "small", "en", "mini", "tiny")
 """Recipes that come with the package."""

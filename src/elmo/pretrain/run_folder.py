@@ -14,10 +14,10 @@ from elmo.formats.files import checksum, read_json, write_all, write_json
 from elmo.formats.model import Model
 from elmo.formats.native import TRAINED_FOR
 from elmo.pretrain.recipe import load_recipe
-from elmo.runs.recipes import without, write_recipe
-from elmo.runs.rows import BOARD, METRICS
 from elmo.targets import LOCK, alone_in
 from elmo.text.corpus import Corpus
+from elmo.training.recipes import without, write_recipe
+from elmo.training.rows import BOARD, METRICS
 
 RECIPE, CHECKSUM, START = "recipe.yaml", "corpus.sha256", "start.json"
 _CHANGEABLE = (

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from elmo.errors import ElmoError
+from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.run_folder import TrainedTask, load_run
 from elmo.tasks.task import Task
 from elmo.tasks.trainer import predict
-from elmo.tasks.vector_cache import LiveLayers
 
 Members = Sequence[TrainedTask[Any, Any]]
 

@@ -21,12 +21,13 @@ from elmo.formats.bundled import is_bundled
 from elmo.formats.files import write_all, write_json, write_text
 from elmo.formats.model import Model, require_warm_state
 from elmo.nn.devices import use_device
-from elmo.runs.machine import machine_name
 from elmo.targets import alone_in
 from elmo.tasks import get_task
 from elmo.tasks.card import Result, best_of, spread, summarize, task_card
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
-from elmo.tasks.modules.elmo_input import FrozenLayers, TrainedLayers
+from elmo.tasks.common.static_vectors import FileWords, describe_words, find_words
+from elmo.tasks.elmo.cache import LiveLayers
+from elmo.tasks.elmo.input import FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.run_folder import (
     BILM,
@@ -49,9 +50,8 @@ from elmo.tasks.run_folder import (
     write_config,
 )
 from elmo.tasks.sampling import share_of
-from elmo.tasks.static_vectors import FileWords, describe_words, find_words
 from elmo.tasks.trainer import Trainer
-from elmo.tasks.vector_cache import LiveLayers
+from elmo.training.machine import machine_name
 
 NO_ELMO = "none"
 SEED_FOLDER = "seed-{}"

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from elmo.formats.files import write_all
-from elmo.runs.rows import METRICS, Row, read_rows, write_rows
+from elmo.training.rows import METRICS, Row, read_rows, write_rows
 
 if TYPE_CHECKING:
-    from elmo.runs.board import Board
+    from elmo.training.board import Board
 
 
 class Metrics:
@@ -38,6 +38,6 @@ class Metrics:
 
 
 def _open_board(folder: Path, epoch: int) -> Board:
-    from elmo.runs.board import Board
+    from elmo.training.board import Board
 
     return Board(folder, "epoch", epoch)

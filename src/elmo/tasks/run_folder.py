@@ -25,16 +25,16 @@ from elmo.errors import ElmoError
 from elmo.formats.files import read_json, remove_partial, write_all, write_json
 from elmo.formats.model import Model, require_warm_state, without_softmax
 from elmo.formats.native import is_native, save_native
-from elmo.runs.recipes import without
-from elmo.runs.rows import BOARD, METRICS
 from elmo.tasks import get_task
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import WEIGHTS, load_weights
-from elmo.tasks.modules.elmo_input import ElmoInput, FrozenLayers, TrainedLayers
+from elmo.tasks.elmo.cache import LiveLayers
+from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import ElmoConfig, TaskRecipe
 from elmo.tasks.task import Task, TaskModel, Vocabularies
-from elmo.tasks.vector_cache import LiveLayers
 from elmo.text.reading import is_there
+from elmo.training.recipes import without
+from elmo.training.rows import BOARD, METRICS
 
 CONFIG, VOCABULARIES, RESULTS, CARD = "config.json", "vocabularies.json", "results.json", "README.md"
 BILM, CACHE = "bilm", "vectors"

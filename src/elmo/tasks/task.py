@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from elmo.tasks.modules.elmo_input import ElmoInput
-from elmo.tasks.modules.words import WordEmbedding
+from elmo.tasks.common.static_vectors import FileWords, set_word_vectors
+from elmo.tasks.common.words import WordEmbedding
+from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe
-from elmo.tasks.static_vectors import FileWords, set_word_vectors
 from elmo.text.tokenizers import Tokenizer
 
 R = TypeVar("R", bound=TaskRecipe)

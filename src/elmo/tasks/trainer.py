@@ -19,14 +19,14 @@ from tqdm import tqdm
 
 from elmo.errors import ElmoError
 from elmo.nn.precision import PRODUCTS, own_products
-from elmo.runs.interruption import on_interrupt, saving_to
-from elmo.runs.rows import Row
 from elmo.tasks.averaging import Averages
-from elmo.tasks.batches import cut_to_fit, plan_epoch, plan_evaluation
 from elmo.tasks.checkpoint import load_weights, resume, save_checkpoint, save_weights
+from elmo.tasks.common.batches import cut_to_fit, plan_epoch, plan_evaluation
 from elmo.tasks.metrics import Metrics
 from elmo.tasks.recipe import TrainingConfig
 from elmo.tasks.task import Scores, Task, TaskModel
+from elmo.training.interruption import on_interrupt, saving_to
+from elmo.training.rows import Row
 
 E = TypeVar("E")
 P = TypeVar("P")

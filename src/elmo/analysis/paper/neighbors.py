@@ -20,8 +20,8 @@ from elmo.analysis.wsd_data import Annotated
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import layer_name
 from elmo.errors import ElmoError
+from elmo.tasks.common.static_vectors import StaticVectors
 from elmo.tasks.run_folder import checksum_of
-from elmo.tasks.static_vectors import StaticVectors
 
 WORD = "play"
 WORDS = (WORD, "line", "head", "point", "way", "time")

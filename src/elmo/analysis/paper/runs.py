@@ -13,16 +13,16 @@ from typing import Any
 from elmo import formats
 from elmo.analysis.paper.finding import Rows
 from elmo.nn.devices import use_device
-from elmo.runs.rows import METRICS, Row, read_rows
 from elmo.tasks import get_task, load_recipe
 from elmo.tasks.card import Result, spread
+from elmo.tasks.elmo.cache import LiveLayers
+from elmo.tasks.elmo.input import FrozenLayers
 from elmo.tasks.experiment import NO_ELMO, SEED_FOLDER, Experiment, Job, Sets, read_sets
-from elmo.tasks.modules.elmo_input import FrozenLayers
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.run_folder import make_layers
 from elmo.tasks.sampling import choose, share_of
 from elmo.tasks.task import Sentence, Task
-from elmo.tasks.vector_cache import LiveLayers
+from elmo.training.rows import METRICS, Row, read_rows
 
 QUICK_EXAMPLES = {"train": 300, "dev": 150}
 QUICK_TOKENS = {"train": 9_000, "dev": 4_500}

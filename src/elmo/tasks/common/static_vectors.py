@@ -1,0 +1,235 @@
+"""Static word vectors in the text formats of word2vec and GloVe, plain or compressed.
+
+A file may have millions of lines. It is read twice, a line at a time: first for its words, of which `find_words`
+chooses those that a model keeps, then for their vectors, which `set_word_vectors` puts into the model one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from elmo.errors import ElmoError
+from elmo.tasks.common.words import UNKNOWN, WordEmbedding
+from elmo.tasks.recipe import WordsConfig
+from elmo.text.reading import read_lines
+
+_OF_NUMBERS = b"0123456789.+-eE "
+"""All that numbers and the blanks between them consist of."""
+
+
+class StaticVectors(NamedTuple):
+    """Words, and a vector for each: (N, D)."""
+
+    words: list[str]
+    vectors: NDArray[np.float32]
+
+
+class FileWords(NamedTuple):
+    """What a recipe's files of vectors have of a task's data.
+
+    `words` are those that a model keeps, in the order of the files. Of the `num_words` distinct words of the data
+    `num_known` have a vector, in lower case if not as they are, and of its `num_tokens` tokens `num_known_tokens`.
+    """
+
+    words: list[str]
+    num_words: int
+    num_known: int
+    num_tokens: int
+    num_known_tokens: int
+
+
+class _Entry(NamedTuple):
+    """A line of a file: its number, the word, and its numbers as text with one blank between them."""
+
+    line: int
+    word: str
+    numbers: str
+
+
+def read_vectors(path: str | Path) -> StaticVectors:
+    """All vectors of a file: a word and its numbers a line, between blanks.
+
+    A first line of two numbers, as word2vec writes it, holds no vector. A word may hold blanks. Raises ElmoError, which
+    names the line, for one of another width than the first, and for anything that is not a finite number.
+    """
+    words: list[str] = []
+    rows: list[NDArray[np.float32]] = []
+    for entry in _entries(path):
+        words.append(entry.word)
+        rows.append(_vector(path, entry))
+    return StaticVectors(words, np.stack(rows))
+
+
+def find_words(sentences: Iterable[Sequence[str]], config: WordsConfig) -> FileWords:
+    """The words of the recipe's files that a model keeps: those of `sentences`, and the most frequent others.
+
+    Files begin with their most frequent words, so the others are the first words of the first file, then those of the
+    next one, until there are `max_words` in all. A word of the sentences that no file has as it is counts in lower
+    case. What is held in memory grows with `max_words` and the sentences' words, not with the files. Raises ElmoError
+    as `read_vectors` does, and for files of other widths than the recipe's.
+    """
+    counts = Counter(chain.from_iterable(sentences))
+    if not config.files:
+        return FileWords([], len(counts), 0, counts.total(), 0)
+    _require_width(config)
+    wanted = {*counts, *map(str.lower, counts)}
+    seen: dict[str, None] = {}
+    for entry in chain.from_iterable(map(_entries, config.files)):
+        if len(seen) < config.max_words or entry.word in wanted:
+            seen[entry.word] = None
+    known = {word: word if word in seen else word.lower() for word in counts}
+    known = {word: found for word, found in known.items() if found in seen}
+    kept = set(known.values())
+    others = (word for word in seen if word not in kept)
+    kept.update(list(islice(others, max(0, config.max_words - len(kept)))))
+    num_tokens = sum(counts[word] for word in known)
+    return FileWords([word for word in seen if word in kept], len(counts), len(known), counts.total(), num_tokens)
+
+
+def describe_words(config: WordsConfig, found: FileWords | None) -> str | None:
+    """One sentence on how much of the data the recipe's files cover, or on vectors without a file that are trained
+    although the recipe says `trainable: false`; None where there is nothing to say."""
+    if found is not None:
+        words = f"{found.num_known:,} of the data's {found.num_words:,} words"
+        tokens = f"{found.num_known_tokens:,} of its {found.num_tokens:,} tokens"
+        shares = _percent(found.num_known, found.num_words), _percent(found.num_known_tokens, found.num_tokens)
+        covered = f"vectors for {words} ({shares[0]}) and {tokens} ({shares[1]})"
+        return f"{', '.join(config.files)}: {covered}; {len(found.words):,} words are kept in all"
+    if not config.files and not config.trainable:
+        return (
+            "words.vectors is null: word vectors are random at first and are trained; words.trainable: false only "
+            "applies to vectors from a file"
+        )
+    return None
+
+
+def choose_words(sentences: Iterable[Sequence[str]], config: WordsConfig, found: FileWords | None = None) -> list[str]:
+    """The words with a vector of their own: those that are kept of the files, then others of the training set's
+    `sentences`.
+
+    `found` is what the files have of all the data, by default of these sentences. A word that a file has in lower case
+    alone has that vector, and none of its own.
+    """
+    sentences = list(sentences)
+    given = dict.fromkeys((find_words(sentences, config) if found is None else found).words)
+    if config.unknown == "zeros" and not config.are_trained:
+        return list(given)  # others would be what an unknown word is
+    counts = Counter(chain.from_iterable(sentences))
+    own = [word for word, count in counts.most_common() if count >= config.min_count]
+    return [*given, *(word for word in own if word not in given and word.lower() not in given)]
+
+
+@torch.no_grad()
+def set_word_vectors(embedding: WordEmbedding, config: WordsConfig) -> None:
+    """Put the vectors of the recipe's files, if it names any, into a model that is on the CPU.
+
+    Where a file lacks a word, its part of the vector stays random or becomes zeros, as `unknown` says. The vector of
+    unknown words becomes the mean of all vectors, or zeros.
+    """
+    if not config.files:
+        return
+    widths = _require_width(config)
+    rows = embedding.weight.detach().numpy()
+    if config.unknown == "zeros":
+        rows[:] = 0
+    end = 0
+    for path, width in zip(config.files, widths, strict=True):
+        columns, end = rows[:, end : end + width], end + width
+        left, total = set(embedding.places), np.zeros(width)
+        for entry in _entries(path):
+            if entry.word in left:
+                left.remove(entry.word)
+                vector = _vector(path, entry)
+                columns[embedding.places[entry.word]] = vector = _unit(vector) if config.normalize else vector
+                total += vector
+        num_set = len(embedding.places) - len(left)
+        if config.unknown == "random" and num_set:
+            columns[UNKNOWN] = total / num_set
+
+
+def _require_width(config: WordsConfig) -> list[int]:
+    """The widths of the recipe's files, which must come to that of the recipe."""
+    widths = [len(next(_entries(path)).numbers.split(" ")) for path in config.files]
+    if sum(widths) != config.dim:
+        total = " + ".join(map(str, widths)) + (f" = {sum(widths)}" if len(widths) > 1 else "")
+        raise ElmoError(f"words.dim: is {config.dim}, but the vectors of {' and '.join(config.files)} have {total}")
+    return widths
+
+
+def _entries(path: str | Path) -> Iterator[_Entry]:
+    """The lines of a file, one at least. All are of the same width, and hold nothing but finite numbers."""
+    lines = ((number, line.rstrip()) for number, line in enumerate(read_lines(path), 1))
+    first = list(islice(lines, 1))
+    header = first[0][1].split() if first else []
+    is_header = len(header) == 2 and all(part.isdecimal() for part in header)
+    width, is_empty = int(header[1]) if is_header else 0, True
+    for number, line in chain([] if is_header else first, lines):
+        if not line:
+            continue
+        is_empty, width = False, width or line.count(" ")
+        if line.count(" ") == width:
+            word, _, numbers = line.partition(" ")
+        else:
+            word, numbers = _split(path, number, line, width)
+        if not word or not numbers:
+            raise ElmoError(f"{path}, line {number}: expected a word and {width or 'its'} numbers, between blanks")
+        entry = _Entry(number, word, numbers)
+        if numbers.encode("ascii", "replace").translate(None, _OF_NUMBERS):  # cheaper than to parse what isn't kept
+            _vector(path, entry)
+        yield entry
+    if is_empty:
+        raise ElmoError(f"{path}: holds no vectors; expected a word and its numbers a line")
+
+
+def _split(path: str | Path, number: int, line: str, width: int) -> tuple[str, str]:
+    """The word and the numbers of a line that has more or fewer blanks than numbers: a word may hold blanks itself."""
+    word, *fields = line.rsplit(" ", width)
+    if len(fields) < width:
+        return "", ""
+    last = word.rpartition(" ")[2]
+    if not last.isdecimal() and _is_number(last):
+        raise ElmoError(f"{path}, line {number}: expected a word and {width} numbers, found more")
+    return word, " ".join(fields)
+
+
+def _vector(path: str | Path, entry: _Entry) -> NDArray[np.float32]:
+    """The numbers of a line, all finite."""
+    fields = entry.numbers.split(" ")
+    try:
+        with np.errstate(over="ignore"):
+            vector = np.array(fields, dtype=np.float32)
+    except ValueError:
+        strange = next((field for field in fields if not _is_number(field)), fields[0])
+        raise ElmoError(f"{path}, line {entry.line}: {strange!r} is not a number") from None
+    if not np.isfinite(vector).all():
+        strange = fields[int(np.argmin(np.isfinite(vector)))]
+        raise ElmoError(
+            f"{path}, line {entry.line}: the vector of {entry.word!r} holds {strange}, which is not a finite number; "
+            "correct the line or remove it"
+        )
+    return vector
+
+
+def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A vector with a length of 1; zeros stay."""
+    return (vector / (np.linalg.norm(vector) or 1)).astype(np.float32)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return not math.isnan(float(text))
+    except ValueError:
+        return False
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole if whole else 0:.1f} %"

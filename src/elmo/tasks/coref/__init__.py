@@ -1,0 +1,1 @@
+"""Coreference (Peters et al. 2018, appendix A.6)."""

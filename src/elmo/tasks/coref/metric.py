@@ -1,0 +1,99 @@
+"""MUC, B³ and CEAF-e, and their mean, as the CoNLL scorer counts them (v8.01; Pradhan et al. 2014)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmo.tasks.common.spans import percent
+from elmo.tasks.coref.data import Cluster, Mention
+
+METRICS = ("muc", "b3", "ceafe")
+
+Counts = NDArray[np.float64]
+"""What recall is of, and what of it was found; what precision is of, and what of it is right: (4,)."""
+
+
+def score_clusters(key: Iterable[Sequence[Cluster]], response: Iterable[Sequence[Cluster]]) -> dict[str, float]:
+    """All figures in percent of the `response` to each document's `key`, over all documents together.
+
+    "f1", the mean of the F1 of "muc", "b3" and "ceafe"; then recall, precision and F1 of each, and of "mentions".
+    Clusters of one mention count as they are there; without anything to divide by, a figure is 0. Of mentions that
+    stand twice in a response only the first counts.
+    """
+    totals = {name: np.zeros(4) for name in (*METRICS, "mentions")}
+    for wanted, found in zip(key, response, strict=True):
+        for name, counts in _count(wanted, list(_without_repeats(found))):
+            totals[name] += counts
+    scores: dict[str, float] = {}
+    for name, counts in totals.items():
+        of_key, covered, of_response, right = counts.tolist()
+        recall, precision = percent(covered, of_key), percent(right, of_response)
+        f1 = percent(2 * recall * precision / 100, recall + precision)
+        scores |= {f"{name}_recall": recall, f"{name}_precision": precision, f"{name}_f1": f1}
+    return {"f1": sum(scores[f"{name}_f1"] for name in METRICS) / len(METRICS), **scores}
+
+
+def _count(key: Sequence[Cluster], response: Sequence[Cluster]) -> Iterator[tuple[str, Counts]]:
+    """The counts of one document by each metric's name.
+
+    A mention of two key clusters is of the last one for MUC and B³, as in the scorer.
+    """
+    of = {mention: number for number, cluster in enumerate(key) for mention in cluster}
+    num_key, num_response = sum(map(len, key)), sum(map(len, response))
+    right, found = len(of.keys() & {mention for cluster in response for mention in cluster}), np.zeros(2)
+    links, common = 0, np.array([[len({*a} & {*b}) for b in response] for a in key]).reshape(len(key), len(response))
+    for place, cluster in enumerate(response):
+        for number, size in Counter(of[mention] for mention in cluster if mention in of).items():
+            links += size - 1
+            found += size * common[number, place] / np.array([len(key[number]), len(cluster)])
+    sizes = np.array([*map(len, key)])[:, None] + np.array([*map(len, response)])
+    similar = best_match(2 * common / sizes)
+    yield "mentions", np.array([len(of), right, num_response, right])
+    yield "muc", np.array([num_key - len(key), links, num_response - len(response), links])
+    yield "b3", np.array([num_key, found[0], num_response, found[1]])
+    yield "ceafe", np.array([len(key), similar, len(response), similar])
+
+
+def best_match(values: NDArray[np.float64]) -> float:
+    """The highest sum of `values` (N, M) of which no two share a row or column.
+
+    The Hungarian algorithm with shortest augmenting paths, O(N²M) for N rows (Kuhn 1955; Jonker and Volgenant 1987).
+    """
+    costs = -(values if len(values) <= values.shape[1] else values.T)
+    num_rows, num_columns = costs.shape
+    of_row, of_column = np.zeros(num_rows), np.zeros(num_columns)
+    owner = np.full(num_columns, -1)
+    for row in range(num_rows):
+        distance, came_from = np.full(num_columns, np.inf), np.full(num_columns, -1)
+        is_done = np.zeros(num_columns, dtype=bool)
+        here, column, so_far = row, -1, 0.0
+        while here >= 0:
+            through = so_far + costs[here] - of_row[here] - of_column
+            is_better = ~is_done & (through < distance)
+            distance[is_better], came_from[is_better] = through[is_better], column
+            column = int(np.where(is_done, np.inf, distance).argmin())
+            so_far, here = distance[column], int(owner[column])
+            is_done[column] = True
+        gained = so_far - distance[is_done]
+        of_column[is_done] -= gained
+        others = owner[is_done]
+        of_row[others[others >= 0]] += gained[others >= 0]
+        of_row[row] += so_far
+        while column >= 0:
+            before = int(came_from[column])
+            owner[column] = row if before < 0 else owner[before]
+            column = before
+    return -float(costs[owner[owner >= 0], np.flatnonzero(owner >= 0)].sum())
+
+
+def _without_repeats(clusters: Iterable[Cluster]) -> Iterator[Cluster]:
+    seen: set[Mention] = set()
+    for cluster in clusters:
+        rest = tuple(mention for mention in dict.fromkeys(cluster) if mention not in seen)
+        seen.update(rest)
+        if rest:
+            yield rest

@@ -1,0 +1,204 @@
+"""The model of coreference: all spans are scored as mentions, the best of them as antecedents (Lee et al. 2017)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from elmo.tasks.common.batches import cut
+from elmo.tasks.common.padding import lengths_of
+from elmo.tasks.common.words import CharacterEmbedding, WordEmbedding
+from elmo.tasks.coref.coupled_lstm import CoupledBiLSTM
+from elmo.tasks.coref.data import Clusters, Document, Mention, cut_document
+from elmo.tasks.coref.mentions import Antecedents, AntecedentScorer, MentionScorer, SpanParts
+from elmo.tasks.coref.recipe import CorefRecipe
+from elmo.tasks.coref.spans import enumerate_spans, link_mentions, prune_spans
+from elmo.tasks.elmo.input import ElmoInput
+from elmo.tasks.task import Sentence, TaskModel
+
+SENTENCES_AT_ONCE = 16
+"""Sentences that ELMo's vectors are padded with: a document may have one that is ten times as long as the others."""
+
+
+WORDS_AT_ONCE = 4096
+"""Words of a document whose spans are scored together in prediction: a novel's would take gigabytes."""
+
+
+class ScoredSpans(NamedTuple):
+    """All spans of some sentences, (S, 2) `candidates` with places in these sentences, and their `scores` (S,) as
+    mentions; `words`, `context` and `parts` are what their vectors are made of."""
+
+    candidates: NDArray[np.int64]
+    scores: Tensor
+    words: Tensor
+    context: Tensor
+    parts: SpanParts
+
+
+class Ranking(NamedTuple):
+    """The mentions of a document that are left, in the text's order, and the scores of their antecedents."""
+
+    mentions: list[Mention]
+    antecedents: Iterator[Antecedents]
+
+
+class CorefModel(TaskModel[Document, Clusters]):
+    """Word and character vectors, with ELMo's beside them, a biLSTM over sentences, and scores of spans and of pairs.
+
+    It reads a document at a time: how many there are in a batch makes no difference to memory in prediction.
+    """
+
+    def __init__(self, recipe: CorefRecipe, words: Sequence[str], genres: Sequence[str], elmo: ElmoInput) -> None:
+        super().__init__(elmo)
+        self.recipe = recipe
+        self._genres = {genre: number for number, genre in enumerate(genres, 1)}
+        self.words = WordEmbedding(words, recipe.words.dim, trainable=recipe.words.are_trained)
+        size, share, spans = recipe.characters, recipe.dropout.hidden, recipe.spans
+        self.characters = CharacterEmbedding(size.dim, size.filters, *size.widths)
+        self.word_dropout, self.dropout = nn.Dropout(recipe.dropout.words), nn.Dropout(share)
+        width = self.words.width + self.characters.width + elmo.input_width
+        self.encoder = CoupledBiLSTM(width, recipe.lstm, share)
+        context_width = self.encoder.width + elmo.output_width
+        layers = recipe.features, recipe.hidden, share
+        self.mentions = MentionScorer(width, context_width, spans.max_width, *layers)
+        self.antecedents = AntecedentScorer(self.mentions.width, len(genres) + 1, *layers, spans.max_antecedents)
+
+    def loss(self, examples: Sequence[Document]) -> Tensor:
+        """The mean over documents of the negative log-likelihood that each mention's antecedent is one of its cluster,
+        whichever, or none where none is: the sum over mentions, in nats (Lee et al. 2017, sec. 6)."""
+        return torch.stack([self._loss(self._shorten(document)) for document in examples]).mean()
+
+    def predict(self, examples: Sequence[Document]) -> list[Clusters]:
+        """The clusters of each document: a mention is linked to its best antecedent, if that is better than none."""
+        return [self._link(document) for document in examples]
+
+    def _loss(self, document: Document) -> Tensor:
+        mentions, antecedents = self._rank(document)
+        of = {mention: number for number, cluster in enumerate(document.clusters) for mention in cluster}
+        clusters = torch.tensor([of.get(mention, -1) for mention in mentions], device=self.device)
+        losses: list[Tensor] = []
+        for row, column, scores in antecedents:
+            own, other = clusters[row : row + len(scores), None], clusters[column : column + scores.shape[1]]
+            is_right = (own == other) & (own >= 0) & scores.isfinite()
+            is_right = torch.cat([~is_right.any(dim=1, keepdim=True), is_right], dim=1)
+            scores = _with_none(scores)
+            losses.append((scores.logsumexp(1) - scores.masked_fill(~is_right, -torch.inf).logsumexp(1)).sum())
+        return torch.stack(losses).sum()
+
+    def _link(self, document: Document) -> Clusters:
+        if not document.sentences:
+            return ()
+        mentions, antecedents = self._rank(document)
+        best: list[int] = []
+        for _, column, scores in antecedents:
+            places: list[int] = _with_none(scores).argmax(dim=1).tolist()
+            best += [column + place - 1 if place else -1 for place in places]
+        return link_mentions(mentions, best)
+
+    def _shorten(self, document: Document) -> Document:
+        """As many sentences in a row as may be trained on."""
+        number = self.recipe.max_sentences or len(document.sentences)
+        if not self.training or number >= len(document.sentences):
+            return document
+        first = int(torch.randint(len(document.sentences) - number + 1, ()))
+        return cut_document(document, first, first + number)
+
+    def _rank(self, document: Document) -> Ranking:
+        """Score all spans as mentions, and the pairs of those that are left.
+
+        A long document is read piece by piece in prediction, twice: for its spans' scores, which decide together on
+        what is left, and for the vectors of these. Its sentences know nothing of each other until pairs are scored.
+        """
+        pieces = self._cut(document.sentences)
+        whole = self._score(pieces[0]) if len(pieces) == 1 else None
+        candidates, scores = self._score_pieces(pieces) if whole is None else (whole.candidates, whole.scores)
+        number = max(1, int(self.recipe.spans.per_word * document.starts[-1]))
+        left = prune_spans(candidates, scores.detach().cpu().numpy(), number)
+        mentions = [Mention(*span) for span in candidates[left].tolist()]
+        vectors = self._vectors_of(pieces, left) if whole is None else self._vectors(whole, left)
+        speakers, genre = self._metadata(document, mentions)
+        places = torch.tensor(left, device=self.device)
+        return Ranking(mentions, self.antecedents(vectors, scores[places], speakers, genre))
+
+    def _cut(self, sentences: Sequence[Sentence]) -> list[Sequence[Sentence]]:
+        """Pieces of a document, whole sentences of about `WORDS_AT_ONCE` words; in training, one."""
+        if self.training:
+            return [sentences]
+        pieces: list[list[Sentence]] = [[]]
+        num_words = 0
+        for sentence in sentences:
+            if pieces[-1] and num_words + len(sentence) > WORDS_AT_ONCE:
+                pieces.append([])
+                num_words = 0
+            pieces[-1].append(sentence)
+            num_words += len(sentence)
+        return [*pieces]
+
+    def _score(self, sentences: Sequence[Sentence]) -> ScoredSpans:
+        lengths = lengths_of(sentences)
+        words, from_elmo = self._read(sentences)
+        context = torch.cat([self.dropout(self.encoder(words, lengths)), from_elmo], dim=1)
+        candidates = enumerate_spans(lengths.tolist(), self.recipe.spans.max_width)
+        starts, ends = torch.from_numpy(candidates).to(self.device).unbind(1)
+        parts = self.mentions.split(context, starts, ends)
+        return ScoredSpans(candidates, self.mentions(words, context, parts), words, context, parts)
+
+    def _score_pieces(self, pieces: Sequence[Sequence[Sentence]]) -> tuple[NDArray[np.int64], Tensor]:
+        """The spans (S, 2) of all pieces by their places in the document, and their scores (S,)."""
+        candidates: list[NDArray[np.int64]] = []
+        scores: list[Tensor] = []
+        start = 0
+        for piece in pieces:
+            found = self._score(piece)
+            candidates.append(found.candidates + start)
+            scores.append(found.scores)
+            start += len(found.words)
+        return np.concatenate(candidates), torch.cat(scores)
+
+    def _vectors(self, spans: ScoredSpans, places: Sequence[int]) -> Tensor:
+        chosen = spans.parts.select(torch.tensor(places, device=self.device, dtype=torch.long))
+        return self.mentions.vectors(spans.words, spans.context, chosen)
+
+    def _vectors_of(self, pieces: Sequence[Sequence[Sentence]], left: Sequence[int]) -> Tensor:
+        """The vectors of the spans that are `left` of all pieces."""
+        vectors: list[Tensor] = []
+        places, start = np.asarray(left), 0
+        for piece in pieces:
+            spans = self._score(piece)
+            end = start + len(spans.candidates)
+            vectors.append(self._vectors(spans, (places[(places >= start) & (places < end)] - start).tolist()))
+            start = end
+        return torch.cat(vectors)
+
+    def _read(self, sentences: Sequence[Sentence]) -> tuple[Tensor, Tensor]:
+        """All words (V, D) as the biLSTM reads them, and what of ELMo goes beside its output."""
+        text = [list(chain.from_iterable(sentences))]
+        own = self.word_dropout(torch.cat([self.words(text), self.characters(text)], dim=2)).squeeze(0)
+        by_length = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
+        rows: dict[int, Tensor] = {}
+        for group in cut(by_length, SENTENCES_AT_ONCE):
+            batch = [sentences[number] for number in group]
+            vectors = torch.cat(self.elmo(batch), dim=2)
+            rows |= {number: vectors[row, : len(batch[row])] for row, number in enumerate(group)}
+        elmo = torch.cat([rows[number] for number in range(len(sentences))])
+        to_input, to_output = elmo.split([self.elmo.input_width, self.elmo.output_width], dim=1)
+        return torch.cat([own, to_input], dim=1), to_output
+
+    def _metadata(self, document: Document, mentions: Sequence[Mention]) -> tuple[Tensor, Tensor]:
+        """Who says the first word of each mention (M,), a number, and the number of the document's genre."""
+        names: dict[str, int] = {}
+        said_by = document.speakers or ("",) * document.starts[-1]
+        speakers = [names.setdefault(said_by[mention.start], len(names)) for mention in mentions]
+        genre = self._genres.get(self.recipe.genre_of(document.name), 0)
+        return torch.tensor(speakers, device=self.device), torch.tensor(genre, device=self.device)
+
+
+def _with_none(scores: Tensor) -> Tensor:
+    """The scores (R, C) of antecedents, and before them 0, that of none: (R, C + 1)."""
+    return torch.cat([scores.new_zeros(len(scores), 1), scores], dim=1)

@@ -1,0 +1,152 @@
+"""ELMo in a task model: layers of a biLM from wherever they come, and a scalar mix for each place they go to."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from elmo.formats.model import ToIds
+from elmo.nn.bilm import BiLM, BiLMState, repeat_row, to_device
+from elmo.nn.precision import own_products
+from elmo.nn.scalar_mix import ScalarMix
+from elmo.tasks.common.padding import lengths_of, mask_of, pad_ids
+from elmo.tasks.recipe import ElmoConfig
+from elmo.text.characters import number_types
+
+Sentences = Sequence[Sequence[str]]
+FrozenLayers = Callable[[Sentences], Sequence[NDArray[np.floating]]]
+"""Where the layers of a biLM that isn't trained come from: an array (L, T, D) for each sentence."""
+
+
+class ElmoVectors(NamedTuple):
+    """What goes to the input and to the output of a task's lowest RNN: (B, T, D) each, zeros at padding.
+
+    D is 0 where ELMo doesn't go.
+    """
+
+    input: Tensor
+    output: Tensor
+
+
+class TrainedLayers(nn.Module):
+    """The layers of a biLM that is trained along with the task.
+
+    `state`, of one row, is what each sentence starts from, zeros when None.
+    """
+
+    def __init__(self, bilm: BiLM, to_ids: ToIds, state: BiLMState | None = None) -> None:
+        super().__init__()
+        self.bilm = bilm.requires_grad_(True)
+        self._to_ids, self._state = to_ids, state
+
+    def forward(self, sentences: Sentences) -> Tensor:
+        """(L, B, T, D), zeros at padding."""
+        device = self.bilm.token_encoder.embedding.weight.device
+        types, rows = number_types(sentences)
+        lengths = lengths_of(rows)
+        state = None if self._state is None else to_device(repeat_row(self._state, len(rows)), device)
+        layers, _ = self.bilm(torch.from_numpy(self._to_ids(types)).to(device), pad_ids(rows, device), lengths, state)
+        return layers[:, :, 1:-1] * mask_of(lengths - 2, device).unsqueeze(2)
+
+
+class _Latest(NamedTuple):
+    """The layers of the sentences of the last two batches, and where they come from."""
+
+    source: FrozenLayers | None
+    batches: deque[dict[tuple[str, ...], NDArray[np.floating]]]
+
+
+class ElmoInput(nn.Module):
+    """The ELMo vectors of a batch's sentences, mixed and dropped out.
+
+    `layers` gives L layers of width D; None is for a model without ELMo, whose vectors have a width of 0. Mixes see
+    tokens alone, no sentence boundaries, wherever the layers come from. That matters with layer norm only.
+
+    In prediction, layers of a sentence that occurs several times in a batch are computed once; so are those of frozen
+    layers that were in one of the two batches before, such as the paragraph that many questions are about.
+    """
+
+    def __init__(
+        self, config: ElmoConfig, layers: FrozenLayers | TrainedLayers | None, num_layers: int = 0, width: int = 0
+    ) -> None:
+        super().__init__()
+        self.config, self.layers = config, layers
+        self._width = width if layers is not None else 0
+        places = ("input", "output") if config.at == "both" else (config.at,)
+        top_only = config.layers == "top"
+        self.mixes = nn.ModuleDict(
+            {
+                place: ScalarMix(num_layers, top_only=top_only, layer_norm=config.layer_norm, scaled=config.gamma)
+                for place in places
+                if self._width
+            }
+        )
+        self.register_buffer("_here", torch.zeros(0), persistent=False)
+        self._latest = _Latest(None, deque(maxlen=2))
+
+    @property
+    def input_width(self) -> int:
+        """Width of the vectors for the task's input."""
+        return self._width if "input" in self.mixes else 0
+
+    @property
+    def output_width(self) -> int:
+        """Width of the vectors for the task's output."""
+        return self._width if "output" in self.mixes else 0
+
+    def forward(self, sentences: Sentences) -> ElmoVectors:
+        """The vectors of B sentences, T the longest."""
+        device = self.get_buffer("_here").device
+        mask = mask_of(lengths_of(sentences), device)
+        layers = self._run(sentences, mask)
+        return ElmoVectors(*(self._mix(place, layers, mask) for place in ("input", "output")))
+
+    def penalty(self) -> Tensor:
+        """What the scores of the mixes add to the loss, a scalar."""
+        strength = self.config.penalty
+        terms = [mix.penalty(strength) for mix in self.mixes.values() if isinstance(mix, ScalarMix)]
+        return torch.stack(terms).sum() if terms else self.get_buffer("_here").sum()
+
+    def _run(self, sentences: Sentences, mask: Tensor) -> Tensor:
+        if self.layers is None:
+            return mask.new_zeros(0, *mask.shape, 0, dtype=torch.float32)
+        if isinstance(self.layers, TrainedLayers):
+            places = {sentence: place for place, sentence in enumerate(dict.fromkeys(map(tuple, sentences)))}
+            if self.training or len(places) == len(sentences):
+                return self.layers(sentences)
+            return self.layers(list(places))[:, [places[tuple(sentence)] for sentence in sentences]]
+        with own_products(None):  # what isn't trained is the same in training and in prediction
+            layers = self.layers(sentences) if self.training else self._repeated(sentences, self.layers)
+        return pad_layers(layers, mask.shape[1]).to(mask.device)
+
+    def _repeated(self, sentences: Sentences, layers: FrozenLayers) -> list[NDArray[np.floating]]:
+        """The layers of each sentence; only those of new ones are asked for."""
+        if self._latest.source is not layers:
+            self._latest = _Latest(layers, deque(maxlen=2))
+        keys = list(map(tuple, sentences))
+        known = {key: array for batch in self._latest.batches for key, array in batch.items()}
+        new = [key for key in dict.fromkeys(keys) if key not in known]
+        known.update(zip(new, layers(new), strict=True))
+        self._latest.batches.append({key: known[key] for key in keys})
+        return [known[key] for key in keys]
+
+    def _mix(self, place: str, layers: Tensor, mask: Tensor) -> Tensor:
+        if place not in self.mixes:
+            return layers.new_zeros(*mask.shape, 0)
+        return F.dropout(self.mixes[place](layers, mask), self.config.dropout, self.training)
+
+
+def pad_layers(arrays: Sequence[NDArray[np.floating]], longest: int) -> Tensor:
+    """Arrays (L, T, D) of sentences as one float32 tensor (L, B, `longest`, D), zeros at padding."""
+    num_layers, _, width = arrays[0].shape
+    padded = np.zeros((num_layers, len(arrays), longest, width), np.float32)
+    for row, array in enumerate(arrays):
+        padded[:, row, : array.shape[1]] = array
+    return torch.from_numpy(padded)

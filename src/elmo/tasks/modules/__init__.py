@@ -1,1 +1,0 @@
-"""Parts that several task models share: tensors in and out, no files."""

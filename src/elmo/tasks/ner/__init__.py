@@ -1,0 +1,1 @@
+"""Named entities (Peters et al. 2018, appendix A.7)."""

@@ -1,0 +1,145 @@
+"""Named entities: a biLSTM-CRF over words and their characters (Peters et al. 2018, sec. 4 and appendix A.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from elmo.config import require_positive, require_share
+from elmo.errors import ElmoError
+from elmo.tasks.common.conll import format_conll, read_conll
+from elmo.tasks.common.crf import CRF
+from elmo.tasks.common.padding import lengths_of, mask_of, pad_ids
+from elmo.tasks.common.rnn import BiLSTMs
+from elmo.tasks.common.spans import Span, allowed_sequences, score_spans, spans_of, tags_for, tags_of
+from elmo.tasks.common.static_vectors import FileWords, choose_words
+from elmo.tasks.common.words import CharacterEmbedding, WordEmbedding
+from elmo.tasks.elmo.input import ElmoInput
+from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
+from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
+from elmo.text.tokenizers import Tokenizer
+
+Spans = tuple[Span, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NerRecipe(TaskRecipe):
+    """`token_column` of the files counts from 0, or from the end if negative; the last column is the tag. The model
+    predicts tags of `scheme`, BIO or BIOUL. `lstm` holds the hidden units of each biLSTM, per direction; `dropout` is
+    variational, on the input of each, and a plain one on the last output."""
+
+    token_column: int = 0
+    scheme: str = "BIOUL"
+    words: WordsConfig
+    characters: CharactersConfig
+    lstm: tuple[int, ...] = (200, 100)
+    dropout: float = 0.5
+
+    def __post_init__(self) -> None:
+        tags_for([], self.scheme)
+        require_share("dropout", self.dropout)
+        if not self.lstm:
+            raise ElmoError("lstm: there is no layer")
+        require_positive("lstm", min(self.lstm))
+
+
+@dataclass(frozen=True)
+class NerExample:
+    """A sentence and the entities in it."""
+
+    tokens: tuple[str, ...]
+    spans: Spans = ()
+
+
+class NerModel(TaskModel[NerExample, Spans]):
+    """Word and character vectors, with ELMo's beside them, two biLSTMs, and a CRF over tags."""
+
+    def __init__(self, recipe: NerRecipe, words: Sequence[str], types: Sequence[str], elmo: ElmoInput) -> None:
+        super().__init__(elmo)
+        self.scheme, self.tags = recipe.scheme, tags_for(types, recipe.scheme)
+        self._places = {tag: place for place, tag in enumerate(self.tags)}
+        self.words = WordEmbedding(words, recipe.words.dim, trainable=recipe.words.are_trained)
+        size = recipe.characters
+        self.characters = CharacterEmbedding(size.dim, size.filters, size.width)
+        width = self.words.width + self.characters.width + elmo.input_width
+        self.rnn = BiLSTMs(width, recipe.lstm, recipe.dropout)
+        self.dropout = nn.Dropout(recipe.dropout)
+        self.emit = nn.Linear(self.rnn.width + elmo.output_width, len(self.tags))
+        self.crf = CRF(allowed_sequences(self.tags))
+
+    def loss(self, examples: Sequence[NerExample]) -> Tensor:
+        """The mean negative log-likelihood of the sentences' tags, in nats a sentence."""
+        emissions, mask = self._emissions(examples)
+        return -self.crf(emissions, self._gold(examples), mask).mean()
+
+    def predict(self, examples: Sequence[NerExample]) -> list[Spans]:
+        """The spans of each sentence's best tags."""
+        rows = self.crf.decode(*self._emissions(examples))
+        return [tuple(spans_of([self.tags[place] for place in row])) for row in rows]
+
+    def _emissions(self, examples: Sequence[NerExample]) -> tuple[Tensor, Tensor]:
+        """The score of each tag at each token (B, T, K), and the mask (B, T)."""
+        sentences = [example.tokens for example in examples]
+        lengths = lengths_of(sentences)
+        elmo = self.elmo(sentences)
+        inputs = torch.cat([self.words(sentences), self.characters(sentences), elmo.input], dim=2)
+        outputs = self.dropout(torch.cat([self.rnn(inputs, lengths), elmo.output], dim=2))
+        return self.emit(outputs), mask_of(lengths, self.device)
+
+    def _gold(self, examples: Sequence[NerExample]) -> Tensor:
+        rows = [tags_of(example.spans, len(example.tokens), self.scheme) for example in examples]
+        return pad_ids([[self._places[tag] for tag in row] for row in rows], self.device)
+
+
+class Ner(Task[NerRecipe, NerExample, Spans]):
+    """Reads CoNLL columns in any scheme, scores as conlleval does, writes BIO."""
+
+    name, metric, recipe, reading = "ner", "f1", NerRecipe, ("token_column",)
+
+    def read(self, path: str, recipe: NerRecipe) -> list[NerExample]:
+        """The sentences of a CoNLL file."""
+        sentences = read_conll(path, recipe.token_column)
+        return [NerExample(sentence.tokens, tuple(spans_of(sentence.tags))) for sentence in sentences]
+
+    def parse(self, line: str, tokenize: Tokenizer) -> NerExample:
+        """A sentence."""
+        return NerExample(tuple(tokenize(line)))
+
+    def sentences(self, example: NerExample) -> Sequence[Sentence]:
+        """The one sentence."""
+        return [example.tokens]
+
+    def require_gold(self, examples: Sequence[NerExample]) -> None:
+        """One entity at least."""
+        if not any(example.spans for example in examples):
+            raise ElmoError("has no entity in it; is its last column the tag?")
+
+    def vocabularies(
+        self, train: Sequence[NerExample], recipe: NerRecipe, found: FileWords | None = None
+    ) -> Vocabularies:
+        """`types` of entities, and `words` with a vector of their own, those of files first."""
+        types = sorted({span.type for example in train for span in example.spans})
+        return {"types": types, "words": choose_words((example.tokens for example in train), recipe.words, found)}
+
+    def model(self, recipe: NerRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> NerModel:
+        """A model with random weights."""
+        return NerModel(recipe, vocabularies["words"], vocabularies["types"], elmo)
+
+    def score(self, examples: Sequence[NerExample], predictions: Sequence[Spans]) -> Scores:
+        """Precision, recall and F1 of spans in percent, and the F1 of each type."""
+        return score_spans([example.spans for example in examples], predictions)
+
+    def as_text(self, example: NerExample, prediction: Spans) -> str:
+        """Token and tag a line, in BIO, and a blank line."""
+        return format_conll(example.tokens, tags_of(prediction, len(example.tokens), "BIO")) + "\n"
+
+    def as_json(self, example: NerExample, prediction: Spans) -> dict[str, object]:
+        """`tokens`, and `entities` with `start`, `end` (behind the last token), `type` and `text`."""
+        entities = [span._asdict() | {"text": " ".join(example.tokens[span.start : span.end])} for span in prediction]
+        return {"tokens": list(example.tokens), "entities": entities}
+
+
+TASK = Ner()

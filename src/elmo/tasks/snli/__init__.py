@@ -1,0 +1,1 @@
+"""Textual entailment (Peters et al. 2018, appendix A.3)."""

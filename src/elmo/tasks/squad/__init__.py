@@ -1,0 +1,1 @@
+"""Question answering (Peters et al. 2018, appendix A.4)."""

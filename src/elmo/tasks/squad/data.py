@@ -1,0 +1,141 @@
+"""Paragraphs, questions on them and their answers: JSON as SQuAD v1.1 is published, and lines of plain text."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from elmo.errors import ElmoError
+from elmo.tasks.common.objects import get, two_texts
+from elmo.tasks.squad.bounds import Bounds
+from elmo.text.reading import read_blocks
+from elmo.text.tokenizers import Tokenizer, find_tokens, split_sentences
+
+T = TypeVar("T")
+
+CONTEXT, QUESTION = "context", "question"
+_ARTICLES = re.compile(r"#(\d*):(\d*)$")
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A paragraph: its text, its tokens, and the characters of the text that each begins with and ends before."""
+
+    text: str
+    tokens: tuple[str, ...]
+    places: tuple[tuple[int, int], ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, text: str, tokenize: Tokenizer) -> Passage:
+        """A text cut sentence by sentence. Raises ElmoError if it has no token."""
+        tokens = tuple(token for sentence in split_sentences(text) for token in tokenize(sentence))
+        if not tokens:
+            raise ElmoError("is empty")
+        return cls(text, tokens, tuple(find_tokens(text, tokens)))
+
+    def characters(self, bounds: Bounds) -> tuple[int, int]:
+        """Where the span of these tokens begins and ends in the text."""
+        return self.places[bounds[0]][0], self.places[bounds[1]][1]
+
+    def bounds(self, start: int, end: int) -> Bounds:
+        """The first and the last token with a part in the characters from `start` to `end`, which hold one."""
+        first = bisect_right(self.places, start, key=lambda place: place[1])
+        return first, bisect_left(self.places, end, key=lambda place: place[0]) - 1
+
+
+@dataclass(frozen=True)
+class SquadExample:
+    """A question on a paragraph. `answers` are all that are right and `spans` where they stand, one at least for
+    each question of a file; a question that is typed in has none."""
+
+    context: Passage
+    question: tuple[str, ...]
+    id: str = ""
+    answers: tuple[str, ...] = ()
+    spans: tuple[Bounds, ...] = ()
+
+
+def read_squad(path: str | Path, tokenize: Tokenizer) -> list[SquadExample]:
+    """The questions of a file, plain or compressed, or of several with commas between.
+
+    A file may be followed by the articles that are read, as "train.json#40:" for all but the first 40 and
+    "train.json#:40" for these. Raises ElmoError for what is no such JSON, an empty paragraph or question, and a
+    question without answer or with one that the paragraph doesn't have at its "answer_start", saying where.
+    """
+    examples = [example for part in split_paths(path) for example in _read_part(part, tokenize)]
+    if not examples:
+        raise ElmoError(f"{path}: holds no question; expected JSON as SQuAD v1.1 is published")
+    return examples
+
+
+def split_paths(path: str | Path) -> list[str]:
+    """The files that a path stands for."""
+    return str(path).split(",")
+
+
+def parse_question(line: str, tokenize: Tokenizer) -> SquadExample:
+    """A question without answer: paragraph, tab and question, or a JSON object with "context" and "question"."""
+    return _example(*two_texts(line, "a paragraph and a question", (CONTEXT, QUESTION)), tokenize)
+
+
+def _example(context: str, question: str, tokenize: Tokenizer) -> SquadExample:
+    return SquadExample(_passage(context, tokenize, CONTEXT), _passage(question, tokenize, QUESTION).tokens)
+
+
+def _read_part(part: str, tokenize: Tokenizer) -> Iterator[SquadExample]:
+    file, start, end, *_ = [*_ARTICLES.split(part), "", ""]
+    articles = _get(_load("\n".join(read_blocks(file)), file), "data", list, file)
+    for number, article in list(enumerate(articles, 1))[int(start or 0) : int(end) if end else None]:
+        title = article.get("title") if isinstance(article, dict) else None
+        where = f"{file}: article {number}" + (f" ({title!r})" if title else "")
+        for place, paragraph in enumerate(_get(article, "paragraphs", list, where), 1):
+            yield from _questions(paragraph, tokenize, f"{where}, paragraph {place}")
+
+
+def _questions(paragraph: object, tokenize: Tokenizer, where: str) -> Iterator[SquadExample]:
+    passage = _passage(_get(paragraph, CONTEXT, str, where), tokenize, f"{where}, context")
+    for number, values in enumerate(_get(paragraph, "qas", list, where), 1):
+        name = _get(values, "id", str, f"{where}, question {number}")
+        place = f"{where}, question {name!r}"
+        question = _passage(_get(values, QUESTION, str, place), tokenize, f"{place}, question").tokens
+        answers = [_answer(answer, passage, place) for answer in _get(values, "answers", list, place)]
+        if not answers:
+            raise ElmoError(f"{place}: has no answer; questions of SQuAD 2.0 that have none must be left out")
+        texts, spans = zip(*answers, strict=True)
+        yield SquadExample(passage, question, name, texts, tuple(dict.fromkeys(spans)))
+
+
+def _answer(values: object, passage: Passage, where: str) -> tuple[str, Bounds]:
+    text, start = _get(values, "text", str, where), _get(values, "answer_start", int, where)
+    end = start + len(text)
+    if start < 0 or passage.text[start:end] != text:
+        raise ElmoError(f"{where}: the answer {text!r} is not in its paragraph at answer_start {start}")
+    if not text.strip():
+        raise ElmoError(f"{where}: an answer is empty")
+    return text, passage.bounds(start, end)
+
+
+def _passage(text: str, tokenize: Tokenizer, where: str) -> Passage:
+    try:
+        return Passage.of(text, tokenize)
+    except ElmoError as error:
+        raise ElmoError(f"{where}: {error}") from None
+
+
+def _load(text: str, where: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ElmoError(f"{where}: not valid JSON ({error})") from None
+
+
+def _get(values: object, key: str, kind: type[T], where: str) -> T:
+    try:
+        return get(values, key, kind)
+    except ElmoError as error:
+        raise ElmoError(f"{where}: {error}") from None

@@ -1,0 +1,141 @@
+"""Predicates and their arguments, PropBank's frames, in the columns of CoNLL and of PropBank's own releases.
+
+A sentence has a token a line, and a column for each predicate: `(ARG0*` begins an argument, `*)` ends one, `(ARG1*)`
+is one of a single token, `*` is neither. One argument of each column is `V`, at the predicate itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from elmo.errors import ElmoError
+from elmo.tasks.common.spans import Span
+from elmo.text.reading import read_paragraphs
+
+VERB = "V"
+"""The role of the predicate itself, be it a verb or not."""
+
+_CELL = re.compile(r"(?:\(([^()*]+))?\*(\))?")
+_DOCUMENT = ("#begin document", "#end document")
+
+
+class Columns(NamedTuple):
+    """Where a format has token, part of speech (None: nowhere) and the first predicate's column, counted from 0; how
+    many columns stand behind those of the predicates; what they are called all together."""
+
+    token: int
+    tag: int | None
+    roles: int
+    behind: int
+    names: str
+
+
+FORMATS = {
+    "gold_conll": Columns(3, 4, 8, 0, "file, sentence, number, token, tag, parse, lemma, roleset, then predicates"),
+    "conll2012": Columns(3, 4, 11, 1, "those of CoNLL-2012: 11, then predicates, then coreference"),
+    "conll2005": Columns(0, None, 2, 0, "token, the predicate's lemma or -, then predicates"),
+}
+"""The known formats: PropBank's releases, OntoNotes as in CoNLL-2012, and CoNLL-2005's words beside its props."""
+
+
+class Frame(NamedTuple):
+    """A predicate, as the place of its token; its arguments in order, itself (`V`) among them; and its part of speech,
+    empty where that isn't known."""
+
+    predicate: int
+    spans: tuple[Span, ...] = ()
+    tag: str = ""
+
+
+class FramedSentence(NamedTuple):
+    """A sentence and its predicates, in the order of their columns."""
+
+    tokens: tuple[str, ...]
+    frames: tuple[Frame, ...]
+
+
+def read_frames(path: str, layout: str) -> list[FramedSentence]:
+    """The sentences of a file in one of `FORMATS`, plain or compressed.
+
+    A predicate is where its column's first `V` begins. Raises ElmoError for what isn't in the format, arguments inside
+    one another among it, naming the line, and for a file without sentences.
+    """
+    columns = FORMATS[layout]
+    sentences = [_parse(rows, columns, f"{path}, line") for rows in _blocks(path)]
+    if not sentences:
+        raise ElmoError(f"{path}: holds no sentence; expected a token a line, in the columns {columns.names}")
+    return sentences
+
+
+def format_frames(tokens: Sequence[str], frames: Sequence[Frame]) -> str:
+    """A sentence in the format conll2005, with the predicate itself for its lemma, and a blank line."""
+    columns = [list(tokens), ["-"] * len(tokens)]
+    for frame in frames:
+        columns[1][frame.predicate] = tokens[frame.predicate]
+        cells = ["*"] * len(tokens)
+        for start, end, role in frame.spans:
+            cells[start] = f"({role}{cells[start]}"
+            cells[end - 1] += ")"
+        columns.append(cells)
+    return "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True)) + "\n"
+
+
+OTHER_FORMAT = "if the file is of another format, the recipe's key format says which"
+
+Row = tuple[int, list[str]]
+"""A line's number and its columns."""
+
+
+def _blocks(path: str) -> Iterator[list[Row]]:
+    """The rows of each sentence."""
+    for lines in read_paragraphs(path):
+        words = ((number, line) for number, line in lines if not line.startswith(_DOCUMENT))
+        if rows := [(number, [field for field in re.split(r"[ \t]+", line) if field]) for number, line in words]:
+            yield rows
+
+
+def _parse(rows: Sequence[Row], columns: Columns, where: str) -> FramedSentence:
+    width = len(rows[0][1])
+    for number, fields in rows:
+        if len(fields) != width or width < columns.roles + columns.behind:
+            raise ElmoError(
+                f"{where} {number}: {len(fields)} columns, where the sentence's first line has {width} and there "
+                f"should be {columns.roles + columns.behind} or more: {columns.names}; {OTHER_FORMAT}"
+            )
+    places = range(columns.roles, width - columns.behind)
+    tokens = tuple(fields[columns.token] for _, fields in rows)
+    frames: list[Frame] = []
+    for place in places:
+        spans = _spans([(number, fields[place]) for number, fields in rows], f"column {place + 1}", where)
+        predicate = next((span.start for span in spans if span.type == VERB), None)
+        if predicate is None:
+            raise ElmoError(f"{where} {rows[0][0]}: column {place + 1} of this sentence has no predicate (V*)")
+        tag = "" if columns.tag is None else rows[predicate][1][columns.tag]
+        frames.append(Frame(predicate, tuple(spans), tag))
+    return FramedSentence(tokens, tuple(frames))
+
+
+def _spans(cells: Sequence[tuple[int, str]], column: str, where: str) -> list[Span]:
+    """The arguments of a column."""
+    spans: list[Span] = []
+    start, role = 0, ""
+    for place, (number, cell) in enumerate(cells):
+        match = _CELL.fullmatch(cell)
+        if match is None:
+            raise ElmoError(
+                f"{where} {number}: {column} is {cell!r}, none of *, (ROLE*, *) and (ROLE*); {OTHER_FORMAT}"
+            )
+        opened, closed = match.groups()
+        if (opened and role) or (closed and not (opened or role)):
+            fault = f"begins in {role}, arguments may not overlap" if role else "ends what hasn't begun"
+            raise ElmoError(f"{where} {number}: {column}, {cell!r} {fault}")
+        if opened:
+            start, role = place, opened
+        if closed:
+            spans.append(Span(start, place + 1, role))
+            role = ""
+    if role:
+        raise ElmoError(f"{where} {cells[-1][0]}: {column}, {role} doesn't end with the sentence")
+    return spans

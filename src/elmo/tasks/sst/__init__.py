@@ -1,0 +1,1 @@
+"""Sentiment (Peters et al. 2018, appendix A.8)."""

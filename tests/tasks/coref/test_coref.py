@@ -1,0 +1,334 @@
+"""The model of coreference, what its task reads and writes, and the way to a run folder."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from bridge import make_model
+from comparing import is_left_to_chance
+from elmo.cli.main import cli
+from elmo.errors import ElmoError
+from elmo.formats import Model, save_native
+from elmo.tasks.coref.data import Clusters, Document, Mention, format_document, read_documents
+from elmo.tasks.coref.model import CorefModel
+from elmo.tasks.coref.recipe import CorefRecipe
+from elmo.tasks.coref.task import TASK
+from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.training.recipes import read_recipe
+from elmo.training.rows import read_rows
+
+SMALL = {
+    "words.dim": 8,
+    "characters.dim": 3,
+    "characters.filters": 4,
+    "characters.widths": [2, 3],
+    "lstm": 6,
+    "features": 3,
+    "hidden": [8, 5],
+    "spans.max_width": 3,
+    "spans.per_word": 3.0,
+    "dropout.words": 0.0,
+    "dropout.hidden": 0.0,
+    "elmo.dropout": 0.1,
+    "training.learning_rate": 0.02,
+    "training.max_epochs": 2,
+}
+NAMES = ["Ann", "Bo Day", "Cy"]
+
+
+def make_recipe(**overrides: Any) -> CorefRecipe:
+    """The published recipe with small sizes: `make_recipe(training__seed=1)`."""
+    return read_recipe(
+        CorefRecipe, "coref", ("coref",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()}
+    )
+
+
+def make_documents(number: int = 8, seed: int = 0) -> list[Document]:
+    """Sentences of names, one or two words long, between other words: the same name is the same thing."""
+    rng = np.random.default_rng(seed)
+    documents: list[Document] = []
+    for place in range(number):
+        words: list[str] = []
+        lengths: list[int] = []
+        found: dict[str, list[Mention]] = {}
+        for _ in range(int(rng.integers(6, 9))):
+            name, start = str(rng.choice(NAMES)), len(words)
+            before = [f"w{w}" for w in rng.integers(6, size=int(rng.integers(1, 3)))]
+            words += [*before, *name.split(), "."]
+            found.setdefault(name, []).append(Mention(start + len(before), len(words) - 1))
+            lengths.append(len(words) - start)
+        cuts = np.cumsum([0, *lengths])
+        sentences = tuple(tuple(words[a:b]) for a, b in pairwise(cuts))
+        speakers = tuple(["Di", "Ed"][w % 2] for w in range(len(words))) if place % 2 else ()
+        clusters = tuple(tuple(mentions) for mentions in found.values())
+        documents.append(Document(sentences, speakers, clusters, ["bc/", "nw/", ""][place % 3] + str(place)))
+    return documents
+
+
+def build(recipe: CorefRecipe, bilm: Model | None = None) -> CorefModel:
+    torch.manual_seed(0)
+    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, "cpu"))
+    return TASK.model(recipe, TASK.vocabularies(make_documents(), recipe), elmo)
+
+
+def test_the_recipe_is_the_published_one() -> None:
+    """Lee et al. 2017, sec. 7, and the configuration of their code; with ELMo as in appendix A.6."""
+    recipe = read_recipe(CorefRecipe, "coref", ("coref",))
+    assert (recipe.words.dim, recipe.words.trainable, recipe.lstm, recipe.features) == (300, False, 200, 20)
+    assert (recipe.characters.dim, recipe.characters.filters, recipe.characters.widths) == (8, 50, (3, 4, 5))
+    assert (recipe.spans.max_width, recipe.spans.per_word, recipe.spans.max_antecedents) == (10, 0.4, 250)
+    assert (recipe.hidden, recipe.max_sentences) == ((150, 150), 50)
+    assert (recipe.dropout.words, recipe.dropout.hidden) == (0.5, 0.2)
+    elmo, training = recipe.elmo, recipe.training
+    assert (elmo.at, elmo.dropout, elmo.penalty, elmo.layer_norm) == ("input", 0.5, 0, False)
+    assert (training.optimizer, training.learning_rate, training.clip_norm) == ("adam", 0.001, 5)
+    assert (training.decay_factor, training.decay_steps) == (0.999, 100)
+    assert (training.batch_size, training.max_epochs) == (1, 150)
+
+
+def test_sizes_are_the_published_ones() -> None:
+    """A span is two states of 400, a width of 20 and a head of 300 + 150; a pair three times that and 60 features."""
+    model = build(read_recipe(CorefRecipe, "coref", ("coref",)))
+    assert model.mentions.width == 2 * 400 + 20 + 450
+    assert [p.shape for p in model.antecedents.first.parameters()] == [(150, 3 * 1270 + 60), (150,)]
+    assert [p.shape for p in model.encoder.directions[0].parameters()] == [
+        (200, 600),
+        (1, 200),
+        (1, 200),
+        (600, 450),
+        (600,),
+    ]
+
+
+def plain_loss(model: CorefModel, document: Document) -> float:
+    """The loss by its definition, from the probabilities of every antecedent of every mention that is left."""
+    mentions, blocks = model._rank(document)
+    scores = {
+        (row + i, column + j): float(block[i, j])
+        for row, column, block in blocks
+        for i in range(len(block))
+        for j in range(block.shape[1])
+        if block[i, j] > -torch.inf
+    }
+    loss = 0.0
+    for i, mention in enumerate(mentions):
+        own = next((cluster for cluster in document.clusters if mention in cluster), ())
+        shares = {j: np.exp(scores[i, j]) for j in range(i)}
+        right = [share for j, share in shares.items() if mentions[j] in own]
+        loss -= np.log((sum(right) if right else 1) / (1 + sum(shares.values())))
+    return loss
+
+
+def test_the_loss_is_the_likelihood_of_all_right_antecedents() -> None:
+    """Summed over a document's mentions, the mean over documents; 1e-4 of losses about 20 is float32 rounding."""
+    model, documents = build(make_recipe()), make_documents()[:3]
+    with torch.no_grad():
+        wanted = [plain_loss(model, document) for document in documents]
+        assert float(model.loss(documents)) == pytest.approx(sum(wanted) / 3, abs=1e-4)
+
+
+@pytest.mark.parametrize("at", [None, "input", "output", "both"])
+def test_predictions_do_not_depend_on_neighbours(at: str | None) -> None:
+    """Each document by itself, with ELMo wherever it goes; 1e-4 is float32 rounding."""
+    documents = make_documents(4)
+    settings = make_recipe(elmo__vectors="live", **({"elmo__at": at} if at else {}))
+    model = build(settings, make_model() if at else None).eval()
+    assert model.predict(documents) == [model.predict([document])[0] for document in documents]
+    alone = torch.stack([model.loss([document]) for document in documents])
+    torch.testing.assert_close(model.loss(documents), alone.mean(), atol=1e-4, rtol=1e-5)
+
+
+def test_words_of_sentences_stay_with_their_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ELMo is asked for sentences sorted by length, a few at a time; 1e-5 is float32 rounding."""
+    model, (document,) = build(make_recipe(elmo__vectors="live"), make_model()).eval(), make_documents(1)
+    wanted, _ = model._read(document.sentences)
+    monkeypatch.setattr("elmo.tasks.coref.model.SENTENCES_AT_ONCE", 2)
+    found, _ = model._read(document.sentences)
+    torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
+    first, _ = model._read(document.sentences[:1])
+    torch.testing.assert_close(found[: len(first)], first, atol=1e-5, rtol=1e-5)
+
+
+def test_the_truth_is_predicted_after_training_on_it() -> None:
+    documents = make_documents(16)
+    model = build(make_recipe())
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    for document in documents * 10:
+        optimizer.zero_grad()
+        model.loss([document]).backward()
+        optimizer.step()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    assert TASK.score(documents, model.predict(documents))["muc_f1"] > 95
+
+
+def test_long_documents_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of their spans is decided for the whole document, so that links may go across; scores differ by
+    float32 rounding alone."""
+    settings = make_recipe(elmo__vectors="live", elmo__at="both", spans__per_word=1.0)
+    model, (document, *_) = build(settings, make_model()).eval(), make_documents(1, seed=3)
+    document = Document(document.sentences * 4)
+    read: list[int] = []
+    score = CorefModel._score
+    monkeypatch.setattr(
+        CorefModel, "_score", lambda self, piece: read.append(sum(map(len, piece))) or score(self, piece)
+    )
+    with torch.inference_mode():
+        mentions, antecedents = model._rank(document)
+        whole = [(part.row, part.column, part.scores) for part in antecedents]
+        (clusters,) = model.predict([document])
+        assert len(set(read)) == 1
+        read.clear()
+        monkeypatch.setattr("elmo.tasks.coref.model.WORDS_AT_ONCE", 12)
+        found, antecedents = model._rank(document)
+        assert found == mentions
+        for (row, column, scores), part in zip(whole, antecedents, strict=True):
+            assert (part.row, part.column) == (row, column)
+            torch.testing.assert_close(part.scores, scores, rtol=1e-4, atol=1e-5)
+        assert model.predict([document]) == [clusters]
+    assert len(read) > 4
+    assert max(read) <= max(12, *map(len, document.sentences))
+    assert any(cluster[0].start < 12 < cluster[-1].start for cluster in clusters), "links go across pieces"
+
+
+def test_long_documents_are_trained_on_in_part() -> None:
+    """Sentences in a row, all of them sooner or later, and only in training."""
+    model, (document,) = build(make_recipe(max_sentences=2)), make_documents(1)
+    parts = [model._shorten(document) for _ in range(60)]
+    number = len(document.sentences)
+    assert {part.sentences for part in parts} == {document.sentences[i : i + 2] for i in range(number - 1)}
+    assert model.eval()._shorten(document) is document
+
+
+@pytest.mark.parametrize("own", [{}, {"dropout__words": 0.5}, {"dropout__hidden": 0.5}], ids=str)
+def test_each_dropout_is_used(own: dict[str, float]) -> None:
+    assert is_left_to_chance(build(make_recipe(**own)), make_documents(1)) == bool(own)
+
+
+@pytest.mark.parametrize("words", [1, 2])
+def test_documents_of_a_word_or_two(words: int) -> None:
+    """Too few for a pair of mentions: nothing to learn, nothing to find, no error."""
+    model, document = build(make_recipe(spans__per_word=0.4)), Document((("a",) * words,))
+    loss = model.loss([document])
+    loss.backward()
+    assert float(loss.detach()) == 0
+    assert model.eval().predict([document, Document(())]) == [(), ()]
+
+
+def test_vocabularies() -> None:
+    """Words that are frequent enough, and genres of the training set; another genre is an unknown one."""
+    recipe = make_recipe(words__min_count=4)
+    vocabularies = TASK.vocabularies(make_documents(), recipe)
+    assert vocabularies["genres"] == ["bc", "nw"]
+    assert "Ann" in vocabularies["words"]
+    assert [recipe.genre_of(name) for name in ("bc/cctv/00/cctv_0001", "GUM_academic_art", "711_allan")] == [
+        "bc",
+        "academic",
+        "",
+    ]
+    assert make_recipe(genre=None).genre_of("bc/cctv") == ""
+    model = build(recipe)
+    unknown = Document((("a",),), (), (), "tc/x")
+    assert int(model._metadata(unknown, [Mention(0, 1)])[1]) == 0
+    assert not model.antecedents.genres.weight[0].any()
+    with pytest.raises(ElmoError, match="has no two mentions of the same thing"):
+        TASK.require_gold([Document((("a",),), (), ((Mention(0, 1),),))])
+
+
+def test_word_vectors_of_a_file_get_a_length_of_one(tmp_path: Path) -> None:
+    """As in the code of Lee et al."""
+    (tmp_path / "v.txt").write_text("Ann 3 4\nCy 0 2\n")
+    settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
+    model = build(settings)
+    TASK.initialize(model, settings)
+    torch.testing.assert_close(model.words([["Ann", "Cy"]])[0], torch.tensor([[0.6, 0.8], [0, 1]]))
+    assert not model.words.weight.requires_grad
+
+
+def test_reads_with_and_without_singletons(tmp_path: Path) -> None:
+    clusters: Clusters = ((Mention(0, 1), Mention(2, 3)), (Mention(1, 2),))
+    document = Document((("a", "b", "c"),), (), clusters, "x")
+    (tmp_path / "a").write_text(format_document(document, clusters))
+    assert TASK.read(str(tmp_path / "a"), make_recipe()) == [document]
+    (found,) = TASK.read(str(tmp_path / "a"), make_recipe(singletons=False))
+    assert found.clusters == clusters[:1]
+
+
+def test_writes(tmp_path: Path) -> None:
+    """Columns that are read again, though clusters in words stand behind them; and JSON."""
+    document = Document((("Ann", "Day", "sang"), ("She", "did")), (), (), "x")
+    prediction: Clusters = ((Mention(0, 2), Mention(3, 4)),)
+    text = TASK.as_text(document, prediction)
+    assert text.endswith("#end document\n# 0: Ann Day | She\n")
+    (tmp_path / "a").write_text(TASK.as_file([document] * 2, [prediction] * 2))
+    assert [found.clusters for found in read_documents(tmp_path / "a")] == [prediction] * 2
+    assert TASK.as_json(document, prediction) == {
+        "name": "x",
+        "part": 0,
+        "sentences": [["Ann", "Day", "sang"], ["She", "did"]],
+        "clusters": [[{"start": 0, "end": 2, "text": "Ann Day"}, {"start": 3, "end": 4, "text": "She"}]],
+    }
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"hidden": []}, "hidden: there is no layer"),
+        ({"hidden": [3, 0]}, "hidden: 0 is not positive"),
+        ({"lstm": 0}, "lstm: 0 is not positive"),
+        ({"spans__per_word": 0.0}, "spans.per_word: 0.0 is not positive"),
+        ({"max_sentences": 0}, "max_sentences: 0 is not positive"),
+        ({"dropout__words": 1.0}, "dropout.words: 1.0 is not in"),
+        ({"genre": "("}, "genre: '\\(' is no regular expression"),
+        ({"genre": "^bc"}, "genre: '\\^bc' has no group"),
+    ],
+)
+def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        make_recipe(**setting)
+
+
+def run(*arguments: str, text: str | None = None) -> str:
+    result = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_whole_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The toy set is learned with ELMo; evaluating and predicting say the same, and predictions are a file again."""
+    monkeypatch.chdir(tmp_path)
+    for name, documents in (("train", make_documents(16)), ("test", make_documents(5, seed=1))):
+        Path(f"{name}.conll").write_text("".join(format_document(d, d.clusters) for d in documents))
+    save_native(make_model(), tmp_path / "model")
+    recipe = {**SMALL, "training.max_epochs": 13, "training.learning_rate": 0.01, "training.patience": 13}
+    settings = [word for key, value in recipe.items() for word in ("--set", f"{key}={value}")]
+    files = ["--train", "train.conll", "--dev", "test.conll", "--test", "test.conll"]
+    command = ["task", "train", "coref", *files, *settings, "--elmo", "model", "--out", "run", "--device", "cpu"]
+    run(*command, "--set", "training.max_minutes=0.000001")
+    Path("run/results.json").unlink()  # a kill just before it was written
+    run(*command)
+    rows = read_rows(Path("run/metrics.csv"))
+    assert [row["epoch"] for row in rows] == [*range(1, 14)]
+    wanted = json.loads(Path("run/results.json").read_text())["scores"]["test"]
+    assert wanted["f1"] > 40
+    evaluate = ["task", "evaluate", "run", "test.conll", "--device", "cpu", "--json"]
+    assert json.loads(run(*evaluate, "--predictions", "out.conll"))["scores"] == wanted
+    found = [document.clusters for document in read_documents("out.conll")]
+    assert TASK.score(read_documents("test.conll"), found) == pytest.approx(wanted)
+    assert json.loads(run(*evaluate, "--set", "singletons=false"))["scores"]["b3_recall"] >= wanted["b3_recall"]
+    text = "w1 Ann .\nw2 Ann .\n\n \nw3 Cy .\nw1 Cy .\n"
+    lines = run("task", "predict", "run", "-", "--device", "cpu", "--json", text=text).splitlines()
+    assert [len(json.loads(line)["sentences"]) for line in lines] == [2, 2]
+    begins = re.findall("#begin document (.*)", run("task", "predict", "run", "-", "--device", "cpu", text=text))
+    assert begins == ["(text); part 000", "(text); part 001"]
+    Path("my letters.txt").write_text(text)
+    predicted = run("task", "predict", "run", "my letters.txt", "--device", "cpu")
+    assert re.findall("#begin document (.*)", predicted) == ["(my_letters); part 000", "(my_letters); part 001"]

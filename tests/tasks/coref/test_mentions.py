@@ -1,0 +1,124 @@
+"""Parts of the model of coreference against plain formulas."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from elmo.tasks.coref.coupled_lstm import CoupledBiLSTM, CoupledLSTM
+from elmo.tasks.coref.mentions import AntecedentScorer, MentionScorer
+from elmo.tasks.coref.spans import enumerate_spans
+
+
+def plain_lstm(direction: CoupledLSTM, sentence: Tensor, mask: Tensor) -> Tensor:
+    """A word at a time, with `mask` on the state that the gates see."""
+    h, c = direction.hidden[0], direction.cell[0]
+    outputs: list[Tensor] = []
+    for word in sentence:
+        i, j, o = (direction.input(word) + (h * mask) @ direction.recurrent).chunk(3)
+        c = (1 - i.sigmoid()) * c + i.sigmoid() * j.tanh()
+        h = o.sigmoid() * c.tanh()
+        outputs.append(h)
+    return torch.stack(outputs)
+
+
+def test_the_lstm_is_what_a_plain_loop_gives() -> None:
+    """Each sentence alone, from both ends; 1e-6 is float32 rounding."""
+    torch.manual_seed(0)
+    lstm, lengths, x = CoupledBiLSTM(5, 4, 0.3).eval(), [3, 1, 4], torch.randn(8, 5)
+    forward, backward = (direction for direction in lstm.directions if isinstance(direction, CoupledLSTM))
+    for sentence, found in zip(x.split(lengths), lstm(x, torch.tensor(lengths)).split(lengths), strict=True):
+        ends = (
+            plain_lstm(forward, sentence, torch.ones(4)),
+            plain_lstm(backward, sentence.flip(0), torch.ones(4)).flip(0),
+        )
+        torch.testing.assert_close(found, torch.cat(ends, dim=1), atol=1e-6, rtol=1e-5)
+
+
+def test_dropout_of_the_lstm_is_the_same_all_through_a_sentence() -> None:
+    """And another one for each sentence. 1e-6 is float32 rounding."""
+    lstm, x = CoupledLSTM(5, 4, 0.5), torch.randn(3, 5)
+    torch.manual_seed(0)
+    found = lstm(x.repeat_interleave(2, dim=0), [2, 2, 2]).unflatten(0, (3, 2))
+    torch.manual_seed(0)
+    masks = F.dropout(torch.ones(2, 4), 0.5)
+    assert not torch.equal(*masks)
+    for row, mask in enumerate(masks):
+        torch.testing.assert_close(found[:, row], plain_lstm(lstm, x, mask), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("in_width", [2, 6, 9])
+def test_the_lstm_begins_orthonormal(in_width: int) -> None:
+    """The weights of each gate, for the input and for the state before, whichever of their sides is longer (Lee et al.
+    2017, sec. 7); biases are 0. 1e-5 is float32 rounding."""
+    lstm = CoupledLSTM(in_width, 6, 0.5)
+    for gate in (*lstm.recurrent.split(6, dim=1), *lstm.input.weight.split(6)):
+        products = gate @ gate.t() if gate.shape[0] <= gate.shape[1] else gate.t() @ gate
+        torch.testing.assert_close(products, torch.eye(len(products)), atol=1e-5, rtol=0)
+    assert not lstm.input.bias.any()
+
+
+def concatenated(first: torch.nn.Linear, rest: torch.nn.Sequential, *parts: Tensor) -> float:
+    """A scorer of one vector that is put together from parts."""
+    return float(rest(first(torch.cat(parts))).detach())
+
+
+def test_spans_are_scored_as_one_vector_each() -> None:
+    """Against every span's vector put together by itself; 1e-5 is float32 rounding."""
+    torch.manual_seed(0)
+    scorer = MentionScorer(5, 6, max_width=3, features=2, hidden=[7, 4], dropout=0.5).eval()
+    words, context = torch.randn(9, 5), torch.randn(9, 6)
+    spans = enumerate_spans([4, 5], 3)
+    with torch.no_grad():
+        parts = scorer.split(context, *torch.from_numpy(spans).unbind(1))
+        scores, vectors = scorer(words, context, parts), scorer.vectors(words, context, parts)
+    for place, (start, end) in enumerate(spans.tolist()):
+        weights = scorer.head(context[start:end]).softmax(dim=0)
+        head = (weights * words[start:end]).sum(dim=0)
+        vector = torch.cat([context[start], context[end - 1], scorer.widths.weight[end - start - 1], head])
+        torch.testing.assert_close(vectors[place], vector, atol=1e-5, rtol=1e-5)
+        assert float(scores[place]) == pytest.approx(concatenated(scorer.first, scorer.rest, vector), abs=1e-5)
+
+
+@pytest.mark.parametrize(("number", "max_antecedents"), [(1, 3), (7, 3), (40, 250), (75, 20)])
+def test_pairs_are_scored_as_one_vector_each(number: int, max_antecedents: int) -> None:
+    """Against every pair's vector put together by itself, for mentions in one block of rows and in several."""
+    torch.manual_seed(0)
+    scorer = AntecedentScorer(4, 3, features=2, hidden=[6, 5], dropout=0.5, max_antecedents=max_antecedents).eval()
+    vectors, mentions = torch.randn(number, 4), torch.randn(number)
+    speakers, genre = torch.randint(3, (number,)), torch.tensor(2)
+    rows: list[int] = []
+    for row, column, scores in scorer(vectors, mentions, speakers, genre):
+        rows += range(row, row + len(scores))
+        for i, j in ((i, j) for i in range(0, len(scores), 3) for j in range(scores.shape[1])):
+            mine, other = row + i, column + j
+            distance = mine - other
+            if not 0 < distance <= max_antecedents:
+                assert scores[i, j] == -torch.inf
+                continue
+            bucket = distance if distance < 5 else 5 + sum(distance >= least for least in (8, 16, 32, 64))
+            same = int(speakers[mine] == speakers[other])
+            features = [scorer.speakers.weight[same], scorer.genres.weight[2], scorer.distances.weight[bucket]]
+            a, b = vectors[mine], vectors[other]
+            pair = concatenated(scorer.first, scorer.rest, a, b, a * b, *features)
+            assert float(scores[i, j].detach()) == pytest.approx(
+                float(mentions[mine] + mentions[other]) + pair, abs=1e-4
+            )
+        assert (rows[-1] - column >= min(rows[-1], max_antecedents)) or column == 0
+    assert rows == list(range(number))
+
+
+def test_gradients_of_pairs_are_right() -> None:
+    """Against differences, in doubles; dropout is off."""
+    torch.manual_seed(0)
+    scorer = AntecedentScorer(3, 2, features=2, hidden=[4], dropout=0.5, max_antecedents=9).double().eval()
+    vectors, mentions = (torch.randn(5, *shape, dtype=torch.double, requires_grad=True) for shape in ((3,), ()))
+    weight = scorer.first.weight
+
+    def total(vectors: Tensor, mentions: Tensor, _: Tensor) -> Tensor:
+        (block,) = scorer(vectors, mentions, torch.zeros(5, dtype=torch.long), torch.tensor(1))
+        return block.scores[block.scores.isfinite()].sigmoid()
+
+    assert torch.autograd.gradcheck(total, (vectors, mentions, weight))

@@ -1,0 +1,238 @@
+"""ELMo in task models: the same vectors, live, cached on disk, or from a biLM that is trained along."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import elmo
+from elmo.embed import Embedder
+from elmo.embed.warm import mean_state
+from elmo.errors import ElmoError
+from elmo.formats import Model
+from elmo.nn.precision import own_products, product_dtype
+from elmo.targets import unfinished_folder
+from elmo.tasks.elmo.cache import LiveLayers
+from elmo.tasks.elmo.input import ElmoInput
+from elmo.tasks.recipe import ElmoConfig
+from elmo.tasks.run_folder import make_elmo, make_layers
+
+SENTENCES = [["A", "new", "play", "."], ["Fußball"], ["They", "play"]]
+
+
+def make(bilm: Model | None, folder: Path | None = None, **config: Any) -> ElmoInput:
+    """ELMo vectors as an experiment makes them; cached in `folder`."""
+    settings = ElmoConfig(**{"dropout": 0.0, "vectors": "live"} | config)
+    layers = make_layers(bilm, settings, "cpu")
+    if folder is not None:
+        assert isinstance(layers, LiveLayers)
+        layers = layers.cached([*SENTENCES, *SENTENCES], folder)
+    return make_elmo(bilm, settings, layers)
+
+
+def test_the_mix_is_that_of_elmo(bilm: Model) -> None:
+    """As `elmo.Elmo` mixes the same layers; 2e-6 is float32 rounding of two engines."""
+    found, wanted = make(bilm, at="both"), elmo.Elmo(None, None, 2, dropout=0.0, module=bilm.bilm)
+    for number, place in enumerate(("input", "output")):
+        scores = torch.tensor([0.5, -1.0, float(number)])
+        for mix in (found.mixes[place], wanted.mixes[number]):
+            mix.scores.data, mix.gamma.data = scores.clone(), torch.tensor(1.5)  # pyright: ignore
+    expected = wanted(elmo.batch_to_ids(SENTENCES))["elmo_representations"]
+    for ours, theirs in zip(found(SENTENCES), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("at", ["input", "output", "both"])
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_where_layers_come_from_changes_nothing(bilm: Model, at: str, layer_norm: bool, tmp_path: Path) -> None:
+    """2e-6 is float32 rounding, larger after layer norm divides by the deviation of tiny layers."""
+    settings: dict[str, Any] = {"at": at, "layer_norm": layer_norm}
+    live, cached = make(bilm, **settings), make(bilm, tmp_path, **settings)
+    trained = make(bilm, vectors="trained", **settings)
+    for one, two, three in zip(live(SENTENCES), cached(SENTENCES), trained(SENTENCES), strict=True):
+        torch.testing.assert_close(two, one, rtol=2e-5 if layer_norm else 0, atol=2e-6)
+        torch.testing.assert_close(three, one, rtol=2e-5 if layer_norm else 0, atol=2e-5 if layer_norm else 2e-6)
+        assert not one[1, 1:].any()
+
+
+def test_frozen_layers_are_not_rounded_in_training(bilm: Model) -> None:
+    """Whatever precision is trained in; a biLM that is trained along is part of it."""
+    seen: list[torch.dtype] = []
+
+    def run(sentences: Sequence[Sequence[str]]) -> list[Any]:
+        seen.append(product_dtype(torch.zeros(1)))
+        return [np.zeros((3, len(sentence), 4), np.float32) for sentence in sentences]
+
+    trained = make(bilm, vectors="trained")
+    exact = trained(SENTENCES).input
+    with own_products(torch.bfloat16):
+        ElmoInput(ElmoConfig(), run, 3, 4)(SENTENCES)
+        assert not torch.equal(trained(SENTENCES).input, exact)
+    assert seen == [torch.float32]
+
+
+@pytest.mark.parametrize("at", ["input", "output", "both"])
+def test_widths_say_where_elmo_goes(bilm: Model, at: str) -> None:
+    module = make(bilm, at=at)
+    vectors = module(SENTENCES)
+    assert (vectors.input.shape, vectors.output.shape) == ((3, 4, module.input_width), (3, 4, module.output_width))
+    assert (module.input_width, module.output_width) == (12 * (at != "output"), 12 * (at != "input"))
+
+
+def test_without_elmo_the_width_is_zero() -> None:
+    module = make(None, at="both")
+    vectors = module(SENTENCES)
+    assert vectors.input.shape == vectors.output.shape == (3, 4, 0)
+    assert (module.input_width, module.output_width, module.penalty().item()) == (0, 0, 0)
+    assert not list(module.parameters())
+
+
+def test_only_a_trained_bilm_has_gradients_and_is_a_copy(bilm: Model) -> None:
+    frozen, trained = make(bilm, penalty=0.1), make(bilm, vectors="trained")
+    assert sorted(name for name, _ in frozen.named_parameters()) == ["mixes.input.gamma", "mixes.input.scores"]
+    trained(SENTENCES).input.sum().backward()
+    assert all(parameter.grad is not None for name, parameter in trained.named_parameters() if "bilm" in name)
+    assert all(parameter.grad is None for parameter in bilm.bilm.parameters())
+
+
+def test_the_penalty_is_lambda_times_the_squared_scores(bilm: Model) -> None:
+    module = make(bilm, at="both", penalty=0.1)
+    module.mixes["output"].scores.data = torch.tensor([1.0, 2.0, 0.0])  # pyright: ignore
+    assert module.penalty().item() == pytest.approx(0.5)
+
+
+def test_dropout_is_on_in_training_only(bilm: Model) -> None:
+    torch.manual_seed(0)
+    module = make(bilm, dropout=0.5)
+    kept = module.eval()(SENTENCES).input
+    dropped = module.train()(SENTENCES).input
+    assert 0.2 < (dropped[0] == 0).float().mean() < 0.8
+    torch.testing.assert_close(dropped[dropped != 0], 2 * kept[dropped != 0])
+
+
+def test_float16_is_half_as_large_and_near(bilm: Model, tmp_path: Path) -> None:
+    """Numbers of this model are below 4, where float16 keeps 11 bits: 1e-3."""
+    exact, near = make(bilm, tmp_path / "a"), make(bilm, tmp_path / "b", cache_dtype="float16")
+    torch.testing.assert_close(near(SENTENCES).input, exact(SENTENCES).input, rtol=1e-3, atol=1e-3)
+    sizes = [next((tmp_path / name).iterdir()).stat().st_size for name in "ab"]
+    assert sizes == [7 * 3 * 12 * 4, 7 * 3 * 12 * 2]
+
+
+def test_a_cache_is_used_again_for_the_same_model_and_text_alone(bilm: Model, tmp_path: Path) -> None:
+    make(bilm, tmp_path)
+    live = LiveLayers(Embedder(bilm), ElmoConfig())
+    (path,) = tmp_path.iterdir()
+    written = path.stat().st_mtime_ns
+    live.cached(SENTENCES, tmp_path)
+    assert path.stat().st_mtime_ns == written
+    live.cached(SENTENCES[:2], tmp_path)
+    bilm.warm_state = mean_state(bilm, SENTENCES)
+    for config in (ElmoConfig(cache_dtype="float16"), ElmoConfig(state="warm")):
+        LiveLayers(Embedder(bilm), config).cached(SENTENCES, tmp_path)
+    bilm.warm_state = None
+    torch.nn.init.normal_(bilm.bilm.forward_lstm.layers[0].bias)  # pyright: ignore
+    LiveLayers(Embedder(bilm), ElmoConfig()).cached(SENTENCES, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_a_cache_goes_on_where_it_was_stopped(bilm: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit: the rest is cut into the same windows, of which there are several here."""
+    texts = [[f"{word}{number}" for word in SENTENCES[number % 3]] for number in range(40)]
+    whole, stopped, embedded = tmp_path / "whole", tmp_path / "stopped", list[int]()
+
+    def cached(folder: Path) -> bytes:
+        embedder = Embedder(bilm)
+        monkeypatch.setattr(embedder, "_batch_tokens", 5)
+        run = embedder.embed_window
+        monkeypatch.setattr(embedder, "embed_window", lambda rows, job: embedded.append(len(rows)) or run(rows, job))
+        LiveLayers(embedder, ElmoConfig()).cached(texts, folder)
+        (path,) = folder.iterdir()
+        return path.read_bytes()
+
+    expected = cached(whole)
+    assert len(embedded) > 5
+    embedded.clear()
+    sync, calls = os.fsync, iter(range(100))
+
+    def stop(descriptor: int) -> None:
+        if next(calls) == 7:
+            raise KeyboardInterrupt
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", stop)
+        with pytest.raises(KeyboardInterrupt):
+            cached(stopped)
+    (work,) = stopped.iterdir()
+    with (work / "data").open("ab") as data:
+        data.write(b"what was written of the next window")
+    embedded.clear()
+    assert cached(stopped) == expected
+    assert 0 < sum(embedded) < len(texts)
+
+
+def test_a_cache_that_was_just_complete_is_tidied_up(bilm: Model, tmp_path: Path) -> None:
+    """After a kill between the two: the vectors have their name, and their progress is still there."""
+    make(bilm, tmp_path)
+    (path,) = tmp_path.iterdir()
+    work = tmp_path / f".{path.name}.unfinished"
+    work.mkdir()
+    (work / "progress.json").write_text('{"num_sentences": 3, "num_bytes": 9}')
+    make(bilm, tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_processes_make_a_cache_once(bilm: Model, tmp_path: Path) -> None:
+    """The second one waits for the first."""
+    make(bilm, tmp_path / "expected")
+    (expected,) = (tmp_path / "expected").iterdir()
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    path = cache / expected.name
+    with ThreadPoolExecutor(1) as pool:
+        with unfinished_folder(cache / f".{path.name}.unfinished", path, lambda: False):
+            second = pool.submit(make, bilm, cache)
+            with pytest.raises(TimeoutError):
+                second.result(timeout=0.5)
+            shutil.copy(expected, path)
+            written = path.stat().st_mtime_ns
+        second.result(timeout=60)
+    assert path.stat().st_mtime_ns == written
+
+
+def test_sentences_that_the_cache_lacks_are_embedded(bilm: Model, tmp_path: Path) -> None:
+    others = [["Ein", "Satz"], SENTENCES[0]]
+    torch.testing.assert_close(make(bilm, tmp_path)(others).input, make(bilm)(others).input, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("vectors", ["live", "trained"])
+def test_the_warm_state(bilm: Model, vectors: str) -> None:
+    bilm.warm_state = mean_state(bilm, SENTENCES)
+    cold, warm = make(bilm, vectors=vectors), make(bilm, vectors=vectors, state="warm")
+    expected = Embedder(bilm).embed(SENTENCES, state="warm")
+    torch.testing.assert_close(warm(SENTENCES).input[0], torch.from_numpy(expected[0]), rtol=0, atol=2e-6)
+    assert not torch.allclose(warm(SENTENCES).input, cold(SENTENCES).input, atol=1e-4)
+    bilm.warm_state = None
+    with pytest.raises(ElmoError, match="this model has no warm state"):
+        make(bilm, state="warm", vectors=vectors)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"at": "middle"}, "elmo.at: 'middle' is none of input, output, both"),
+        ({"dropout": 1.0}, r"elmo.dropout: 1.0 is not in \[0, 1\)"),
+        ({"vectors": "kept"}, "elmo.vectors: 'kept' is none of cached, live, trained"),
+    ],
+)
+def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        ElmoConfig(**setting)

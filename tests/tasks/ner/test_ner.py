@@ -1,0 +1,143 @@
+"""The model of named entities, and what its task reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from comparing import is_left_to_chance
+from elmo.errors import ElmoError
+from elmo.formats import Model
+from elmo.tasks.common.spans import Span
+from elmo.tasks.ner.task import TASK, NerExample, NerModel, NerRecipe
+from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.training.recipes import read_recipe
+
+Recipe = Callable[..., NerRecipe]
+
+
+def make_model(recipe: NerRecipe, examples: list[NerExample], bilm: Model | None = None) -> NerModel:
+    torch.manual_seed(0)
+    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, "cpu"))
+    return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
+
+
+def test_the_recipe_is_the_published_one() -> None:
+    """Appendix A.7; what it leaves out is from the published configuration."""
+    recipe = read_recipe(NerRecipe, "ner", ("ner",))
+    assert (recipe.characters.dim, recipe.characters.filters, recipe.characters.width) == (16, 128, 3)
+    assert (recipe.words.dim, recipe.lstm, recipe.dropout) == (50, (200, 100), 0.5)
+    elmo = recipe.elmo
+    assert (elmo.at, elmo.dropout, elmo.penalty, elmo.layer_norm) == ("input", 0.0, 0.1, False)
+    training = recipe.training
+    assert (training.optimizer, training.learning_rate, training.clip_norm) == ("adam", 0.001, 5.0)
+    assert (training.batch_size, training.patience, training.plateau_factor) == (64, 25, None)
+
+
+@pytest.mark.parametrize("at", [None, "input", "output", "both"])
+@pytest.mark.parametrize("scheme", ["BIO", "BIOUL"])
+def test_loss_and_predictions_do_not_depend_on_neighbours(
+    at: str | None, scheme: str, recipe: Recipe, examples: list[NerExample], bilm: Model
+) -> None:
+    """The loss of a batch is the mean of its sentences' alone; 1e-4 of losses about 10 is float32 rounding."""
+    settings = recipe(scheme=scheme, elmo__vectors="live", **({"elmo__at": at} if at else {}))
+    model = make_model(settings, examples, bilm if at else None).eval()
+    alone = torch.stack([model.loss([example]) for example in examples[:6]])
+    torch.testing.assert_close(model.loss(examples[:6]), alone.mean(), rtol=1e-5, atol=1e-4)
+    assert model.predict(examples[:6]) == [model.predict([example])[0] for example in examples[:6]]
+
+
+def test_the_truth_is_the_likeliest_after_training_on_it(recipe: Recipe, examples: list[NerExample]) -> None:
+    model = make_model(recipe(dropout=0.0), examples)
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(120):
+        optimizer.zero_grad()
+        model.loss(examples[:8]).backward()
+        optimizer.step()
+    assert model.predict(examples[:8]) == [example.spans for example in examples[:8]]
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(("below", "above"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5)])
+def test_dropout_is_in_the_bilstms_and_above_them(
+    below: float, above: float, recipe: Recipe, examples: list[NerExample]
+) -> None:
+    model = make_model(recipe(dropout=0.3), examples)
+    assert (model.rnn.dropout, model.dropout.p) == (0.3, 0.3)
+    model.rnn.dropout, model.dropout.p = below, above
+    assert is_left_to_chance(model, examples[:4]) == (below + above > 0)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_sentences_without_tokens(number: int, recipe: Recipe, examples: list[NerExample], bilm: Model) -> None:
+    """As a tokenizer may leave them of odd lines: among others, and alone."""
+    empty = [NerExample(())] * number
+    model = make_model(recipe(elmo__vectors="live", elmo__at="both"), examples, bilm).eval()
+    assert model.predict(empty) == [()] * number
+    assert model.predict([examples[0], *empty]) == [*model.predict(examples[:1]), *[()] * number]
+
+
+def test_vocabularies(recipe: Recipe, tmp_path: Path) -> None:
+    """Words of the file first; own ones that occur twice, unless the file has them in lower case."""
+    (tmp_path / "v.txt").write_text("play 1 2\nEspoo 3 4\nlast 5 6\n")
+    examples = [NerExample(("Play", "new", "new", "once", "Play"), (Span(0, 1, "X"), Span(2, 3, "A")))]
+    assert TASK.vocabularies(examples, recipe()) == {"types": ["A", "X"], "words": ["Play", "new"]}
+    settings = recipe(words__vectors=str(tmp_path / "v.txt"), words__max_words=2, words__dim=2)
+    vocabularies = TASK.vocabularies(examples, settings)
+    assert vocabularies["words"] == ["play", "Espoo", "new"]
+    model = TASK.model(settings, vocabularies, make_elmo(None, settings.elmo, None))
+    TASK.initialize(model, settings)
+    assert model.words([["Espoo", "play", "Play"]])[0].tolist() == [[3, 4], [1, 2], [1, 2]]
+    with pytest.raises(ElmoError, match=r"words.dim: is 5, but the vectors of .*v.txt have 2"):
+        TASK.initialize(model, recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=5))
+
+
+def test_a_set_without_entities_is_refused() -> None:
+    with pytest.raises(ElmoError, match="has no entity in it"):
+        TASK.require_gold([NerExample(("a",))])
+
+
+def test_reads_and_writes(recipe: Recipe, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("0\tIn\tO\n1\tNew\tI-LOC\n2\tYork\tI-LOC\n")
+    (example,) = TASK.read(str(tmp_path / "a"), recipe(token_column=1))
+    assert example == NerExample(("In", "New", "York"), (Span(1, 3, "LOC"),))
+    assert TASK.as_text(example, example.spans) == "In\tO\nNew\tB-LOC\nYork\tI-LOC\n\n"
+    assert TASK.as_json(example, example.spans) == {
+        "tokens": ["In", "New", "York"],
+        "entities": [{"start": 1, "end": 3, "type": "LOC", "text": "New York"}],
+    }
+    assert TASK.parse("In New York", str.split) == NerExample(("In", "New", "York"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"scheme": "IOB1"}, "'IOB1' is neither BIO nor BIOUL"),
+        ({"dropout": 1.5}, "dropout: 1.5 is not in"),
+        ({"lstm": []}, "lstm: there is no layer"),
+        ({"lstm": [4, 0]}, "lstm: 0 is not positive"),
+        ({"training__seed": -1}, "training.seed: -1 is not between 0 and 4294967295"),
+        ({"training__weight_decay": -0.1}, "training.weight_decay: -0.1 is not zero or a positive number"),
+        ({"words__size": 3}, "words: unknown key 'size'"),
+        ({"training__optimizer": "lion"}, "training.optimizer: 'lion' is none of adam"),
+        ({"training__patience": 0}, "training.patience: 0 is not positive"),
+        ({"training__epoch_steps": 0}, "training.epoch_steps: 0 is not positive"),
+        (
+            {"training__plateau_factor": 2.0},
+            "training.plateau_factor: 2.0 is above 1, and would raise",
+        ),
+        ({"elmo__penalty": float("nan")}, "elmo.penalty: nan is not zero or a positive number"),
+        ({"training__clip_norm": 0.0}, "training.clip_norm: 0.0 is not positive"),
+        ({"training__clip_value": -1.0}, "training.clip_value: -1.0 is not positive"),
+        ({"words__dim": 0}, "words.dim: 0 is not positive"),
+        ({"characters__filters": 0}, "characters.filters: 0 is not positive"),
+        ({"characters__width": 60}, "characters.width: 60 is more than the 50 characters of a word"),
+    ],
+)
+def test_settings_that_are_refused(setting: dict[str, Any], says: str, recipe: Recipe) -> None:
+    with pytest.raises(ElmoError, match=says):
+        recipe(**setting)

@@ -1,0 +1,314 @@
+"""Textual entailment: ESIM and its parts, what its task reads and writes, and the way to a run folder and back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from bridge import make_model
+from comparing import is_left_to_chance
+from elmo.cli.main import cli
+from elmo.errors import ElmoError
+from elmo.formats import Model, save_native
+from elmo.tasks.common.attention import soft_align
+from elmo.tasks.common.labels import LabelPrediction, label_predictions, score_labels
+from elmo.tasks.common.pooling import pool
+from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.snli.data import PairExample
+from elmo.tasks.snli.task import TASK, SnliModel, SnliRecipe
+from elmo.training.recipes import read_recipe
+
+LABELS = ("entailment", "neutral", "contradiction")
+SMALL = {
+    "words.dim": 8,
+    "size": 10,
+    "dropout": 0.1,
+    "elmo.dropout": 0.1,
+    "with_elmo.attention_dropout": 0.1,
+    "training.batch_size": 8,
+    "training.learning_rate": 0.01,
+    "training.max_epochs": 2,
+}
+
+
+def make_recipe(**overrides: Any) -> SnliRecipe:
+    """The published recipe with small sizes: `make_recipe(training__seed=1)`."""
+    return read_recipe(SnliRecipe, "snli", ("snli",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
+
+
+def make_pairs(number: int = 40, seed: int = 0) -> list[PairExample]:
+    """A premise of 2 to 7 words; the hypothesis names one of them, denies it, or names another one."""
+    rng = np.random.default_rng(seed)
+    pairs: list[PairExample] = []
+    for place in range(number):
+        words = [f"w{w}" for w in rng.permutation(9)[: int(rng.integers(2, 8))]]
+        label = LABELS[place % 3]
+        last = "other" if label == "neutral" else str(rng.choice(words))
+        negation = ["not"] if label == "contradiction" else []
+        pairs.append(PairExample(tuple(words), ("there", "is", *negation, last), label))
+    return pairs
+
+
+def write_pairs(path: Path, pairs: list[PairExample]) -> None:
+    rows = [
+        {"gold_label": e.label, "sentence1": " ".join(e.premise), "sentence2": " ".join(e.hypothesis)} for e in pairs
+    ]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+def build(recipe: SnliRecipe, bilm: Model | None = None) -> SnliModel:
+    torch.manual_seed(0)
+    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, "cpu"))
+    return TASK.model(recipe, TASK.vocabularies(make_pairs(), recipe), elmo)
+
+
+def test_the_recipe_is_the_published_one() -> None:
+    """Appendix A.3; patience, epochs and that ELMo has no dropout of its own are from the published configuration."""
+    recipe = read_recipe(SnliRecipe, "snli", ("snli",))
+    assert (recipe.words.dim, recipe.words.trainable, recipe.size, recipe.dropout) == (300, False, 300, 0.5)
+    assert (recipe.with_elmo.attention_dropout, recipe.with_elmo.l2) == (0.5, 0.0001)
+    elmo, training = recipe.elmo, recipe.training
+    assert (elmo.at, elmo.dropout, elmo.penalty, elmo.layer_norm) == ("both", 0.0, 0.001, True)
+    assert (training.optimizer, training.learning_rate, training.clip_norm) == ("adam", 0.0004, 5.0)
+    assert (training.batch_size, training.max_epochs, training.patience) == (32, 75, 5)
+    assert (training.plateau_factor, training.plateau_patience, training.weight_decay) == (0.5, 1, 0.0)
+
+
+def test_sizes_are_the_published_ones() -> None:
+    """Chen et al. 2017 count 4.3 million without word vectors; ELMo widens the biLSTM's input and the attention."""
+    model = build(read_recipe(SnliRecipe, "snli", ("snli",)))
+    sizes = {name: tuple(p.shape) for name, p in model.named_parameters() if p.dim() > 1 and name != "words.weight"}
+    assert sorted(sizes.values()) == sorted([(1200, 300)] * 8 + [(300, 2400), (300, 2400), (3, 300)])
+    assert sum(p.numel() for name, p in model.named_parameters() if name != "words.weight") == 4_326_303
+    recipe, bilm = make_recipe(), make_model()
+    with_elmo, width = build(recipe, bilm), bilm.config.width
+    weights = dict(with_elmo.named_parameters())
+    assert weights["encoder.layers.0.directions.0.weight_ih"].shape == (40, 8 + width)
+    assert weights["project.1.weight"].shape == (10, 4 * (20 + width))
+
+
+def test_attention_is_what_a_plain_loop_gives() -> None:
+    """Each pair alone and without padding; 1e-6 is float32 rounding."""
+    torch.manual_seed(0)
+    a, b = torch.randn(3, 5, 4), torch.randn(3, 6, 4)
+    lengths = [(5, 2), (1, 6), (3, 1)]
+    mask_a, mask_b = (torch.arange(n) < torch.tensor(lengths)[:, side, None] for side, n in enumerate((5, 6)))
+    in_b, in_a = soft_align(a, b, mask_a, mask_b)
+    for row, (m, n) in enumerate(lengths):
+        for own, other, found in ((a[row, :m], b[row, :n], in_b[row]), (b[row, :n], a[row, :m], in_a[row])):
+            for place, token in enumerate(own):
+                weights = [float(torch.dot(token, candidate).exp()) for candidate in other]
+                mean = sum(w * candidate for w, candidate in zip(weights, other, strict=True)) / sum(weights)
+                torch.testing.assert_close(found[place], mean, atol=1e-6, rtol=1e-5)
+    assert in_b.isfinite().all()
+    assert in_a.isfinite().all()
+
+
+def test_pooling_sees_tokens_alone() -> None:
+    x = torch.tensor([[[-1.0, 4.0], [-3.0, 2.0], [9.0, 9.0]]])
+    assert pool(x, torch.tensor([[True, True, False]])).tolist() == [[-2, 3, -1, 4]]
+
+
+@pytest.mark.parametrize("at", [None, "input", "output", "both"])
+def test_loss_and_predictions_do_not_depend_on_neighbours(at: str | None) -> None:
+    """Without layer norm, which is over the batch as published. 1e-5 is float32 rounding."""
+    pairs = make_pairs(7)
+    settings = make_recipe(elmo__vectors="live", elmo__layer_norm=False, **({"elmo__at": at} if at else {}))
+    model = build(settings, make_model() if at else None).eval()
+    alone = torch.stack([model.loss([pair]) for pair in pairs])
+    torch.testing.assert_close(model.loss(pairs), alone.mean(), atol=1e-5, rtol=1e-5)
+    for pair, found in zip(pairs, model.predict(pairs), strict=True):
+        assert found.probabilities == pytest.approx(model.predict([pair])[0].probabilities, abs=1e-5)
+        assert sum(found.probabilities.values()) == pytest.approx(1)
+
+
+def plain_scores(model: SnliModel, pair: PairExample) -> torch.Tensor:
+    """Chen et al. 2017, sec. 3, for one pair: each sentence through each layer by itself, without padding."""
+    a, b = (
+        torch.cat([model.encoder(torch.cat([model.words([s]), elmo.input], 2), torch.tensor([len(s)])), elmo.output], 2)
+        for s in (pair.premise, pair.hypothesis)
+        for elmo in [model.elmo([s])]
+    )
+    pooled: list[torch.Tensor] = []
+    for own, other in ((a, b), (b, a)):
+        found = (own @ other.transpose(1, 2)).softmax(2) @ other
+        compared = model.project(torch.cat([own, found, own - found, own * found], 2))
+        composed = model.composer(compared, torch.tensor([own.shape[1]]))
+        pooled += [composed.mean(1), composed.amax(1)]
+    return model.classify(torch.cat(pooled, 1))
+
+
+@pytest.mark.parametrize("at", [None, "input", "both"])
+def test_scores_are_those_of_sentences_read_one_by_one(at: str | None) -> None:
+    """All sentences of a batch go through each layer at once; 1e-5 is float32 rounding."""
+    pairs = make_pairs(6)
+    settings = make_recipe(elmo__vectors="live", elmo__layer_norm=False, **({"elmo__at": at} if at else {}))
+    model = build(settings, make_model() if at else None).eval()
+    plain = torch.cat([plain_scores(model, pair) for pair in pairs])
+    torch.testing.assert_close(model._scores(pairs), plain, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("dropout", "attention", "with_elmo"), [(0.0, 0.0, True), (0.5, 0.0, False), (0.0, 0.5, True), (0.0, 0.5, False)]
+)
+def test_each_dropout_is_used(dropout: float, attention: float, with_elmo: bool) -> None:
+    """That of the attention with ELMo alone."""
+    own = {"dropout": dropout, "with_elmo__attention_dropout": attention}
+    settings = make_recipe(elmo__vectors="live", elmo__dropout=0.0, **own)
+    model = build(settings, make_model() if with_elmo else None)
+    assert is_left_to_chance(model, make_pairs(4)) == (dropout > 0 or (attention > 0 and with_elmo))
+
+
+def test_only_a_model_with_elmo_is_regularized_more() -> None:
+    """The loss has the squares of the weight matrices of LSTMs and linear layers, nothing else of the model."""
+    pairs, settings = make_pairs(4), make_recipe(elmo__vectors="live", with_elmo__l2=0.5)
+    plain, model = build(settings).eval(), build(settings, make_model()).eval()
+    assert plain.l2 == 0
+    assert plain.project[0].p == 0
+    assert model.project[0].p == 0.1
+    loss = model.loss(pairs)
+    model.l2 = 0.0
+    kept = [p for name, p in model.named_parameters() if "weight" in name and name != "words.weight"]
+    assert len(kept) == 8 + 3
+    torch.testing.assert_close(loss - model.loss(pairs), 0.5 * sum(p.square().sum() for p in kept))
+
+
+def test_the_truth_is_the_likeliest_after_training_on_it() -> None:
+    pairs = make_pairs(12)
+    model = build(make_recipe(dropout=0.0))
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(80):
+        optimizer.zero_grad()
+        model.loss(pairs).backward()
+        optimizer.step()
+    assert [found.label for found in model.predict(pairs)] == [pair.label for pair in pairs]
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
+    """Those from chance are not, or the model could learn nothing from words it saw."""
+    (tmp_path / "v.txt").write_text("w1 1 2\nw2 3 4\n")
+    settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
+    model = build(settings)
+    TASK.initialize(model, settings)
+    assert model.words([["w2", "w1"]])[0].tolist() == [[3, 4], [1, 2]]
+    assert not model.words.weight.requires_grad
+    assert build(make_recipe()).words.weight.requires_grad
+
+
+def test_scores() -> None:
+    """In percent; the confusion matrix counts, the truth first."""
+    scores = score_labels(["a", "a", "b", "a"], ["a", "b", "b", "a"], ["a", "b", "c"])
+    assert scores["accuracy"] == 75
+    assert {name: value for name, value in scores.items() if value and name.startswith("confusion")} == {
+        "confusion/a/a": 2,
+        "confusion/a/b": 1,
+        "confusion/b/b": 1,
+    }
+    assert {name: value for name, value in scores.items() if name.startswith("accuracy/")} == {
+        "accuracy/a": pytest.approx(200 / 3),
+        "accuracy/b": 100,
+    }
+    assert len(scores) == 1 + 2 + 9
+
+
+def test_labels_that_a_model_does_not_know_are_refused() -> None:
+    """They come of other settings than it was trained with, as `elmo task evaluate run test.txt --set binary=true`."""
+    with pytest.raises(ElmoError, match="the model's labels are very good, bad, but an example's is good"):
+        score_labels(["bad", "good"], ["bad", "very good"], ["very good", "bad"])
+
+
+def test_writes() -> None:
+    (prediction,) = label_predictions(torch.tensor([[0.0, 2.0, 1.0]]), LABELS)
+    assert prediction.label == "neutral"
+    example = PairExample(("A", "dog"), ("It",))
+    text = "neutral\tentailment=0.090\tneutral=0.665\tcontradiction=0.245\n"
+    assert TASK.as_text(example, prediction) == text
+    values = TASK.as_json(example, LabelPrediction("x", {"x": 1.0}))
+    assert values == {"label": "x", "probabilities": {"x": 1.0}, "sentence1": "A dog", "sentence2": "It"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"labels": ["a", "a", "b"]}, "labels: expected two or more, each once"),
+        ({"labels": ["a"]}, "labels: expected two or more, each once"),
+        ({"dropout": -1.0}, "dropout: -1.0 is not in"),
+        ({"size": 0}, "size: 0 is not positive"),
+        ({"with_elmo__attention_dropout": 1.0}, "with_elmo.attention_dropout: 1.0 is not in"),
+        ({"with_elmo__l2": -1.0}, "with_elmo.l2: -1.0 is not zero or a positive number"),
+    ],
+)
+def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        make_recipe(**setting)
+
+
+def run(*arguments: str, text: str | None = None) -> str:
+    result = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with test.jsonl and a finished run in `run`; the published halving would stop so short a training."""
+    folder = tmp_path_factory.mktemp("snli")
+    write_pairs(folder / "train.jsonl", make_pairs(60))
+    write_pairs(folder / "test.jsonl", make_pairs(21, seed=1))
+    save_native(make_model(), folder / "model")
+    recipe = {**SMALL, "training.max_epochs": 20, "training.plateau_factor": "null"}
+    settings = [word for key, value in recipe.items() for word in ("--set", f"{key}={value}")]
+    files = ["--train", f"{folder}/train.jsonl", "--dev", f"{folder}/test.jsonl", "--test", f"{folder}/test.jsonl"]
+    where = ["--elmo", f"{folder}/model", "--out", f"{folder}/run", "--device", "cpu"]
+    run("task", "train", "snli", *files, *settings, "--set", "training.patience=20", *where)
+    return folder
+
+
+@pytest.fixture
+def folder(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same one, as the current folder."""
+    monkeypatch.chdir(trained)
+    return trained
+
+
+def test_the_whole_way(folder: Path) -> None:
+    """The toy set is learned, and another process says the same of the test set and of a pair typed in."""
+    wanted = json.loads(Path("run/results.json").read_text())["scores"]["test"]
+    assert wanted["accuracy"] > 60
+    elmo = [sys.executable, "-m", "elmo", "task"]
+    code = [*elmo, "evaluate", "run", "test.jsonl", "--device", "cpu", "--json"]
+    figures = json.loads(subprocess.run(code, capture_output=True, text=True, check=True).stdout)
+    assert figures["scores"] == wanted
+    lines = run("task", "evaluate", "run", "test.jsonl", "--device", "cpu").splitlines()
+    assert any(line.startswith("confusion/entailment/neutral\t") for line in lines)
+    assert lines[-1].startswith(f"accuracy {wanted['accuracy']:.2f} on 21 examples, ")
+    code = [*elmo, "predict", "run", "-", "--device", "cpu"]
+    done = subprocess.run(code, input="w1 w2 w3\tthere is not w2\n", capture_output=True, text=True, check=True)
+    label, *shares = done.stdout.split("\t")
+    assert label in LABELS
+    assert [share.split("=")[0] for share in shares] == list(LABELS)
+
+
+def test_predicts_pairs_in_either_form(folder: Path) -> None:
+    """Cut by the recipe's tokenizer unless another one is asked for."""
+    text = 'w1 w2.\tthere\'s w2\n\n{"sentence1": "w1 w2.", "sentence2": "there\'s w2"}\n'
+    found = [json.loads(line) for line in run("task", "predict", "run", "-", "--json", text=text).splitlines()]
+    assert found[0] == found[1]
+    assert (found[0]["sentence1"], found[0]["sentence2"]) == ("w1 w2 .", "there 's w2")
+    whitespace = run("task", "predict", "run", "-", "--json", "--tokenizer", "whitespace", text=text)
+    assert json.loads(whitespace.splitlines()[0])["sentence1"] == "w1 w2."
+
+
+def test_a_line_that_is_no_pair_is_named(folder: Path) -> None:
+    Path("pairs.tsv").write_text("w1\tw2\n\nw1 w2\n")
+    with pytest.raises(ElmoError, match=r"pairs\.tsv, line 3: expected premise and hypothesis with one tab"):
+        run("task", "predict", "run", "pairs.tsv")

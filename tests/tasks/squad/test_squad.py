@@ -1,0 +1,354 @@
+"""Question answering: the model, what its task reads and writes, and the way to a run folder and back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from bridge import make_model
+from comparing import is_left_to_chance
+from elmo.cli.main import cli
+from elmo.errors import ElmoError
+from elmo.formats import Model, save_native
+from elmo.tasks import trainer
+from elmo.tasks.elmo.cache import LiveLayers
+from elmo.tasks.elmo.input import TrainedLayers
+from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.squad.data import SquadExample, parse_question, read_squad
+from elmo.tasks.squad.task import TASK, SquadModel, SquadPrediction, SquadRecipe
+from elmo.text.corpus import Corpus
+from elmo.training.recipes import read_recipe
+
+SMALL = {
+    "tokenizer": "whitespace",
+    "words.dim": 12,
+    "characters": {"dim": 4, "filters": 6, "width": 3},
+    "size": 8,
+    "dropout": 0.0,
+    "longest_answer": 3,
+    "elmo.dropout": 0.0,
+    "training.batch_size": 8,
+    "training.optimizer": "adam",
+    "training.learning_rate": 0.02,
+    "training.ema_decay": 0.5,
+    "training.max_epochs": 12,
+}
+NAMES, PLACES = ["Ann", "Bo", "Cy", "Di"], ["Espoo", "New York", "Lyon", "Old York Hill"]
+
+
+def make_recipe(**overrides: Any) -> SquadRecipe:
+    """The published recipe with small sizes: `make_recipe(training__seed=1)`."""
+    settings = SMALL | {key.replace("__", "."): value for key, value in overrides.items()}
+    return read_recipe(SquadRecipe, "squad", ("squad",), settings)
+
+
+def write_squad(path: Path, number: int = 24, seed: int = 0) -> Path:
+    """Paragraphs that say of one to three people where they are, and a question on each of them."""
+    rng = np.random.default_rng(seed)
+    paragraphs: list[dict[str, Any]] = []
+    for _ in range(number):
+        people = [NAMES[n] for n in rng.permutation(4)[: int(rng.integers(1, 4))]]
+        places = [PLACES[int(rng.integers(4))] for _ in people]
+        text = " ".join(f"{name} is in {place} ." for name, place in zip(people, places, strict=True))
+        questions = [
+            {
+                "id": f"{len(paragraphs)}-{name}",
+                "question": f"where is {name} ?",
+                "answers": [{"text": place, "answer_start": text.index(f"{name} is") + len(name) + 7}],
+            }
+            for name, place in zip(people, places, strict=True)
+        ]
+        paragraphs.append({"context": text, "qas": questions})
+    path.write_text(json.dumps({"version": "1.1", "data": [{"title": "Trips", "paragraphs": paragraphs}]}))
+    return path
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> list[SquadExample]:
+    return read_squad(write_squad(tmp_path / "a.json", 8), str.split)
+
+
+def build(recipe: SquadRecipe, examples: list[SquadExample], bilm: Model | None = None) -> SquadModel:
+    torch.manual_seed(0)
+    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, "cpu"))
+    return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
+
+
+def test_the_recipe_is_the_published_one() -> None:
+    """Appendix A.4; the epochs, 0.999 and the characters' sizes are from the published code."""
+    recipe = read_recipe(SquadRecipe, "squad", ("squad",))
+    assert (recipe.words.dim, recipe.words.trainable) == (300, False)
+    assert (recipe.characters.dim, recipe.characters.filters, recipe.characters.width) == (20, 100, 5)
+    assert (recipe.size, recipe.dropout, recipe.longest_answer) == (90, 0.2, 17)
+    elmo, training = recipe.elmo, recipe.training
+    assert (elmo.at, elmo.dropout, elmo.penalty, elmo.layer_norm) == ("both", 0.5, 0.0, False)
+    assert (training.optimizer, training.learning_rate, training.clip_norm) == ("adadelta", 1.0, None)
+    assert training.epsilon == 1e-8, "that of TensorFlow, which the published code leaves as it is"
+    assert (training.batch_size, training.ema_decay, training.max_epochs) == (45, 0.999, 24)
+
+
+def test_sizes_are_the_published_ones(examples: list[SquadExample]) -> None:
+    """GRUs of 90 in each direction, linear layers of 180; ELMo widens what the first GRU reads and the attention."""
+    recipe, bilm = read_recipe(SquadRecipe, "squad", ("squad",), {"elmo.vectors": "live"}), make_model()
+    width = bilm.config.width
+    for model, extra in ((build(recipe, examples), 0), (build(recipe, examples, bilm), width)):
+        sizes = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+        assert sizes["encoder.directions.0.weight_ih"] == (270, 400 + extra)
+        assert sizes["attention.scores.weight"] == (3, 180 + extra)
+        assert sizes["merge.weight"] == (180, 4 * (180 + extra))
+        assert sizes["self_encoder.directions.1.weight_hh"] == (270, 90)
+        assert sizes["self_merge.weight"] == (180, 540)
+        assert sizes["start_encoder.directions.0.weight_ih"] == (270, 180)
+        assert sizes["end_encoder.directions.0.weight_ih"] == (270, 360)
+        assert sizes["start.weight"] == sizes["end.weight"] == (1, 180)
+
+
+@pytest.mark.parametrize("at", [None, "input", "output", "both"])
+def test_loss_and_predictions_do_not_depend_on_neighbours(at: str | None, examples: list[SquadExample]) -> None:
+    """1e-5 is float32 rounding."""
+    settings = make_recipe(elmo__vectors="live", **({"elmo__at": at} if at else {}))
+    model = build(settings, examples, make_model() if at else None).eval()
+    alone = torch.stack([model.loss([example]) for example in examples])
+    torch.testing.assert_close(model.loss(examples), alone.mean(), atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        for example, found in zip(examples, model.predict(examples), strict=True):
+            (single,) = model.predict([example])
+            assert found.bounds == single.bounds
+            np.testing.assert_allclose(found.starts, single.starts, atol=1e-5)
+            np.testing.assert_allclose(found.ends, single.ends, atol=1e-5)
+            assert len(found.starts) == len(example.context.tokens)
+            assert found.starts.sum() == pytest.approx(1)
+
+
+def test_few_long_paragraphs_are_attended_to_at_a_time(
+    examples: list[SquadExample], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of about twenty tokens with the question, or one that has more pairs of tokens than are looked at at once."""
+    model = build(make_recipe(), examples)
+    whole = trainer.predict(TASK, model, examples)
+    sizes: list[tuple[int, int]] = []
+    predict = model.predict
+
+    def watched(part: Sequence[SquadExample]) -> list[SquadPrediction]:
+        sizes.append((len(part), max(map(TASK.length, part))))
+        return predict(part)
+
+    monkeypatch.setattr(model, "predict", watched)
+    monkeypatch.setattr(trainer, "MOST_PAIRS", 800)
+    parts = trainer.predict(TASK, model, examples)
+    assert all(number * longest**2 <= 800 or number == 1 for number, longest in sizes)
+    assert len(examples) > len(sizes) > 3
+    assert [found.bounds for found in parts] == [found.bounds for found in whole]
+
+
+def test_the_shortest_texts_work() -> None:
+    """A paragraph of one token has nothing to attend to but nothing."""
+    example = parse_question("Espoo\tWhere?", str.split)
+    model = build(make_recipe(), [example]).eval()
+    with torch.no_grad():
+        (found,) = model.predict([example])
+    assert found.bounds == (0, 0)
+    assert found.score == pytest.approx(1)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_dropout_is_used(share: float, examples: list[SquadExample]) -> None:
+    assert is_left_to_chance(build(make_recipe(dropout=share), examples), examples[:3]) == (share > 0)
+
+
+def test_word_vectors_of_a_file_are_fixed(examples: list[SquadExample], tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("Ann 1 2\nis 3 4\n")
+    settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
+    model = build(settings, examples)
+    TASK.initialize(model, settings)
+    assert model.words([["is", "Ann"]])[0].tolist() == [[3, 4], [1, 2]]
+    assert not model.words.weight.requires_grad
+
+
+def test_dropout_is_the_same_at_all_tokens() -> None:
+    """What is dropped of one token is dropped of all."""
+    example = parse_question("a a a\tb", str.split)
+    model = build(make_recipe(dropout=0.5), [example]).train()
+    dropped = model._drop(torch.ones(2, 5, 40)) == 0
+    assert (dropped == dropped[:, :1]).all()
+    assert 0.2 < dropped.float().mean() < 0.8
+
+
+def test_answers_are_found_after_training_on_them(examples: list[SquadExample]) -> None:
+    """All of them, word by word, and every parameter has a part in it."""
+    model = build(make_recipe(), examples)
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(60):
+        optimizer.zero_grad()
+        model.loss(examples).backward()
+        optimizer.step()
+    with torch.no_grad():
+        found = model.eval().predict(examples)
+    assert TASK.score(examples, found) == {"f1": 100, "exact_match": 100}
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())
+
+
+def test_characters_are_dropped_where_the_convolution_reads_them(examples: list[SquadExample]) -> None:
+    """As in the published program, not from what the convolution makes of them: a fifth of the numbers."""
+    model = build(make_recipe(dropout=0.2), examples)
+    seen: list[torch.Tensor] = []
+    convolution = model.characters.encoder.convolutions[0]
+    convolution.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    model.train().loss(examples)
+    assert 0.15 < torch.cat([x.flatten() for x in seen]).eq(0).float().mean() < 0.25
+
+
+def make_questions() -> list[SquadExample]:
+    """Paragraphs of which some are of the same length, with a number of questions that fills no batch, mixed up."""
+    texts = ["Ann is in Lyon .", "Bo is in Espoo .", "Cy is there .", "Di is in New York with Ann ."]
+    lines = [f"{text}\twhere is {'really ' * n}{text.split()[0]} ?" for n in range(7) for text in texts]
+    return [parse_question(line, str.split) for line in lines]
+
+
+@pytest.mark.parametrize("batch_size", [3, 5, 100])
+def test_elmo_reads_a_paragraph_once(batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many questions are asked about it, and however batches fall; 1e-5 is float32 rounding."""
+    found = make_questions()
+    model = build(make_recipe(elmo__vectors="live"), found, make_model())
+    layers = model.elmo.layers
+    assert isinstance(layers, LiveLayers)
+    seen: list[tuple[str, ...]] = []
+    embed = layers.embedder.embed
+
+    def watched(sentences: Sequence[Sequence[str]], **options: Any) -> list[Any]:
+        seen.extend(map(tuple, sentences))
+        return embed(sentences, **options)
+
+    monkeypatch.setattr(layers.embedder, "embed", watched)
+    predictions = trainer.predict(TASK, model, found, batch_size)
+    assert sorted(seen) == sorted({text for example in found for text in TASK.sentences(example)})
+    for example, prediction in zip(found, predictions, strict=True):
+        (alone,) = trainer.predict(TASK, build(make_recipe(elmo__vectors="live"), found, make_model()), [example])
+        np.testing.assert_allclose(prediction.starts, alone.starts, atol=1e-5)
+        np.testing.assert_allclose(prediction.ends, alone.ends, atol=1e-5)
+
+
+def test_a_bilm_that_is_trained_along_reads_a_paragraph_once_in_a_batch() -> None:
+    found = make_questions()
+    model = build(make_recipe(elmo__vectors="trained"), found, make_model())
+    seen: list[int] = []
+    assert isinstance(model.elmo.layers, TrainedLayers)
+    model.elmo.layers.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    together = trainer.predict(TASK, model, found, len(found))
+    assert seen == [4, 28]
+    for example, prediction in zip(found[:4], together, strict=False):
+        (alone,) = trainer.predict(TASK, model, [example])
+        np.testing.assert_allclose(prediction.starts, alone.starts, atol=1e-5)
+    model.train().loss([replace(example, spans=((0, 0),)) for example in found])
+    assert seen[-2:] == [28, 28]
+
+
+def make_prediction(starts: list[float], ends: list[float], bounds: tuple[int, int] = (0, 0)) -> SquadPrediction:
+    return SquadPrediction(bounds, 0.25, np.array(starts, np.float32), np.array(ends, np.float32))
+
+
+def test_writes() -> None:
+    """The answer is what stands in the paragraph, whatever whitespace is in it; a line shows blanks."""
+    example = parse_question('{"context": "She left New\\n York.", "question": "Which city?"}', TOKENIZE)
+    found = make_prediction([0] * 5, [0] * 5, (2, 3))
+    assert TASK.as_text(example, found) == "New York\t0.250\n"
+    values = TASK.as_json(example, found)
+    assert (values["answer"], values["start"], values["end"], values["score"]) == ("New\n York", 9, 18, 0.25)
+    named = [SquadExample(example.context, example.question, name) for name in ("a", "é")]
+    assert json.loads(TASK.as_file(named, [found, found])) == {"a": "New\n York", "é": "New\n York"}
+
+
+def TOKENIZE(text: str) -> list[str]:  # noqa: N802
+    """Words, and marks by themselves."""
+    return text.replace(".", " .").split()
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"dropout": -1.0}, "dropout: -1.0 is not in"),
+        ({"size": 0}, "size: 0 is not positive"),
+        ({"longest_answer": 0}, "longest_answer: 0 is not positive"),
+    ],
+)
+def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        make_recipe(**setting)
+
+
+def run(*arguments: str, text: str | None = None) -> str:
+    result = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with test.json and two finished runs with a biLM, `run/seed-0` and `run/seed-1`."""
+    folder = tmp_path_factory.mktemp("squad")
+    write_squad(folder / "train.json", 30)
+    write_squad(folder / "test.json", 10, seed=1)
+    save_native(make_model(), folder / "model")
+    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    files = ["--train", f"{folder}/train.json#:1,{folder}/train.json#1:", "--dev", f"{folder}/test.json"]
+    where = ["--elmo", f"{folder}/model", "--out", f"{folder}/run", "--device", "cpu", "--seeds", "2"]
+    run("task", "train", "squad", *files, "--test", f"{folder}/test.json", *settings, *where)
+    return folder
+
+
+@pytest.fixture
+def folder(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same one, as the current folder."""
+    monkeypatch.chdir(trained)
+    return trained
+
+
+def test_the_whole_way(folder: Path) -> None:
+    """The toy set is learned; another process says the same of the test set, and writes what it predicts; both seeds
+    together know it, too."""
+    wanted = json.loads(Path("run/seed-0/results.json").read_text())["scores"]["test"]
+    assert wanted["f1"] > 60
+    elmo = [sys.executable, "-m", "elmo", "task"]
+    code = [*elmo, "evaluate", "run/seed-0", "test.json", "--device", "cpu", "--json", "--predictions", "found.json"]
+    figures = json.loads(subprocess.run(code, capture_output=True, text=True, check=True).stdout)
+    assert figures["scores"] == pytest.approx(wanted)
+    found, gold = json.loads(Path("found.json").read_text()), read_squad("test.json", str.split)
+    assert list(found) == [example.id for example in gold]
+    assert all(found[example.id] in example.context.text for example in gold)
+    right = [found[example.id] == example.answers[0] for example in gold]
+    assert 100 * sum(right) / len(right) == pytest.approx(wanted["exact_match"])
+    joint = json.loads(run("task", "evaluate", "run/seed-0", "run/seed-1", "test.json", "--ensemble", "--json"))
+    assert joint["scores"]["f1"] > 60
+    assert "| trained on | train.json#:1, train.json#1:, " in Path("run/README.md").read_text()
+
+
+def test_the_bilm_is_fine_tuned_on_paragraphs(folder: Path) -> None:
+    """As published: each once, and no question."""
+    settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    files = ["--train", "train.json", "--dev", "test.json", "--set", "training.max_epochs=1", "--device", "cpu"]
+    out = ["--elmo", "model", "--finetune", "tuned", "--out", "tuned-run"]
+    assert run("task", "train", "squad", *settings, *files, *out).startswith("tuned-run: dev f1 ")
+    corpus = Corpus.open("tuned/corpus")
+    assert corpus.num_sentences == len({example.context.tokens for example in read_squad("train.json", str.split)})
+    assert not {"where", "?"} & set(corpus.types())
+
+
+def test_answers_a_question_typed_in_either_form(folder: Path) -> None:
+    text = 'Ann is in Lyon .\twhere is Ann ?\n\n{"context": "Ann is in Lyon .", "question": "where is Ann ?"}\n'
+    lines = run("task", "predict", "run", "-", text=text).splitlines()
+    assert lines[0] == lines[1]
+    answer, score = lines[0].split("\t")
+    assert answer
+    assert 0 < float(score) <= 1
+    found = json.loads(run("task", "predict", "run", "-", "--json", text=text).splitlines()[0])
+    assert found["context"][found["start"] : found["end"]] == found["answer"] == answer

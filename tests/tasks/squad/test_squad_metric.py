@@ -1,0 +1,53 @@
+"""Exact match and F1, on cases worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from elmo.tasks.squad.metric import exact_match, f1, normalize, score_answers
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("The Cat", ["cat"]),
+        ("an A and the", ["and"]),
+        ("theatre another a1", ["theatre", "another", "a1"]),  # articles are whole words
+        ("the-end", ["theend"]),  # punctuation goes first, and joins what it stood between
+        ("U.S.A.", ["usa"]),
+        ("a.", []),
+        ("$1,000.50", ["100050"]),
+        ("don't", ["dont"]),
+        ("don’t", ["don’t"]),  # only ASCII's punctuation goes
+        ("“Über” – ÉTÉ", ["“über”", "–", "été"]),
+        ("«the» x", ["«", "»", "x"]),  # an article between marks that stay is one, and leaves a blank
+        ("_a_ b", ["b"]),  # the underscore is punctuation, and goes before articles do
+        (" two\u00a0words\n", ["two", "words"]),  # any whitespace
+    ],
+)
+def test_what_counts_of_an_answer(answer: str, words: list[str]) -> None:
+    assert normalize(answer) == words
+
+
+@pytest.mark.parametrize(
+    ("answer", "gold", "wanted", "same"),
+    [
+        ("the cat", "A cat!", 1, 1),
+        ("black cat", "cat", 2 * (1 / 2) * 1 / (1 / 2 + 1), 0),
+        ("cat cat dog", "cat dog dog", 2 / 3, 0),  # a word counts as often as both have it
+        ("cat", "dog", 0, 0),
+        ("dog black", "black dog", 1, 0),  # the order matters to exact match alone
+        ("the", "a", 0, 1),  # nothing is left of both: the same, but no word in common
+        ("the", "cat", 0, 0),
+    ],
+)
+def test_pairs(answer: str, gold: str, wanted: float, same: float) -> None:
+    assert f1(answer, gold) == pytest.approx(wanted)
+    assert exact_match(answer, gold) == same
+
+
+def test_of_several_right_answers_the_most_favourable_counts() -> None:
+    """Each figure by itself: "old" has the better F1 with its second answer and no exact match; percent of the mean."""
+    golds = [["dog", "the cat"], ["very old house", "old house"], ["x"]]
+    scores = score_answers(["cat", "old", "y"], golds)
+    assert scores == {"f1": pytest.approx(100 * (1 + 2 / 3 + 0) / 3), "exact_match": pytest.approx(100 / 3)}

@@ -1,0 +1,109 @@
+"""The columns of three formats hold the same; what is wrong in them is told by file and line."""
+
+from __future__ import annotations
+
+import lzma
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from elmo.errors import ElmoError
+from elmo.tasks.common.spans import Span
+from elmo.tasks.srl.frames import Frame, FramedSentence, format_frames, read_frames
+
+GOLD = """\
+nw/a 0 0 Ann   NNP (S*  -    -       (ARG0*) (ARG0*)
+nw/a 0 1 saw   VBD *    see  see.01  (V*)    *
+nw/a 0 2 the   DT  *    -    -       (ARG1*  *
+nw/a 0 3 sale  NN  *    sale sale.01 *       (V*)
+nw/a 0 4 #     #   *    -    -       *)      (ARG1*
+nw/a 0 5 9     CD  *)   -    -       *       *)
+
+nw/a 1 0 Yes   UH  *    -    -
+"""
+CONLL_2012 = """\
+#begin document (nw/a); part 000
+nw/a 0 0 Ann   NNP (S*  -    -  - Bo (PERSON) (ARG0*) (ARG0*) (1)
+nw/a 0 1 saw   VBD *    see  01 1 Bo *        (V*)    *       -
+nw/a 0 2 the   DT  *    -    -  - Bo *        (ARG1*  *       -
+nw/a 0 3 sale  NN  *    sale 01 - Bo *        *       (V*)    -
+nw/a 0 4 #     #   *    -    -  - Bo *        *)      (ARG1*  -
+nw/a 0 5 9     CD  *)   -    -  - Bo *        *       *)      -
+
+nw/a 0 0 Yes   UH  *    -    -  - Bo * -
+
+#end document
+"""
+CONLL_2005 = """\
+Ann\t-\t(ARG0*)\t(ARG0*)
+saw\tsee\t(V*)\t*
+the\t-\t(ARG1*\t*
+sale\tsale\t*\t(V*)
+#\t-\t*)\t(ARG1*
+9\t-\t*\t*)
+
+
+Yes\t-
+"""
+SEE = (Span(0, 1, "ARG0"), Span(1, 2, "V"), Span(2, 5, "ARG1"))
+SALE = (Span(0, 1, "ARG0"), Span(3, 4, "V"), Span(4, 6, "ARG1"))
+TOKENS = ("Ann", "saw", "the", "sale", "#", "9")
+
+
+@pytest.mark.parametrize(
+    ("layout", "text"), [("gold_conll", GOLD), ("conll2012", CONLL_2012), ("conll2005", CONLL_2005)]
+)
+def test_reads_the_known_formats(layout: str, text: str, tmp_path: Path) -> None:
+    tags = ("", "") if layout == "conll2005" else ("VBD", "NN")
+    frames = tuple(Frame(place, spans, tag) for place, spans, tag in zip((1, 3), (SEE, SALE), tags, strict=True))
+    (tmp_path / "a").write_text(text)
+    (tmp_path / "a.xz").write_bytes(lzma.compress(text.replace("\n", "\r\n").encode()))
+    for name in ("a", "a.xz"):
+        assert read_frames(str(tmp_path / name), layout) == [(TOKENS, frames), (("Yes",), ())]
+
+
+def test_the_predicate_is_where_v_begins(tmp_path: Path) -> None:
+    """Of a verb with a particle, and of one that C-V continues."""
+    (tmp_path / "a").write_text("He - *\ngave give (V*\nup - *)\nin - (C-V*)\n")
+    assert read_frames(str(tmp_path / "a"), "conll2005")[0].frames == (Frame(1, (Span(1, 3, "V"), Span(3, 4, "C-V"))),)
+
+
+def test_writes_what_it_reads(tmp_path: Path) -> None:
+    sentences = [FramedSentence(TOKENS, (Frame(1, SEE), Frame(3, SALE))), FramedSentence(("Yes",), ())]
+    text = "".join(format_frames(*sentence) for sentence in sentences)
+    (tmp_path / "a").write_text(text)
+    assert read_frames(str(tmp_path / "a"), "conll2005") == sentences
+    assert text.splitlines()[1:4] == ["saw\tsaw\t(V*)\t*", "the\t-\t(ARG1*\t*", "sale\tsale\t*\t(V*)"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("A - (V*)\nb -\n", r"a\.conll, line 2: 2 columns, where the sentence's first line has 3"),
+        ("A - (V*)\n\nb\n", r"a\.conll, line 3: 1 columns, .* there should be 2 or more: token, the predicate's lemma"),
+        ("A - (V*)\nb - B-ARG0\n", r"a\.conll, line 2: column 3 is 'B-ARG0', none of \*, \(ROLE\*"),
+        ("A - (V*)\nb - (ARG1*\nc - (ARG2*)\n", r"line 3: column 3, '\(ARG2\*\)' begins in ARG1"),
+        ("A - (V*)\nb - *)\n", r"line 2: column 3, '\*\)' ends what hasn't begun"),
+        ("A - (V*)\nb - (ARG1*\n\nc - \n", r"line 2: column 3, ARG1 doesn't end with the sentence"),
+        ("A - (ARG0*)\nb be *\n", r"line 1: column 3 of this sentence has no predicate \(V\*\)"),
+        ("\n\n", r"a\.conll: holds no sentence; expected a token a line, in the columns token, the"),
+    ],
+)
+def test_says_what_is_wrong_where(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text(text)
+    with pytest.raises(ElmoError, match=says):
+        read_frames(str(tmp_path / "a.conll"), "conll2005")
+
+
+@pytest.mark.external
+@pytest.mark.parametrize(
+    ("part", "num_sentences", "num_predicates"),
+    [("train", 12_526, 40_429), ("dev", 1_968, 4_963), ("test", 2_058, 4_795)],
+)
+def test_reads_the_whole_of_propbank(part: str, num_sentences: int, num_predicates: int, shared: Path) -> None:
+    """Sentences and predicates are as many as the release says; three of four predicates are verbs."""
+    sentences = read_frames(str(shared / "data" / "srl" / f"propbank_ewt_{part}.gold_conll.xz"), "gold_conll")
+    tags = Counter(frame.tag[:2] for sentence in sentences for frame in sentence.frames)
+    assert (len(sentences), tags.total()) == (num_sentences, num_predicates)
+    assert 0.74 < tags["VB"] / tags.total() < 0.78

@@ -1,0 +1,288 @@
+"""The model of semantic roles, and what its task reads and writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from comparing import is_left_to_chance
+from elmo.cli.main import cli
+from elmo.errors import ElmoError
+from elmo.formats import Model
+from elmo.tasks.common.spans import Span
+from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.srl import task as srl
+from elmo.tasks.srl.frames import Frame, format_frames
+from elmo.tasks.srl.task import TASK, SrlExample, SrlModel, SrlRecipe
+from elmo.tasks.trainer import predict
+from elmo.training.recipes import read_recipe
+
+SMALL = {"words.dim": 6, "words.min_count": 1, "predicate_dim": 4, "lstm.size": 8, "lstm.layers": 3}
+NAMES, VERBS = ("Ann", "Bo", "Cy"), ("sees", "hears", "likes")
+
+
+def make_recipe(**overrides: Any) -> SrlRecipe:
+    """The published recipe with small sizes: `make_recipe(training__seed=1)`."""
+    return read_recipe(SrlRecipe, "srl", ("srl",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
+
+
+def make_examples(number: int = 30, seed: int = 0) -> list[SrlExample]:
+    """ "Ann sees Bo then Bo likes Cy Cy": who stands before a verb and behind it, for both verbs of a sentence."""
+    rng = np.random.default_rng(seed)
+    examples: list[SrlExample] = []
+    for _ in range(number):
+        tokens: list[str] = []
+        frames: list[Frame] = []
+        for _ in range(int(rng.integers(1, 3))):
+            start, length = len(tokens), int(rng.integers(1, 3))
+            tokens += [str(rng.choice(NAMES)), str(rng.choice(VERBS)), *rng.choice(NAMES, length).tolist(), "then"]
+            roles = ((start, start + 1, "ARG0"), (start + 1, start + 2, "V"), (start + 2, start + 2 + length, "ARG1"))
+            frames.append(Frame(start + 1, tuple(Span(*role) for role in roles), "VBZ"))
+        examples.append(SrlExample(tuple(tokens), tuple(frames)))
+    return examples
+
+
+def make_model(recipe: SrlRecipe, examples: list[SrlExample], bilm: Model | None = None) -> SrlModel:
+    torch.manual_seed(0)
+    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, "cpu"))
+    return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
+
+
+def test_the_recipe_is_the_published_one() -> None:
+    """Appendix A.5, which clips each number of the gradients; dropout on ELMo is from the published settings."""
+    recipe = read_recipe(SrlRecipe, "srl", ("srl",))
+    assert recipe.words is not None
+    assert (recipe.words.dim, recipe.words.trainable, recipe.predicate_dim) == (100, True, 100)
+    assert (recipe.lstm.size, recipe.lstm.layers, recipe.dropout) == (300, 8, 0.1)
+    elmo, training = recipe.elmo, recipe.training
+    assert (elmo.at, elmo.dropout, elmo.penalty, elmo.layer_norm) == ("input", 0.1, 0.001, False)
+    assert (training.optimizer, training.learning_rate) == ("adadelta", 1.0)
+    assert (training.clip_norm, training.clip_value) == (None, 1.0)
+    assert (training.batch_size, training.max_epochs, training.patience) == (80, 500, 200)
+
+
+@pytest.mark.parametrize("settings", [{}, {"elmo__at": "input"}, {"elmo__at": "both"}, {"words": None}])
+def test_loss_and_predictions_do_not_depend_on_neighbours(settings: dict[str, Any], bilm: Model) -> None:
+    """The loss of a batch is the mean of its predicates' alone; 1e-4 of losses about 10 is float32 rounding."""
+    examples = make_examples()
+    recipe = make_recipe(elmo__vectors="live", **settings)
+    if settings == {"words": None}:
+        recipe = read_recipe(
+            SrlRecipe,
+            "srl",
+            ("srl",),
+            {k: v for k, v in SMALL.items() if "words" not in k} | {"words": None, "elmo.vectors": "live"},
+        )
+    model = make_model(recipe, examples, bilm if settings else None).eval()
+    torch.nn.init.normal_(model.emit.bias)
+    frames = [SrlExample(e.tokens, (frame,)) for e in examples[:6] for frame in e.frames or ()]
+    alone = torch.stack([model.loss([example]) for example in frames])
+    torch.testing.assert_close(model.loss(frames), alone.mean(), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(model.loss(examples[:6]), alone.mean(), rtol=1e-5, atol=1e-4)
+    predicted = model.predict(examples[:6])
+    assert predicted == [model.predict([example])[0] for example in examples[:6]]
+    assert [frame for each in predicted for frame in each] == [model.predict([example])[0][0] for example in frames]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_dropout_is_used(share: float) -> None:
+    examples = [SrlExample(e.tokens, e.frames[:1]) for e in make_examples(4) if e.frames]
+    assert is_left_to_chance(make_model(make_recipe(dropout=share), examples), examples) == (share > 0)
+
+
+def test_word_vectors_of_a_file_are_put_in(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
+    settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
+    model = make_model(settings, make_examples())
+    TASK.initialize(model, settings)
+    assert model.words is not None
+    assert model.words([["Bo", "Ann"]])[0].tolist() == [[3, 4], [1, 2]]
+
+
+def test_predictions_are_well_formed_whatever_the_weights_say() -> None:
+    """BIO without a break, V at the predicate and nowhere else; the scores of five models from chance say otherwise."""
+    examples = make_examples()
+    model = make_model(make_recipe(), examples).eval()
+    for seed in range(5):
+        torch.manual_seed(seed)
+        torch.nn.init.normal_(model.emit.weight, std=30.0)
+        for example, frames in zip(examples, model.predict(examples), strict=True):
+            for gold, frame in zip(example.frames or (), frames, strict=True):
+                assert (frame.predicate, frame.tag) == (gold.predicate, gold.tag)
+                assert [span.start for span in frame.spans if span.type == "V"] == [gold.predicate]
+
+
+def test_learns_who_does_what() -> None:
+    """Which name is whose argument depends on the predicate that is asked for."""
+    examples = make_examples()
+    model = make_model(make_recipe(dropout=0.0), examples)
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(60):
+        optimizer.zero_grad()
+        model.loss(examples).backward()
+        optimizer.step()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    new = make_examples(20, seed=1)
+    assert TASK.score(new, predict(TASK, model, new))["f1"] > 95
+    text = SrlExample(("Bo", "likes", "Cy", "Cy", "then"))
+    spans = (Span(0, 1, "ARG0"), Span(1, 2, "V"), Span(2, 4, "ARG1"))
+    assert model.eval().predict([text]) == [(Frame(1, spans),)]
+
+
+def test_many_predicates_and_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than are looked at together; sentences where there is nothing to look at."""
+    monkeypatch.setattr(srl, "MOST_TOKENS", 60)
+    examples = make_examples()
+    model = make_model(make_recipe(), examples).eval()
+    empty = [SrlExample(()), SrlExample(("then",)), SrlExample(("Ann",), ())]
+    assert model.predict(empty) == [(), (), ()]
+    many = examples * 3
+    found = model.predict([*empty, *many])
+    assert found[:3] == [(), (), ()]
+    assert found[3:33] == model.predict(examples)
+    assert [len(frames) for frames in found[3:]] == [len(example.frames or ()) for example in many]
+
+
+def test_vocabularies() -> None:
+    """A sentence is counted once, however many of its predicates are trained on."""
+    frames = Frame(0, (Span(0, 1, "V"), Span(1, 3, "ARG1"))), Frame(2, (Span(2, 3, "V"), Span(0, 1, "R-ARG0")))
+    examples = [SrlExample(("go", "on", "going"), (frame,)) for frame in frames]
+    assert TASK.vocabularies(examples, make_recipe()) == {
+        "roles": ["ARG1", "R-ARG0", "V"],
+        "predicates": ["go 1 1", "on 0 1", "going 1 1"],
+        "words": ["go", "on", "going"],
+    }
+
+
+def test_predicates_are_counted_whatever_share_is_trained_on(tmp_path: Path) -> None:
+    """Or all others of a sentence would count as words that are none."""
+    both = [Frame(0, (Span(0, 1, "V"),)), Frame(2, (Span(2, 3, "V"),))]
+    (tmp_path / "a.props").write_text(format_frames(("go", "on", "going"), both))
+    recipe = make_recipe(format="conll2005")
+    first, second = TASK.read_train(str(tmp_path / "a.props"), recipe)
+    assert first != second
+    for part in ([first], [second], [first, second]):
+        assert TASK.vocabularies(part, recipe)["predicates"] == ["go 1 1", "on 0 1", "going 1 1"]
+
+
+def test_scores_all_predicates_and_verbs_alone() -> None:
+    """Verbs are right in this example, the noun's one argument isn't found."""
+    verb = Frame(0, (Span(0, 1, "V"), Span(1, 2, "ARG1")), "VBD")
+    noun = Frame(1, (Span(0, 1, "ARG0"), Span(1, 2, "V")), "NN")
+    example = SrlExample(("saw", "sales"), (verb, noun))
+    scores = TASK.score([example], [(verb, noun._replace(spans=(Span(1, 2, "V"),)))])
+    assert scores["precision"] == 100
+    assert scores["recall"] == 50
+    assert (scores["verbs_f1"], scores["verbs_perfect"], scores["perfect"]) == (100, 100, 50)
+    assert (scores["f1/ARG1"], scores["f1/ARG0"]) == (100, 0)
+    untagged = SrlExample(("saw", "sales"), (verb._replace(tag=""),))
+    assert "verbs_f1" not in TASK.score([untagged], [(verb,)])
+
+
+def test_reads_and_writes(tmp_path: Path) -> None:
+    frames = (Frame(1, (Span(0, 1, "ARG1"), Span(1, 2, "V"), Span(2, 4, "C-ARG1"))), Frame(3, (Span(3, 4, "V"),)))
+    example = SrlExample(("Bo", "seems", "to", "sleep"), frames)
+    text = TASK.as_text(example, frames)
+    (tmp_path / "a").write_text(text + "Yes\t-\n")
+    assert TASK.read(str(tmp_path / "a"), make_recipe(format="conll2005")) == [example, SrlExample(("Yes",), ())]
+    assert TASK.read_train(str(tmp_path / "a"), make_recipe(format="conll2005")) == [
+        SrlExample(example.tokens, (frame,)) for frame in frames
+    ]
+    pieces = [{"start": 0, "end": 1, "text": "Bo"}, {"start": 2, "end": 4, "text": "to sleep"}]
+    assert TASK.as_json(example, frames) == {
+        "tokens": ["Bo", "seems", "to", "sleep"],
+        "frames": [
+            {"predicate": 1, "text": "seems", "arguments": [{"role": "ARG1", "pieces": pieces}]},
+            {"predicate": 3, "text": "sleep", "arguments": []},
+        ],
+    }
+    (tmp_path / "b").write_text("Yes\t-\n")
+    with pytest.raises(ElmoError, match="has no predicate in it"):
+        TASK.require_gold(TASK.read_train(str(tmp_path / "b"), make_recipe(format="conll2005")))
+
+
+def test_parses_text_and_marked_predicates() -> None:
+    assert TASK.parse("Bo sleeps", str.split) == SrlExample(("Bo", "sleeps"))
+    assert TASK.parse("{ laughs } Bo sleeps", str.split).tokens == ("{", "laughs", "}", "Bo", "sleeps")
+    line = json.dumps({"tokens": ["Bo", "sleeps"], "predicates": [1]})
+    assert TASK.parse(line, str.split) == SrlExample(("Bo", "sleeps"), (Frame(1),))
+    line = json.dumps({"tokens": ["Bo", "likes", "caf\ud83d"], "predicates": [2, 1, 1]})
+    assert TASK.parse(line, str.split) == SrlExample(("Bo", "likes", "caf\ufffd"), (Frame(1), Frame(2)))
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ('{"tokens": ["Bo"]}', "expected .*tokens.*predicates"),
+        ('{"tokens": "Bo", "predicates": [0]}', "expected .*tokens.*predicates"),
+        ('{"tokens": ["Bo"], "predicates": [true]}', "expected .*tokens.*predicates"),
+        ('{"tokens": ["Bo"], "predicates": [-1]}', "predicates: -1 is the place of no token; there are 1"),
+        ('{"tokens": ["Bo"], "predicates": [1]}', "predicates: 1 is the place of no token"),
+        ('{"tokens": ', "not valid JSON"),
+        ('{"tokens": ["New York"], "predicates": []}', "tokens: 'New York' is empty or holds white space"),
+        ('{"tokens": ["a", ""], "predicates": []}', "tokens: '' is empty or holds white space"),
+    ],
+)
+def test_marked_text_that_is_refused(line: str, says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        TASK.parse(line, str.split)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"format": "conll2009"}, "format: 'conll2009' is none of gold_conll, conll2012, conll2005"),
+        ({"dropout": 1.0}, "dropout: 1.0 is not in"),
+        ({"lstm__layers": 0}, "lstm.layers: 0 is not positive"),
+        ({"predicate_dim": 0}, "predicate_dim: 0 is not positive"),
+    ],
+)
+def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        make_recipe(**setting)
+
+
+def test_no_vectors_at_all_are_refused() -> None:
+    recipe = read_recipe(SrlRecipe, "srl", ("srl",), {"words": None})
+    with pytest.raises(ElmoError, match="words: null leaves no vectors for tokens without ELMo"):
+        make_model(recipe, make_examples())
+
+
+def test_the_whole_way(tmp_path: Path) -> None:
+    """Train, evaluate, and predict for plain text, whose predicates are found, and for marked ones. A run that clipped
+    the gradients' norm, when there was no other way, predicts the same."""
+    for seed, name in enumerate(("train", "dev")):
+        lines = (format_frames(e.tokens, e.frames or ()) for e in make_examples(30 - 10 * seed, seed))
+        (tmp_path / name).write_text("".join(lines))
+    settings = {**SMALL, "format": "conll2005", "dropout": 0.0, "training.optimizer": "adam", "training.max_epochs": 6}
+    settings |= {"training.learning_rate": 0.02, "training.batch_size": 8}
+    train = ["task", "train", "srl", "--elmo", "none", "--device", "cpu", "--train", f"{tmp_path}/train"]
+    train += ["--dev", f"{tmp_path}/dev", "--out", f"{tmp_path}/run"]
+    train += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+
+    def run(*arguments: str, text: str | None = None) -> str:
+        result = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    run(*train)
+    evaluate = ["task", "evaluate", f"{tmp_path}/run", f"{tmp_path}/dev", "--json", "--device", "cpu"]
+    scores = json.loads(run(*evaluate))["scores"]
+    assert scores["f1"] > 90
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    del config["recipe"]["training"]["clip_value"], config["recipe"]["words"]["unknown"]
+    config["recipe"]["training"]["clip_norm"] = 1.0
+    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
+    assert json.loads(run(*evaluate))["scores"] == scores
+    marked = json.dumps({"tokens": ["Bo", "smells", "Cy"], "predicates": [1]})
+    text = run("task", "predict", f"{tmp_path}/run", "-", "--device", "cpu", text=f"Ann likes Cy\nthen\n{marked}\n")
+    first, second, third, _ = text.split("\n\n")
+    assert first == "Ann\t-\t(ARG0*)\nlikes\tlikes\t(V*)\nCy\t-\t(ARG1*)"
+    assert second == "then\t-"
+    assert third.splitlines()[1] == "smells\tsmells\t(V*)"

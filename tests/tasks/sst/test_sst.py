@@ -1,0 +1,291 @@
+"""The model of sentiment, what its task reads and writes, and the run folder that comes of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from comparing import is_left_to_chance
+from elmo.cli.main import cli
+from elmo.config import from_mapping, to_mapping
+from elmo.errors import ElmoError
+from elmo.formats import Model, save_native
+from elmo.tasks.common.labels import LabelPrediction
+from elmo.tasks.common.pooling import AttentivePooling
+from elmo.tasks.experiment import Experiment, Job
+from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.sst.task import BINARY, FINE, TASK, SstExample, SstModel, SstRecipe
+from elmo.text.tokenizers import get_tokenizer
+from elmo.training.recipes import read_recipe
+
+SMALL = {
+    "words.dim": 12,
+    "hidden": 32,
+    "head": [64, 32],
+    "dropout.words": 0.1,
+    "dropout.hidden": 0.1,
+    "dropout.pooled": 0.0,
+    "dropout.head": [0.0, 0.0],
+    "elmo.dropout": 0.1,
+    "training.batch_size": 16,
+    "training.learning_rate": 0.005,
+    "training.max_epochs": 14,
+    "training.patience": 20,
+}
+WORDS = dict(zip(("awful", "bad", "plain", "good", "superb"), range(5), strict=True))
+"""The one word that decides, in the small trees."""
+
+
+def make_recipe(**overrides: Any) -> SstRecipe:
+    """The published recipe with small sizes: `make_recipe(training__seed=1)`."""
+    return read_recipe(SstRecipe, "sst", ("sst",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
+
+
+def make_tree(words: list[str]) -> str:
+    """A tree that branches to the right; a phrase has the label of the word that decides in it, else 2."""
+
+    def label(part: list[str]) -> int:
+        return next((WORDS[word] for word in part if word in WORDS), 2)
+
+    leaf = f"({label(words[:1])} {words[0]})"
+    return leaf if len(words) == 1 else f"({label(words)} {leaf} {make_tree(words[1:])})"
+
+
+def make_trees(number: int, seed: int = 0) -> str:
+    """Sentences of 2 to 8 words, one of which decides."""
+    rng = np.random.default_rng(seed)
+    lines: list[str] = []
+    for _ in range(number):
+        words = [f"w{w}" for w in rng.integers(6, size=int(rng.integers(1, 8)))]
+        words.insert(int(rng.integers(len(words) + 1)), list(WORDS)[int(rng.integers(5))])
+        lines.append(make_tree(words) + "\n")
+    return "".join(lines)
+
+
+@pytest.fixture
+def trees(tmp_path: Path, bilm: Model) -> Path:
+    """A folder with train.txt, dev.txt and a biLM in `model`."""
+    (tmp_path / "train.txt").write_text(make_trees(60))
+    (tmp_path / "dev.txt").write_text(make_trees(20, seed=1))
+    save_native(bilm, tmp_path / "model")
+    return tmp_path
+
+
+def make_model(recipe: SstRecipe, examples: list[SstExample], bilm: Model | None = None) -> SstModel:
+    torch.manual_seed(0)
+    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, "cpu"))
+    return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
+
+
+def test_the_recipe_is_the_published_one() -> None:
+    """Appendix A.8: four tokens, 300-d, two ReLU layers, Adam at 1e-4, lambda 0.001, ELMo in and out; what it leaves
+    out (dropout, widths of the head, batches, clipping) is from the configuration published later."""
+    recipe = read_recipe(SstRecipe, "sst", ("sst",))
+    assert (recipe.min_phrase, recipe.hidden, recipe.head, recipe.binary) == (4, 300, (1200, 600), False)
+    assert (recipe.words.dim, recipe.words.trainable) == (300, False)
+    assert (recipe.elmo.at, recipe.elmo.dropout, recipe.elmo.penalty, recipe.elmo.layer_norm) == (
+        "both",
+        0.5,
+        0.001,
+        False,
+    )
+    dropout, training = recipe.dropout, recipe.training
+    assert (dropout.words, dropout.hidden, dropout.pooled, dropout.head) == (0.5, 0.25, 0.1, (0.2, 0.3))
+    assert (training.optimizer, training.learning_rate, training.clip_norm) == ("adam", 0.0001, 5.0)
+    assert (training.batch_size, training.max_epochs, training.patience) == (100, 40, 5)
+
+
+@pytest.mark.parametrize(("with_elmo", "attended"), [(False, 600), (True, 1200)])
+def test_the_published_widths(with_elmo: bool, attended: int, bilm: Model) -> None:
+    """With ELMo at the output the attention begins with two biLSTMs beside each other; it is 12 wide here."""
+    recipe = read_recipe(SstRecipe, "sst", ("sst",), {"elmo.vectors": "live"})
+    model = make_model(recipe, [SstExample(("a",), FINE[0])], bilm if with_elmo else None)
+    widths = {name: tuple(p.shape) for name, p in model.named_parameters() if "weight_ih" in name or p.dim() == 2}
+    assert widths["hidden.0.weight"] == (300, 312 if with_elmo else 300)
+    assert widths["encoder.directions.0.weight_ih"] == (1200, 300)
+    assert ("output_encoder.directions.0.weight_ih" in widths) == with_elmo
+    assert widths["integrator.directions.0.weight_ih"] == (1200, 3 * attended)
+    assert [widths[f"head.{layer}.weight"] for layer in ("0.0", "1.0", "2")] == [(1200, 2400), (600, 1200), (5, 600)]
+
+
+NO_DROPOUT = {"words": 0.0, "hidden": 0.0, "pooled": 0.0, "head": [0.0, 0.0]}
+
+
+@pytest.mark.parametrize(
+    "own", [{}, {"words": 0.5}, {"hidden": 0.5}, {"pooled": 0.5}, {"head": [0.5, 0.0]}, {"head": [0.0, 0.5]}], ids=str
+)
+def test_each_dropout_is_used(own: dict[str, Any]) -> None:
+    examples = [SstExample(tuple(text.split()), FINE[1]) for text in ("a good play of words", "bad and long")]
+    model = make_model(make_recipe(dropout=NO_DROPOUT | own), examples)
+    assert is_left_to_chance(model, examples) == bool(own)
+
+
+def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
+    (tmp_path / "v.txt").write_text("good 1 2\nbad 3 4\n")
+    settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
+    model = make_model(settings, [SstExample(("a", "bad", "play"), FINE[0])])
+    TASK.initialize(model, settings)
+    assert model.words([["bad", "good"]])[0].tolist() == [[3, 4], [1, 2]]
+    assert not model.words.weight.requires_grad
+
+
+@pytest.mark.parametrize("at", [None, "input", "output", "both"])
+def test_scores_do_not_depend_on_neighbours(at: str | None, bilm: Model) -> None:
+    """A sentence scores alone as in a batch with longer ones, without tokens too; 1e-5 is float32 rounding."""
+    texts = ["w0 good", "a b c d e superb f", "x", "", "one two three four"]
+    examples = [SstExample(tuple(text.split()), FINE[1]) for text in texts]
+    recipe = make_recipe(elmo__vectors="live", **({"elmo__at": at} if at else {}))
+    model = make_model(recipe, examples, bilm if at else None).eval()
+    scores = model.scores(examples)
+    alone = torch.cat([model.scores([example]) for example in examples])
+    torch.testing.assert_close(scores, alone, rtol=0, atol=1e-5)
+    assert len({tuple(row) for row in scores.tolist()}) == len(texts), "the test has no grip: sentences score alike"
+    loss = model.loss(examples)
+    torch.testing.assert_close(loss, -scores.log_softmax(1)[:, 1].mean())
+    loss.backward()
+    assert all(p.grad is not None and p.grad.any() for name, p in model.named_parameters() if "mixes" not in name)
+
+
+def test_pooling_is_what_it_says() -> None:
+    """By hand: scores 0 and ln 3 weigh the tokens 1 to 3. Whatever stands at padding changes nothing."""
+    pooling = AttentivePooling(1)
+    with torch.no_grad():
+        pooling.score.weight.fill_(float(np.log(3)) / 4)
+    mask = torch.tensor([[True, True, False]])
+    for padding in (0.0, 99.0, -99.0):
+        found = pooling(torch.tensor([[[0.0], [4.0], [padding]]]), mask)
+        torch.testing.assert_close(found, torch.tensor([[2.0, 4.0, 0.0, 3.0]]))
+
+
+def test_what_is_read(tmp_path: Path) -> None:
+    """Whole sentences, or for training all phrases long enough; without the neutral ones if there are two labels."""
+    (tmp_path / "a").write_text(
+        f"{make_tree(['so', 'very', 'good', 'a', 'b'])}\n{make_tree(list('abcd'))}\n(0 awful)\n"
+    )
+
+    def read(train: bool, **settings: Any) -> list[tuple[str, str]]:
+        recipe = make_recipe(**settings)
+        found = TASK.read_train(str(tmp_path / "a"), recipe) if train else TASK.read(str(tmp_path / "a"), recipe)
+        return [(" ".join(example.tokens), example.label) for example in found]
+
+    sentences = [("so very good a b", "positive"), ("a b c d", "neutral"), ("awful", "very negative")]
+    assert read(train=False) == sentences
+    assert read(train=True) == [("very good a b", "positive"), *sentences[:2]]
+    assert read(train=True, min_phrase=None) == sentences
+    assert Counter(read(train=True, min_phrase=1))["b", "neutral"] == 2
+    assert read(train=False, binary=True) == [sentences[0], ("awful", "negative")]
+    assert read(train=True, binary=True, min_phrase=3) == [
+        ("good a b", "positive"),
+        ("very good a b", "positive"),
+        sentences[0],
+    ]
+    with pytest.raises(ElmoError, match="a: none of its trees is used: see the recipe's keys binary and min_phrase"):
+        read(train=True, min_phrase=6)
+
+
+def test_quotes_are_those_of_plain_text(tmp_path: Path) -> None:
+    """For words and ELMo, in training and after it. Runs from before the key was there see the treebank's."""
+    words = ["``", "good", "''", "`", "b", "'", "-LRB-", "a", "-RRB-"]
+    (tmp_path / "a").write_text(make_tree(words) + "\n")
+    recipe = make_recipe()
+    plain = tuple(get_tokenizer(TASK.tokenizer(recipe))("\" good \" ' b ' ( a )"))
+    (example,) = TASK.read(str(tmp_path / "a"), recipe)
+    assert TASK.sentences(example) == [plain]
+    assert plain[1:] in {phrase.tokens for phrase in TASK.read_train(str(tmp_path / "a"), recipe)}
+    assert "``" not in TASK.vocabularies([example], make_recipe(words__min_count=1))["words"]
+    values = to_mapping(recipe)
+    assert values.pop("quotes") == "plain"
+    before = from_mapping(SstRecipe, values, "config.json")
+    assert TASK.read(str(tmp_path / "a"), before)[0].tokens == (*words[:6], "(", "a", ")")
+    with pytest.raises(ElmoError, match="quotes: 'no' is none of plain, penn"):
+        make_recipe(quotes="no")
+
+
+def test_labels_and_words() -> None:
+    examples = [SstExample(("a", "b", "a"), "neutral")]
+    assert TASK.vocabularies(examples, make_recipe(words__min_count=2)) == {"labels": FINE, "words": ["a"]}
+    assert TASK.vocabularies(examples, make_recipe(binary=True))["labels"] == BINARY
+
+
+def test_accuracies() -> None:
+    """Two of four are right; of the three that aren't neutral, two are on the right side: shares are added up."""
+    rows = [[0.3, 0.3, 0.0, 0.4, 0.0], [0.0, 0.0, 0.2, 0.5, 0.3], [0.0, 0.1, 0.6, 0.3, 0.0], [0.0, 0.0, 0.6, 0.0, 0.4]]
+    found = [LabelPrediction(FINE[int(np.argmax(row))], dict(zip(FINE, row, strict=True))) for row in rows]
+    gold = ["very negative", "positive", "neutral", "negative"]
+    scores = TASK.score([SstExample(("a",), label) for label in gold], found)
+    assert (scores["accuracy"], scores["binary_accuracy"]) == (50, pytest.approx(200 / 3))
+    two = [LabelPrediction("negative", {"negative": 0.9, "positive": 0.1})] * 2
+    scores = TASK.score([SstExample(("a",), label) for label in BINARY], two)
+    assert scores["accuracy"] == 50
+    assert "binary_accuracy" not in scores
+
+
+@pytest.mark.parametrize(("elmo", "binary"), [("none", False), ("model", False), ("none", True)])
+def test_learns_and_stands_alone(elmo: str, binary: bool, trees: Path) -> None:
+    """One word decides, so all sentences are learned, or all but those of one word; the most frequent label alone has
+    35 %, of two labels 75 %. Another process repeats the scores."""
+    source = elmo if elmo == "none" else str(trees / elmo)
+    recipe = make_recipe(binary=binary, min_phrase=2)
+    job = Job("sst", recipe, trees / "run", str(trees / "train.txt"), str(trees / "dev.txt"), elmo=source, device="cpu")
+    (result,) = Experiment(job).run()
+    assert result.scores["dev"]["accuracy"] > 80
+    command = [sys.executable, "-m", "elmo", "task", "evaluate", "run", "dev.txt", "--json", "--device", "cpu"]
+    done = subprocess.run(command, cwd=trees, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["scores"] == result.scores["dev"]
+
+
+def test_predicts_plain_text(trees: Path) -> None:
+    job = Job("sst", make_recipe(min_phrase=2), trees / "run", str(trees / "train.txt"), str(trees / "dev.txt"))
+    Experiment(job).run()
+    arguments = ["task", "predict", str(trees / "run"), "-"]
+    text = "w1 w2 superb.\n\nw3 awful\n"
+    done = CliRunner().invoke(cli, arguments, input=text, catch_exceptions=False)
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert [(row[0], row[2]) for row in rows] == [("very positive", "w1 w2 superb ."), ("very negative", "w3 awful")]
+    numbers = [float(number) for number in rows[0][1].split(" ")]
+    assert numbers.index(max(numbers)) == 4
+    assert sum(numbers) == pytest.approx(1, abs=5e-4), "five numbers with four digits"
+    done = CliRunner().invoke(cli, [*arguments, "--json"], input=text, catch_exceptions=False)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(entry["tokens"], entry["label"]) for entry in found] == [
+        (["w1", "w2", "superb", "."], "very positive"),
+        (["w3", "awful"], "very negative"),
+    ]
+    assert list(found[0]["probabilities"]) == list(FINE)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"hidden": 0}, "hidden: 0 is not positive"),
+        ({"min_phrase": 0}, "min_phrase: 0 is not positive"),
+        ({"head": [5, -1]}, "head: -1 is not positive"),
+        ({"head": [5]}, "dropout.head: 2 numbers for the 1 layers of head"),
+        ({"dropout__pooled": 1.0}, "dropout.pooled: 1.0 is not in"),
+        ({"dropout__head": [0.1, 2.0]}, "dropout.head: 2.0 is not in"),
+    ],
+)
+def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        make_recipe(**setting)
+
+
+@pytest.mark.external
+@pytest.mark.parametrize(("part", "fine", "binary"), [("train", 8544, 6920), ("dev", 1101, 872), ("test", 2210, 1821)])
+def test_the_published_sets(part: str, fine: int, binary: int, shared: Path) -> None:
+    """The counts of Socher et al. 2013, sec. 5.1."""
+    path = str(shared / "data" / "sst5" / f"{part}.txt.xz")
+    assert len(TASK.read(path, make_recipe())) == fine
+    assert len(TASK.read(path, make_recipe(binary=True))) == binary
+    if part == "train":
+        assert len(TASK.read_train(path, make_recipe())) == 93_570

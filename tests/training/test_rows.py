@@ -1,0 +1,60 @@
+"""Rows of figures: what is written is read back, to the bit."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.errors import ElmoError
+from elmo.training.rows import append_row, read_rows, write_rows
+
+KINDS = st.sampled_from([float, np.float64])
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False), KINDS), max_size=4))
+def test_numbers_are_read_back(tmp_path_factory: pytest.TempPathFactory, numbers: list[tuple[float, type]]) -> None:
+    """NumPy's, too, which say their type where Python's don't."""
+    path = tmp_path_factory.mktemp("rows") / "metrics.csv"
+    rows = [{"step": float(step), "loss": kind(number)} for step, (number, kind) in enumerate(numbers)]
+    write_rows(path, ["step", "loss"], rows)
+    append_row(path, ["step", "loss"], {"step": 99})
+    assert read_rows(path) == [*rows, {"step": 99}]
+
+
+def test_a_line_that_breaks_off_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    write_rows(path, ["step", "loss"], [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}])
+    assert path.read_text().splitlines() == ["step,loss", "1,0.5", "2,0.25"]
+    path.write_bytes(path.read_bytes()[:-2])
+    assert read_rows(path) == [{"step": 1, "loss": 0.5}]
+
+
+def test_no_damage_ends_in_a_traceback(tmp_path: Path) -> None:
+    """Whatever bits are flipped and wherever the file ends, it is read or refused in one sentence."""
+    path, refused = tmp_path / "metrics.csv", 0
+    write_rows(path, ["step", "loss", "seconds"], [{"step": step, "loss": 1 / step} for step in range(1, 20)])
+    whole, numbers = path.read_bytes(), random.Random(0)
+    for number in range(300):
+        content = bytearray(whole)
+        content[numbers.randrange(len(content))] ^= 1 << numbers.randrange(8)
+        path.write_bytes(content if number % 2 else content[: numbers.randrange(len(content))])
+        try:
+            rows = read_rows(path, fields=["step", "loss", "seconds"])
+        except ElmoError:
+            refused += 1
+        else:
+            assert all("step" in row for row in rows)
+    assert refused > 50
+
+
+@pytest.mark.parametrize("line", [b"\xff,1\n", b"one,1\n", b"1,2,3\n", b"1\n", b",1\n", b"nan,1\n"])
+def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "metrics.csv"
+    path.write_bytes(b"step,loss\n" + line)
+    with pytest.raises(ElmoError, match=r"metrics\.csv, line \d: is damaged"):
+        read_rows(path)
