@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
 from elmo import _native, formats
-from elmo.analysis.pos import embed_tokens, most_frequent_tag, tags_of
+from elmo.analysis.pos import all_tags, embed_tokens, most_frequent_tag
 from elmo.analysis.probe import LinearProbe, fit_probe
 from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.config import BiLMConfig
@@ -35,7 +35,7 @@ from elmo.embed import Embedder
 from elmo.embed.engine import Precision
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.characters import encode_words, number_types
 
 RECIPES = {"original": "paper", "small": "small"}
@@ -103,7 +103,7 @@ def probe(
     name: str, model: Model, parts: Sequence[Sequence[Tagged]], precisions: Sequence[Precision], device: str
 ) -> list[dict[str, Any]]:
     """Scores of the POS probe on every layer above the first, in each precision."""
-    labels, baseline = [tags_of(part) for part in parts], most_frequent_tag(parts[0], parts[2])
+    labels, baseline = [all_tags(part) for part in parts], most_frequent_tag(parts[0], parts[2])
     results: list[dict[str, Any]] = []
     for layer in range(1, model.config.num_layers):
         first: LinearProbe | None = None
@@ -150,7 +150,7 @@ def main() -> None:
     results: list[dict[str, Any]] = []
     for size in sizes:
         torch.manual_seed(0)
-        recipe = load_recipe(RECIPES[size])
+        recipe = load_pretraining_recipe(RECIPES[size])
         model = Model(BiLM(BiLMConfig(recipe.char_cnn, recipe.lstm, recipe.bidirectional)))
         results += compare(f"{size}-random", model, make_text(num_tokens), precisions, arguments.device)
     for source in arguments.models:

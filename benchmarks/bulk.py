@@ -26,13 +26,13 @@ from machine import report
 from elmo import _native
 from elmo.embed import Embedder
 from elmo.embed.hdf5 import HDF5Writer
-from elmo.embed.layers import Entry, Layout
+from elmo.embed.layers import Entry, VectorLayout
 from elmo.embed.npz import NpzWriter
 from elmo.embed.parallel import ParallelEmbedder
 from elmo.embed.parquet import ParquetWriter
 from elmo.formats import Model, load, save_native
 from elmo.nn.bilm import BiLM
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.reading import read_sentences
 
 WRITERS = {"h5": HDF5Writer, "npz": NpzWriter, "parquet": ParquetWriter}
@@ -90,7 +90,7 @@ def measure_writing(folder: Path, num_sentences: int, repeats: int) -> Iterator[
 
 
 def _write(kind: Any, folder: Path, window: list[Entry], num_sentences: int) -> None:
-    writer = kind(folder, Layout(WIDTH, NUM_LAYERS, False), np.dtype(np.float32), {})
+    writer = kind(folder, VectorLayout(WIDTH, NUM_LAYERS, False), np.dtype(np.float32), {})
     for _ in range(num_sentences // WINDOW):
         writer.add(window)
     writer.finish()
@@ -107,7 +107,7 @@ def measure_whole(folder: Path, num_tokens: int, repeats: int) -> list[dict[str,
     """Tokens a second of computing alone, with writing, and on two processes; each in turn."""
     precision = "int8" if "int8" in _native.available() else "float32"
     torch.manual_seed(0)
-    save_native(Model(BiLM(load_recipe("small").bilm)), folder / "model")
+    save_native(Model(BiLM(load_pretraining_recipe("small").bilm)), folder / "model")
     text = make_text(num_tokens)
     alone = Embedder(load(folder / "model"), precision=precision)
     with ParallelEmbedder(folder / "model", ["cpu", "cpu"], precision=precision) as parallel:

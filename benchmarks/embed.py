@@ -38,7 +38,7 @@ from elmo.embed.kernels import TorchLinear, kernels_for
 from elmo.embed.module_engine import DTYPES
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
 
 RECIPES = {"original": "paper", "small": "small"}
 TOKENS = {"original": (4_000, 150), "small": (16_000, 1_500)}
@@ -55,7 +55,7 @@ def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> l
     in_bulk, in_ones = QUICK if arguments.quick else TOKENS[size] if device.type == "cpu" else GPU_TOKENS
     text = read_text(arguments.text, in_bulk) if arguments.text else make_text(in_bulk)
     texts = {"1": first_sentences(text, in_ones), "32": text[:32], "bulk": text}
-    config = load_recipe(RECIPES[size]).bilm
+    config = load_pretraining_recipe(RECIPES[size]).bilm
     embedder = Embedder(Model(_make(config)), device=device, precision=precision)
     runs: dict[str, Callable[[], object]] = {
         "1": lambda: [embedder.embed([sentence]) for sentence in texts["1"]],

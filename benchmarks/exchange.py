@@ -30,7 +30,7 @@ from elmo.pretrain.exchange import Volume, average_gradients
 from elmo.pretrain.objective import Objective
 from elmo.pretrain.optimizer import clip_gradients, make_optimizer
 from elmo.pretrain.processes import Processes
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
 
 NUM_PROCESSES = 2
 
@@ -46,7 +46,7 @@ def touched(num_words: int, num_targets: int, num_negatives: int, seed: int, ran
 def run_process(num_words: int, num_steps: int) -> dict[str, Any]:
     """One process's measurements: medians over the steps after the first."""
     processes = Processes.join("cpu")
-    recipe = load_recipe("small")
+    recipe = load_pretraining_recipe("small")
     training, dim = recipe.training, recipe.lstm.projection_dim
     num_targets = 2 * len(processes.rows(training.batch_size)) * training.unroll_steps
     softmax = Softmax(num_words, dim)

@@ -24,11 +24,11 @@ from typing import Any
 from machine import peak_rss_mb, report
 
 from elmo.formats import load
-from elmo.pretrain.loop import Run
+from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.perplexity import Perplexity, score_sentences
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.corpus import Corpus
-from elmo.training.rows import read_rows
+from elmo.training.metrics import read_rows
 from pretrain import make_corpus
 
 STAGES = ("train", "resume", "evaluate")
@@ -39,8 +39,8 @@ def train(size: str, loss: str, folder: Path, batch_size: int, steps: int) -> di
     """Train on to `steps` and save; a run that is there is resumed. The median speed of the steps made now."""
     settings = {"batch_size": batch_size, "loss": loss, "n_negative_samples_batch": 8192, "unroll_steps": 20}
     settings |= {"max_steps": steps, "log_every_steps": 1}
-    recipe = load_recipe(size, {f"training.{key}": value for key, value in settings.items()})
-    run = Run(Corpus.open(folder / "corpus"), folder / RUNS / size, recipe, device="cpu")
+    recipe = load_pretraining_recipe(size, {f"training.{key}": value for key, value in settings.items()})
+    run = Pretrainer(Corpus.open(folder / "corpus"), folder / RUNS / size, recipe, device="cpu")
     done = run.progress.step
     started = time.perf_counter()
     run.train()

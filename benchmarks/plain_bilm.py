@@ -15,7 +15,7 @@ from plain_char_encoder import encode
 from torch import Tensor
 
 from elmo.config import Recipe
-from elmo.pretrain.objective import Batch
+from elmo.pretrain.objective import TrainingBatch
 
 State = list[list[tuple[Tensor, Tensor]]]
 """Hidden and cell state of each layer of each direction."""
@@ -38,7 +38,7 @@ class PlainTrainer:
             for _ in range(2 if recipe.bidirectional else 1)
         ]
 
-    def step(self, batch: Batch) -> float:
+    def step(self, batch: TrainingBatch) -> float:
         """Train on one batch; returns the mean loss of the directions."""
         losses = [self._loss(batch, direction) for direction in range(len(self.state))]
         loss = torch.stack(losses).mean()
@@ -48,7 +48,7 @@ class PlainTrainer:
         self.optimizer.step()
         return loss.item()
 
-    def _loss(self, batch: Batch, direction: int) -> Tensor:
+    def _loss(self, batch: TrainingBatch, direction: int) -> Tensor:
         tokens, targets = batch.tokens[direction], batch.targets[direction]
         if direction == 1:
             tokens, targets = tokens.flip(1), targets.flip(1)

@@ -25,10 +25,10 @@ from machine import peak_rss_mb, report
 from plain_bilm import PlainTrainer
 from products import Products
 
-from elmo.config import TrainingConfig
-from elmo.pretrain.loop import Run
-from elmo.pretrain.objective import Batch, Batches
-from elmo.pretrain.recipe import load_recipe
+from elmo.config import PretrainingConfig
+from elmo.pretrain.loop import Pretrainer
+from elmo.pretrain.objective import Batches, TrainingBatch
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 
@@ -63,8 +63,10 @@ def make_corpus(folder: Path, vocabulary_size: int) -> Corpus:
 def measure(size: str, precision: str, corpus: Corpus, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Train both for the plain steps, ours on to the end; medians over the steps after the first two."""
     num_steps, num_plain, batch_size = arguments.steps, arguments.plain_steps, arguments.batch_size
-    recipe = load_recipe(size, SETTINGS | {"training.batch_size": batch_size, "training.precision": precision})
-    run = Run(corpus, folder / size / precision, recipe, device=arguments.device)
+    recipe = load_pretraining_recipe(
+        size, SETTINGS | {"training.batch_size": batch_size, "training.precision": precision}
+    )
+    run = Pretrainer(corpus, folder / size / precision, recipe, device=arguments.device)
     device = run.processes.device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
@@ -75,7 +77,9 @@ def measure(size: str, precision: str, corpus: Corpus, folder: Path, arguments: 
     differences = [abs(a - b) / b for a, b in zip(found, expected, strict=False)]
     seconds, plain_seconds = statistics.median(ours[2:]), statistics.median(theirs[2:])
     on_cpu = device.type == "cpu"
-    products = count(run if on_cpu else Run(corpus, folder / size / f"counted-{precision}", recipe, device="cpu"))
+    products = count(
+        run if on_cpu else Pretrainer(corpus, folder / size / f"counted-{precision}", recipe, device="cpu")
+    )
     return {
         "name": f"pretrain/{size}/{batch_size}x{recipe.training.unroll_steps}/{device.type}/{precision}",
         "tokens_per_second": round(run.predictions_per_step / seconds),
@@ -91,7 +95,11 @@ def measure(size: str, precision: str, corpus: Corpus, folder: Path, arguments: 
 
 
 def train(
-    step: Callable[[Batch], list[float]], corpus: Corpus, training: TrainingConfig, device: torch.device, num_steps: int
+    step: Callable[[TrainingBatch], list[float]],
+    corpus: Corpus,
+    training: PretrainingConfig,
+    device: torch.device,
+    num_steps: int,
 ) -> tuple[list[float], list[float]]:
     """The mean loss of the directions, and the seconds, of each step on the corpus's first batches."""
     batches = Batches(corpus, training, bidirectional=True)
@@ -105,7 +113,7 @@ def train(
     return losses, seconds
 
 
-def count(run: Run) -> Products:
+def count(run: Pretrainer) -> Products:
     """The products of one step, made in this thread alone: what other threads do can't be seen."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)

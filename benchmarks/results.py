@@ -20,7 +20,7 @@ from typing import Any, cast
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.tasks import TASKS, get_task
-from elmo.tasks.card import Result, describe, spread, summarize
+from elmo.tasks.card import Result, mean_and_deviation, spread, summarize
 from elmo.tasks.run_folder import read_config, read_results
 
 BASELINE = "none"
@@ -167,7 +167,7 @@ def _further_scores(runs: Iterable[Run]) -> str:
     rows = [
         f"| {run.data} | {_kind(run)} | {', '.join(described)} |\n"
         for run in runs
-        if (described := [f"{name} {describe(found)}" for name, found in run.further("test")])
+        if (described := [f"{name} {mean_and_deviation(found)}" for name, found in run.further("test")])
     ]
     head = "## Further scores of test sets\n\n| data | | F1, and exact match |\n|---|---|---|\n"
     return f"{head}{''.join(rows)}\n" if rows else ""
@@ -193,12 +193,12 @@ def _row(run: Run, baseline: Run | None, machines: Sequence[str]) -> list[str]:
         run.task if is_baseline or baseline is None else "",
         _kind(run),
         run.metric,
-        describe(dev),
-        describe(test) if test else "",
+        mean_and_deviation(dev),
+        mean_and_deviation(test) if test else "",
         "" if is_baseline or baseline is None or not test else _gain(baseline.scores("test"), test),
         "" if is_baseline else _published(run),
         str(len(run.results)),
-        describe(minutes),
+        mean_and_deviation(minutes),
         ", ".join(f"({number})" for number, machine in enumerate(machines, 1) if machine in own),
     ]
 

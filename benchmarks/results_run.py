@@ -24,7 +24,7 @@ from results import BASELINE, RECORDS, read_record, shown, write_record
 
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all
-from elmo.tasks import load_recipe
+from elmo.tasks import load_task_recipe
 from elmo.tasks.run_folder import read_results
 from elmo.text.reading import read_lines
 
@@ -157,7 +157,7 @@ def command_of(plan: Plan, kind: str, arguments: argparse.Namespace) -> list[str
     if plan.sources:
         train = str(_made(plan, arguments))
     files = ["--train", train, "--dev", dev, "--test", test]
-    recipe = load_recipe(plan.task)
+    recipe = load_task_recipe(plan.task)
     settings = [*plan.settings, *(plan.reduced if arguments.reduced else ()), *arguments.set]
     if recipe.words is not None and (vectors := arguments.vectors.get(recipe.words.dim)):
         settings.append(f"words.vectors={vectors}")

@@ -37,7 +37,7 @@ from elmo.config import BiLMConfig
 from elmo.embed import Embedder
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
 
 TOP, FREQUENT, QUERY_TOKENS = 10, 100, 20_000
 
@@ -202,7 +202,7 @@ def main() -> None:
     if arguments.model:
         model = formats.load(arguments.model)
     else:
-        recipe = load_recipe("mini" if arguments.quick else "small")
+        recipe = load_pretraining_recipe("mini" if arguments.quick else "small")
         model = Model(BiLM(BiLMConfig(recipe.char_cnn, recipe.lstm, recipe.bidirectional)))
     both = (
         read_text(arguments.text, num_tokens + QUERY_TOKENS) if arguments.text else make_text(num_tokens + QUERY_TOKENS)

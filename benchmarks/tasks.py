@@ -26,14 +26,14 @@ from machine import report
 from elmo import formats
 from elmo.formats.model import Model
 from elmo.nn.devices import use_device
-from elmo.tasks import get_task, load_recipe
+from elmo.tasks import get_task, load_task_recipe
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import FrozenLayers
-from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.task import Task
 from elmo.tasks.trainer import Trainer, predict
+from elmo.training.metrics import read_rows
 from elmo.training.recipes import parse_override
-from elmo.training.rows import read_rows
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Bench:
     def __init__(self, task: Task[Any, Any, Any], file: str, settings: Sequence[str], arguments: Any) -> None:
         self.task, self.repeats = task, 1 if arguments.quick else arguments.repeats
         self.device = use_device(arguments.device)
-        self.recipe = load_recipe(task.name, None, dict(map(parse_override, settings)))
+        self.recipe = load_task_recipe(task.name, None, dict(map(parse_override, settings)))
         found = task.read_train(file, self.recipe)
         size = min(len(found), 2 * self.recipe.training.batch_size if arguments.quick else arguments.examples)
         self.examples = [found[index] for index in np.random.default_rng(0).permutation(len(found))[:size]]
@@ -57,7 +57,7 @@ class Bench:
         yield from plain
         if bilm is None:
             return
-        live = make_layers(bilm, replace(self.recipe.elmo, vectors="live"), self.device)
+        live = make_elmo_layers(bilm, replace(self.recipe.elmo, vectors="live"), self.device)
         assert isinstance(live, LiveLayers)
         seconds, cached = _timed(lambda: live.cached(self.task.all_sentences(self.examples), folder / "vectors"))
         yield self._row("cache", self.recipe.elmo.cache_dtype, seconds)
@@ -70,7 +70,7 @@ class Bench:
     def measure(self, kind: str, bilm: Model | None, layers: FrozenLayers | None, folder: Path) -> list[dict[str, Any]]:
         """Medians of training and of prediction."""
         torch.manual_seed(0)
-        elmo = make_elmo(bilm, self.recipe.elmo, layers)
+        elmo = make_elmo_input(bilm, self.recipe.elmo, layers)
         model = self.task.model(self.recipe, self.vocabularies, elmo)
         self.task.initialize(model, self.recipe)
         model.to(self.device)

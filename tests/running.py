@@ -16,10 +16,10 @@ import torch
 from safetensors.torch import load_file
 
 from elmo.config import Recipe
-from elmo.pretrain.loop import Run
+from elmo.pretrain.loop import Pretrainer
 from elmo.text.corpus import Corpus
+from elmo.training.metrics import read_rows
 from elmo.training.recipes import write_recipe
-from elmo.training.rows import read_rows
 
 SAVING_ALWAYS = {"checkpoint_every_minutes": 1e-6}
 LOSSES = ("step", "predictions", "loss", "forward_perplexity", "backward_perplexity")
@@ -41,9 +41,9 @@ def train(
     recipe: Recipe,
     stop_after: int | None = None,
     after_step: Callable[[int], object] = lambda step: None,
-) -> Run:
+) -> Pretrainer:
     """Train, asking for a stop after a step as a signal would; `after_step` is called after each."""
-    run = Run(corpus, folder, recipe, device="cpu")
+    run = Pretrainer(corpus, folder, recipe, device="cpu")
     make_step = run._step
 
     def step() -> None:

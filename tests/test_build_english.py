@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from elmo import formats
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.training.recipes import parse_override
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "build_english.py"
@@ -78,8 +78,8 @@ def test_the_runs_are_of_the_recipe_and_make_its_steps() -> None:
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    runs = [load_recipe("en", dict(map(parse_override, stage))) for stage in script.STAGES]
-    assert sum(run.training.max_steps or 0 for run in runs) == load_recipe("en").training.max_steps
+    runs = [load_pretraining_recipe("en", dict(map(parse_override, stage))) for stage in script.STAGES]
+    assert sum(run.training.max_steps or 0 for run in runs) == load_pretraining_recipe("en").training.max_steps
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ ALLOWED = {
     "formats": BASE | {"nn", "text"},
     "_native": set[str](),
     "embed": MODEL | {"_native"},
-    "training": BASE,
+    "training": BASE | {"formats", "nn", "text"},
     "pretrain": MODEL | {"training"},
     "tasks": MODEL | {"embed", "training"},
     "analysis": MODEL | {"embed", "training", "pretrain", "tasks"},
@@ -92,6 +92,27 @@ def test_tasks_do_not_import_each_other() -> None:
         if room_of(path) == "tasks" and (own := path.relative_to(SOURCE).parts[1]) in (*ONE_TASK, "common", "elmo"):
             used = {name.split(".")[2] for _, name in imports_of(path) if name.startswith("elmo.tasks.")}
             assert not used & (set(ONE_TASK) - {own}), path
+
+
+OLD_NAMES = {"Elmo", "Embedder", "ScalarMix"}
+"""Classes that the older toolkits' programs import by name from our integrations, too."""
+
+COMMON_NAMES = {"command", "draw", "load", "predict", "make_elmo"}
+"""Functions that each module of a kind has (commands, figures of an analysis), and what the public API is called."""
+
+
+def test_a_name_means_one_thing() -> None:
+    """No two modules define a public class or function of the same name."""
+    found: dict[str, list[str]] = {}
+    for path in MODULES:
+        if room_of(path) == "_native":  # its Python side has the names of what it compiles
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(path.relative_to(SOURCE).as_posix())
+    twice = {name: paths for name, paths in found.items() if len(paths) > 1}
+    assert {name: paths for name, paths in twice.items() if name not in OLD_NAMES | COMMON_NAMES} == {}
+    assert all(any(path.startswith("integrations/") for path in twice[name]) for name in OLD_NAMES)
 
 
 def test_this_file_sees_imports() -> None:

@@ -155,7 +155,7 @@ class BiLMConfig:
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class PretrainingConfig:
     """How a biLM is pretrained. The first seven keys are those of the published `options.json`.
 
     `loss` is what is minimized: the cross-entropy of the softmax `sampled` among `n_negative_samples_batch` negatives
@@ -221,7 +221,7 @@ class Recipe:
 
     char_cnn: CharCNNConfig
     lstm: LSTMConfig
-    training: TrainingConfig
+    training: PretrainingConfig
     bidirectional: bool = True
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from elmo.analysis.baseline import accuracy, fit_word_tagger
-from elmo.analysis.pos import most_frequent_tag, tags_of
+from elmo.analysis.pos import all_tags, most_frequent_tag
 from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.errors import ElmoError
 
@@ -26,7 +26,7 @@ def make_tagged(num_sentences: int, seed: int) -> list[Tagged]:
 
 
 def score(train: list[Tagged], test: list[Tagged]) -> float:
-    return accuracy(fit_word_tagger(train, test).predict(sentence.tokens for sentence in test), tags_of(test))
+    return accuracy(fit_word_tagger(train, test).predict(sentence.tokens for sentence in test), all_tags(test))
 
 
 def test_neighbours_on_both_sides_tell_the_tag() -> None:
@@ -75,4 +75,4 @@ def test_context_helps_on_the_english_web_treebank(shared: Path) -> None:
         read_conllu(shared / "data" / "pos" / f"ud_ewt_{p}.conllu.xz") for p in ("train", "dev", "test")
     )
     predicted = fit_word_tagger(train, dev).predict(sentence.tokens for sentence in test)
-    assert accuracy(predicted, tags_of(test)) == pytest.approx(0.895, abs=0.005)
+    assert accuracy(predicted, all_tags(test)) == pytest.approx(0.895, abs=0.005)

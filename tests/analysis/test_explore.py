@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from elmo import formats
-from elmo.analysis.explore import MAX_USES, SHOWN_USES, Settings, look
+from elmo.analysis.explore import MAX_USES, SHOWN_USES, ExplorationConfig, look
 from elmo.analysis.explore_page import MAX_CHARACTERS, _around
 from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
@@ -66,7 +66,7 @@ def index(folder: Path, model: Embedder) -> ContextIndex:
 
 
 def test_a_word_is_compared_with_its_uses_in_every_layer(model: Embedder, index: ContextIndex) -> None:
-    view = look(model, SENTENCES, 0, 3, index, Settings(top=4, groups=2))
+    view = look(model, SENTENCES, 0, 3, index, ExplorationConfig(top=4, groups=2))
     assert view.neighbors is not None
     assert len(view.neighbors.uses) == 4
     uses = index.uses("play", MAX_USES)
@@ -99,7 +99,7 @@ def test_the_word_that_was_clicked_is_the_one(model: Embedder, index: ContextInd
 
 
 def test_the_picture_has_every_use_once_in_groups(model: Embedder, index: ContextIndex) -> None:
-    view = look(model, SENTENCES, 0, 3, index, Settings(groups=3))
+    view = look(model, SENTENCES, 0, 3, index, ExplorationConfig(groups=3))
     assert (view.points[0].tokens, view.points[0].position, view.points[0].group) == (SENTENCES[0], 3, -1)
     assert {(point.tokens, point.position) for point in view.points[1:]} == set(index.uses("play", MAX_USES))
     groups = [point.group for point in view.points[1:]]

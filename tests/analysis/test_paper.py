@@ -211,7 +211,7 @@ def make_tagged(number: int, seed: int) -> list[Tagged]:
 
 
 def test_pos_has_each_layer_of_each_corpus_and_probes_it_once(embedder: Embedder, tmp_path: Path, monkeypatch) -> None:
-    corpora = {"UD": pos.Corpus(make_tagged(50, 0), make_tagged(9, 1), make_tagged(9, 2))}
+    corpora = {"UD": pos.TaggedCorpus(make_tagged(50, 0), make_tagged(9, 1), make_tagged(9, 2))}
     corpora["CoNLL-2000"] = pos.with_dev(make_tagged(40, 3), make_tagged(9, 4))
     assert [len(part) for part in corpora["CoNLL-2000"]] == [36, 4, 9]
     (table,) = pos.analyze_pos(embedder, corpora, tmp_path, "m").tables

@@ -21,10 +21,10 @@ from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats import save_native
 from elmo.tasks.card import Result
-from elmo.tasks.experiment import Experiment, Job
+from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.run_folder import load_run
 from elmo.tasks.trainer import Trainer
-from elmo.training.rows import METRICS, read_rows
+from elmo.training.metrics import METRICS, read_rows
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo", "w1"]
 TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
@@ -102,7 +102,9 @@ def test_shared_vectors_change_no_result(make_runs: MakeRuns, tmp_path: Path) ->
     task = make_runs()
     shared = task.with_elmo().results[0]
     files = (str(tmp_path / f"{name}.conll") for name in ("train", "dev"))
-    (own,) = Experiment(Job("ner", task.recipe, tmp_path / "own", *files, elmo=task.elmo, device="cpu")).run()
+    (own,) = Experiment(
+        ExperimentConfig("ner", task.recipe, tmp_path / "own", *files, elmo=task.elmo, device="cpu")
+    ).run()
     assert (shared.scores, shared.best_epoch) == (own.scores, own.best_epoch)
     runs = [load_run(folder).model.state_dict() for folder in (tmp_path / "own", task.folder / "elmo" / "seed-0")]
     assert all(torch.equal(tensor, runs[1][name]) for name, tensor in runs[0].items())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from elmo import formats
-from elmo.analysis.pos import embed_tokens, most_frequent_tag, probe_pos, tags_of
+from elmo.analysis.pos import all_tags, embed_tokens, most_frequent_tag, probe_pos
 from elmo.analysis.probe import fit_probe
 from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.embed import Embedder
@@ -128,7 +128,7 @@ def test_vectors_are_those_of_the_layer_in_order(embedder: Embedder) -> None:
     sentences = [Tagged(["she", "plays"], ["PRP", "VBZ"]), Tagged(["the"], ["DT"])]
     expected = np.concatenate(embedder.embed([["she", "plays"], ["the"]], layers=1))
     np.testing.assert_array_equal(embed_tokens(embedder, sentences, 1), expected)
-    assert tags_of(sentences) == ["PRP", "VBZ", "DT"]
+    assert all_tags(sentences) == ["PRP", "VBZ", "DT"]
     with pytest.raises(ElmoError, match="layer: 'all' gives several vectors"):
         embed_tokens(embedder, sentences, "all")
 
@@ -177,5 +177,5 @@ def test_the_words_alone_tell_most_tags_of_the_english_web_treebank(shared: Path
     """The size of the corpus, and the score as counted by a script of a few lines without our reader."""
     parts = [read_conllu(shared / "data" / "pos" / f"ud_ewt_{part}.conllu.xz") for part in ("train", "test")]
     assert [len(part) for part in parts] == [12544, 2077]
-    assert len(tags_of(parts[0])) == 204577
+    assert len(all_tags(parts[0])) == 204577
     assert most_frequent_tag(*parts) == pytest.approx(0.838248, abs=1e-5)

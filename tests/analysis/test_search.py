@@ -116,8 +116,8 @@ def test_rare_vectors_are_found_in_whatever_group(tmp_path: Path) -> None:
     """Two are asked for among five; with one group of sixty looked into, none might be."""
     vectors = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    stored.train(vectors, "float16", len(vectors), tmp_path / "trained")
-    part = stored.Part(tmp_path / "trained")
+    stored.train_index(vectors, "float16", len(vectors), tmp_path / "trained")
+    part = stored.IndexPart(tmp_path / "trained")
     part.add(vectors, 0)
     part.write(tmp_path / "part")
     store = stored.VectorStore(tmp_path / "trained", [tmp_path / "part"])
@@ -355,7 +355,7 @@ def test_the_sample_is_of_as_many_tokens_as_asked_for(model: Embedder, tmp_path:
     monkeypatch.setattr("elmo.analysis.search.vectors.MAX_SAMPLE", 400)
     monkeypatch.setattr("elmo.analysis.search.vectors.sample_size", lambda num_tokens: 400)
     seen: list[int] = []
-    train = stored.train
+    train = stored.train_index
     monkeypatch.setattr(stored, "train", lambda sample, *rest: (seen.append(len(sample)), train(sample, *rest))[1])
     lines = ["a " * length for length in (300, 1, 300, 2, 300, 5, 300)]
     (tmp_path / "text").write_text("\n".join(lines))
@@ -420,7 +420,7 @@ def test_a_use_in_the_sentence_itself_is_none(model: Embedder, tmp_path: Path) -
 def test_vectors_that_can_not_be_written(tmp_path: Path) -> None:
     sample = np.eye(8, dtype=np.float32)[np.arange(400) % 8]
     with pytest.raises(ElmoError, match=r"trained: can't be written \(.*the same command goes on"):
-        stored.train(sample, "float16", 400, tmp_path / "nothing" / "trained")
+        stored.train_index(sample, "float16", 400, tmp_path / "nothing" / "trained")
 
 
 @pytest.mark.parametrize(

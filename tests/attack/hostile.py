@@ -30,7 +30,7 @@ import make_tensorflow
 from attack import models
 from attack.trees import snapshot
 from attack.workers import Handler, Outcome, Part, chance, last_lines, try_call
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.tasks.run_folder import load_run, read_results
 
 SECONDS = 10.0
@@ -565,7 +565,7 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "run": lambda folder: load_run(folder / "run"),
     "vocabularies": lambda folder: load_run(folder / "run"),
     "results": lambda folder: read_results(folder / "run"),
-    "recipe": lambda folder: load_recipe(str(folder / "recipe.yaml")),
+    "recipe": lambda folder: load_pretraining_recipe(str(folder / "recipe.yaml")),
 }
 """How a target is loaded that isn't a model."""
 

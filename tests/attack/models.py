@@ -32,12 +32,12 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.warm import mean_state
 from elmo.formats.model import Model
 from elmo.nn.scalar_mix import ScalarMix
-from elmo.pretrain.loop import Run
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.loop import Pretrainer
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.tasks.run_folder import load_run, read_results
 from elmo.text.corpus import Corpus
 from elmo.text.streams import Streams
-from elmo.training.rows import read_rows
+from elmo.training.metrics import read_rows
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo"]
 TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
@@ -133,7 +133,12 @@ def _embedder(folder: Path) -> Embedder:
 
 def digest_pretraining(folder: Path) -> str:
     """The model of a finished run that is started again."""
-    run = Run(Corpus.open(folder.parent / "corpus"), folder, load_recipe(str(folder / "recipe.yaml")), device="cpu")
+    run = Pretrainer(
+        Corpus.open(folder.parent / "corpus"),
+        folder,
+        load_pretraining_recipe(str(folder / "recipe.yaml")),
+        device="cpu",
+    )
     return f"{_digest_loaded(run.train())} {run.progress.step}"
 
 

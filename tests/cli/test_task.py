@@ -19,9 +19,9 @@ from elmo import formats
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import save_native
-from elmo.pretrain.loop import Run
+from elmo.pretrain.loop import Pretrainer
 from elmo.text.corpus import Corpus
-from elmo.training.rows import read_rows
+from elmo.training.metrics import read_rows
 from running import has_rows, started, wait_until
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo"]
@@ -154,7 +154,7 @@ def test_fine_tuning_and_training_are_one_command(
     )
     assert torch.equal(used, tuned)
     assert not torch.equal(tuned, original)
-    monkeypatch.setattr(Run, "__init__", None)
+    monkeypatch.setattr(Pretrainer, "__init__", None)
     assert run(*TUNE, "--out", "run") == run(*TUNE, "--out", "run")
     run(*TUNE, "--out", "other", "--seeds", "2")
     shutil.rmtree("tuned")
@@ -167,17 +167,17 @@ def test_fine_tuning_that_is_stopped_goes_on(folder: Path, monkeypatch: pytest.M
     Path("text.conll").write_text("\n".join(f"w{n % 14}\tO\nw{n}\tO\nAnn\tB-PER\n" for n in range(40)))
     run(*TUNE, "--out", "whole")
     Path("tuned").rename("never-stopped")
-    step = Run._step
+    step = Pretrainer._step
 
-    def stop(tuning: Run) -> None:
+    def stop(tuning: Pretrainer) -> None:
         step(tuning)
         tuning.stopped = tuning.progress.step == 2
 
-    monkeypatch.setattr(Run, "_step", stop)
+    monkeypatch.setattr(Pretrainer, "_step", stop)
     assert run(*TUNE, "--out", "run") == "tuned: fine-tuning stopped; the same command goes on\n"
     assert not Path("tuned/config.json").exists()
     assert not Path("run").exists()
-    monkeypatch.setattr(Run, "_step", step)
+    monkeypatch.setattr(Pretrainer, "_step", step)
     assert run(*TUNE, "--out", "run").startswith("run: dev f1 ")
     found, wanted = (formats.load(name).bilm.state_dict() for name in ("tuned", "never-stopped"))
     assert all(torch.equal(tensor, wanted[name]) for name, tensor in found.items())

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.embed.batching import Batch, plan_batches, windows
+from elmo.embed.batching import PackedBatch, plan_batches, windows
 from elmo.text.characters import number_types
 
 lengths_lists = st.lists(st.integers(0, 30), max_size=40)
@@ -49,7 +49,7 @@ def test_packed_tokens_are_those_of_each_step(lengths) -> None:
     """Step t of the forward direction holds token t of every sentence that has one, the backward one's from the end."""
     lengths.sort(reverse=True)
     sentences = [[100 * row + step for step in range(length)] for row, length in enumerate(lengths)]
-    batch = Batch.of(sentences)
+    batch = PackedBatch.of(sentences)
     steps = range(lengths[0])
     assert batch.batch_sizes == [sum(length > step for length in lengths) for step in steps]
     forward = [sentence[step] for step in steps for sentence in sentences if step < len(sentence)]

@@ -16,7 +16,7 @@ from elmo import formats
 from elmo.embed import Embedder
 from elmo.embed.handover import pack, unpack
 from elmo.embed.parallel import WINDOWS_PER_DEVICE, ParallelEmbedder
-from elmo.embed.unfinished import folder_of
+from elmo.embed.unfinished import work_folder_of
 from elmo.errors import ElmoError
 from elmo.nn.devices import parse_devices, use_device
 from make_bilm_hdf5 import make
@@ -160,7 +160,7 @@ def test_a_killed_process_ends_the_run_which_can_be_gone_on_with(
 
         with pytest.raises(ElmoError, match="device cpu: its process was killed, perhaps for want of memory"):
             embedder.write(path, sentences(), batch_size=1)
-    assert folder_of(path).exists()
+    assert work_folder_of(path).exists()
     assert model.write(path, SENTENCES, batch_size=1).notes
     model.write(tmp_path / "whole.h5", SENTENCES, batch_size=1)
     assert path.read_bytes() == (tmp_path / "whole.h5").read_bytes()

@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from elmo.embed.hdf5_stream import DATA_START, INTERNAL_K, LEAF_K, describe
+from elmo.embed.hdf5_stream import DATA_START, INTERNAL_K, LEAF_K, describe_data_sets
 
 LEAF, TREE = 2 * LEAF_K, 2 * INTERNAL_K
 
@@ -16,7 +16,7 @@ LEAF, TREE = 2 * LEAF_K, 2 * INTERNAL_K
 def write(path: Path, arrays: list[np.ndarray], name: str = "") -> None:
     with path.open("w+b") as file:
         file.write(bytes(DATA_START) + b"".join(array.tobytes() for array in arrays))
-        describe(
+        describe_data_sets(
             file, (array.shape for array in arrays), len(arrays), arrays[0].dtype if arrays else np.dtype("f4"), name
         )
 

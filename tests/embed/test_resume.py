@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from elmo import formats
 from elmo.embed import Embedder, Written
-from elmo.embed.unfinished import folder_of, unfinished_work
+from elmo.embed.unfinished import unfinished_work, work_folder_of
 from elmo.errors import ElmoError
 from elmo.text.reading import read_sentences
 from make_bilm_hdf5 import make
@@ -62,7 +62,7 @@ def assert_same(one: Path, other: Path) -> None:
 
 
 def progress(path: Path) -> dict[str, int]:
-    return json.loads((folder_of(path) / "progress.json").read_text())["progress"]
+    return json.loads((work_folder_of(path) / "progress.json").read_text())["progress"]
 
 
 # --- interrupted anywhere
@@ -124,14 +124,14 @@ def test_what_came_after_the_last_safe_place_does_not_matter(model: Embedder, tm
     model.write(tmp_path / f"whole.{ending}", SENTENCES)
     path = tmp_path / f"a.{ending}"
     interrupt(model, path)
-    for file in folder_of(path).iterdir():
+    for file in work_folder_of(path).iterdir():
         if file.name not in ("progress.json", ".lock"):
             with file.open("ab") as opened:
                 opened.write(b"rubbish" * 1000)
-    (folder_of(path) / ".progress.json.partial").write_bytes(b"{")
+    (work_folder_of(path) / ".progress.json.partial").write_bytes(b"{")
     model.write(path, SENTENCES)
     assert_same(path, tmp_path / f"whole.{ending}")
-    assert not folder_of(path).exists()
+    assert not work_folder_of(path).exists()
 
 
 def test_carried_state_begins_anew(model: Embedder, tmp_path: Path, always_safe: None) -> None:
@@ -140,7 +140,7 @@ def test_carried_state_begins_anew(model: Embedder, tmp_path: Path, always_safe:
     model.write(tmp_path / "whole.h5", SENTENCES, state="carry", batch_size=4)
     model.reset_state()
     interrupt(model, tmp_path / "a.h5", state="carry", batch_size=4)
-    assert not folder_of(tmp_path / "a.h5").exists()
+    assert not work_folder_of(tmp_path / "a.h5").exists()
     model.reset_state()
     assert model.write(tmp_path / "a.h5", SENTENCES, state="carry", batch_size=4).notes == ()
     assert_same(tmp_path / "a.h5", tmp_path / "whole.h5")
@@ -240,11 +240,11 @@ def test_damaged_work_is_refused_in_one_sentence(
 ) -> None:
     path = tmp_path / f"a.{ending}"
     interrupt(model, path)
-    data = folder_of(path) / "data"
+    data = work_folder_of(path) / "data"
     data.write_bytes(data.read_bytes()[:50])
     with pytest.raises(ElmoError, match=r"damaged \(.*\); remove .*unfinished to begin anew"):
         model.write(path, SENTENCES)
-    (folder_of(path) / "progress.json").write_text("{")
+    (work_folder_of(path) / "progress.json").write_text("{")
     with pytest.raises(ElmoError, match=r"progress\.json, line 1: not valid JSON"):
         model.write(path, SENTENCES)
 
@@ -259,7 +259,7 @@ def test_a_damaged_progress_is_refused_in_one_sentence(
 ) -> None:
     path = tmp_path / "a.npz"
     interrupt(model, path)
-    progress = folder_of(path) / "progress.json"
+    progress = work_folder_of(path) / "progress.json"
     progress.write_text(json.dumps(json.loads(progress.read_text()) | change))
     with pytest.raises(ElmoError, match=r"progress\.json: is damaged; remove .*unfinished to start from the beginning"):
         model.write(path, SENTENCES)
@@ -267,11 +267,11 @@ def test_a_damaged_progress_is_refused_in_one_sentence(
 
 def test_a_kill_between_naming_the_file_and_tidying_up(model: Embedder, broken: Path) -> None:
     """The file is complete; another one begins anew."""
-    (folder_of(broken) / "data").rename(broken)
+    (work_folder_of(broken) / "data").rename(broken)
     with pytest.raises(ElmoError, match="exists already"):
         model.write(broken, SENTENCES)
     assert model.write(broken, SENTENCES, overwrite=True).notes == ()
-    assert not folder_of(broken).exists()
+    assert not work_folder_of(broken).exists()
 
 
 # --- the command, stopped from outside
@@ -341,7 +341,7 @@ def test_kill_9_loses_nothing(place: Path) -> None:
     assert int(errors.removeprefix("elmo: went on after ").split()[0].replace(",", "")) >= 8_000
     assert output.startswith("killed.h5: 30,000 sentences, ")
     assert_same(path, place / "whole.h5")
-    assert not folder_of(path).exists()
+    assert not work_folder_of(path).exists()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, 128 + signal.SIGTERM)])

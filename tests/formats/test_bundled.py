@@ -102,7 +102,7 @@ def test_a_package_without_the_model_says_so(
 
 def test_what_is_shipped_is_whole_and_small() -> None:
     """The model, and what predicts words, are at most 30 MB each; its card tells what was measured."""
-    folder = bundled.folder_of("en")
+    folder = bundled.bundled_folder("en")
     model = formats.load("en")
     assert model.softmax is not None
     assert model.vocabulary is not None

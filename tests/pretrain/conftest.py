@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from elmo.config import Recipe
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 
@@ -52,6 +52,6 @@ def recipe() -> Callable[..., Recipe]:
             "training.log_every_steps": 5,
             "training.max_steps": 30,
         }
-        return load_recipe("tiny", settings | {f"training.{key}": value for key, value in training.items()})
+        return load_pretraining_recipe("tiny", settings | {f"training.{key}": value for key, value in training.items()})
 
     return make

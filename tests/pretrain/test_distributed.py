@@ -20,11 +20,11 @@ from torch.distributed import TCPStore
 
 from elmo.config import Recipe
 from elmo.formats import load
-from elmo.pretrain.loop import Run
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.loop import Pretrainer
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.corpus import Corpus
+from elmo.training.metrics import read_rows
 from elmo.training.recipes import write_recipe
-from elmo.training.rows import read_rows
 from running import has_rows, wait_until
 
 STEPS = 24
@@ -127,7 +127,13 @@ def test_two_processes_lose_what_one_does(
     corpus: Corpus, found: list[dict[str, Any]], folder: Path, tmp_path: Path, loss: str
 ) -> None:
     """The batch is the global one, so that a single process of the same recipe has the same losses."""
-    run = Run(corpus, tmp_path, load_recipe(str(folder / f"{loss}.yaml")), heldout=[["word1", "word3"]], device="cpu")
+    run = Pretrainer(
+        corpus,
+        tmp_path,
+        load_pretraining_recipe(str(folder / f"{loss}.yaml")),
+        heldout=[["word1", "word3"]],
+        device="cpu",
+    )
     run.train()
     for key in ("loss", "forward_perplexity", "backward_perplexity"):
         assert len(curve(tmp_path, key)) == STEPS
@@ -162,7 +168,7 @@ def test_a_run_goes_on_on_another_number_of_processes(
     assert [found[0][name]["start"] for name in ("parts", "parts-", "parts+")] == [0, 8, 16]
     assert found[1]["parts+"]["start"] == 16
     assert "parts-" not in found[1]
-    Run(corpus, tmp_path, settings(), device="cpu").train()
+    Pretrainer(corpus, tmp_path, settings(), device="cpu").train()
     assert_same_places(newest(folder / "parts"), newest(tmp_path))
     assert curve(folder / "parts", "step") == list(range(1, STEPS + 1))
     assert curve(folder / "parts") == pytest.approx(curve(tmp_path), **CLOSE)
@@ -242,7 +248,7 @@ def test_torchrun_stopped_goes_on_alone(corpus: Corpus, settings: Callable[..., 
     assert "2 processes, 2 rows each of the 4 of the global batch" in (folder / "README.md").read_text()
     assert load(folder).softmax is not None
     step = int(output.split(":")[1].split()[0].replace(",", ""))
-    run = Run(corpus, folder, settings(max_steps=step + 3), device="cpu")
+    run = Pretrainer(corpus, folder, settings(max_steps=step + 3), device="cpu")
     assert run.progress.step == step
     run.train()
     assert curve(folder, "step") == list(range(1, step + 4))

@@ -18,9 +18,9 @@ from elmo.formats import Model, load
 from elmo.formats.native import save_warm_state
 from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.pretrain.finetune import FineTuning, default_batch_size, finetune, prepare_corpus
-from elmo.pretrain.loop import Run
+from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.perplexity import Perplexity, score_sentences
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.corpus import Corpus
 
 WORDS = ["word1", "new", "word3", "words", "word5"]
@@ -36,7 +36,7 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def pretrained(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> Path:
-    Run(corpus, tmp_path / "model", recipe(max_steps=20), device="cpu").train()
+    Pretrainer(corpus, tmp_path / "model", recipe(max_steps=20), device="cpu").train()
     return tmp_path / "model"
 
 
@@ -63,7 +63,7 @@ def test_weights_that_were_trained_otherwise_are_written(
     pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though the card has the same steps and minutes of them."""
-    monkeypatch.setattr(Run, "figures", lambda self: {"trained for": "4 steps, 0.0 minutes"})
+    monkeypatch.setattr(Pretrainer, "figures", lambda self: {"trained for": "4 steps, 0.0 minutes"})
     model, folder = load(pretrained), tmp_path / "tuned"
     corpus = prepare_corpus(model, [str(task)], folder, False, workers=1)
     finetune(model, corpus, folder, recipe(max_steps=4).training, device="cpu")
@@ -103,7 +103,7 @@ def test_options_and_defaults_reach_the_training(pretrained: Path, task: Path, t
     assert result.exit_code == 0, result.output
     figures, before = json.loads(result.stdout), Perplexity.of(score_sentences(load(pretrained), [["word1", "word3"]]))
     assert (figures["measured_on"], figures["perplexity_before"]) == ("held-out text", pytest.approx(before.mean))
-    training = load_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training
+    training = load_pretraining_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training
     assert (training.n_epochs, training.learning_rate, training.fresh_starts) == (0.5, 0.125, True)
 
 
@@ -117,7 +117,7 @@ def test_the_batch_is_as_asked_for(
     settings = ["--set", "training.max_steps=1", "--device", "cpu", *options]
     result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *settings])
     assert result.exit_code == 0, result.output
-    training = load_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training
+    training = load_pretraining_recipe(str(tmp_path / "tuned" / "run" / "recipe.yaml")).training
     assert (training.batch_size, training.learning_rate) == (batch_size, 0.05)
 
 
@@ -126,7 +126,7 @@ def test_a_new_softmax_learns_at_the_published_rate(pretrained: Path, task: Path
     result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *settings])
     assert result.exit_code == 0, result.output
     for stage in ("softmax", "run"):
-        assert load_recipe(str(tmp_path / "tuned" / stage / "recipe.yaml")).training.learning_rate == 0.2
+        assert load_pretraining_recipe(str(tmp_path / "tuned" / stage / "recipe.yaml")).training.learning_rate == 0.2
 
 
 def test_published_weights_need_a_new_softmax(
@@ -154,7 +154,7 @@ def test_an_adaptive_softmax_goes_on_as_one(
 ) -> None:
     """The command takes the loss from the model; another is refused, and the folder is none the worse for it."""
     settings = recipe(max_steps=20, loss="adaptive", adaptive_cutoffs=[12])
-    Run(corpus, tmp_path / "model", settings, device="cpu").train()
+    Pretrainer(corpus, tmp_path / "model", settings, device="cpu").train()
     command = ["finetune", str(tmp_path / "model"), str(tmp_path / "tuned"), str(task), "--device", "cpu", "--json"]
     small = ["--set", "training.unroll_steps=6", "--set", "training.max_steps=40"]
     refused = CliRunner().invoke(cli, [*command, *small, "--set", "training.loss=full"])
@@ -199,14 +199,14 @@ def test_an_interrupt_ends_it_and_the_same_call_goes_on(
     new_softmax: bool,
 ) -> None:
     """No later stage begins on a half-trained one, and no model is written as if it were done."""
-    training, make_step, results = recipe(max_steps=10).training, Run._step, {}
+    training, make_step, results = recipe(max_steps=10).training, Pretrainer._step, {}
 
-    def stop_after_three(run: Run) -> None:
+    def stop_after_three(run: Pretrainer) -> None:
         make_step(run)
         run.stopped = run.progress.step == 3
 
     for name, step in (("parts", stop_after_three), ("parts", make_step), ("whole", make_step)):
-        monkeypatch.setattr(Run, "_step", step)
+        monkeypatch.setattr(Pretrainer, "_step", step)
         model, folder = load(pretrained), tmp_path / name
         corpus = prepare_corpus(model, [str(task)], folder, new_softmax, workers=1)
         result = finetune(model, corpus, folder, training, new_softmax=new_softmax, device="cpu")

@@ -10,14 +10,14 @@ import torch
 
 from elmo.config import Recipe
 from elmo.nn.softmax import Softmax
-from elmo.pretrain.loop import Run
+from elmo.pretrain.loop import Pretrainer
 from elmo.text.corpus import Corpus
-from elmo.training.rows import read_rows
+from elmo.training.metrics import read_rows
 
 pytestmark = pytest.mark.gpu
 
 
-def losses(run: Run, num_steps: int) -> list[list[float]]:
+def losses(run: Pretrainer, num_steps: int) -> list[list[float]]:
     return [run.train_on(run.batches.read(step)) for step in range(1, num_steps + 1)]
 
 
@@ -28,14 +28,14 @@ def test_trains_as_the_processor_does(
 ) -> None:
     """Thirty steps without dropout; float32 products on a GPU may be rounded to TF32's ten bits."""
     settings = recipe(dropout=0.0, loss=loss, precision=precision, n_negative_samples_batch=20)
-    there = losses(Run(corpus, tmp_path / "gpu", settings, device="cuda"), 30)
-    here = losses(Run(corpus, tmp_path / "cpu", settings, device="cpu"), 30)
+    there = losses(Pretrainer(corpus, tmp_path / "gpu", settings, device="cuda"), 30)
+    here = losses(Pretrainer(corpus, tmp_path / "cpu", settings, device="cpu"), 30)
     torch.testing.assert_close(torch.tensor(there), torch.tensor(here), rtol=tolerance, atol=0)
 
 
 def test_dropout_changes_from_step_to_step(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     """Masks come into the recorded graph from outside: the same batch twice has two losses."""
-    run = Run(corpus, tmp_path / "run", recipe(dropout=0.5, learning_rate=1e-9), device="cuda")
+    run = Pretrainer(corpus, tmp_path / "run", recipe(dropout=0.5, learning_rate=1e-9), device="cuda")
     batch = run.batches.read(1)
     state = run.state
     first = run.train_on(batch)
@@ -45,15 +45,15 @@ def test_dropout_changes_from_step_to_step(corpus: Corpus, recipe: Callable[...,
 
 def test_a_stopped_run_goes_on(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     """Sums in parallel round in any order, so that the curves agree within 1e-3, not to the bit."""
-    Run(corpus, tmp_path / "whole", recipe(max_steps=30), device="cuda").train()
-    Run(corpus, tmp_path / "parts", recipe(max_steps=13), device="cuda").train()
-    Run(corpus, tmp_path / "parts", recipe(max_steps=30), device="cuda").train()
+    Pretrainer(corpus, tmp_path / "whole", recipe(max_steps=30), device="cuda").train()
+    Pretrainer(corpus, tmp_path / "parts", recipe(max_steps=13), device="cuda").train()
+    Pretrainer(corpus, tmp_path / "parts", recipe(max_steps=30), device="cuda").train()
     whole, parts = (read_rows(tmp_path / name / "metrics.csv") for name in ("whole", "parts"))
     assert parts[-1]["loss"] == pytest.approx(whole[-1]["loss"], rel=1e-3)
 
 
 def test_a_frozen_bilm_trains_its_softmax(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    run = Run(corpus, tmp_path / "run", recipe(), freeze_bilm=True, device="cuda")
+    run = Pretrainer(corpus, tmp_path / "run", recipe(), freeze_bilm=True, device="cuda")
     assert isinstance(run.objective.softmax, Softmax)
     before = run.objective.softmax.weight.detach().clone()
     losses(run, 2)
@@ -62,6 +62,6 @@ def test_a_frozen_bilm_trains_its_softmax(corpus: Corpus, recipe: Callable[..., 
 
 def test_a_run_begins_with_a_model_that_is_there(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     """As the second stage of a fine-tuning with a new softmax does; its folder knows it again on a processor."""
-    start = Run(corpus, tmp_path / "first", recipe(max_steps=3), device="cuda").train()
-    Run(corpus, tmp_path / "second", recipe(max_steps=3), start=start, device="cuda").train()
-    Run(corpus, tmp_path / "second", recipe(max_steps=3), start=start.to(torch.device("cpu")), device="cpu")
+    start = Pretrainer(corpus, tmp_path / "first", recipe(max_steps=3), device="cuda").train()
+    Pretrainer(corpus, tmp_path / "second", recipe(max_steps=3), start=start, device="cuda").train()
+    Pretrainer(corpus, tmp_path / "second", recipe(max_steps=3), start=start.to(torch.device("cpu")), device="cpu")

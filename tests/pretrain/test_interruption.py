@@ -18,7 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import load
-from elmo.pretrain.loop import Run
+from elmo.pretrain.loop import Pretrainer
 from elmo.text.corpus import Corpus
 from elmo.training.recipes import write_recipe
 from running import SAVING_ALWAYS, assert_same_end, checkpoints, has_rows, loss_curve, pretraining, train, wait_until
@@ -111,7 +111,7 @@ def test_a_kill_at_the_very_start_leaves_no_folder_that_is_refused(
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "corpus.sha256").write_text(corpus.checksum + "\n")
     (tmp_path / "run" / ".recipe.yaml.partial").write_text("char_cnn: ")
-    Run(corpus, tmp_path / "run", settings, device="cpu")
+    Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["corpus.sha256", "recipe.yaml"]
 
 
@@ -131,7 +131,7 @@ def test_a_signal_saves_and_exits_with_0(
     step = int(output.split(":")[1].split()[0].replace(",", ""))
     assert checkpoints(folder) == [f"step-{step:09d}.safetensors"]
     assert load(folder).softmax is not None
-    assert Run(corpus, folder, settings, device="cpu").progress.step == step
+    assert Pretrainer(corpus, folder, settings, device="cpu").progress.step == step
 
 
 @pytest.mark.parametrize("stop_after", [None, 12])
@@ -139,7 +139,7 @@ def test_a_signal_while_saving_does_not_stop_the_saving(
     corpus: Corpus, settings: Recipe, tmp_path: Path, stop_after: int | None
 ) -> None:
     """At the end of the run, and once more after a first signal."""
-    run = Run(corpus, tmp_path / "run", settings, device="cpu")
+    run = Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
     write, step = run._write, run._step
 
     def signalled(tensors: object) -> None:
@@ -211,7 +211,7 @@ def test_a_folder_removed_while_training_is_made_anew(
     assert [event.value for event in events.Scalars("loss")][-1] == pytest.approx(loss_curve(folder)[-1][2])
     assert_same_end(whole, folder)
     assert load(folder).softmax is not None
-    assert Run(corpus, folder, settings, device="cpu").is_done
+    assert Pretrainer(corpus, folder, settings, device="cpu").is_done
 
 
 @pytest.mark.parametrize("is_done", [False, True])
@@ -274,7 +274,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     newest.write_bytes(DAMAGE[damage](data))
     assert newest.read_bytes() != data
     with pytest.warns(UserWarning, match=rf"{newest.name}: .* going on from the checkpoint before"):
-        run = Run(corpus, folder, settings, device="cpu")
+        run = Pretrainer(corpus, folder, settings, device="cpu")
     assert run.progress.step == 3
     assert checkpoints(folder) == ["step-000000003.safetensors", "step-000000012.damaged"]
     run.train()
@@ -288,6 +288,6 @@ def test_a_run_without_a_whole_checkpoint_is_refused(corpus: Corpus, settings: R
     (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
     checkpoint.write_bytes(b"nonsense")
     with pytest.warns(UserWarning, match="set aside"), pytest.raises(ElmoError, match="no checkpoint is whole"):
-        Run(corpus, tmp_path / "run", settings, device="cpu")
+        Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
     with pytest.raises(ElmoError, match=r"step-000000003\.damaged: .*; start anew in another run folder"):
-        Run(corpus, tmp_path / "run", settings, device="cpu")
+        Pretrainer(corpus, tmp_path / "run", settings, device="cpu")

@@ -22,15 +22,15 @@ from elmo.errors import ElmoError
 from elmo.formats import load
 from elmo.formats.native import read_figures, save_warm_state
 from elmo.nn.bilm import BiLMState
-from elmo.pretrain.loop import Run
-from elmo.pretrain.objective import Batch
+from elmo.pretrain.loop import Pretrainer
+from elmo.pretrain.objective import TrainingBatch
 from elmo.pretrain.perplexity import Perplexity, SentenceScore, score_sentences
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 from elmo.text.reading import read_sentences
+from elmo.training.metrics import read_rows
 from elmo.training.recipes import write_recipe
-from elmo.training.rows import read_rows
 from running import SAVING_ALWAYS, assert_same_end, train
 
 
@@ -79,7 +79,7 @@ def test_a_gradient_that_is_not_finite_ends_the_run(
 ) -> None:
     """Nothing of it is saved."""
     train(corpus, tmp_path / "run", recipe(max_steps=2))
-    run = Run(corpus, tmp_path / "run", recipe(max_steps=9, **SAVING_ALWAYS), device="cpu")
+    run = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=9, **SAVING_ALWAYS), device="cpu")
     torch.nn.init.constant_(run.model.bilm.char_encoder.embedding.weight, torch.nan)
     with pytest.raises(ElmoError, match=r"^step 3: the gradient is not finite; .* lower training\.learning_rate"):
         run.train()
@@ -89,14 +89,14 @@ def test_a_gradient_that_is_not_finite_ends_the_run(
 def test_the_learning_rate_follows_the_schedule(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     """By steps, or by minutes where they end the run; a step's share is taken in its middle."""
     settings = recipe(optimizer="adamw", learning_rate=0.01, warmup=0.1, decay=0.5, max_steps=30)
-    run = Run(corpus, tmp_path / "run", settings, device="cpu")
+    run = Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
     rates: list[float] = []
     for _ in range(30):
         run._step()
         rates.append(run.optimizer.learning_rate)
     expected = [0.01 * min(1, (step - 0.5) / 3, (30.5 - step) / 15) for step in range(1, 31)]
     assert rates == pytest.approx(expected)
-    timed = Run(corpus, tmp_path / "timed", recipe(max_minutes=1.0, max_steps=1000), device="cpu")
+    timed = Pretrainer(corpus, tmp_path / "timed", recipe(max_minutes=1.0, max_steps=1000), device="cpu")
     timed.progress.step, timed.progress.seconds = 10, 45.0
     assert timed._done == 0.75
     assert not timed.is_done
@@ -107,12 +107,12 @@ def test_the_learning_rate_follows_the_schedule(corpus: Corpus, recipe: Callable
 def test_a_step_begins_with_the_state_that_the_one_before_left(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    run = Run(corpus, tmp_path / "run", recipe(fresh_starts=False), device="cpu")
+    run = Pretrainer(corpus, tmp_path / "run", recipe(fresh_starts=False), device="cpu")
     begun: list[BiLMState] = []
     ended: list[BiLMState] = []
     backward = run.objective.backward
 
-    def watched(batch: Batch, state: BiLMState, scale: float) -> tuple[list[Tensor], BiLMState]:
+    def watched(batch: TrainingBatch, state: BiLMState, scale: float) -> tuple[list[Tensor], BiLMState]:
         begun.append(state)
         losses, after = backward(batch, state, scale)
         ended.append(after)
@@ -128,7 +128,7 @@ def test_a_step_begins_with_the_state_that_the_one_before_left(
 
 def test_gradients_are_clipped_together(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     """All parameters' to one norm, the softmax's rows as well."""
-    run = Run(corpus, tmp_path / "run", recipe(all_clip_norm_val=1e-3), device="cpu")
+    run = Pretrainer(corpus, tmp_path / "run", recipe(all_clip_norm_val=1e-3), device="cpu")
     run._step()
     gradients = [p.grad.to_dense() for p in run.objective.parameters() if p.grad is not None]
     assert torch.cat([gradient.flatten() for gradient in gradients]).norm().item() == pytest.approx(1e-3, rel=1e-4)
@@ -156,7 +156,7 @@ def test_a_run_begins_with_the_weights_of_a_model(
     settings = recipe(max_steps=10, seed=1)
     for name, before in (("b", "a"), ("c", "b")):
         start = load(tmp_path / before)
-        run = Run(corpus, tmp_path / name, settings, start=start, device="cpu")
+        run = Pretrainer(corpus, tmp_path / name, settings, start=start, device="cpu")
         model = load(tmp_path / before)
         for part, wanted in ((run.model.bilm, model.bilm), (run.model.softmax, model.softmax)):
             assert part is not None
@@ -165,7 +165,7 @@ def test_a_run_begins_with_the_weights_of_a_model(
         run.train()
         assert not torch.equal(run.model.bilm.char_encoder.embedding.weight, model.bilm.char_encoder.embedding.weight)
         torch.testing.assert_close(start.bilm.state_dict(), model.bilm.state_dict(), rtol=0, atol=0)
-    Run(corpus, tmp_path / "c", settings, device="cpu").save()
+    Pretrainer(corpus, tmp_path / "c", settings, device="cpu").save()
     card = read_figures(tmp_path / "c")
     assert card["trained for"].startswith("10 steps, ")
     assert re.fullmatch(
@@ -178,22 +178,23 @@ def test_a_run_goes_on_with_the_model_that_it_began_with(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     """Given again, or left out; another one, of the same sizes, would be trained in its folder but not be in it."""
-    settings, start = recipe(max_steps=4), Run(corpus, tmp_path / "a", recipe(), device="cpu").model
+    settings, start = recipe(max_steps=4), Pretrainer(corpus, tmp_path / "a", recipe(), device="cpu").model
     train(corpus, tmp_path / "chance", settings)
-    begun = Run(corpus, tmp_path / "b", settings, start=start, device="cpu")
+    begun = Pretrainer(corpus, tmp_path / "b", settings, start=start, device="cpu")
     with pytest.raises(ElmoError, match=r"b: was begun with a model, and has no checkpoint yet; name that model"):
-        Run(corpus, tmp_path / "b", settings, device="cpu")
+        Pretrainer(corpus, tmp_path / "b", settings, device="cpu")
     begun.save()
     for given in (start, None):
         assert (
-            Run(corpus, tmp_path / "b", settings, start=given, device="cpu").figures()["started from"] == start.origin
+            Pretrainer(corpus, tmp_path / "b", settings, start=given, device="cpu").figures()["started from"]
+            == start.origin
         )
     with torch.no_grad():
         start.bilm.char_encoder.embedding.weight[0, 0] += 1
     with pytest.raises(ElmoError, match="b: was begun with another model; choose another folder"):
-        Run(corpus, tmp_path / "b", settings, start=start, device="cpu")
+        Pretrainer(corpus, tmp_path / "b", settings, start=start, device="cpu")
     with pytest.raises(ElmoError, match="chance: was begun with random weights"):
-        Run(corpus, tmp_path / "chance", settings, start=start, device="cpu")
+        Pretrainer(corpus, tmp_path / "chance", settings, start=start, device="cpu")
 
 
 def test_the_command_takes_a_model_to_start_from(
@@ -241,15 +242,15 @@ def test_a_model_that_does_not_fit_is_no_start(corpus: Corpus, recipe: Callable[
     model = load(tmp_path / "a")
     wider = replace(recipe(), lstm=replace(recipe().lstm, dim=24))
     with pytest.raises(ElmoError, match=r"a holds .*: is of other sizes than the recipe \(lstm\.dim\); train on with"):
-        Run(corpus, tmp_path / "b", wider, start=model, device="cpu")
+        Pretrainer(corpus, tmp_path / "b", wider, start=model, device="cpu")
     text = tmp_path / "other.txt"
     text.write_text("other words than there\n" * 4)
     other = prepare([str(text)], tmp_path / "other", min_count=1, workers=1)
     with pytest.raises(ElmoError, match=r"a holds .*: predicts other words than .*other; prepare the text anew"):
-        Run(other, tmp_path / "b", recipe(), start=model, device="cpu")
+        Pretrainer(other, tmp_path / "b", recipe(), start=model, device="cpu")
     (tmp_path / "a" / "vocabulary.txt").unlink()
     with pytest.raises(ElmoError, match=r"has a softmax, but no words to it \(.*a holds"):
-        Run(corpus, tmp_path / "b", recipe(), start=load(tmp_path / "a"), device="cpu")
+        Pretrainer(corpus, tmp_path / "b", recipe(), start=load(tmp_path / "a"), device="cpu")
     assert not (tmp_path / "b").exists()
 
 
@@ -260,7 +261,7 @@ def test_only_two_checkpoints_are_kept(corpus: Corpus, recipe: Callable[..., Rec
 
 def test_heldout_text_is_measured_every_so_often(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     settings = recipe(evaluate_every_steps=10)
-    Run(corpus, tmp_path / "run", settings, heldout=[["word1", "word3"], ["word2"]], device="cpu").train()
+    Pretrainer(corpus, tmp_path / "run", settings, heldout=[["word1", "word3"], ["word2"]], device="cpu").train()
     rows = read_rows(tmp_path / "run" / "metrics.csv")
     assert [row["step"] for row in rows if "heldout_perplexity" in row] == [10, 20, 30]
     assert f"{rows[-1]['heldout_perplexity']:.2f}" in (tmp_path / "run" / "README.md").read_text()
@@ -269,7 +270,7 @@ def test_heldout_text_is_measured_every_so_often(corpus: Corpus, recipe: Callabl
 def test_heldout_text_is_measured_at_the_end_at_least(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    Run(corpus, tmp_path / "run", recipe(max_steps=12), heldout=[["word1"]], device="cpu").train()
+    Pretrainer(corpus, tmp_path / "run", recipe(max_steps=12), heldout=[["word1"]], device="cpu").train()
     rows = read_rows(tmp_path / "run" / "metrics.csv")
     assert [row["step"] for row in rows if "heldout_perplexity" in row] == [12]
 
@@ -281,7 +282,7 @@ def test_heldout_text_given_at_the_end_is_measured(
     no row tells of yet get theirs, too."""
     heldout = [["word1", "word3"]]
     train(corpus, tmp_path / "done", recipe(max_steps=10))
-    run = Run(corpus, tmp_path / "done", recipe(max_steps=10), heldout=heldout, device="cpu")
+    run = Pretrainer(corpus, tmp_path / "done", recipe(max_steps=10), heldout=heldout, device="cpu")
     run.train()
     assert run.progress.heldout_perplexity == pytest.approx(Perplexity.of(score_sentences(run.model, heldout)).mean)
     rows = read_rows(tmp_path / "done" / "metrics.csv")
@@ -291,7 +292,7 @@ def test_heldout_text_given_at_the_end_is_measured(
     ]
     assert f"{run.progress.heldout_perplexity:.2f}" in (tmp_path / "done" / "README.md").read_text()
     train(corpus, tmp_path / "stopped", recipe(max_steps=10), stop_after=8)
-    Run(corpus, tmp_path / "stopped", recipe(max_steps=8), heldout=heldout, device="cpu").train()
+    Pretrainer(corpus, tmp_path / "stopped", recipe(max_steps=8), heldout=heldout, device="cpu").train()
     last = read_rows(tmp_path / "stopped" / "metrics.csv")[-1]
     assert (last["step"], "loss" in last, "heldout_perplexity" in last) == (8, True, True)
 
@@ -302,7 +303,7 @@ def test_an_end_moved_to_where_a_run_was_stopped_is_told_once(
     """However often the run is started then."""
     train(corpus, tmp_path / "run", recipe(max_steps=10, log_every_steps=5), stop_after=8)
     for _ in range(3):
-        Run(corpus, tmp_path / "run", recipe(max_steps=8, log_every_steps=5), device="cpu").train()
+        Pretrainer(corpus, tmp_path / "run", recipe(max_steps=8, log_every_steps=5), device="cpu").train()
     assert [row["step"] for row in read_rows(tmp_path / "run" / "metrics.csv")] == [5, 8]
 
 
@@ -340,7 +341,9 @@ def test_one_asks_to_stop_while_heldout_text_is_measured(
 ) -> None:
     """The measurement is given up, and made where the run goes on."""
     heldout = [["word1", "word3"]] * 1000
-    run = Run(corpus, tmp_path / "run", recipe(max_steps=9, evaluate_every_steps=5), heldout=heldout, device="cpu")
+    run = Pretrainer(
+        corpus, tmp_path / "run", recipe(max_steps=9, evaluate_every_steps=5), heldout=heldout, device="cpu"
+    )
     scored: list[int] = []
 
     def score_and_stop(*arguments: Any) -> Iterator[SentenceScore]:
@@ -354,7 +357,9 @@ def test_one_asks_to_stop_while_heldout_text_is_measured(
         run.train()
     assert len(scored) < 1000
     assert (run.stopped, run.progress.step, run.progress.heldout_perplexity) == (True, 6, None)
-    again = Run(corpus, tmp_path / "run", recipe(max_steps=9, evaluate_every_steps=5), heldout=heldout, device="cpu")
+    again = Pretrainer(
+        corpus, tmp_path / "run", recipe(max_steps=9, evaluate_every_steps=5), heldout=heldout, device="cpu"
+    )
     again.train()
     assert again.progress.heldout_step == 9
 
@@ -379,7 +384,7 @@ def test_a_last_measurement_that_is_given_up_leaves_no_row(
     train(corpus, tmp_path / "run", recipe(max_steps=4))
     rows = read_rows(tmp_path / "run" / "metrics.csv")
     heldout = [["word1", "word3"]] * 100
-    run = Run(corpus, tmp_path / "run", recipe(max_steps=4), heldout=heldout, device="cpu")
+    run = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=4), heldout=heldout, device="cpu")
 
     def score_and_stop(*arguments: Any) -> Iterator[SentenceScore]:
         for score in score_sentences(*arguments):
@@ -391,7 +396,7 @@ def test_a_last_measurement_that_is_given_up_leaves_no_row(
         run.train()
     assert run.progress.heldout_perplexity is None
     assert read_rows(tmp_path / "run" / "metrics.csv") == rows
-    Run(corpus, tmp_path / "run", recipe(max_steps=4), heldout=heldout, device="cpu").train()
+    Pretrainer(corpus, tmp_path / "run", recipe(max_steps=4), heldout=heldout, device="cpu").train()
     *before, last = read_rows(tmp_path / "run" / "metrics.csv")
     assert len(before) == len(rows)
     assert last["heldout_perplexity"] > 1
@@ -411,17 +416,17 @@ def test_a_start_that_is_refused_changes_no_recipe(
 ) -> None:
     def start_another(step: int) -> None:
         with pytest.raises(ElmoError, match="another process is writing it"):
-            Run(corpus, tmp_path / "run", recipe(max_minutes=5.0), device="cpu")
+            Pretrainer(corpus, tmp_path / "run", recipe(max_minutes=5.0), device="cpu")
 
     train(corpus, tmp_path / "run", recipe(), after_step=start_another)
-    assert load_recipe(str(tmp_path / "run" / "recipe.yaml")).training.max_minutes is None
+    assert load_pretraining_recipe(str(tmp_path / "run" / "recipe.yaml")).training.max_minutes is None
 
 
 def test_streams_without_a_sentence_of_their_own_are_told_of(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     (tmp_path / "text").write_text("one long line without end\n" * 3)
     corpus = prepare([str(tmp_path / "text")], tmp_path / "corpus", min_count=1, workers=1)
     with pytest.warns(UserWarning, match=r"fewer sentences \(3\) than there are streams \(4\), of which some"):
-        Run(corpus, tmp_path / "run", recipe(), device="cpu")
+        Pretrainer(corpus, tmp_path / "run", recipe(), device="cpu")
 
 
 def test_a_finished_run_started_again_keeps_what_was_added(
@@ -437,7 +442,7 @@ def test_a_finished_run_started_again_keeps_what_was_added(
     trained_on = read_figures(tmp_path / "run")["trained on"]
     with monkeypatch.context() as patch:
         patch.setattr("elmo.pretrain.loop.machine_name", lambda device: "another one")
-        Run(corpus, tmp_path / "run", recipe(max_steps=3), heldout=[["the", "cat"]], device="cpu").train()
+        Pretrainer(corpus, tmp_path / "run", recipe(max_steps=3), heldout=[["the", "cat"]], device="cpu").train()
     assert load(tmp_path / "run").warm_state is not None
     assert read_figures(tmp_path / "run")["trained on"] == trained_on
     assert "held-out perplexity when last measured" in read_figures(tmp_path / "run")
@@ -482,7 +487,7 @@ def test_a_finished_run_of_an_earlier_version_stays_as_it_is(
 
 
 def test_training_ends_after_its_epochs(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    run = Run(corpus, tmp_path / "run", recipe(max_steps=None, n_epochs=2), device="cpu")
+    run = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=None, n_epochs=2), device="cpu")
     predictions = 2 * (corpus.num_tokens + corpus.num_sentences)
     assert abs(run.total_steps * run.predictions_per_step - predictions) <= run.predictions_per_step / 2
 
@@ -490,7 +495,7 @@ def test_training_ends_after_its_epochs(corpus: Corpus, recipe: Callable[..., Re
 def test_cutoffs_that_do_not_fit_are_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     """Before anything is written."""
     with pytest.raises(ElmoError, match="do not rise between 0 and the 43 words"):
-        Run(corpus, tmp_path / "run", recipe(loss="adaptive", adaptive_cutoffs=[43]), device="cpu")
+        Pretrainer(corpus, tmp_path / "run", recipe(loss="adaptive", adaptive_cutoffs=[43]), device="cpu")
     assert not (tmp_path / "run").exists()
 
 
@@ -504,7 +509,7 @@ def test_training_may_be_made_longer(corpus: Corpus, recipe: Callable[..., Recip
 def test_another_recipe_is_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     train(corpus, tmp_path / "run", recipe(max_steps=1))
     with pytest.raises(ElmoError, match=r"recipe\.yaml: is another recipe"):
-        Run(corpus, tmp_path / "run", recipe(learning_rate=0.1), device="cpu")
+        Pretrainer(corpus, tmp_path / "run", recipe(learning_rate=0.1), device="cpu")
 
 
 def test_a_start_without_a_checkpoint_leaves_the_folder_free(
@@ -512,11 +517,11 @@ def test_a_start_without_a_checkpoint_leaves_the_folder_free(
 ) -> None:
     """As one that ran out of memory: a smaller batch may use the folder; what it is called by is the new recipe."""
 
-    def fail(run: Run) -> list[float]:
+    def fail(run: Pretrainer) -> list[float]:
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "_step", fail)
+        patch.setattr(Pretrainer, "_step", fail)
         with pytest.raises(MemoryError):
             train(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=8))
     assert (tmp_path / "run" / "recipe.yaml").exists()
@@ -524,7 +529,7 @@ def test_a_start_without_a_checkpoint_leaves_the_folder_free(
     train(corpus, tmp_path / "whole", recipe(max_steps=2, batch_size=4))
     assert_same_end(tmp_path / "whole", tmp_path / "run")
     with pytest.raises(ElmoError, match=r"recipe\.yaml: is another recipe"):
-        Run(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=8), device="cpu")
+        Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=8), device="cpu")
 
 
 def test_another_corpus_is_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
@@ -532,27 +537,27 @@ def test_another_corpus_is_refused(corpus: Corpus, recipe: Callable[..., Recipe]
     (tmp_path / "text").write_text("another text\n" * 9)
     other = prepare([str(tmp_path / "text")], tmp_path / "other", min_count=1, workers=1)
     with pytest.raises(ElmoError, match="was trained on another corpus"):
-        Run(other, tmp_path / "run", recipe(max_steps=1), device="cpu")
+        Pretrainer(other, tmp_path / "run", recipe(max_steps=1), device="cpu")
 
 
 def test_words_of_another_length_are_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     settings = recipe()
     shorter = replace(settings, char_cnn=replace(settings.char_cnn, max_characters_per_token=20))
     with pytest.raises(ElmoError, match="prepare the text again with --max-characters 20"):
-        Run(corpus, tmp_path / "run", shorter, device="cpu")
+        Pretrainer(corpus, tmp_path / "run", shorter, device="cpu")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a CUDA device")
 def test_a_device_that_is_not_there_is_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     with pytest.raises(ElmoError, match="there is no cuda here, torch finds 0 GPUs"):
-        Run(corpus, tmp_path / "run", recipe(), device="cuda")
+        Pretrainer(corpus, tmp_path / "run", recipe(), device="cuda")
 
 
 def test_a_folder_of_something_else_is_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(ElmoError, match="neither empty nor a run folder"):
-        Run(corpus, tmp_path, recipe(), device="cpu")
+        Pretrainer(corpus, tmp_path, recipe(), device="cpu")
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
@@ -563,8 +568,8 @@ def test_published_sizes_train(shared: Path, tmp_path: Path, name: str) -> None:
     """The full architectures make a step on the text of the published fixture."""
     text = shared / "fixtures" / "bilm_tf" / "train" / "data.txt"
     corpus = prepare([str(text)], tmp_path / "corpus", min_count=1, workers=1)
-    settings = load_recipe(name, {"training.max_steps": 1, "training.batch_size": 4})
-    run = Run(corpus, tmp_path / "run", settings, device="cpu")
+    settings = load_pretraining_recipe(name, {"training.max_steps": 1, "training.batch_size": 4})
+    run = Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
     before = run.model.bilm.forward_lstm.layers[1].weight_hr.clone()
     run._step()
     assert not torch.equal(before, run.model.bilm.forward_lstm.layers[1].weight_hr)
@@ -577,7 +582,7 @@ def test_a_damaged_corpus_is_not_trained_on(corpus: Corpus, recipe: Callable[...
     content[0] ^= 1
     (folder / "tokens.bin").write_bytes(content)
     with pytest.raises(ElmoError, match=r"tokens\.bin: is damaged"):
-        Run(Corpus.open(folder), tmp_path / "run", recipe())
+        Pretrainer(Corpus.open(folder), tmp_path / "run", recipe())
     assert not (tmp_path / "run").exists()
 
 
@@ -591,4 +596,4 @@ def test_a_damaged_checksum_of_a_run_is_told(
     if content is not None:
         (tmp_path / "run" / "corpus.sha256").write_bytes(content)
     with pytest.raises(ElmoError, match=r"corpus\.sha256: is (missing|damaged)"):
-        Run(corpus, tmp_path / "run", recipe())
+        Pretrainer(corpus, tmp_path / "run", recipe())

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from elmo.config import TrainingConfig
+from elmo.config import PretrainingConfig
 from elmo.pretrain.optimizer import BETAS, clip_gradients, make_optimizer, schedule
 
 
@@ -17,7 +17,7 @@ def test_adagrad_follows_its_definition() -> None:
     rng = np.random.default_rng(0)
     x, total = rng.normal(size=(3, 2)), np.ones((3, 2))
     parameter = nn.Parameter(torch.tensor(x))
-    optimizer = make_optimizer(nn.ParameterList([parameter]), TrainingConfig(learning_rate=0.2))
+    optimizer = make_optimizer(nn.ParameterList([parameter]), PretrainingConfig(learning_rate=0.2))
     for _ in range(5):
         gradient = rng.normal(size=(3, 2))
         total += gradient**2
@@ -41,7 +41,7 @@ def test_sparse_rows_are_updated_as_dense_ones_are() -> None:
         weight = embedding_gradients(sparse)
         before = weight.detach().clone()
         assert clip_gradients([weight], max_norm=0.5) > 0.5
-        make_optimizer(nn.ParameterList([weight]), TrainingConfig()).step()
+        make_optimizer(nn.ParameterList([weight]), PretrainingConfig()).step()
         assert torch.equal(weight[[0, 2, 3]], before[[0, 2, 3]])
         results.append(weight.detach())
     torch.testing.assert_close(*results, rtol=1e-12, atol=0)
@@ -50,7 +50,7 @@ def test_sparse_rows_are_updated_as_dense_ones_are() -> None:
 def test_adamw_follows_its_definition() -> None:
     """Loshchilov and Hutter 2019, algorithm 2: matrices decay towards zero, biases don't."""
     rng = np.random.default_rng(0)
-    training = TrainingConfig(optimizer="adamw", learning_rate=0.01, weight_decay=0.1)
+    training = PretrainingConfig(optimizer="adamw", learning_rate=0.01, weight_decay=0.1)
     values = [rng.normal(size=(3, 2)), rng.normal(size=2)]
     parameters = [nn.Parameter(torch.tensor(value)) for value in values]
     optimizer = make_optimizer(nn.ParameterList(parameters), training)
@@ -71,7 +71,7 @@ def test_adamw_follows_its_definition() -> None:
 def test_adamw_leaves_rows_without_gradient_alone() -> None:
     """Though words 1, 4 and 5 had a gradient at the step before, only 2 moves at the next."""
     weight = embedding_gradients(sparse=True)
-    optimizer = make_optimizer(nn.ParameterList([weight]), TrainingConfig(optimizer="adamw"), [weight])
+    optimizer = make_optimizer(nn.ParameterList([weight]), PretrainingConfig(optimizer="adamw"), [weight])
     optimizer.step()
     before = weight.detach().clone()
     optimizer.zero_grad()
@@ -84,7 +84,7 @@ def test_adamw_leaves_rows_without_gradient_alone() -> None:
 def test_all_state_is_there_before_the_first_step(name: str) -> None:
     """A checkpoint is copied into it. Every parameter has its optimizer."""
     module = make_module()
-    optimizer = make_optimizer(module, TrainingConfig(optimizer=name), [module["softmax"]["weight"]])
+    optimizer = make_optimizer(module, PretrainingConfig(optimizer=name), [module["softmax"]["weight"]])
     before = {parameter: set(state) for parameter, state in optimizer.state.items()}
     assert before.keys() == set(module.parameters())
     F.embedding(torch.tensor([2]), module["softmax"]["weight"], sparse=True).sum().backward()
@@ -108,7 +108,7 @@ def test_muon_moves_inner_matrices_along_an_orthogonal_one() -> None:
     """
     torch.manual_seed(0)
     module = make_module()
-    optimizer = make_optimizer(module, TrainingConfig(optimizer="muon", learning_rate=0.01))
+    optimizer = make_optimizer(module, PretrainingConfig(optimizer="muon", learning_rate=0.01))
     left, right = (torch.linalg.qr(torch.randn(8, 8)).Q for _ in range(2))
     gradient = left @ torch.diag(torch.linspace(1, 20, 8)) @ right
     for parameter in module.parameters():
@@ -133,7 +133,7 @@ def test_the_schedule_multiplies_the_rate() -> None:
     """Adam's first step is the rate itself, whatever the gradient."""
     parameter = nn.Parameter(torch.zeros(1))
     optimizer = make_optimizer(
-        nn.ParameterList([parameter]), TrainingConfig(optimizer="adamw", learning_rate=0.5, decay=1.0)
+        nn.ParameterList([parameter]), PretrainingConfig(optimizer="adamw", learning_rate=0.5, decay=1.0)
     )
     parameter.grad = torch.tensor([3.0])
     optimizer.step(done=0.75)

@@ -18,11 +18,11 @@ from elmo.formats import Model, load
 from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax
-from elmo.pretrain.loop import Run
+from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.text.corpus import Corpus
 from elmo.text.vocabulary import Vocabulary
-from elmo.training.rows import read_rows
+from elmo.training.metrics import read_rows
 
 SENTENCES = [["a", "b", "zebra"], ["c"], ["b", "b", "a", "c", "a"], ["zebra", "a"], ["c", "b"]]
 VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", "a", "b", "c"])
@@ -159,7 +159,7 @@ def test_heldout_perplexity_is_of_the_whole_vocabulary(
     cutoffs = {"adaptive_cutoffs": [12]} if loss == "adaptive" else {}
     heldout = [["word1", "word3", "unheard"], ["word2"]]
     settings = recipe(max_steps=12, loss=loss, **cutoffs)
-    Run(corpus, tmp_path / "run", settings, heldout=heldout, device="cpu").train()
+    Pretrainer(corpus, tmp_path / "run", settings, heldout=heldout, device="cpu").train()
     row = read_rows(tmp_path / "run" / "metrics.csv")[-1]
     model = load(tmp_path / "run")
     sums = np.sum([log_probability(model, sentence) for sentence in heldout], axis=0)

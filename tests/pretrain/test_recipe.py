@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.pretrain.recipe import NAMES, load_recipe
-from elmo.tasks import load_recipe as load_task_recipe
+from elmo.pretrain.recipe import NAMES, load_pretraining_recipe
+from elmo.tasks import load_task_recipe as load_task_recipe
 from elmo.training.recipes import parse_override, write_recipe
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recipes_of_the_package_are_read(name: str) -> None:
-    assert load_recipe(name).bilm.num_layers == 3
+    assert load_pretraining_recipe(name).bilm.num_layers == 3
 
 
 def test_paper_recipe_is_the_published_one() -> None:
     """Peters et al. 2018, sec. 3.4, and the settings that the published training code had."""
-    recipe = load_recipe("paper")
+    recipe = load_pretraining_recipe("paper")
     assert (recipe.lstm.dim, recipe.lstm.projection_dim, recipe.lstm.n_layers) == (4096, 512, 2)
     assert (recipe.lstm.cell_clip, recipe.lstm.proj_clip, recipe.lstm.use_skip_connections) == (3, 3, True)
     assert recipe.char_cnn.num_filters == 2048
@@ -35,28 +35,31 @@ def test_paper_recipe_is_the_published_one() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_models_of_every_recipe_meet_a_state_of_zeros(name: str) -> None:
     """Vectors start from zeros unless told otherwise; a model that never met zeros may fail there."""
-    assert load_recipe(name).training.fresh_starts
+    assert load_pretraining_recipe(name).training.fresh_starts
 
 
 def test_written_recipe_reads_back(tmp_path: Path) -> None:
-    recipe = load_recipe("small", {"training.max_minutes": 1.5})
+    recipe = load_pretraining_recipe("small", {"training.max_minutes": 1.5})
     write_recipe(recipe, tmp_path / "recipe.yaml")
-    assert load_recipe(str(tmp_path / "recipe.yaml")) == recipe
+    assert load_pretraining_recipe(str(tmp_path / "recipe.yaml")) == recipe
 
 
 @pytest.mark.parametrize("text", ["1e-3", "1E-3", "1.e-3", ".1e-2", "1.0e-3", "0.001"])
 def test_small_numbers_may_be_written_as_people_do(text: str, tmp_path: Path) -> None:
     """PyYAML by itself takes 1e-3 for text."""
-    assert load_recipe("tiny", dict([parse_override(f"training.learning_rate={text}")])).training.learning_rate == 1e-3
-    write_recipe(load_recipe("tiny"), tmp_path / "recipe.yaml")
+    assert (
+        load_pretraining_recipe("tiny", dict([parse_override(f"training.learning_rate={text}")])).training.learning_rate
+        == 1e-3
+    )
+    write_recipe(load_pretraining_recipe("tiny"), tmp_path / "recipe.yaml")
     written = (tmp_path / "recipe.yaml").read_text()
     (tmp_path / "recipe.yaml").write_text(re.sub(r"(?<=learning_rate: )[\d.]+", text, written))
-    assert load_recipe(str(tmp_path / "recipe.yaml")).training.learning_rate == 1e-3
+    assert load_pretraining_recipe(str(tmp_path / "recipe.yaml")).training.learning_rate == 1e-3
 
 
 def test_overrides_are_yaml_values() -> None:
     settings = dict(map(parse_override, ["training.batch_size=64", "char_cnn.filters=[[1, 4]]", "lstm.cell_clip=null"]))
-    recipe = load_recipe("tiny", settings)
+    recipe = load_pretraining_recipe("tiny", settings)
     assert recipe.training.batch_size == 64
     assert recipe.char_cnn.filters == ((1, 4),)
     assert recipe.lstm.cell_clip is None
@@ -93,39 +96,39 @@ def test_overrides_are_yaml_values() -> None:
 )
 def test_a_wrong_key_or_value_is_named(override: str, message: str) -> None:
     with pytest.raises(ElmoError, match=message):
-        load_recipe("tiny", dict([parse_override(override)]))
+        load_pretraining_recipe("tiny", dict([parse_override(override)]))
 
 
 def test_unknown_recipe_is_refused() -> None:
     with pytest.raises(ElmoError, match="recipe huge: neither a file nor one of paper, small, en, mini, tiny"):
-        load_recipe("huge")
+        load_pretraining_recipe("huge")
 
 
 def test_a_recipe_that_is_no_utf_8(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_bytes(b"# caf\xe9\n")
     with pytest.raises(ElmoError, match=r"mine\.yaml: not UTF-8 text"):
-        load_recipe(str(tmp_path / "mine.yaml"))
+        load_pretraining_recipe(str(tmp_path / "mine.yaml"))
 
 
 def test_broken_yaml_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("lstm: {dim: 3")
     with pytest.raises(ElmoError, match=r"mine\.yaml: not valid YAML"):
-        load_recipe(str(tmp_path / "mine.yaml"))
+        load_pretraining_recipe(str(tmp_path / "mine.yaml"))
 
 
 def test_recipes_that_are_no_files_or_without_end(tmp_path: Path) -> None:
     """Neither is read; and a value that stands for a billion others is shown by its beginning."""
     with pytest.raises(ElmoError, match="neither a file nor one of"):
-        load_recipe("/dev/zero")
+        load_pretraining_recipe("/dev/zero")
     path = tmp_path / "recipe.yaml"
     with path.open("wb") as file:
         file.truncate(1 << 30)  # holes take no room on the disk
     with pytest.raises(ElmoError, match=r"recipe\.yaml: too large for a recipe"):
-        load_recipe(str(path))
+        load_pretraining_recipe(str(path))
     lists = "".join(f"  - &l{level} [{', '.join([f'*l{level - 1}'] * 9)}]\n" for level in range(1, 12))
     path.write_text(f"lstm:\n  - &l0 [a]\n{lists}char_cnn:\n  embedding:\n    dim: *l11\n", encoding="utf-8")
     with pytest.raises(ElmoError, match=r"recipe\.yaml: char_cnn: embedding: dim: expected int, found") as caught:
-        load_recipe(str(path))
+        load_pretraining_recipe(str(path))
     assert len(str(caught.value)) < 1_000
 
 
@@ -133,7 +136,7 @@ def test_recipes_that_are_no_files_or_without_end(tmp_path: Path) -> None:
 def test_endless_nesting_is_one_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / "deep.yaml").write_text(text)
     with pytest.raises(ElmoError, match=r"deep\.yaml: nested too deeply; a recipe is a mapping of a few keys$"):
-        load_recipe(str(tmp_path / "deep.yaml"))
+        load_pretraining_recipe(str(tmp_path / "deep.yaml"))
     with pytest.raises(ElmoError, match=r"deep\.yaml: nested too deeply"):
         load_task_recipe("ner", str(tmp_path / "deep.yaml"))
     with pytest.raises(ElmoError, match=r"^--set lstm\.dim: the value is nested too deeply for a recipe$"):

@@ -20,9 +20,9 @@ from torch import nn
 
 from elmo.errors import ElmoError
 from elmo.pretrain.exchange import average_gradients
-from elmo.pretrain.loop import Run
+from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.processes import Processes
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.corpus import Corpus
 
 IDS = ([4711, 3, 9, 3], [9, 12])
@@ -32,7 +32,7 @@ V, P = 5000, 8
 
 def train(corpus: Corpus, folder: Path, recipe: str) -> dict[str, Any]:
     try:
-        run = Run(corpus, folder, load_recipe(recipe), heldout=[["word1", "word3"]], device="cpu")
+        run = Pretrainer(corpus, folder, load_pretraining_recipe(recipe), heldout=[["word1", "word3"]], device="cpu")
     except ElmoError as error:
         return {"error": str(error)}
     start = run.progress.step

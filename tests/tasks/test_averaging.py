@@ -14,16 +14,16 @@ from elmo.errors import ElmoError
 from elmo.tasks.averaging import Averages
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS, load_weights
 from elmo.tasks.ner.task import TASK, NerExample, NerRecipe, Spans
-from elmo.tasks.run_folder import make_elmo
+from elmo.tasks.run_folder import make_elmo_input
 from elmo.tasks.trainer import Trainer
-from elmo.training.rows import read_rows
+from elmo.training.metrics import read_rows
 
 Recipe = Callable[..., NerRecipe]
 
 
 def make_trainer(folder: Path, recipe: NerRecipe, examples: list[NerExample]) -> Trainer[NerExample, Spans]:
     torch.manual_seed(0)
-    model = TASK.model(recipe, TASK.vocabularies(examples, recipe), make_elmo(None, recipe.elmo, None))
+    model = TASK.model(recipe, TASK.vocabularies(examples, recipe), make_elmo_input(None, recipe.elmo, None))
     return Trainer(TASK, model, recipe.training, folder, examples[8:], examples[:8])
 
 

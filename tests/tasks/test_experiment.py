@@ -25,20 +25,22 @@ from elmo.formats import bundled
 from elmo.targets import alone_in
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
-from elmo.tasks.experiment import Experiment, Job
+from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.ner.task import TASK, NerModel, NerRecipe
 from elmo.tasks.run_folder import load_run
 from elmo.tasks.trainer import Trainer, predict
-from elmo.training.rows import read_rows
+from elmo.training.metrics import read_rows
 
 Recipe = Callable[..., NerRecipe]
 FINISHED = {"README.md", "config.json", "metrics.csv", "results.json", "vocabularies.json", "weights.safetensors"}
 
 
-def make_job(files: Path, recipe: NerRecipe, out: str = "run", elmo: str | None = "model", **options: Any) -> Job:
+def make_job(
+    files: Path, recipe: NerRecipe, out: str = "run", elmo: str | None = "model", **options: Any
+) -> ExperimentConfig:
     train, dev, test = (str(files / f"{name}.conll") for name in ("train", "dev", "test"))
     source = "none" if elmo is None else str(files / elmo)
-    return Job("ner", recipe, files / out, train, dev, test, source, device="cpu", **options)
+    return ExperimentConfig("ner", recipe, files / out, train, dev, test, source, device="cpu", **options)
 
 
 def names(folder: Path) -> set[str]:

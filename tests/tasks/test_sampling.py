@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.tasks.experiment import Experiment, Job
+from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.ner.task import TASK, NerExample, NerRecipe
 from elmo.tasks.sampling import choose, share_of
 
@@ -41,7 +41,9 @@ def test_a_share_is_none_or_all_at_most(share: float, recipe: Recipe) -> None:
 def test_a_model_sees_its_share_alone(files: Path, recipe: Recipe) -> None:
     """Its words are those of the share; what it is measured on stays whole, and the folder tells of both."""
     settings = recipe(training__share=0.2, training__max_epochs=1, words__min_count=1)
-    job = Job("ner", settings, files / "run", str(files / "train.conll"), str(files / "dev.conll"), device="cpu")
+    job = ExperimentConfig(
+        "ner", settings, files / "run", str(files / "train.conll"), str(files / "dev.conll"), device="cpu"
+    )
     experiment = Experiment(job)
     experiment.run()
     assert experiment.sets["dev"] == TASK.read(job.dev, settings)

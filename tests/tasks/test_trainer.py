@@ -17,10 +17,10 @@ from elmo.formats import Model
 from elmo.nn.precision import product_dtype
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.ner.task import TASK, NerExample, NerRecipe, Spans
-from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.task import Scores
 from elmo.tasks.trainer import Trainer, predict
-from elmo.training.rows import read_rows
+from elmo.training.metrics import read_rows
 
 Recipe = Callable[..., NerRecipe]
 
@@ -33,7 +33,7 @@ def make_trainer(
     folder: Path, recipe: NerRecipe, examples: list[NerExample], bilm: Model | None = None, **options: Any
 ) -> Trainer[NerExample, Spans]:
     torch.manual_seed(recipe.training.seed)
-    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, "cpu"))
+    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
     model = TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
     return Trainer(TASK, model, recipe.training, folder, examples[8:], examples[:8], **options)
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.text.corpus import Corpus, checksum_of
+from elmo.text.corpus import Corpus, corpus_checksum
 from elmo.text.prepare import prepare
 
 
@@ -91,6 +91,6 @@ def test_corpora_without_checksums_of_their_files_pass(folder):
     for facts in description["files"].values():
         del facts["sha256"]
     del description["description_checksum"]
-    description["checksum"] = checksum_of(description["files"], description["counts"]["vocabulary_size"])
+    description["checksum"] = corpus_checksum(description["files"], description["counts"]["vocabulary_size"])
     (folder / "corpus.json").write_text(json.dumps(description))
     Corpus.open(folder).verify()

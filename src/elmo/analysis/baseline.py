@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from elmo.analysis.pos import tags_of
+from elmo.analysis.pos import all_tags
 from elmo.analysis.tagged import Tagged
 from elmo.errors import ElmoError
 
@@ -45,16 +45,16 @@ def fit_word_tagger(train: Sequence[Tagged], dev: Sequence[Tagged], seed: int = 
 
     `seed` is of the order in which the tokens are taken: the same input gives the same tagger.
     """
-    if not tags_of(train) or not tags_of(dev):
+    if not all_tags(train) or not all_tags(dev):
         raise ElmoError("train, dev: one of them holds no token; give tagged sentences")
     counts = Counter(token for sentence in train for token in sentence.tokens)
     known = [word for word, count in counts.items() if count >= MIN_COUNT]
-    tags = tuple(sorted(set(tags_of(train))))
+    tags = tuple(sorted(set(all_tags(train))))
     words = {word: number for number, word in enumerate(known, OUTSIDE + 1)}
     tagger = WordTagger(words, tags, torch.zeros(3 * (len(words) + 2), len(tags)), torch.zeros(len(tags)))
     places = {tag: place for place, tag in enumerate(tags)}
     windows = _windows(words, (sentence.tokens for sentence in train))
-    targets = torch.tensor([places[tag] for tag in tags_of(train)])
+    targets = torch.tensor([places[tag] for tag in all_tags(train)])
     weight, bias = tagger.weight.clone().requires_grad_(), tagger.bias.clone().requires_grad_()
     optimizer = torch.optim.Adagrad([weight, bias], lr=LEARNING_RATE)
     order = torch.Generator().manual_seed(seed)
@@ -63,7 +63,7 @@ def fit_word_tagger(train: Sequence[Tagged], dev: Sequence[Tagged], seed: int = 
         for batch in torch.randperm(len(targets), generator=order).split(BATCH_SIZE):
             _step(optimizer, windows[batch], targets[batch], weight, bias)
         now = WordTagger(words, tags, weight.detach().clone(), bias.detach().clone())
-        score = accuracy(now.predict(sentence.tokens for sentence in dev), tags_of(dev))
+        score = accuracy(now.predict(sentence.tokens for sentence in dev), all_tags(dev))
         if score > best:
             best, tagger = score, now
     return tagger

@@ -70,7 +70,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ExplorationConfig:
     """What a reader may choose: see `ContextIndex.find_neighbors`; `groups` of the picture."""
 
     top: int = 10
@@ -85,14 +85,14 @@ def look(
     line: int,
     position: int,
     index: ContextIndex | None = None,
-    settings: Settings | None = None,
+    settings: ExplorationConfig | None = None,
 ) -> View:
     """Look at the word at `position` of sentence number `line` of `sentences`.
 
     With an index its uses there are what it is compared with; without one, all other words of `sentences`.
     Raises ElmoError where there is no such word.
     """
-    settings = settings or Settings()
+    settings = settings or ExplorationConfig()
     if not (0 <= line < len(sentences) and 0 <= position < len(sentences[line])):
         raise ElmoError(f"word {position} of line {line}: there is none; click on a word of the text")
     if not 1 <= settings.groups <= MAX_GROUPS:

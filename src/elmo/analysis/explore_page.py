@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
-from elmo.analysis.explore import MAX_GROUPS, Settings, look
+from elmo.analysis.explore import MAX_GROUPS, ExplorationConfig, look
 from elmo.analysis.neighbors import excerpt
 from elmo.analysis.pictures import COLOURS
 from elmo.analysis.search import ContextIndex
@@ -140,13 +140,13 @@ def _around(tokens: tuple[str, ...], word: int) -> tuple[int, tuple[str, ...]]:
     return word - first, tokens[first:end]
 
 
-def settings(asked: QueryParams) -> Settings:
+def settings(asked: QueryParams) -> ExplorationConfig:
     """What a request chose."""
     top = number(asked, "top", 10)
     if top > MAX_TOP:
         raise ElmoError(f"top: {top} is more than the {MAX_TOP} that the page shows")
     tags = tuple(tag for tag in asked.getlist("tag") if tag)
-    return Settings(top, bool(asked.get("any")), tags, number(asked, "groups", 3))
+    return ExplorationConfig(top, bool(asked.get("any")), tags, number(asked, "groups", 3))
 
 
 def number(asked: QueryParams, name: str, default: int) -> int:

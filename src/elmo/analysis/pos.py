@@ -20,7 +20,7 @@ def embed_tokens(embedder: Embedder, sentences: Sequence[Tagged], layer: Layers)
     return np.concatenate(list(embedder.stream([sentence.tokens for sentence in sentences], layers=weights)))
 
 
-def tags_of(sentences: Sequence[Tagged]) -> list[str]:
+def all_tags(sentences: Sequence[Tagged]) -> list[str]:
     """The tags of all tokens, sentence after sentence."""
     return [tag for sentence in sentences for tag in sentence.tags]
 
@@ -28,7 +28,7 @@ def tags_of(sentences: Sequence[Tagged]) -> list[str]:
 def fit_pos(embedder: Embedder, train: Sequence[Tagged], dev: Sequence[Tagged], layer: Layers) -> LinearProbe:
     """A probe for the tags on vectors of one layer, its weight decay chosen on `dev`."""
     return fit_probe(
-        embed_tokens(embedder, train, layer), tags_of(train), embed_tokens(embedder, dev, layer), tags_of(dev)
+        embed_tokens(embedder, train, layer), all_tags(train), embed_tokens(embedder, dev, layer), all_tags(dev)
     )
 
 
@@ -37,7 +37,7 @@ def probe_pos(
 ) -> float:
     """The share of tokens of `test` that a linear classifier on vectors of one layer gives their tag."""
     probe = fit_pos(embedder, train, dev, layer)
-    return probe.accuracy(embed_tokens(embedder, test, layer), tags_of(test))
+    return probe.accuracy(embed_tokens(embedder, test, layer), all_tags(test))
 
 
 def most_frequent_tag(train: Sequence[Tagged], test: Sequence[Tagged]) -> float:
@@ -45,7 +45,7 @@ def most_frequent_tag(train: Sequence[Tagged], test: Sequence[Tagged]) -> float:
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for word, tag in _pairs(train):
         counts[word][tag] += 1
-    commonest = Counter(tags_of(train)).most_common(1)[0][0]
+    commonest = Counter(all_tags(train)).most_common(1)[0][0]
     guess = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
     pairs = list(_pairs(test))
     return sum(guess.get(word, commonest) == tag for word, tag in pairs) / len(pairs)

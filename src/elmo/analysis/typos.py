@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from elmo.analysis.baseline import fit_word_tagger
-from elmo.analysis.pos import embed_tokens, fit_pos, tags_of
+from elmo.analysis.pos import all_tags, embed_tokens, fit_pos
 from elmo.analysis.tagged import Tagged
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name
@@ -61,7 +61,7 @@ def evaluate_typos(
     misspelt = np.array(_tokens(noisy)) != np.array(_tokens(test))
     if not misspelt.any():
         raise ElmoError(f"test: typos in {share:.0%} of its words of {MIN_LETTERS} letters or more are none at all")
-    tags = np.array(tags_of(test))
+    tags = np.array(all_tags(test))
 
     def compare(predict: Callable[[Sequence[Tagged]], list[str]]) -> Robustness:
         clean, dirty = (np.array(predict(text)) == tags for text in (test, noisy))

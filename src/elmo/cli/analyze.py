@@ -186,10 +186,10 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
 @options(COMMON)
 def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, quick: bool, **arguments: Any) -> None:
     """Table 6: tags (Penn's in English) by a linear classifier on each layer of MODEL."""
-    from elmo.analysis.paper.pos import Corpus, analyze_pos, draw, with_dev
+    from elmo.analysis.paper.pos import TaggedCorpus, analyze_pos, draw, with_dev
     from elmo.analysis.tagged import read_conll2000, read_conllu
 
-    corpora = {"UD": Corpus(*map(read_conllu, ud))} if ud else {}
+    corpora = {"UD": TaggedCorpus(*map(read_conllu, ud))} if ud else {}
     if conll2000:
         corpora["CoNLL-2000"] = with_dev(*map(read_conll2000, conll2000))
     if not corpora:

@@ -173,12 +173,12 @@ def _open(
 @contextmanager
 def _saying_what_is_kept(output: Path) -> Generator[None]:
     """Tell the user who stops the command that nothing is lost."""
-    from elmo.embed.unfinished import folder_of
+    from elmo.embed.unfinished import work_folder_of
 
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
-        if folder_of(output).exists():
+        if work_folder_of(output).exists():
             click.echo(f"elmo: {output}: what was written is kept; the same command goes on there", err=True)
         raise
 

@@ -65,7 +65,7 @@ def command(
     The vocabulary stays that of MODEL: other words count as <UNK> but are read by their characters. Perplexity is
     told before and after. Most published files hold no softmax: pass --new-softmax for those.
     """
-    from elmo.config import TrainingConfig, from_mapping
+    from elmo.config import PretrainingConfig, from_mapping
     from elmo.formats import load
     from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
     from elmo.text.reading import read_some
@@ -79,7 +79,7 @@ def command(
     settings = default_settings(loaded, new_softmax) | {"n_epochs": epochs} | own
     if settings.get("loss") != "adaptive" and "adaptive_cutoffs" not in own:
         settings.pop("adaptive_cutoffs", None)  # the model's, for a loss that is refused below in better words
-    training = from_mapping(TrainingConfig, settings, "training")
+    training = from_mapping(PretrainingConfig, settings, "training")
     if training.optimizer != "adagrad" and "learning_rate" not in own:
         raise ElmoError(f"--learning-rate: the default is Adagrad's; name one for {training.optimizer}")
     if training.evaluate_every_steps is not None:

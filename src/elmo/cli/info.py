@@ -20,7 +20,7 @@ def command(model: str, as_json: bool) -> None:
     """
     from elmo.config import to_mapping
     from elmo.formats import load
-    from elmo.formats.card import describe, without_head
+    from elmo.formats.card import describe_model, without_head
     from elmo.tasks.run_folder import is_run
 
     if is_run(Path(model)):
@@ -31,12 +31,12 @@ def command(model: str, as_json: bool) -> None:
         click.echo(f"{without_head(loaded.card).strip()}\n")
     words = None if loaded.vocabulary is None else len(loaded.vocabulary)
     print_result(
-        f"{model}: {loaded.origin}.\n{describe(loaded)}\nVectors: {loaded.config.num_layers} layers, "
+        f"{model}: {loaded.origin}.\n{describe_model(loaded)}\nVectors: {loaded.config.num_layers} layers, "
         f"{loaded.config.width} wide{', and a warm state' if loaded.warm_state else ''}.",
         {
             "model": model,
             "origin": loaded.origin,
-            "description": describe(loaded),
+            "description": describe_model(loaded),
             "width": loaded.config.width,
             "num_layers": loaded.config.num_layers,
             "num_parameters": sum(parameter.numel() for parameter in loaded.bilm.parameters()),

@@ -11,7 +11,7 @@ from elmo.cli.shared import device_option, examples, json_option, print_result
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
-    from elmo.pretrain.loop import Run
+    from elmo.pretrain.loop import Pretrainer
 
 
 @click.command(
@@ -63,8 +63,8 @@ def command(
     batch_size is that of all together.
     """
     from elmo import formats
-    from elmo.pretrain.loop import Run
-    from elmo.pretrain.recipe import load_recipe
+    from elmo.pretrain.loop import Pretrainer
+    from elmo.pretrain.recipe import load_pretraining_recipe
     from elmo.text.corpus import Corpus
     from elmo.text.reading import read_some
     from elmo.training.recipes import parse_override
@@ -77,14 +77,16 @@ def command(
     opened = Corpus.open(corpus)
     sentences = read_some(heldout, **opened.reading) if heldout else []
     model = None if start is None else formats.load(start)
-    training = Run(opened, run, load_recipe(recipe, settings), start=model, heldout=sentences, device=device)
+    training = Pretrainer(
+        opened, run, load_pretraining_recipe(recipe, settings), start=model, heldout=sentences, device=device
+    )
     training.train()
     training.processes.leave()
     if training.processes.is_first:
         _report(run, training, as_json)
 
 
-def _report(run: Path, training: Run, as_json: bool) -> None:
+def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
     progress, num_processes = training.progress, training.processes.size
     batch_size = training.recipe.training.batch_size
     spread = "" if num_processes == 1 else f" on {num_processes} processes, batch {batch_size}"

@@ -87,12 +87,12 @@ def train(
     paragraphs), and its perplexity on those of the dev set is measured before and after. A MODEL without a softmax gets
     a new one. FOLDER is used again by the same command, and by others with the same MODEL and text.
     """
-    from elmo.tasks import load_recipe
-    from elmo.tasks.experiment import Experiment, Job
+    from elmo.tasks import load_task_recipe
+    from elmo.tasks.experiment import Experiment, ExperimentConfig
     from elmo.training.recipes import parse_override
 
-    loaded = load_recipe(task, recipe, dict(map(parse_override, overrides)))
-    experiment = Experiment(Job(task, loaded, out, with_bilm=not no_bilm, num_seeds=seeds, **options))
+    loaded = load_task_recipe(task, recipe, dict(map(parse_override, overrides)))
+    experiment = Experiment(ExperimentConfig(task, loaded, out, with_bilm=not no_bilm, num_seeds=seeds, **options))
     if experiment.note:
         click.echo(f"elmo: {experiment.note}", err=True)
     if tuned is not None:
@@ -110,7 +110,7 @@ def _finetune(experiment: Experiment, folder: Path) -> bool:
     done. Returns false if it was interrupted."""
     from tempfile import TemporaryDirectory
 
-    from elmo.config import TrainingConfig, from_mapping
+    from elmo.config import PretrainingConfig, from_mapping
     from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, is_finetuned, prepare_corpus
 
     job, task, model = experiment.job, experiment.task, experiment.bilm
@@ -130,7 +130,7 @@ def _finetune(experiment: Experiment, folder: Path) -> bool:
         corpus = prepare_corpus(model, [str(path)], folder, new_softmax)
     if is_finetuned(model, folder):
         return True
-    training = from_mapping(TrainingConfig, default_settings(model, new_softmax), "training")
+    training = from_mapping(PretrainingConfig, default_settings(model, new_softmax), "training")
     training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
     heldout = [line.split() for line in _lines(text_to_tune, task.read(job.dev, job.recipe))]
     result = finetune(model, corpus, folder, training, new_softmax=new_softmax, heldout=heldout, device=job.device)
@@ -255,10 +255,10 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
 
     A line is a sentence, with blanks between its tokens.
     """
-    from elmo.tasks import get_task, load_recipe
+    from elmo.tasks import get_task, load_task_recipe
 
     found = get_task(task)
-    loaded = load_recipe(task, recipe, _reading(found, overrides))
+    loaded = load_task_recipe(task, recipe, _reading(found, overrides))
     for line in _lines(found.sentences, (example for file in files for example in found.read(file, loaded))):
         click.echo(line)
 

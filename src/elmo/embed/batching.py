@@ -17,7 +17,7 @@ Sentence = Sequence[str]
 
 
 @dataclass(frozen=True)
-class Batch:
+class PackedBatch:
     """Sentences that run together, in packed order (see `elmo.nn.lstm`) without any padding.
 
     `tokens` (N,) are indices into some types, sentence after sentence, boundaries included. `rows[d]` (N,) says in
@@ -32,7 +32,7 @@ class Batch:
     ends: NDArray[np.int64]
 
     @classmethod
-    def of(cls, sentences: Sequence[Sequence[int]]) -> Batch:
+    def of(cls, sentences: Sequence[Sequence[int]]) -> PackedBatch:
         """The batch of one or more sentences of falling length, as type indices with their boundaries."""
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         running = len(lengths) - np.searchsorted(lengths[::-1], np.arange(lengths[0]), side="right")

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from elmo import formats
 from elmo.config import BiLMConfig, require_choice, require_positive
-from elmo.embed.batching import Batch, Sentence, plan_batches, windows
+from elmo.embed.batching import PackedBatch, Sentence, plan_batches, windows
 from elmo.embed.engine import Precision, make_engine
 from elmo.embed.fingerprint import fingerprint
-from elmo.embed.layers import Entry, Layers, Layout, layer_weights
+from elmo.embed.layers import Entry, Layers, VectorLayout, layer_weights
 from elmo.embed.pooling import POOLS, Pool, pool_tokens
 from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.errors import ElmoError
@@ -39,7 +39,7 @@ EmbeddedWindow = tuple[list[Sentence], list[NDArray[np.float32]]]
 """Sentences, and the array of each."""
 
 
-class Job(NamedTuple):
+class EmbeddingOptions(NamedTuple):
     """What one call asks for, checked."""
 
     weights: list[float] | None
@@ -159,7 +159,7 @@ class SentenceEmbedder(ABC):
             path,
             sentences,
             lambda rest, first: self._windows(rest, job, first),
-            Layout(self.width, self.num_layers if job.weights is None else None, pool is not None),
+            VectorLayout(self.width, self.num_layers if job.weights is None else None, pool is not None),
             {
                 "model": self.warm_fingerprint if state == "warm" else self.fingerprint,
                 "layers": job.weights or "all",
@@ -178,17 +178,17 @@ class SentenceEmbedder(ABC):
         """Forget the state that `state="carry"` left: the next batch starts from zeros."""
 
     @abstractmethod
-    def _embed_windows(self, cut: Iterable[list[Sentence]], job: Job) -> Iterator[EmbeddedWindow]:
+    def _embed_windows(self, cut: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
         """Embed windows of sentences in their order. With carried state, a window is a batch."""
 
-    def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> Job:
+    def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> EmbeddingOptions:
         if pool is not None:
             require_choice("pool", pool, POOLS)
         require_choice("state", state, STATES)
         require_positive("batch_size", batch_size)
-        return Job(layer_weights(layers, self.num_layers), pool, state, batch_size)
+        return EmbeddingOptions(layer_weights(layers, self.num_layers), pool, state, batch_size)
 
-    def _windows(self, sentences: Iterable[Sentence], job: Job, first: int = 0) -> Iterator[list[Entry]]:
+    def _windows(self, sentences: Iterable[Sentence], job: EmbeddingOptions, first: int = 0) -> Iterator[list[Entry]]:
         """Embed window by window; what is held in memory is one window."""
         size = (job.batch_size or CARRY_BATCH_SIZE) if job.carry else (job.batch_size or 0) * WINDOW_BATCHES or None
         cut = windows(sentences, WINDOW_BATCHES * self._batch_tokens, size, first)
@@ -230,15 +230,15 @@ class Embedder(SentenceEmbedder):
         """Forget the state that `state="carry"` left: the next batch starts from zeros."""
         self._state = None
 
-    def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> Job:
+    def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> EmbeddingOptions:
         if state == "warm":
             require_warm_state(self._warm_state)
         return super()._job(layers, pool, state, batch_size)
 
-    def _embed_windows(self, cut: Iterable[list[Sentence]], job: Job) -> Iterator[EmbeddedWindow]:
+    def _embed_windows(self, cut: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
         return ((window, self.embed_window(window, job)) for window in cut)
 
-    def embed_window(self, window: Sequence[Sentence], job: Job) -> list[NDArray[np.float32]]:
+    def embed_window(self, window: Sequence[Sentence], job: EmbeddingOptions) -> list[NDArray[np.float32]]:
         """One array per sentence. With carried state the window is the batch, however it is cut to fit memory."""
         arrays: dict[int, NDArray[np.float32]] = {}
         state = self._before(len(window), job)
@@ -246,7 +246,7 @@ class Embedder(SentenceEmbedder):
         types, numbered = number_types(window)
         vectors = self._engine.token_vectors(types)
         for indices in plan_batches([len(sentence) for sentence in window], self._batch_tokens, size):
-            batch = Batch.of([numbered[index] for index in indices])
+            batch = PackedBatch.of([numbered[index] for index in indices])
             mixed, after = self._run(vectors, batch, job, state and _take_rows(state, indices))
             if not np.isfinite(mixed).all():
                 raise ElmoError(
@@ -259,14 +259,14 @@ class Embedder(SentenceEmbedder):
             self._state = replace_rows(self._state, state)
         return [arrays[index] for index in range(len(window))]
 
-    def _before(self, num_sentences: int, job: Job) -> BiLMState | None:
+    def _before(self, num_sentences: int, job: EmbeddingOptions) -> BiLMState | None:
         """The state before the first token of each of the next sentences; None stands for zeros."""
         if job.state == "warm":
             return repeat_row(require_warm_state(self._warm_state), num_sentences)
         return first_rows(self._state or self._no_state, num_sentences) if job.carry else None
 
     def _run(
-        self, vectors: NDArray[np.float32], batch: Batch, job: Job, before: BiLMState | None
+        self, vectors: NDArray[np.float32], batch: PackedBatch, job: EmbeddingOptions, before: BiLMState | None
     ) -> tuple[NDArray[np.float32], BiLMState | None]:
         """The layers asked for, (tokens, D) or (L+1, tokens, D). Layer 0 alone needs no LSTM, and has no state."""
         if job.weights is None or any(job.weights[1:]):
@@ -274,7 +274,7 @@ class Embedder(SentenceEmbedder):
         layer = vectors[batch.tokens[batch.inner]] * np.float32(job.weights[0])
         return np.concatenate([layer] * (2 if self.config.bidirectional else 1), axis=1), before
 
-    def _finish(self, arrays: list[NDArray[np.float32]], job: Job) -> list[NDArray[np.float32]]:
+    def _finish(self, arrays: list[NDArray[np.float32]], job: EmbeddingOptions) -> list[NDArray[np.float32]]:
         """Pool, or copy, so that one kept sentence doesn't keep its whole batch."""
         if job.pool is None:
             return [array.copy() for array in arrays]

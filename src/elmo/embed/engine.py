@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from elmo import _native
 from elmo.config import require_choice
-from elmo.embed.batching import Batch
+from elmo.embed.batching import PackedBatch
 from elmo.embed.module_engine import ModuleEngine
 from elmo.embed.packed_engine import PackedEngine
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLMState
-from elmo.nn.precision import multiplies_bf16
+from elmo.nn.precision import device_multiplies_bf16
 
 Array = NDArray[np.float32]
 
@@ -44,7 +44,7 @@ class Engine(Protocol):
         ...
 
     def run(
-        self, vectors: Array, batch: Batch, weights: Sequence[float] | None, before: BiLMState | None
+        self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: BiLMState | None
     ) -> tuple[Array, BiLMState | None]:
         """Run a batch of indices into `vectors`; the layers' weighted sum or all of them, and the state after."""
         ...
@@ -54,7 +54,7 @@ def make_engine(model: Model, precision: str, device: torch.device) -> Engine:
     """The engine for a model that is on `device`."""
     require_choice("precision", precision, PRECISIONS)
     if precision == "auto":
-        gains = _native.gains_by_bf16() if device.type == "cpu" else multiplies_bf16(device)
+        gains = _native.gains_by_bf16() if device.type == "cpu" else device_multiplies_bf16(device)
         precision = "bf16" if gains else "float32"
     if device.type != "cpu":
         if precision == "int8":

@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 
 from elmo.embed.append import DATA, close_all, make_safe, open_at
-from elmo.embed.hdf5_stream import BLOCK, DATA_START, describe
-from elmo.embed.layers import Entry, Layout
+from elmo.embed.hdf5_stream import BLOCK, DATA_START, describe_data_sets
+from elmo.embed.layers import Entry, VectorLayout
 
 INDEX_BYTES = 1 << 26
 """The longest `sentence_to_index`: HDF5 takes a string in one piece, so it has to fit into memory."""
@@ -28,7 +28,7 @@ class HDF5Writer:
     (N, L+1, D), instead of the numbered ones.
     """
 
-    def __init__(self, folder: Path, layout: Layout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
+    def __init__(self, folder: Path, layout: VectorLayout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
         self._path, self._layout, self._dtype = folder / DATA, layout, dtype
         self._count = sizes.get("sentences", 0)
         self._data, self._lengths, self._index = self._files = [
@@ -55,7 +55,7 @@ class HDF5Writer:
         """Describe the data sets, and store `sentence_to_index`, unless it is too long for that."""
         pooled = self._layout.pooled
         self._data.truncate()
-        describe(
+        describe_data_sets(
             self._data,
             iter([(self._count, *self._layout.pooled_shape)]) if pooled else self._shapes(),
             1 if pooled else self._count,

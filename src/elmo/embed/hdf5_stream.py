@@ -38,7 +38,9 @@ _FLOATS = {2: (15, 16, 10, 5, 0, 10, 15), 4: (31, 32, 23, 8, 0, 23, 127)}
 """By size in bytes: place of the sign, bits; place and bits of exponent and mantissa; the exponent's bias."""
 
 
-def describe(file: BinaryIO, shapes: Iterator[Sequence[int]], num_sets: int, dtype: np.dtype[Any], name: str) -> None:
+def describe_data_sets(
+    file: BinaryIO, shapes: Iterator[Sequence[int]], num_sets: int, dtype: np.dtype[Any], name: str
+) -> None:
     """Describe `num_sets` data sets, whose numbers lie one after the other from `DATA_START` on, and end the file.
 
     All `shapes` have the same number of dimensions. Data sets are called "0", "1", …; or `name`, if it isn't empty

@@ -23,7 +23,7 @@ _onednn: Any = torch.ops.mkldnn
 """Has oneDNN's product with a weight whose layout was changed once; not in every build of torch."""
 
 
-class Linear(Protocol):
+class PackedLinear(Protocol):
     """A weight (M, K) and perhaps a bias (M,), packed."""
 
     def run(self, x: Array, out: Array, num_threads: int = 1) -> None:
@@ -31,7 +31,7 @@ class Linear(Protocol):
         ...
 
 
-class Recurrence(Protocol):
+class PackedRecurrence(Protocol):
     """The recurrent weights of one LSTM layer, packed."""
 
     def run(
@@ -59,19 +59,19 @@ class Kernels(NamedTuple):
     precision. All arrays are float32 and contiguous.
     """
 
-    linear: Callable[[Array, Array | None, str], Linear]
-    recurrence: Callable[[Array, Array | None, float | None, float | None, str], Recurrence]
+    linear: Callable[[Array, Array | None, str], PackedLinear]
+    recurrence: Callable[[Array, Array | None, float | None, float | None, str], PackedRecurrence]
 
 
 class TorchLinear:
-    """`Linear` by torch, with as many threads as torch has; for bf16, operands and product are rounded."""
+    """`PackedLinear` by torch, with as many threads as torch has; for bf16, operands and product are rounded."""
 
     def __init__(self, weight: Array, bias: Array | None, precision: str) -> None:
         self._weight = _PackedWeight(weight, precision)
         self._bias = None if bias is None else torch.from_numpy(bias).clone()
 
     def run(self, x: Array, out: Array, num_threads: int = 1) -> None:
-        """As `Linear.run`; the number of threads is torch's."""
+        """As `PackedLinear.run`; the number of threads is torch's."""
         result, product = torch.from_numpy(out), self._weight.multiply(torch.from_numpy(x))
         if self._bias is None:
             result.copy_(product)
@@ -80,7 +80,7 @@ class TorchLinear:
 
 
 class TorchRecurrence:
-    """`Recurrence` by torch, with as many threads as torch has; for bf16, operands and products are rounded."""
+    """`PackedRecurrence` by torch, with as many threads as torch has; for bf16, operands and products are rounded."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class TorchRecurrence:
         outputs: Array,
         num_threads: int = 1,
     ) -> None:
-        """As `Recurrence.run`; the number of threads is torch's."""
+        """As `PackedRecurrence.run`; the number of threads is torch's."""
         h, c, out = (torch.from_numpy(array) for array in (hidden, cell, outputs))
         steps = torch.from_numpy(gates).split(list(batch_sizes))
         for gate, step_out in zip(steps, out.split(list(batch_sizes)), strict=True):

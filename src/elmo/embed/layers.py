@@ -55,14 +55,14 @@ def layer_name(layers: Layers) -> str:
 
 
 class Entry(NamedTuple):
-    """A sentence and its array, whose shape a `Layout` tells."""
+    """A sentence and its array, whose shape a `VectorLayout` tells."""
 
     tokens: Sentence
     vectors: NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Layout:
+class VectorLayout:
     """The shape of one sentence's array.
 
     (T, D); (L+1, T, D) where `num_layers` is set, that is, layers are kept apart; without T where `pooled`.

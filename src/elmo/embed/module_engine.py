@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmo.embed.batching import Batch
+from elmo.embed.batching import PackedBatch
 from elmo.embed.type_cache import TypeCache
 from elmo.embed.type_encoder import run_module
 from elmo.formats.model import ToIds
@@ -37,7 +37,7 @@ class ModuleEngine:
 
     @torch.inference_mode()
     def run(
-        self, vectors: Array, batch: Batch, weights: Sequence[float] | None, before: BiLMState | None
+        self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: BiLMState | None
     ) -> tuple[Array, BiLMState | None]:
         """As `PackedEngine.run`; the state is on the device."""
         on_device = torch.from_numpy(vectors).to(self._device)

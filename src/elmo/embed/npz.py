@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from elmo.embed.append import DATA, close_all, make_safe, open_at
-from elmo.embed.layers import Entry, Layout
+from elmo.embed.layers import Entry, VectorLayout
 
 
 class NpzWriter:
@@ -21,7 +21,7 @@ class NpzWriter:
     unpooled sentences `.h5` or `.parquet` suits better.
     """
 
-    def __init__(self, folder: Path, layout: Layout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
+    def __init__(self, folder: Path, layout: VectorLayout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
         self._dtype, self._layout = dtype, layout
         self._count = sizes.get("sentences", 0)
         # An array's header says how long it is, so pooled vectors wait in a file of their own until the last is known.

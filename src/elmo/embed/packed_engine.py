@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from elmo._native import empty
-from elmo.embed.batching import Batch
+from elmo.embed.batching import PackedBatch
 from elmo.embed.kernels import Kernels, kernels_for
 from elmo.embed.type_cache import TypeCache
 from elmo.embed.type_encoder import make_encode, numbers
@@ -47,7 +47,7 @@ class PackedEngine:
         return self._cache.vectors(words)
 
     def run(
-        self, vectors: Array, batch: Batch, weights: Sequence[float] | None, before: BiLMState | None
+        self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: BiLMState | None
     ) -> tuple[Array, BiLMState | None]:
         """Run a batch, whose tokens are indices into the token `vectors` (N, P).
 

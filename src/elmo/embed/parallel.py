@@ -22,7 +22,7 @@ from elmo.embed.embedder import (
     BATCH_TOKENS,
     EmbeddedWindow,
     Embedder,
-    Job,
+    EmbeddingOptions,
     SentenceEmbedder,
     load,
 )
@@ -93,10 +93,10 @@ class ParallelEmbedder(SentenceEmbedder):
         for future in [worker.submit(_reset_state) for worker in self._workers]:
             future.result()
 
-    def _embed_windows(self, cut: Iterable[list[Sentence]], job: Job) -> Iterator[EmbeddedWindow]:
+    def _embed_windows(self, cut: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
         return self._in_parts(cut, job) if job.carry else self._in_turn(cut, job)
 
-    def _in_parts(self, batches: Iterable[list[Sentence]], job: Job) -> Iterator[EmbeddedWindow]:
+    def _in_parts(self, batches: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
         """Give each device the same rows of every batch, since a row's state goes to the same row of the next batch.
 
         A batch is handed out when the one before is back, so that a stream that is left early leaves the states of the
@@ -115,7 +115,7 @@ class ParallelEmbedder(SentenceEmbedder):
                 raise
             yield batch, [parts[row % num][row // num] for row in range(len(batch))]
 
-    def _in_turn(self, cut: Iterable[list[Sentence]], job: Job) -> Iterator[EmbeddedWindow]:
+    def _in_turn(self, cut: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
         """Give each window to the device that has the least to do."""
         on_the_way: deque[tuple[list[Sentence], _Worker, Future[Parcel]]] = deque()
 
@@ -208,7 +208,7 @@ def _start(source: str | Path, device: str, precision: Precision, num_threads: i
     return _Facts(_embedder.config, *own, _embedder.precision, batch_tokens)
 
 
-def _embed(window: list[Sentence], job: Job) -> Parcel:
+def _embed(window: list[Sentence], job: EmbeddingOptions) -> Parcel:
     assert _embedder is not None
     return pack(_embedder.embed_window(window, job))
 

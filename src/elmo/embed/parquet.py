@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pyarrow import parquet as pyarrow_parquet
 
 from elmo.embed.append import DATA, close_all, make_safe, open_at
-from elmo.embed.layers import Entry, Layout
+from elmo.embed.layers import Entry, VectorLayout
 from elmo.embed.parquet_footer import join_footers
 
 ROW_GROUP_BYTES = 1 << 24
@@ -27,7 +27,7 @@ class ParquetWriter:
     Every commit ends a Parquet file of its own; they follow each other in one file, and the last footer tells of all.
     """
 
-    def __init__(self, folder: Path, layout: Layout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
+    def __init__(self, folder: Path, layout: VectorLayout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
         self._layout, self._dtype = layout, dtype
         self._rows: list[Entry] = []
         self._num_bytes = 0
@@ -104,7 +104,7 @@ def _storable(token: str) -> str:
     return token.encode("utf-8", "replace").decode()
 
 
-def vector_columns(arrays: Sequence[NDArray[Any]], layout: Layout, dtype: np.dtype[Any]) -> dict[str, Any]:
+def vector_columns(arrays: Sequence[NDArray[Any]], layout: VectorLayout, dtype: np.dtype[Any]) -> dict[str, Any]:
     """Sentences' arrays (of the shape that `layout` tells) as Arrow columns, without a Python loop over numbers.
 
     `vectors` is a list of D numbers for each token; with all layers, `layer_0`, `layer_1`, … instead. Pooled:
@@ -116,7 +116,7 @@ def vector_columns(arrays: Sequence[NDArray[Any]], layout: Layout, dtype: np.dty
     return {f"layer_{layer}": _column([array[layer] for array in arrays], layout, dtype) for layer in layers}
 
 
-def _column(arrays: Sequence[NDArray[Any]], layout: Layout, dtype: np.dtype[Any]) -> Any:
+def _column(arrays: Sequence[NDArray[Any]], layout: VectorLayout, dtype: np.dtype[Any]) -> Any:
     flat: NDArray[Any] = np.concatenate([np.empty(0, dtype), *(array.reshape(-1) for array in arrays)], dtype=dtype)
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(flat), layout.width)
     if layout.pooled:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmo.embed.kernels import Kernels, Linear, kernels_for
+from elmo.embed.kernels import Kernels, PackedLinear, kernels_for
 from elmo.formats.model import ToIds
 from elmo.nn.bilm import TokenEncoder
 from elmo.nn.char_encoder import CharEncoder, Highway, word_lengths
@@ -55,7 +55,7 @@ class TypeEncoder:
         filters = encoder.filters()
         self._filters = filters._replace(biases=[bias.clone() for bias in filters.biases])
         self._highways = [_pack_highway(highway, kernels, precision) for highway in encoder.highways]
-        self._projection: Linear | None = None
+        self._projection: PackedLinear | None = None
         if encoder.projection is not None:
             weight, bias = numbers(encoder.projection.weight), numbers(encoder.projection.bias)
             self._projection = kernels.linear(weight, bias, precision)
@@ -85,7 +85,7 @@ class TypeEncoder:
         return vectors
 
 
-def _pack_highway(highway: torch.nn.Module, kernels: Kernels, precision: str) -> Linear:
+def _pack_highway(highway: torch.nn.Module, kernels: Kernels, precision: str) -> PackedLinear:
     assert isinstance(highway, Highway)
     parts = (highway.transform, highway.gate)
     weight, bias = (torch.cat([getattr(part, name) for part in parts]) for name in ("weight", "bias"))

@@ -27,7 +27,7 @@ SKIPPED_TOGETHER = 1000
 
 
 @dataclass(frozen=True)
-class Progress:
+class EmbeddingProgress:
     """How far a run has come. `num_bytes` are those of the sentences as UTF-8, `seconds` those of all starts.
 
     `checksum` is that of the sentences, and `sizes` are those of the writer's files.
@@ -46,13 +46,13 @@ class Counter:
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
-        self.progress = Progress()
+        self.progress = EmbeddingProgress()
 
-    def add(self, sentences: Sequence[Sentence]) -> Progress:
+    def add(self, sentences: Sequence[Sentence]) -> EmbeddingProgress:
         """Count sentences; returns what was counted until now."""
         text = "".join("\x1f".join(tokens) + "\x1e" for tokens in sentences).encode("utf-8", "surrogatepass")
         self._hash.update(text)
-        self.progress = Progress(
+        self.progress = EmbeddingProgress(
             self.progress.num_sentences + len(sentences),
             self.progress.num_tokens + sum(map(len, sentences)),
             self.progress.num_bytes + len(text),
@@ -65,13 +65,13 @@ class Unfinished:
     """The folder of one output's unfinished work; see `unfinished_work`."""
 
     def __init__(self, path: Path, job: Mapping[str, object], overwrite: bool) -> None:
-        self.path, self.folder = path, folder_of(path)
+        self.path, self.folder = path, work_folder_of(path)
         self._job, self._overwrite = {"format": FORMAT, **job}, overwrite
-        self.progress = Progress()
+        self.progress = EmbeddingProgress()
 
     def load(self) -> None:
         """Find out how far the work had come; refuse that of another command."""
-        progress: Progress | None = None
+        progress: EmbeddingProgress | None = None
         if (self.folder / PROGRESS).exists():
             job, progress = self._read()
             same = is_same_job(self.path, job, self._job, self._overwrite)
@@ -83,11 +83,13 @@ class Unfinished:
         else:
             self.progress = progress
 
-    def _read(self) -> tuple[Mapping[str, object], Progress]:
+    def _read(self) -> tuple[Mapping[str, object], EmbeddingProgress]:
         """The job that the folder holds work of, and how far it came."""
         found = cast("dict[str, Any]", read_json(self.folder / PROGRESS))
         try:
-            return dict(found["job"]), Progress(**found["progress"] | {"sizes": dict(found["progress"]["sizes"])})
+            return dict(found["job"]), EmbeddingProgress(
+                **found["progress"] | {"sizes": dict(found["progress"]["sizes"])}
+            )
         except (KeyError, TypeError, ValueError):
             raise ElmoError(
                 f"{self.folder / PROGRESS}: is damaged; remove {self.folder} to start from the beginning"
@@ -113,7 +115,7 @@ class Unfinished:
             f"remove {self.folder} to begin anew"
         )
 
-    def save(self, progress: Progress) -> None:
+    def save(self, progress: EmbeddingProgress) -> None:
         """Write down what is safe now."""
         content = {"job": self._job, "progress": asdict(progress)}
         write_all({self.folder / PROGRESS: lambda path: write_json(path, content)})
@@ -126,7 +128,7 @@ class Unfinished:
         self._clear()
 
     def _clear(self) -> None:
-        self.progress = Progress()
+        self.progress = EmbeddingProgress()
         (self.folder / PROGRESS).unlink(missing_ok=True)
         for file in self.folder.iterdir():
             if file.name != LOCK:
@@ -157,6 +159,6 @@ def is_same_job(path: Path, found: Mapping[str, object], job: Mapping[str, objec
     return not other
 
 
-def folder_of(path: Path) -> Path:
+def work_folder_of(path: Path) -> Path:
     """Where the unfinished work on `path` is kept."""
     return path.with_name(f".{path.name}.unfinished")

@@ -16,8 +16,8 @@ from tqdm import tqdm
 
 from elmo.config import require_choice
 from elmo.embed.batching import Sentence
-from elmo.embed.layers import Entry, Layout
-from elmo.embed.unfinished import Progress, Unfinished, unfinished_work
+from elmo.embed.layers import Entry, VectorLayout
+from elmo.embed.unfinished import EmbeddingProgress, Unfinished, unfinished_work
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.targets import require_parent
@@ -80,7 +80,7 @@ def write_embeddings(
     path: str | Path,
     sentences: Iterable[Sentence],
     embed: Embed,
-    layout: Layout,
+    layout: VectorLayout,
     job: Mapping[str, object],
     *,
     dtype: DType = "float32",
@@ -133,7 +133,7 @@ class _Saving:
     def __exit__(self, *error: object) -> None:
         self._thread.shutdown()
 
-    def add(self, window: list[Entry], progress: Progress) -> None:
+    def add(self, window: list[Entry], progress: EmbeddingProgress) -> None:
         """Have a window written; `progress` is that after it."""
         self._wait()  # bounds memory
         self._pending = self._thread.submit(self._write, window, progress)
@@ -152,7 +152,7 @@ class _Saving:
         if self._pending is not None:
             self._pending.result()
 
-    def _write(self, window: list[Entry], progress: Progress) -> None:
+    def _write(self, window: list[Entry], progress: EmbeddingProgress) -> None:
         with self._in_one_sentence():
             self._writer.add(window)
             if self._resumable and time.monotonic() - self._last >= COMMIT_SECONDS:
@@ -186,7 +186,7 @@ def check_target(path: Path, overwrite: bool) -> None:
 
 
 @contextmanager
-def _progress_bar(before: Progress, total_bytes: int | None) -> Generator[Callable[[Progress], None]]:
+def _progress_bar(before: EmbeddingProgress, total_bytes: int | None) -> Generator[Callable[[EmbeddingProgress], None]]:
     """Shows progress on a terminal: remaining time by the text's bytes, since lines are of all lengths."""
     bar: Any
     with tqdm(
@@ -197,7 +197,7 @@ def _progress_bar(before: Progress, total_bytes: int | None) -> Generator[Callab
         smoothing=0.05,
     ) as bar:
 
-        def show(progress: Progress) -> None:
+        def show(progress: EmbeddingProgress) -> None:
             rate = (progress.num_tokens - before.num_tokens) / max(progress.seconds - before.seconds, 1e-9)
             bar.set_postfix_str(f"{progress.num_sentences:,} sentences, {rate:,.0f} tokens/s", refresh=False)
             # Tokenized text may be longer than the file.
@@ -208,7 +208,7 @@ def _progress_bar(before: Progress, total_bytes: int | None) -> Generator[Callab
 
 
 @contextmanager
-def _open(work: Unfinished, layout: Layout, dtype: np.dtype[Any]) -> Generator[Writer]:
+def _open(work: Unfinished, layout: VectorLayout, dtype: np.dtype[Any]) -> Generator[Writer]:
     """The writer for a file ending; formats are imported when used, pyarrow being an extra."""
     suffix = work.path.suffix
     if suffix == ".parquet":

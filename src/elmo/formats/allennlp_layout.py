@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from elmo.errors import ElmoError
-from elmo.formats.renames import Layout, Rename
+from elmo.formats.renames import Rename, TensorLayout
 from elmo.formats.tensors import Stored
 from elmo.nn.lstm import FORGET_BIAS
 
@@ -39,13 +39,13 @@ def _join_bias(parts: Sequence[Tensor]) -> Tensor:
     return _swap_gates(torch.cat([i, j, f + FORGET_BIAS, o]))
 
 
-GATES = Layout(
+GATES = TensorLayout(
     split=lambda tensor, _: [_swap_gates(tensor)],
     join=lambda parts: _swap_gates(parts[0]),
     shape=lambda shapes: tuple(shapes[0]),
 )
-BIAS = Layout(split=_split_bias, join=_join_bias, shape=lambda shapes: tuple(shapes[0]))
-TRANSFORM_AND_GATE = Layout(
+BIAS = TensorLayout(split=_split_bias, join=_join_bias, shape=lambda shapes: tuple(shapes[0]))
+TRANSFORM_AND_GATE = TensorLayout(
     split=lambda tensor, shapes: [tensor[: shapes[0][0]], -tensor[shapes[0][0] :]],
     join=lambda parts: torch.cat([parts[0], -parts[1]]),
     shape=lambda shapes: (shapes[0][0] + shapes[1][0], *shapes[0][1:]),

@@ -90,7 +90,7 @@ def _write_weights(model: Model, path: Path) -> None:
         for format, module in ((format_of(model.config), model.bilm), (SOFTMAX, model.softmax)):
             if module is not None:
                 tensors = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
-                for name, tensor in renames.write_tensors(format, tensors):
+                for name, tensor in renames.rename_to_theirs(format, tensors):
                     add(name, data=tensor.float().numpy())
 
 

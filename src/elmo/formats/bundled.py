@@ -18,7 +18,7 @@ def is_bundled(source: str | Path) -> bool:
     return isinstance(source, str) and source in NAMES
 
 
-def folder_of(name: str) -> Path:
+def bundled_folder(name: str) -> Path:
     """The model folder of one of `NAMES`; an `ElmoError` where this copy of the package was made without it."""
     folder = MODELS / name
     if not folder.is_dir():

@@ -54,7 +54,7 @@ def model_card(
     return _TEMPLATE.format(
         metadata=yaml.safe_dump(dict(metadata), allow_unicode=True, sort_keys=False, width=10_000) if metadata else "",
         width=model.config.width,
-        sizes=describe(model),
+        sizes=describe_model(model),
         reads=_ANY_WORD if model.config.char_cnn is not None else _KNOWN_WORDS,
         figures=f"| training | |\n|---|---|\n{table_rows(figures)}\n" if figures else "",
         sections="".join(f"\n## {title}\n\n{text.strip()}\n" for title, text in (sections or {}).items()),
@@ -73,7 +73,7 @@ def without_head(card: str) -> str:
     return _CONTROLS.sub("", text)
 
 
-def describe(model: Model) -> str:
+def describe_model(model: Model) -> str:
     """The sizes of a model, in one sentence."""
     config = model.config
     parameters = sum(parameter.numel() for parameter in model.bilm.parameters())

@@ -13,7 +13,7 @@ from elmo.errors import ElmoError
 from elmo.formats.allennlp_layout import NOUN, highway, infer_sizes, lstm, require_dimensions
 from elmo.formats.files import read_json
 from elmo.formats.model import Model
-from elmo.formats.renames import Layout, Rename
+from elmo.formats.renames import Rename, TensorLayout
 from elmo.formats.skeleton import MOST_WORDS, WIDEST, bilm_skeleton, skeleton
 from elmo.formats.tensors import Stored, fill
 from elmo.formats.torch_file import read_state_dict
@@ -63,7 +63,7 @@ def load_many_langs(folder: Path) -> Model:
 def _tokens(lexicon: Lexicon, num_stored: int, num_rows: int) -> list[Rename]:
     """The token encoder. The `num_stored` rows of characters move to where `Lexicon.row` has them among `num_rows`."""
     rows = torch.tensor([lexicon.row(number) for number in range(num_stored)])
-    moved = Layout(
+    moved = TensorLayout(
         split=lambda tensor, _: [tensor.new_zeros(num_rows, tensor.shape[1]).index_copy(0, rows, tensor)],
         join=lambda parts: parts[0][rows],
         shape=lambda shapes: (num_stored, shapes[0][1]),

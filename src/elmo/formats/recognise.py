@@ -11,7 +11,7 @@ from elmo.formats.allennlp import load_allennlp
 from elmo.formats.archive import is_archive, unpacked
 from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.bilm_layout import OPTIONS
-from elmo.formats.bundled import NAMES, folder_of, is_bundled
+from elmo.formats.bundled import NAMES, bundled_folder, is_bundled
 from elmo.formats.files import read_json
 from elmo.formats.hdf5 import SUFFIXES, names_of
 from elmo.formats.many_langs import load_many_langs
@@ -54,7 +54,7 @@ def load(source: str | Path) -> Model:
 
 
 def _load_bundled(name: str) -> Model:
-    model = load_native(folder_of(name))
+    model = load_native(bundled_folder(name))
     model.origin = f"the package's own {NAMES[name]} model, {model.origin}"
     return model
 

@@ -19,7 +19,7 @@ Read = Callable[[str, tuple[int, ...]], Tensor]
 
 
 @dataclass(frozen=True)
-class Layout:
+class TensorLayout:
     """How a published tensor is cut into ours and put together again.
 
     `split` takes theirs and the shapes of ours, `join` is its reverse, and `shape` is the shape of what it makes.
@@ -30,29 +30,29 @@ class Layout:
     shape: Callable[[Sequence[torch.Size]], tuple[int, ...]]
 
 
-SAME = Layout(
+SAME = TensorLayout(
     split=lambda tensor, _: [tensor],
     join=lambda parts: parts[0],
     shape=lambda shapes: tuple(shapes[0]),
 )
-TRANSPOSED = Layout(
+TRANSPOSED = TensorLayout(
     split=lambda tensor, _: [tensor.t()],
     join=lambda parts: parts[0].t(),
     shape=lambda shapes: (shapes[0][1], shapes[0][0]),
 )
-ZERO_ROW_FIRST = Layout(
+ZERO_ROW_FIRST = TensorLayout(
     split=lambda tensor, _: [torch.cat([torch.zeros_like(tensor[:1]), tensor])],
     join=lambda parts: parts[0][1:],
     shape=lambda shapes: (shapes[0][0] - 1, shapes[0][1]),
 )
 """Ours has a first row of zeros, for the mask, that files leave out."""
-CONVOLUTION = Layout(
+CONVOLUTION = TensorLayout(
     split=lambda tensor, _: [tensor[0].permute(2, 1, 0)],
     join=lambda parts: parts[0].permute(2, 1, 0).unsqueeze(0),
     shape=lambda shapes: (1, *reversed(shapes[0])),
 )
 """(1, width, in, out) there, (out, in, width) here."""
-TRANSPOSED_ROWS = Layout(
+TRANSPOSED_ROWS = TensorLayout(
     split=lambda tensor, shapes: [part.t() for part in tensor.split([shape[1] for shape in shapes])],
     join=lambda parts: torch.cat([part.t() for part in parts]),
     shape=lambda shapes: (sum(shape[1] for shape in shapes), shapes[0][0]),
@@ -69,7 +69,7 @@ class Rename:
 
     theirs: str
     ours: str | tuple[str, ...]
-    layout: Layout = SAME
+    layout: TensorLayout = SAME
 
     @property
     def our_names(self) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ class Rename:
         return (self.ours,) if isinstance(self.ours, str) else self.ours
 
 
-def read_tensors(renames: Sequence[Rename], shapes: Mapping[str, torch.Size], read: Read) -> dict[str, Tensor]:
+def rename_to_ours(renames: Sequence[Rename], shapes: Mapping[str, torch.Size], read: Read) -> dict[str, Tensor]:
     """Our tensors, of the given `shapes`, from published ones."""
     tensors: dict[str, Tensor] = {}
     for their_name, our_names, layout in _matches(renames, shapes):
@@ -87,8 +87,8 @@ def read_tensors(renames: Sequence[Rename], shapes: Mapping[str, torch.Size], re
     return tensors
 
 
-def write_tensors(renames: Sequence[Rename], tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Published names and tensors for ours; the reverse of `read_tensors`."""
+def rename_to_theirs(renames: Sequence[Rename], tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """Published names and tensors for ours; the reverse of `rename_to_ours`."""
     for their_name, our_names, layout in _matches(renames, tensors):
         yield their_name, layout.join([tensors[name] for name in our_names]).contiguous()
 
@@ -102,7 +102,7 @@ def superfluous(renames: Sequence[Rename], shapes: Mapping[str, object], their_n
 
 def _matches(
     renames: Sequence[Rename], our_names: Mapping[str, object]
-) -> Iterator[tuple[str, tuple[str, ...], Layout]]:
+) -> Iterator[tuple[str, tuple[str, ...], TensorLayout]]:
     """Each published name with our names for it; every one of ours is met exactly once, or that is a defect."""
     left = set(our_names)
     for rename in renames:

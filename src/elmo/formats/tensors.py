@@ -59,7 +59,7 @@ def fill(
         require_weights(f"{path}: {noun} '{name}'", tensor)
         return tensor
 
-    module.load_state_dict(renames.read_tensors(format, shapes, read), assign=True)
+    module.load_state_dict(renames.rename_to_ours(format, shapes, read), assign=True)
     module.requires_grad_(True)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from elmo.errors import ElmoError
 from elmo.formats.hdf5 import open_hdf5
 from elmo.formats.tensors import require_weights, room
-from elmo.formats.words import find_words
+from elmo.formats.words import find_word_list
 from elmo.nn.bilm import BiLM
 from elmo.text.characters import encode_words
 
@@ -45,7 +45,7 @@ def read_token_vectors(path: Path, bilm: BiLM) -> TokenVectors:
             raise ElmoError(f"{where}: has shape {shape}, more than such a file can hold")
         vectors = stored[DATA_SET].read()
     require_weights(where, vectors)
-    words = find_words(path.parent, shape[0])
+    words = find_word_list(path.parent, shape[0])
     if words is None:
         raise ElmoError(
             f"{path}: no vocabulary of {shape[0]} words (vocab*.txt) beside it, to tell whose vectors these are"

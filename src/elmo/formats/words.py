@@ -17,7 +17,7 @@ _BLOCK, _SOME = 1 << 20, 8
 """Bytes read at a time, and lines of a list that may hold no word: others more are not read."""
 
 
-def find_words(folder: Path, num_words: int) -> list[str] | None:
+def find_word_list(folder: Path, num_words: int) -> list[str] | None:
     """The words of the first list in `folder` (`vocab*.txt`, plain or `.gz`) that has as many; None without one.
 
     A last, empty line counts where the number says so.

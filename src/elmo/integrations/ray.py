@@ -25,7 +25,7 @@ import torch
 from elmo.config import require_choice, require_positive
 from elmo.embed import Layers, Pool, load
 from elmo.embed.engine import Precision
-from elmo.embed.layers import Layout
+from elmo.embed.layers import VectorLayout
 from elmo.embed.parquet import vector_columns
 from elmo.embed.writers import DTYPES, DType
 from elmo.errors import ElmoError
@@ -125,7 +125,7 @@ class _Embed:
         sentences, added = self._sentences(table)
         arrays = self._model.embed(sentences, layers=options.layers, pool=options.pool)
         num_layers = self._model.num_layers if isinstance(options.layers, str) and options.layers == "all" else None
-        layout = Layout(self._model.width, num_layers, options.pool is not None)
+        layout = VectorLayout(self._model.width, num_layers, options.pool is not None)
         for name, values in (added | vector_columns(arrays, layout, np.dtype(options.dtype))).items():
             if name in table.column_names:
                 raise ElmoError(f"column {name!r}: is in the dataset already; drop or rename it")

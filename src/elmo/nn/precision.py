@@ -47,7 +47,7 @@ def add_product(total: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return total.addmm_(x, y) if y.dtype == total.dtype else total.add_(x.to(y.dtype) @ y)
 
 
-def multiplies_bf16(device: torch.device) -> bool:
+def device_multiplies_bf16(device: torch.device) -> bool:
     """Whether `device` has instructions for products of bfloat16: GPUs have from compute capability 8.0 on."""
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
@@ -56,7 +56,7 @@ def multiplies_bf16(device: torch.device) -> bool:
 
 def fast_dtype(device: torch.device) -> torch.dtype:
     """The type that `device` multiplies fastest: bfloat16, where it has instructions for it."""
-    return torch.bfloat16 if multiplies_bf16(device) else torch.float32
+    return torch.bfloat16 if device_multiplies_bf16(device) else torch.float32
 
 
 def uses_native(like: Tensor, product: torch.dtype) -> bool:

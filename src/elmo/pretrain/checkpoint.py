@@ -27,7 +27,7 @@ _KEPT = 2
 
 
 @dataclass
-class Progress:
+class PretrainingProgress:
     """Where a run is. The sums run from the last row of metrics on, so that a resumed row has no gap.
 
     `loss_sums` are nats per direction summed over `num_summed` steps. `seconds` counts training only. Held-out text
@@ -67,7 +67,7 @@ def row_tensors(state: BiLMState, streams: list[Streams]) -> dict[str, Tensor]:
     return tensors
 
 
-def save_checkpoint(folder: Path, tensors: Mapping[str, Tensor], progress: Progress) -> Path:
+def save_checkpoint(folder: Path, tensors: Mapping[str, Tensor], progress: PretrainingProgress) -> Path:
     """Write a checkpoint, whole or not at all, and drop all but the newest two. `tensors` hold all rows."""
     folder.mkdir(parents=True, exist_ok=True)
     for half in folder.glob(".step-*.partial"):  # of a start that was killed while it wrote
@@ -82,7 +82,7 @@ def save_checkpoint(folder: Path, tensors: Mapping[str, Tensor], progress: Progr
 
 def resume(
     folder: Path, common: Mapping[str, Tensor], rows: Mapping[str, Tensor], processes: Processes
-) -> Progress | None:
+) -> PretrainingProgress | None:
     """Put the newest checkpoint into the tensors it was taken from; returns where the run is, None without one.
 
     Each process gets its `rows` of it. Without a checkpoint all start from the values of process 0. An `ElmoError`
@@ -96,7 +96,7 @@ def resume(
         )
     saved: dict[str, Tensor] = {}
 
-    def read() -> Progress | None:
+    def read() -> PretrainingProgress | None:
         tensors, progress = _read_newest(folder)
         saved.update(tensors)
         for name, tensor in common.items() if progress else ():
@@ -110,7 +110,7 @@ def resume(
     return progress
 
 
-def _read_newest(folder: Path) -> tuple[dict[str, Tensor], Progress | None]:
+def _read_newest(folder: Path) -> tuple[dict[str, Tensor], PretrainingProgress | None]:
     """The newest whole checkpoint; a damaged one is set aside under another name, with a warning."""
     for path in reversed(_all(folder)):
         try:
@@ -119,7 +119,7 @@ def _read_newest(folder: Path) -> tuple[dict[str, Tensor], Progress | None]:
             path.rename(path.with_suffix(".damaged"))
             warnings.warn(f"{error}; set aside, going on from the checkpoint before", stacklevel=2)
         else:
-            progress = Progress(**json.loads(metadata["progress"]))
+            progress = PretrainingProgress(**json.loads(metadata["progress"]))
             progress.loss_sums = tuple(progress.loss_sums)
             return tensors, progress
     if damaged := sorted(folder.glob("step-*.damaged")):

@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from elmo.config import Recipe, TrainingConfig
+from elmo.config import PretrainingConfig, Recipe
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_characters, require_softmax
 from elmo.formats.native import FILES, is_native, save_trained
 from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.devices import use_device
-from elmo.pretrain.loop import Run, Sentences
+from elmo.pretrain.loop import Pretrainer, Sentences
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.processes import started_together
 from elmo.pretrain.run_folder import is_begun_with
@@ -85,8 +85,11 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
 
 
 def default_settings(model: Model, new_softmax: bool = False) -> dict[str, object]:
-    """What fine-tuning changes of a training's defaults, keys of `TrainingConfig`: an epoch, in which sentences start
-    from zeros, too, with the loss that the model's softmax has, at a lower rate unless that softmax is a new one."""
+    """The keys of `PretrainingConfig` that fine-tuning sets otherwise than pretraining does.
+
+    It trains for one epoch, in which some sentences start from zeros, with the loss of the model's softmax, and at a
+    lower learning rate unless that softmax is new.
+    """
     settings: dict[str, object] = {"n_epochs": 1.0, "fresh_starts": True}
     if not new_softmax:
         settings["learning_rate"] = LEARNING_RATE
@@ -104,7 +107,7 @@ def finetune(
     model: Model,
     corpus: Corpus,
     folder: Path,
-    training: TrainingConfig,
+    training: PretrainingConfig,
     *,
     new_softmax: bool = False,
     heldout: Sentences = (),
@@ -120,7 +123,7 @@ def finetune(
     recipe = Recipe(require_characters(model, "trained"), model.config.lstm, training, model.config.bidirectional)
     if new_softmax:
         start = Model(model.bilm)
-        first = Run(corpus, folder / "softmax", recipe, start=start, freeze_bilm=True, device=device)
+        first = Pretrainer(corpus, folder / "softmax", recipe, start=start, freeze_bilm=True, device=device)
         if (folder / "run").exists():  # begun with the softmax as it was then, even if the end is now a later one
             model = first.model
         else:
@@ -130,7 +133,7 @@ def finetune(
     sentences = heldout or _sample(corpus)
     before = Perplexity.of(score_sentences(model.to(use_device(device)), sentences))
     model.to(torch.device("cpu"))  # the run trains a copy, for which a GPU may just have room
-    run = Run(corpus, folder / "run", recipe, start=model, device=device)
+    run = Pretrainer(corpus, folder / "run", recipe, start=model, device=device)
     tuned = run.train()
     if not run.is_done:
         return None

@@ -2,7 +2,7 @@
 
 Every random number is a function of the seed and the step, and a checkpoint holds all else that a step depends on.
 So a run that was stopped, however rudely, repeats to the bit what it would have done undisturbed. Started by
-`torchrun`, the same loop runs on several processes: see `Run`.
+`torchrun`, the same loop runs on several processes: see `Pretrainer`.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from elmo.formats.native import TRAINED_FOR, is_written, read_figures, save_trai
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.precision import PRODUCTS
 from elmo.nn.softmax import Softmax
-from elmo.pretrain.checkpoint import Progress, common_tensors, resume, row_tensors, save_checkpoint
+from elmo.pretrain.checkpoint import PretrainingProgress, common_tensors, resume, row_tensors, save_checkpoint
 from elmo.pretrain.exchange import Volume, average_gradients
 from elmo.pretrain.facts import text_facts
-from elmo.pretrain.metrics import Metrics
-from elmo.pretrain.objective import Batch, Batches, Objective, make_softmax
+from elmo.pretrain.objective import Batches, Objective, TrainingBatch, make_softmax
 from elmo.pretrain.optimizer import clip_gradients, make_optimizer
 from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
 from elmo.pretrain.processes import Processes
-from elmo.pretrain.run_folder import RECIPE, Start, claim, mark
+from elmo.pretrain.reporter import Reporter
+from elmo.pretrain.run_folder import RECIPE, Start, claim_pretraining_run, mark
 from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
 from elmo.training.interruption import on_interrupt, saving_to
 from elmo.training.machine import machine_name
-from elmo.training.rows import Row
+from elmo.training.metrics import Row
 
 Sentences = Sequence[Sequence[str]]
 
@@ -50,7 +50,7 @@ class _StoppedError(Exception):
     """One asked to stop in the middle of a measurement."""
 
 
-class Run:
+class Pretrainer:
     """One pretraining run: its model, where it is, and the folder it writes to.
 
     `training.batch_size` is the global batch. Under `torchrun`, each of W processes carries its share of these rows
@@ -90,7 +90,9 @@ class Run:
         bilm = BiLM(recipe.bilm) if start is None else deepcopy(start.bilm)
         given = None if start is None else deepcopy(start.softmax)
         softmax = make_softmax(training, corpus.vocabulary_size, recipe.lstm.projection_dim, given)
-        self._start = self.processes.on_first(lambda: claim(folder, corpus, recipe, start and Start.of(start)))
+        self._start = self.processes.on_first(
+            lambda: claim_pretraining_run(folder, corpus, recipe, start and Start.of(start))
+        )
         bilm.requires_grad_(not freeze_bilm)
         self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}")
         self.batches = Batches(corpus, training, recipe.bidirectional, rows)
@@ -106,7 +108,7 @@ class Run:
             raise ElmoError(
                 f"{folder}: was begun with a model, and has no checkpoint yet; name that model once more (--from)"
             )
-        self.progress = resumed or Progress(loss_sums=(0.0,) * len(bilm.directions))
+        self.progress = resumed or PretrainingProgress(loss_sums=(0.0,) * len(bilm.directions))
 
     @property
     def _common_tensors(self) -> dict[str, Tensor]:
@@ -154,20 +156,20 @@ class Run:
         with ExitStack() as stack:
             stack.enter_context(saving_to(self.folder))
             self.processes.on_first(lambda: self._lock(stack))
-            metrics = stack.enter_context(self._metrics())
+            reporter = stack.enter_context(self._reporter())
             stack.enter_context(on_interrupt(self._ask_to_stop))
             while not self.is_done and not self.stopped:
                 self._step()
-                if metrics is not None:
-                    metrics.advance(self._summary(), self._expected_steps)
+                if reporter is not None:
+                    reporter.advance(self._summary(), self._expected_steps)
                 if self._is_due(training.log_every_steps) or self._is_evaluation_due:
-                    self._report(metrics)
+                    self._report(reporter)
                 if self.progress.seconds - saved > 60 * training.checkpoint_every_minutes:
                     self.save()
                     saved = self.progress.seconds
             is_moved = self.is_done and self._is_unreported  # the end, to where the run was stopped; or text is new
             if is_moved:
-                self._report(metrics)
+                self._report(reporter)
             if is_moved or not self.processes.on_first(self._is_written):
                 self.save()
         return self.model
@@ -178,18 +180,18 @@ class Run:
         progress = self.progress
         return progress.num_summed > 0 or (bool(self.heldout) and progress.heldout_step != progress.step)
 
-    def _report(self, metrics: Metrics | None) -> None:
+    def _report(self, reporter: Reporter | None) -> None:
         """Add a row of metrics, unless one asked to stop before there were any."""
         row = self._row()
-        if metrics is not None and row.keys() & {"loss", "heldout_perplexity"}:
+        if reporter is not None and row.keys() & {"loss", "heldout_perplexity"}:
             self._keep_folder()
-            metrics.add(row)
+            reporter.add(row)
 
-    def _metrics(self) -> AbstractContextManager[Metrics | None]:
+    def _reporter(self) -> AbstractContextManager[Reporter | None]:
         """What process 0 reports to."""
         if not self.processes.is_first:
             return nullcontext()
-        return closing(Metrics(self.folder, self.progress.step, self.total_steps))
+        return closing(Reporter(self.folder, self.progress.step, self.total_steps))
 
     def _is_written(self) -> bool:
         return is_written(self.model, self.folder, self.figures())
@@ -243,7 +245,7 @@ class Run:
         progress.seconds += seconds
         self.stopped = wishes > 0
 
-    def train_on(self, batch: Batch) -> list[float]:
+    def train_on(self, batch: TrainingBatch) -> list[float]:
         """Make one update of the parameters; returns the loss of each direction before it, in nats.
 
         `batch` is this process's share of the global batch, and the losses are of that share.

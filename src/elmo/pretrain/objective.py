@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.config import TrainingConfig
+from elmo.config import PretrainingConfig
 from elmo.errors import ElmoError
 from elmo.nn.adaptive import AdaptiveSoftmax, AnySoftmax, choose_cutoffs
 from elmo.nn.bilm import BiLM, BiLMState
@@ -23,7 +23,7 @@ from elmo.text.corpus import Corpus
 from elmo.text.streams import Streams
 
 
-class Batch(NamedTuple):
+class TrainingBatch(NamedTuple):
     """One step's input.
 
     `characters` (N, C) are the ids of the batch's types; for each direction, `tokens` (B, T) are indices into them
@@ -42,9 +42,9 @@ class Batch(NamedTuple):
         """Where it is."""
         return self.characters.device
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> TrainingBatch:
         """The same batch on `device`."""
-        return Batch(
+        return TrainingBatch(
             self.characters.to(device),
             [tensor.to(device) for tensor in self.tokens],
             [tensor.to(device) for tensor in self.targets],
@@ -61,7 +61,7 @@ class Batches:
     """
 
     def __init__(
-        self, corpus: Corpus, training: TrainingConfig, bidirectional: bool, rows: range | None = None
+        self, corpus: Corpus, training: PretrainingConfig, bidirectional: bool, rows: range | None = None
     ) -> None:
         self._corpus = corpus
         self._training = training
@@ -76,12 +76,12 @@ class Batches:
         training = self._training
         return training.loss == "sampled" and training.n_negative_samples_batch < self._corpus.vocabulary_size
 
-    def read(self, step: int) -> Batch:
+    def read(self, step: int) -> TrainingBatch:
         """The batch of `step`, which must follow the one read before."""
         fresh = [(stream.offset == 0) & self._training.fresh_starts for stream in self.streams]
         pairs = [stream.read(self._training.unroll_steps) for stream in self.streams]
         types, places = np.unique(np.stack([inputs for inputs, _ in pairs]), return_inverse=True)
-        return Batch(
+        return TrainingBatch(
             torch.from_numpy(self._corpus.characters[types]),
             [torch.from_numpy(ids) for ids in places.reshape(len(pairs), *pairs[0][0].shape)],
             [torch.from_numpy(targets) for _, targets in pairs],
@@ -115,7 +115,7 @@ class Objective(nn.Module):
         self._recurrences: dict[torch.Size, list[Recurrence]] = {}
         """Of each direction, by a batch's shape (B, T): each keeps the memory of a step of that shape."""
 
-    def backward(self, batch: Batch, state: BiLMState, scale: float = 1.0) -> tuple[list[Tensor], BiLMState]:
+    def backward(self, batch: TrainingBatch, state: BiLMState, scale: float = 1.0) -> tuple[list[Tensor], BiLMState]:
         """Put the gradient of the directions' mean loss times `scale` into the parameters, which have none before: a
         graph on a GPU writes it where it wrote the last one.
 
@@ -146,7 +146,13 @@ class Objective(nn.Module):
         return list(losses), tuple(after)
 
     def _direction(
-        self, number: int, vectors: Tensor, batch: Batch, packing: Packing, before: LSTMState, masks: Sequence[Tensor]
+        self,
+        number: int,
+        vectors: Tensor,
+        batch: TrainingBatch,
+        packing: Packing,
+        before: LSTMState,
+        masks: Sequence[Tensor],
     ) -> tuple[Tensor, LSTMState]:
         """The loss of one direction, and its state after."""
         order, negatives = packing.orders[number], batch.negatives[number]
@@ -173,7 +179,7 @@ class Objective(nn.Module):
         return torch.autocast(device.type, self.dtype, enabled=self.dtype != torch.float32, cache_enabled=False)
 
 
-def make_softmax(training: TrainingConfig, num_words: int, dim: int, start: AnySoftmax | None = None) -> AnySoftmax:
+def make_softmax(training: PretrainingConfig, num_words: int, dim: int, start: AnySoftmax | None = None) -> AnySoftmax:
     """The softmax that `training` trains, for V words and a biLM P wide: that of `start`, or a new one.
 
     Raises ElmoError where `start` is one of another kind or of other cutoffs.

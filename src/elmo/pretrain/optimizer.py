@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo.config import TrainingConfig
+from elmo.config import PretrainingConfig
 from elmo.pretrain.muon import Muon
 
 BETAS = (0.9, 0.99)
@@ -65,7 +65,9 @@ def schedule(done: float, warmup: float, decay: float) -> float:
     return max(0.0, min(rise, fall))
 
 
-def make_optimizer(module: nn.Module, training: TrainingConfig, row_sparse: Collection[nn.Parameter] = ()) -> Optimizer:
+def make_optimizer(
+    module: nn.Module, training: PretrainingConfig, row_sparse: Collection[nn.Parameter] = ()
+) -> Optimizer:
     """The optimizer of what is to be trained in `module`, of the kind that `training.optimizer` names.
 
     `adagrad` is the published one, whose accumulators don't start at zero. Of a row-sparse gradient it reads and

@@ -13,11 +13,11 @@ from elmo.errors import ElmoError
 from elmo.formats.files import checksum, read_json, write_all, write_json
 from elmo.formats.model import Model
 from elmo.formats.native import TRAINED_FOR
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.targets import LOCK, alone_in
 from elmo.text.corpus import Corpus
+from elmo.training.metrics import BOARD, METRICS
 from elmo.training.recipes import without, write_recipe
-from elmo.training.rows import BOARD, METRICS
 
 RECIPE, CHECKSUM, START = "recipe.yaml", "corpus.sha256", "start.json"
 _CHANGEABLE = (
@@ -47,7 +47,7 @@ class Start:
         return cls(checksum(tensors, {}), history + (f"; that from {before}" if before else ""))
 
 
-def claim(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> Start | None:
+def claim_pretraining_run(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> Start | None:
     """Make the run folder, or see that it is of the same corpus and recipe; the newest recipe is written to it.
 
     Returns what the run began with. That must be `start`, if one is given. A folder in which nothing was trained yet,
@@ -72,7 +72,7 @@ def claim(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> 
 def _require_same(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> Start | None:
     """What the run began with. Raises ElmoError where the folder is of another corpus, recipe or start."""
     path = folder / RECIPE
-    if without(load_recipe(str(path)), _CHANGEABLE) != without(recipe, _CHANGEABLE):
+    if without(load_pretraining_recipe(str(path)), _CHANGEABLE) != without(recipe, _CHANGEABLE):
         raise ElmoError(f"{path}: is another recipe; go on with that one, or choose another run folder")
     if _read_checksum(folder / CHECKSUM) != corpus.checksum:
         raise ElmoError(f"{folder}: was trained on another corpus than {corpus.folder}; choose another run folder")

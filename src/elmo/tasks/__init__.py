@@ -42,7 +42,7 @@ TASKS = {
 """The tasks: the name of each one's folder and recipe, and what it is about."""
 
 
-def load_recipe(task: str, source: str | None = None, changes: Mapping[str, object] | None = None) -> TaskRecipe:
+def load_task_recipe(task: str, source: str | None = None, changes: Mapping[str, object] | None = None) -> TaskRecipe:
     """The recipe of a task: its own, or that of another name or YAML file; `changes` are keys with dots and values."""
     return read_recipe(get_task(task).recipe, source or task, tuple(TASKS), changes or {})
 

@@ -59,7 +59,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"mean": statistics.fmean(values), "sd": statistics.stdev(values) if len(values) > 1 else 0.0}
 
 
-def describe(values: Sequence[float]) -> str:
+def mean_and_deviation(values: Sequence[float]) -> str:
     """Values of several runs as "mean ± deviation", one as it is."""
     mean, deviation = spread(values).values()
     return f"{mean:.2f}" if len(values) == 1 else f"{mean:.2f} ± {deviation:.2f}"
@@ -74,7 +74,9 @@ def summarize(results: Sequence[Result]) -> dict[str, dict[str, list[float]]]:
 
 def describe_scores(results: Sequence[Result], metric: str) -> str:
     """The score that counts, of each set, as "dev f1 92.00 ± 0.10, test f1 90.00 ± 0.20"."""
-    return ", ".join(f"{part} {metric} {describe(values[metric])}" for part, values in summarize(results).items())
+    return ", ".join(
+        f"{part} {metric} {mean_and_deviation(values[metric])}" for part, values in summarize(results).items()
+    )
 
 
 def best_of(results: Sequence[Result], metric: str) -> Result:
@@ -93,12 +95,12 @@ def task_card(task: str, train: str, elmo: str, results: Sequence[Result], metri
         "epochs": ", ".join(f"{result.epochs} (best: {result.best_epoch})" for result in results),
         "seeds": ", ".join(str(result.seed) for result in results),
         **({"this model": f"seed {best.seed}, {describe_scores([best], metric)}"} if len(results) > 1 else {}),
-        "minutes": describe([result.seconds / 60 for result in results]),
+        "minutes": mean_and_deviation([result.seconds / 60 for result in results]),
         "machine": ", ".join(dict.fromkeys(result.machine for result in results)),
     }
     summary = summarize(results)
     names = dict.fromkeys(name for scores in summary.values() for name in scores)
-    cells = ([n, *(describe(scores[n]) if n in scores else "" for scores in summary.values())] for n in names)
+    cells = ([n, *(mean_and_deviation(scores[n]) if n in scores else "" for scores in summary.values())] for n in names)
     return _TEMPLATE.format(
         task=task,
         title=f"A model for the task {task}",

@@ -17,7 +17,7 @@ CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "weights.safetensors"
 
 
 @dataclass
-class Progress:
+class TaskProgress:
     """Where a training is: `epoch` epochs are finished, and `batch` batches of the next one.
 
     `loss_sum` is over these batches, and `num_examples` are those in them; `epoch_seconds` is the time they took,
@@ -39,11 +39,11 @@ class Progress:
     waited: int = 0
 
 
-def save_checkpoint(
+def save_task_checkpoint(
     folder: Path,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    progress: Progress,
+    progress: TaskProgress,
     averages: Mapping[str, Tensor],
 ) -> None:
     """Replace the folder's checkpoint, whole or not at all. `averages` are those of parameters, by name."""
@@ -56,14 +56,14 @@ def save_checkpoint(
     write_all({folder / CHECKPOINT: lambda path: write_tensors(path, tensors, metadata)})
 
 
-def resume(
+def resume_task(
     folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, averages: Mapping[str, Tensor]
-) -> Progress:
+) -> TaskProgress:
     """Put the folder's checkpoint into model, optimizer and `averages`; returns where the training is, its begin
     without one."""
     path = folder / CHECKPOINT
     if not path.exists():
-        return Progress()
+        return TaskProgress()
     try:
         tensors, metadata = read_tensors(path)
     except ElmoError as error:
@@ -79,7 +79,7 @@ def resume(
             is_there = key != "step" or optimizer.defaults.get("fused")
             device = parameters[of].device if is_there else tensor.device
             optimizer.state[parameters[of]][key] = tensor.to(device, copy=True)
-    return Progress(**json.loads(metadata["progress"]))
+    return TaskProgress(**json.loads(metadata["progress"]))
 
 
 def save_weights(folder: Path, model: nn.Module) -> None:

@@ -39,11 +39,11 @@ from elmo.tasks.run_folder import (
     SHARED_BILM,
     VOCABULARIES,
     RunConfig,
-    checksum_of,
-    claim,
+    checksum_of_examples,
+    claim_task_run,
     keep_bilm,
-    make_elmo,
-    make_layers,
+    make_elmo_input,
+    make_elmo_layers,
     read_config,
     read_results,
     require_same,
@@ -58,7 +58,7 @@ SEED_FOLDER = "seed-{}"
 
 
 @dataclass(frozen=True)
-class Job:
+class ExperimentConfig:
     """What `elmo task train` is asked for.
 
     `elmo` is any model that `elmo.load` reads, or "none". The run folder keeps a copy of its biLM unless `with_bilm` is
@@ -86,7 +86,7 @@ Sets = Mapping[str, Sequence[Any]]
 """The examples of a task by the name of their set: "train", "dev", and "test" where there is one."""
 
 
-def read_sets(job: Job) -> Sets:
+def read_sets(job: ExperimentConfig) -> Sets:
     """The examples of a job's files."""
     task = get_task(job.task)
     sets = {"train": task.read_train(job.train, job.recipe), "dev": task.read(job.dev, job.recipe)}
@@ -101,7 +101,7 @@ class Experiment:
     Of the training set the recipe's share is kept.
     """
 
-    def __init__(self, job: Job, sets: Sets | None = None, layers: FrozenLayers | None = None) -> None:
+    def __init__(self, job: ExperimentConfig, sets: Sets | None = None, layers: FrozenLayers | None = None) -> None:
         self.job, self.task = job, get_task(job.task)
         self.device = use_device(job.device)
         sets = read_sets(job) if sets is None else sets
@@ -205,7 +205,7 @@ class Experiment:
 
     def _train_seed(self, seed: int, folder: Path, recipe: TaskRecipe) -> Result | None:
         job = self.job
-        claim(folder, self._config, recipe, self.vocabularies)
+        claim_task_run(folder, self._config, recipe, self.vocabularies)
         if self.bilm is not None and job.with_bilm:
             keep_bilm(self.bilm, job.folder / BILM)
         if known := read_results(folder):
@@ -226,7 +226,7 @@ class Experiment:
 
     def _trainer(self, folder: Path, recipe: TaskRecipe) -> Trainer[Any, Any]:
         torch.manual_seed(recipe.training.seed)
-        elmo = make_elmo(self.bilm, recipe.elmo, self._layers)
+        elmo = make_elmo_input(self.bilm, recipe.elmo, self._layers)
         model = self.task.model(recipe, self.vocabularies, elmo)
         self.task.initialize(model, recipe)
         train, dev = self.sets["train"], self.sets["dev"]
@@ -238,7 +238,7 @@ class Experiment:
     def _layers(self) -> FrozenLayers | TrainedLayers | None:
         """Frozen layers are shared by all seeds; a biLM that is trained begins anew for each."""
         if self.job.recipe.elmo.vectors == "trained":
-            return make_layers(self.bilm, self.job.recipe.elmo, self.device)
+            return make_elmo_layers(self.bilm, self.job.recipe.elmo, self.device)
         return self._frozen_layers
 
     @cached_property
@@ -246,7 +246,7 @@ class Experiment:
         if self._given_layers is not None:
             return self._given_layers
         config = self.job.recipe.elmo
-        live = make_layers(self.bilm, config, self.device)
+        live = make_elmo_layers(self.bilm, config, self.device)
         if not isinstance(live, LiveLayers) or config.vectors == "live":
             return cast("LiveLayers | None", live)
         sentences = self.task.all_sentences(chain.from_iterable(self.sets.values()))
@@ -265,7 +265,7 @@ class Experiment:
             fingerprint=None
             if self.bilm is None
             else fingerprint(self.bilm, with_warm_state=job.recipe.elmo.state == "warm"),
-            **{name: checksum_of(examples) for name, examples in self.sets.items()},
+            **{name: checksum_of_examples(examples) for name, examples in self.sets.items()},
         )
 
     def _choose_best(self) -> None:

@@ -57,7 +57,7 @@ class ElmoConfig:
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class TaskTrainingConfig:
     """How a task's model is trained.
 
     Training ends when the dev set's score wasn't above its best for `patience` epochs, or after `max_epochs`, or when
@@ -168,7 +168,7 @@ class CharactersConfig:
     width: int = 3
 
     def __post_init__(self) -> None:
-        require_characters(self.dim, self.filters, self.width)
+        require_convolutions(self.dim, self.filters, self.width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,11 +176,11 @@ class TaskRecipe:
     """The sections of every task's recipe. Without `words` a model has no vectors but ELMo's."""
 
     elmo: ElmoConfig
-    training: TrainingConfig
+    training: TaskTrainingConfig
     words: WordsConfig | None
 
 
-def require_characters(dim: int, filters: int, *widths: int) -> None:
+def require_convolutions(dim: int, filters: int, *widths: int) -> None:
     """Refuse convolutions of nothing, and such as are wider than a word is long."""
     for name, value in (("dim", dim), ("filters", filters), *(("width", width) for width in widths)):
         require_positive(f"characters.{name}", value)

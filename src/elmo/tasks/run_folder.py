@@ -33,8 +33,8 @@ from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import ElmoConfig, TaskRecipe
 from elmo.tasks.task import Task, TaskModel, Vocabularies
 from elmo.text.reading import is_there
+from elmo.training.metrics import BOARD, METRICS
 from elmo.training.recipes import without
-from elmo.training.rows import BOARD, METRICS
 
 CONFIG, VOCABULARIES, RESULTS, CARD = "config.json", "vocabularies.json", "results.json", "README.md"
 BILM, CACHE = "bilm", "vectors"
@@ -86,7 +86,7 @@ def load_run(folder: Path, device: torch.device | str = "cpu") -> TrainedTask[An
     task = get_task(config.task)
     recipe: TaskRecipe = from_mapping(task.recipe, values, f"{folder / CONFIG}: recipe")
     bilm = _load_bilm(folder, config)
-    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, device))
+    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, device))
     model = task.model(recipe, _read_vocabularies(folder / VOCABULARIES), elmo).to(device)
     load_weights(folder, model)
     return TrainedTask(task, recipe, model)
@@ -145,7 +145,7 @@ def read_results(folder: Path) -> list[Result]:
         raise ElmoError(f"{path}: holds something else than results ({error}); train anew") from None
 
 
-def make_layers(
+def make_elmo_layers(
     bilm: Model | None, config: ElmoConfig, device: torch.device | str
 ) -> LiveLayers | TrainedLayers | None:
     """Where a task's ELMo vectors come from, apart from a cache. A biLM that will be trained is a copy of `bilm`'s."""
@@ -157,7 +157,7 @@ def make_layers(
     return LiveLayers(Embedder(bilm, device=device), config)
 
 
-def make_elmo(bilm: Model | None, config: ElmoConfig, layers: FrozenLayers | TrainedLayers | None) -> ElmoInput:
+def make_elmo_input(bilm: Model | None, config: ElmoConfig, layers: FrozenLayers | TrainedLayers | None) -> ElmoInput:
     """New scalar mixes of `layers`, which are those of `bilm`."""
     return ElmoInput(config, layers, *((bilm.config.num_layers, bilm.config.width) if bilm else ()))
 
@@ -174,7 +174,7 @@ def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
     return config, values["recipe"]
 
 
-def claim(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
+def claim_task_run(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
     """Make `folder`, which is there and held by this process, a run folder, or see that it is one of the same task,
     recipe, data and biLM. What a process that was killed left half-written there is removed, and all of one that had
     trained nothing yet, as one that ran out of memory, if this is another run."""
@@ -233,7 +233,7 @@ def find_bilm(folder: Path, name: str) -> Path | str:
     return folder / name if (folder / name).exists() else name
 
 
-def checksum_of(examples: Sequence[object]) -> str:
+def checksum_of_examples(examples: Sequence[object]) -> str:
     """A checksum of what examples hold, which prints all of it."""
     digest = hashlib.blake2b(digest_size=16)
     for example in examples:

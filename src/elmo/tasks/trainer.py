@@ -20,13 +20,12 @@ from tqdm import tqdm
 from elmo.errors import ElmoError
 from elmo.nn.precision import PRODUCTS, own_products
 from elmo.tasks.averaging import Averages
-from elmo.tasks.checkpoint import load_weights, resume, save_checkpoint, save_weights
+from elmo.tasks.checkpoint import load_weights, resume_task, save_task_checkpoint, save_weights
 from elmo.tasks.common.batches import cut_to_fit, plan_epoch, plan_evaluation
-from elmo.tasks.metrics import Metrics
-from elmo.tasks.recipe import TrainingConfig
+from elmo.tasks.recipe import TaskTrainingConfig
 from elmo.tasks.task import Scores, Task, TaskModel
 from elmo.training.interruption import on_interrupt, saving_to
-from elmo.training.rows import Row
+from elmo.training.metrics import MetricsFile, Row
 
 E = TypeVar("E")
 P = TypeVar("P")
@@ -55,7 +54,7 @@ class Trainer(Generic[E, P]):
         self,
         task: Task[Any, E, P],
         model: TaskModel[E, P],
-        config: TrainingConfig,
+        config: TaskTrainingConfig,
         folder: Path,
         train: Sequence[E],
         dev: Sequence[E],
@@ -77,8 +76,8 @@ class Trainer(Generic[E, P]):
         self._lengths = [*islice(cycle(lengths), max(len(train), config.epoch_steps * config.batch_size))]
         with saving_to(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            self.progress = resume(folder, model, self.optimizer, self._averages.tensors)
-            self.metrics = Metrics(folder, self.progress.epoch, tensorboard=tensorboard)
+            self.progress = resume_task(folder, model, self.optimizer, self._averages.tensors)
+            self.metrics = MetricsFile(folder, "epoch", self.progress.epoch, tensorboard=tensorboard)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -128,7 +127,7 @@ class Trainer(Generic[E, P]):
 
     def save(self) -> None:
         """Write a checkpoint."""
-        save_checkpoint(self.folder, self.model, self.optimizer, self.progress, self._averages.tensors)
+        save_task_checkpoint(self.folder, self.model, self.optimizer, self.progress, self._averages.tensors)
 
     def _plan(self) -> list[list[int]]:
         return plan_epoch(self._lengths, self.config.batch_size, self.config.seed, self.progress.epoch)

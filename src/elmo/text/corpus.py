@@ -181,7 +181,7 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def checksum_of(files: Mapping[str, Mapping[str, Any]], vocabulary_size: int) -> str:
+def corpus_checksum(files: Mapping[str, Mapping[str, Any]], vocabulary_size: int) -> str:
     """A corpus's checksum: whoever trains on it sees the files and the vocabulary's size, nothing else."""
     return _checksum([files, vocabulary_size])
 
@@ -218,7 +218,7 @@ def _check_description(path: Path, description: dict[str, Any]) -> None:
     """Compare a description with its checksums, as far as it has them."""
     try:
         files, size = description["files"], description["counts"]["vocabulary_size"]
-        wrong = description["checksum"] != checksum_of(files, size)
+        wrong = description["checksum"] != corpus_checksum(files, size)
     except (KeyError, TypeError, AttributeError):
         wrong = False  # what is missing or of another kind is told when it is read
     own = description_checksum(description)

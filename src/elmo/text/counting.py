@@ -31,7 +31,7 @@ _CHUNK = 1 << 18
 
 
 @dataclass(frozen=True)
-class Run:
+class SortedTypes:
     """Types on disk in order of their code points, and how many tokens they number.
 
     `words` holds a line per type, word, tab, count; `order` (int32) each one's number; `merged` (int32) its place
@@ -58,7 +58,7 @@ class TypeCounter:
     """
 
     def __init__(self, folder: Path, tokens: BinaryIO, first_words: Sequence[str]) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[SortedTypes] = []
         self._folder = folder
         self._tokens = tokens
         self._start_run()
@@ -83,7 +83,7 @@ class TypeCounter:
             self._finish_run()
         return lengths
 
-    def finish(self) -> list[Run]:
+    def finish(self) -> list[SortedTypes]:
         """Write what is still in memory. Returns all runs; the first is that of `first_words`."""
         if self._numbers:
             self._finish_run()
@@ -108,7 +108,7 @@ class TypeCounter:
         self._numbers.default_factory = None  # ends the cycle, so that memory is given back at once
         counts = self._counts[order].tolist()
         stem = self._folder / f"run-{len(self.runs)}"
-        run = Run(
+        run = SortedTypes(
             words=stem.with_suffix(".words"),
             order=stem.with_suffix(".order"),
             merged=stem.with_suffix(".merged"),
@@ -147,7 +147,7 @@ class MergedTypes:
                 yield list(map(word_at, offsets[order[start : start + chunk_size]].tolist()))
 
 
-def merge(runs: Sequence[Run], folder: Path, advance: Callable[[int], object]) -> MergedTypes:
+def merge(runs: Sequence[SortedTypes], folder: Path, advance: Callable[[int], object]) -> MergedTypes:
     """Merge runs into files in `folder`; each run learns its types' places. `advance` is told of entries done."""
     types = MergedTypes(folder / "all.words", folder / "all.counts", folder / "all.offsets")
     counts, offsets, offset = array("q"), array("q"), 0
@@ -174,7 +174,7 @@ def merge(runs: Sequence[Run], folder: Path, advance: Callable[[int], object]) -
     return types
 
 
-def _entries(run: Run, index: int) -> Iterator[tuple[bytes, int, int]]:
+def _entries(run: SortedTypes, index: int) -> Iterator[tuple[bytes, int, int]]:
     """A run's words, the run's index and the word's count. No file stays open: there may be thousands of runs."""
     position = 0
     while True:
@@ -198,7 +198,9 @@ def _flush(numbers: array[int], path: Path) -> int:
     return length
 
 
-def renumber(tokens: Path, runs: Sequence[Run], ids: NDArray[np.int32], advance: Callable[[int], object]) -> None:
+def renumber(
+    tokens: Path, runs: Sequence[SortedTypes], ids: NDArray[np.int32], advance: Callable[[int], object]
+) -> None:
     """Rewrite the tokens in place, from the runs' numbers to final ids (one per place by code points)."""
     with tokens.open("r+b") as file:
         for run in runs:

@@ -33,12 +33,12 @@ from elmo.text.corpus import (
     TOKENS,
     TYPES,
     Corpus,
-    checksum_of,
+    corpus_checksum,
     description_checksum,
     digest_of,
     read_description,
 )
-from elmo.text.counting import MergedTypes, Run, TypeCounter, merge, renumber
+from elmo.text.counting import MergedTypes, SortedTypes, TypeCounter, merge, renumber
 from elmo.text.parallel import tokenize_files
 from elmo.text.reading import STDIN, check_text, expand
 from elmo.text.tokenizers import get_tokenizer
@@ -48,7 +48,7 @@ _CHUNK = 1 << 14
 
 
 @dataclass(frozen=True)
-class Settings:
+class PreparationConfig:
     """What decides a corpus, beside its text; kept in `corpus.json`."""
 
     tokenizer: str
@@ -95,7 +95,7 @@ def prepare(
     ElmoError for bad settings, bad input, text that yields no vocabulary, and while another process makes `folder`.
     """
     folder = Path(folder)
-    settings = Settings(
+    settings = PreparationConfig(
         tokenizer, text, encoding, lowercase, min_count, max_vocabulary, max_characters, vocabulary is not None
     )
     _check(settings, vocabulary)
@@ -117,7 +117,7 @@ def prepare(
 
 
 def _facts(
-    settings: Settings, source: dict[str, Any], paths: list[str], vocabulary: Vocabulary | None
+    settings: PreparationConfig, source: dict[str, Any], paths: list[str], vocabulary: Vocabulary | None
 ) -> dict[str, Any]:
     """What a corpus is made of and how, as `corpus.json` keeps it: the same facts make the same corpus."""
     made_of: dict[str, Any] | None = None
@@ -147,7 +147,7 @@ def _checksum(path: Path) -> dict[str, Any]:
 
 
 def _build(
-    work: Path, paths: list[str], settings: Settings, first_words: Sequence[str], workers: int | None
+    work: Path, paths: list[str], settings: PreparationConfig, first_words: Sequence[str], workers: int | None
 ) -> dict[str, int]:
     """Make the corpus in the folder `work/corpus`; returns its counts. `first_words` get the first ids."""
     parts, corpus = work / "parts", work / "corpus"
@@ -176,7 +176,7 @@ def _build(
     }
 
 
-def _check(settings: Settings, vocabulary: Vocabulary | None) -> None:
+def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
     check_text(settings.text)
     get_tokenizer(settings.tokenizer)
     require_positive("min_count", settings.min_count)
@@ -208,7 +208,7 @@ def _work_folder(folder: Path) -> Generator[Path]:
 
 
 def _read(
-    paths: list[str], settings: Settings, counter: TypeCounter, folder: Path, workers: int | None
+    paths: list[str], settings: PreparationConfig, counter: TypeCounter, folder: Path, workers: int | None
 ) -> tuple[int, int]:
     """Count and write the tokens of all files, and where sentences start. Returns the numbers of both."""
     num_tokens = num_sentences = 0
@@ -239,7 +239,7 @@ def _read(
     return num_tokens, num_sentences
 
 
-def _rank(types: MergedTypes, first: Run, settings: Settings) -> tuple[NDArray[np.int32], int, int]:
+def _rank(types: MergedTypes, first: SortedTypes, settings: PreparationConfig) -> tuple[NDArray[np.int32], int, int]:
     """The places of all types in order of their ids, (N,); the vocabulary's size; the number of tokens not in it.
 
     The types of the run `first` come first, in its order.
@@ -283,7 +283,7 @@ def _describe(folder: Path, counts: dict[str, int], facts: dict[str, Any]) -> No
         "counts": counts,
         **facts,
         "files": files,
-        "checksum": checksum_of(files, counts["vocabulary_size"]),
+        "checksum": corpus_checksum(files, counts["vocabulary_size"]),
     }
     description[DESCRIPTION_CHECKSUM] = description_checksum(description)
     (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")

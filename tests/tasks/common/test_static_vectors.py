@@ -14,10 +14,10 @@ import pytest
 import torch
 
 from elmo.errors import ElmoError
-from elmo.tasks import TASKS, load_recipe
+from elmo.tasks import TASKS, load_task_recipe
 from elmo.tasks.common.static_vectors import choose_words, find_words, read_vectors, set_word_vectors
 from elmo.tasks.common.words import WordEmbedding
-from elmo.tasks.experiment import Experiment, Job
+from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.ner.task import NerRecipe
 from elmo.tasks.recipe import WordsConfig
 from elmo.tasks.run_folder import load_run
@@ -164,7 +164,7 @@ def test_vectors_of_several_files_are_side_by_side(tmp_path: Path) -> None:
     ],
 )
 def test_files_are_named_with_commas_or_as_a_list(text: str, files: tuple[str, ...]) -> None:
-    recipe = load_recipe("coref", None, dict([parse_override(text)]))
+    recipe = load_task_recipe("coref", None, dict([parse_override(text)]))
     assert recipe.words is not None
     assert recipe.words.files == files
 
@@ -179,15 +179,15 @@ def test_files_are_named_with_commas_or_as_a_list(text: str, files: tuple[str, .
 )
 def test_what_is_no_name_of_a_file_is_refused(value: object, says: str) -> None:
     with pytest.raises(ElmoError, match=says):
-        load_recipe("ner", None, {"words.vectors": value})
+        load_task_recipe("ner", None, {"words.vectors": value})
     with pytest.raises(ElmoError, match=r"words\.unknown: 'mean' is none of random, zeros"):
-        load_recipe("ner", None, {"words.unknown": "mean"})
+        load_task_recipe("ner", None, {"words.unknown": "mean"})
 
 
 def test_recipes_are_as_published() -> None:
     """Zeros in the programs of Lee et al. 2017, who normalize, and of Clark and Gardner 2017; else AllenNLP's random
     vectors. They are trained where the appendix says so."""
-    found = {task: load_recipe(task).words for task in TASKS}
+    found = {task: load_task_recipe(task).words for task in TASKS}
     assert all(found.values())
     settings = {task: (words.unknown, words.normalize, words.trainable) for task, words in found.items() if words}
     assert settings == {
@@ -217,7 +217,7 @@ def test_words_of_dev_and_test_are_known(files: Path, recipe: Recipe) -> None:
         training__share=0.5,
     )
     sets = [str(files / f"{name}.conll") for name in ("train", "dev", "test")]
-    experiment = Experiment(Job("ner", settings, files / "run", *sets, device="cpu", num_seeds=2))
+    experiment = Experiment(ExperimentConfig("ner", settings, files / "run", *sets, device="cpu", num_seeds=2))
     experiment.run()
     for folder in (files / "run", files / "run" / "seed-1"):
         run = load_run(folder)
@@ -235,7 +235,7 @@ def test_coverage_counts_each_sentence_once(files: Path, recipe: Recipe) -> None
     (files / "train.conll").write_text(text + text + "Ann\tB-PER\nB\tO\nB\tO\n")
     settings = recipe(words__vectors=str(files / "v.txt"), words__dim=2)
     train = str(files / "train.conll")
-    note = Experiment(Job("ner", settings, files / "run", train, train)).note
+    note = Experiment(ExperimentConfig("ner", settings, files / "run", train, train)).note
     covered = "vectors for 2 of the data's 3 words (66.7 %) and 4 of its 5 tokens (80.0 %); 2 words are kept in all"
     assert note == f"{files / 'v.txt'}: {covered}"
 
@@ -243,7 +243,7 @@ def test_coverage_counts_each_sentence_once(files: Path, recipe: Recipe) -> None
 @pytest.mark.parametrize(("trainable", "says"), [(False, True), (True, False)])
 def test_vectors_without_a_file_are_trained(trainable: bool, says: bool, files: Path, recipe: Recipe) -> None:
     """Whatever the recipe says, which is said."""
-    job = Job("ner", recipe(words__trainable=trainable), files / "run", *[str(files / "train.conll")] * 2)
+    job = ExperimentConfig("ner", recipe(words__trainable=trainable), files / "run", *[str(files / "train.conll")] * 2)
     experiment = Experiment(job)
     assert (experiment.note is not None) == says
     assert experiment.note is None or "are random at first and are trained" in experiment.note

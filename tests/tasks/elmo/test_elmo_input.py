@@ -23,7 +23,7 @@ from elmo.targets import unfinished_folder
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import ElmoConfig
-from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 
 SENTENCES = [["A", "new", "play", "."], ["Fußball"], ["They", "play"]]
 
@@ -31,11 +31,11 @@ SENTENCES = [["A", "new", "play", "."], ["Fußball"], ["They", "play"]]
 def make(bilm: Model | None, folder: Path | None = None, **config: Any) -> ElmoInput:
     """ELMo vectors as an experiment makes them; cached in `folder`."""
     settings = ElmoConfig(**{"dropout": 0.0, "vectors": "live"} | config)
-    layers = make_layers(bilm, settings, "cpu")
+    layers = make_elmo_layers(bilm, settings, "cpu")
     if folder is not None:
         assert isinstance(layers, LiveLayers)
         layers = layers.cached([*SENTENCES, *SENTENCES], folder)
-    return make_elmo(bilm, settings, layers)
+    return make_elmo_input(bilm, settings, layers)
 
 
 def test_the_mix_is_that_of_elmo(bilm: Model) -> None:

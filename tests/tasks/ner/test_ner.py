@@ -14,7 +14,7 @@ from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.tasks.common.spans import Span
 from elmo.tasks.ner.task import TASK, NerExample, NerModel, NerRecipe
-from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.training.recipes import read_recipe
 
 Recipe = Callable[..., NerRecipe]
@@ -22,7 +22,7 @@ Recipe = Callable[..., NerRecipe]
 
 def make_model(recipe: NerRecipe, examples: list[NerExample], bilm: Model | None = None) -> NerModel:
     torch.manual_seed(0)
-    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, "cpu"))
+    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
     return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
 
 
@@ -89,7 +89,7 @@ def test_vocabularies(recipe: Recipe, tmp_path: Path) -> None:
     settings = recipe(words__vectors=str(tmp_path / "v.txt"), words__max_words=2, words__dim=2)
     vocabularies = TASK.vocabularies(examples, settings)
     assert vocabularies["words"] == ["play", "Espoo", "new"]
-    model = TASK.model(settings, vocabularies, make_elmo(None, settings.elmo, None))
+    model = TASK.model(settings, vocabularies, make_elmo_input(None, settings.elmo, None))
     TASK.initialize(model, settings)
     assert model.words([["Espoo", "play", "Play"]])[0].tolist() == [[3, 4], [1, 2], [1, 2]]
     with pytest.raises(ElmoError, match=r"words.dim: is 5, but the vectors of .*v.txt have 2"):

@@ -21,7 +21,7 @@ from elmo.formats import Model, save_native
 from elmo.tasks.common.attention import soft_align
 from elmo.tasks.common.labels import LabelPrediction, label_predictions, score_labels
 from elmo.tasks.common.pooling import pool
-from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.snli.data import PairExample
 from elmo.tasks.snli.task import TASK, SnliModel, SnliRecipe
 from elmo.training.recipes import read_recipe
@@ -66,7 +66,7 @@ def write_pairs(path: Path, pairs: list[PairExample]) -> None:
 
 def build(recipe: SnliRecipe, bilm: Model | None = None) -> SnliModel:
     torch.manual_seed(0)
-    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, "cpu"))
+    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
     return TASK.model(recipe, TASK.vocabularies(make_pairs(), recipe), elmo)
 
 

@@ -23,7 +23,7 @@ from elmo.formats import Model, save_native
 from elmo.tasks import trainer
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import TrainedLayers
-from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.squad.data import SquadExample, parse_question, read_squad
 from elmo.tasks.squad.task import TASK, SquadModel, SquadPrediction, SquadRecipe
 from elmo.text.corpus import Corpus
@@ -80,7 +80,7 @@ def examples(tmp_path: Path) -> list[SquadExample]:
 
 def build(recipe: SquadRecipe, examples: list[SquadExample], bilm: Model | None = None) -> SquadModel:
     torch.manual_seed(0)
-    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, "cpu"))
+    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
     return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
 
 

@@ -16,7 +16,7 @@ from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.tasks.common.spans import Span
-from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.srl import task as srl
 from elmo.tasks.srl.frames import Frame, format_frames
 from elmo.tasks.srl.task import TASK, SrlExample, SrlModel, SrlRecipe
@@ -50,7 +50,7 @@ def make_examples(number: int = 30, seed: int = 0) -> list[SrlExample]:
 
 def make_model(recipe: SrlRecipe, examples: list[SrlExample], bilm: Model | None = None) -> SrlModel:
     torch.manual_seed(0)
-    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, "cpu"))
+    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
     return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
 
 

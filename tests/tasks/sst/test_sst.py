@@ -21,8 +21,8 @@ from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.tasks.common.labels import LabelPrediction
 from elmo.tasks.common.pooling import AttentivePooling
-from elmo.tasks.experiment import Experiment, Job
-from elmo.tasks.run_folder import make_elmo, make_layers
+from elmo.tasks.experiment import Experiment, ExperimentConfig
+from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.sst.task import BINARY, FINE, TASK, SstExample, SstModel, SstRecipe
 from elmo.text.tokenizers import get_tokenizer
 from elmo.training.recipes import read_recipe
@@ -82,7 +82,7 @@ def trees(tmp_path: Path, bilm: Model) -> Path:
 
 def make_model(recipe: SstRecipe, examples: list[SstExample], bilm: Model | None = None) -> SstModel:
     torch.manual_seed(0)
-    elmo = make_elmo(bilm, recipe.elmo, make_layers(bilm, recipe.elmo, "cpu"))
+    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
     return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
 
 
@@ -235,7 +235,9 @@ def test_learns_and_stands_alone(elmo: str, binary: bool, trees: Path) -> None:
     35 %, of two labels 75 %. Another process repeats the scores."""
     source = elmo if elmo == "none" else str(trees / elmo)
     recipe = make_recipe(binary=binary, min_phrase=2)
-    job = Job("sst", recipe, trees / "run", str(trees / "train.txt"), str(trees / "dev.txt"), elmo=source, device="cpu")
+    job = ExperimentConfig(
+        "sst", recipe, trees / "run", str(trees / "train.txt"), str(trees / "dev.txt"), elmo=source, device="cpu"
+    )
     (result,) = Experiment(job).run()
     assert result.scores["dev"]["accuracy"] > 80
     command = [sys.executable, "-m", "elmo", "task", "evaluate", "run", "dev.txt", "--json", "--device", "cpu"]
@@ -245,7 +247,9 @@ def test_learns_and_stands_alone(elmo: str, binary: bool, trees: Path) -> None:
 
 
 def test_predicts_plain_text(trees: Path) -> None:
-    job = Job("sst", make_recipe(min_phrase=2), trees / "run", str(trees / "train.txt"), str(trees / "dev.txt"))
+    job = ExperimentConfig(
+        "sst", make_recipe(min_phrase=2), trees / "run", str(trees / "train.txt"), str(trees / "dev.txt")
+    )
     Experiment(job).run()
     arguments = ["task", "predict", str(trees / "run"), "-"]
     text = "w1 w2 superb.\n\nw3 awful\n"

@@ -10,15 +10,15 @@ from typing import Any
 from elmo import formats
 from elmo.analysis.paper.finding import Cell, Finding, Table
 from elmo.analysis.paper.panels import axis_label, lines_of
-from elmo.analysis.paper.parts import Part, once
+from elmo.analysis.paper.parts import FindingPart, once
 from elmo.analysis.paper.published import AFTER, BEFORE, PERPLEXITIES, TUNED_SCORES
 from elmo.analysis.paper.runs import Outcome, TaskRuns, score_rows, score_unit
 from elmo.analysis.pictures import draw_lines, draw_ratios
-from elmo.config import TrainingConfig, from_mapping
+from elmo.config import PretrainingConfig, from_mapping
 from elmo.embed.fingerprint import fingerprint
 from elmo.formats.model import Model, require_softmax
 from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
-from elmo.tasks.run_folder import checksum_of
+from elmo.tasks.run_folder import checksum_of_examples
 
 
 def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "auto") -> Finding:
@@ -51,7 +51,7 @@ def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "aut
 
 def _tune(
     model: Model, train: Sequence[Sequence[str]], dev: Sequence[Sequence[str]], folder: Path, device: str
-) -> Part:
+) -> FindingPart:
     """The perplexities of `dev` before and after an epoch on `train`; the tuned model is the model folder `folder`."""
     require_softmax(model, "'elmo finetune --new-softmax' gives it one; then analyze what that makes")
 
@@ -60,14 +60,18 @@ def _tune(
         text = folder / "train.txt"
         text.write_text("".join(f"{' '.join(sentence)}\n" for sentence in train), encoding="utf-8")
         corpus = prepare_corpus(model, [str(text)], folder, new_softmax=False)
-        training = from_mapping(TrainingConfig, default_settings(model), "training")
+        training = from_mapping(PretrainingConfig, default_settings(model), "training")
         training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
         result = finetune(model, corpus, folder, training, heldout=dev, device=device)
         if result is None:
             raise KeyboardInterrupt  # it was one that ended the training; all is saved
         return {BEFORE: result.before.mean, AFTER: result.after.mean}
 
-    of: dict[str, object] = {"model": fingerprint(model), "train": checksum_of(train), "dev": checksum_of(dev)}
+    of: dict[str, object] = {
+        "model": fingerprint(model),
+        "train": checksum_of_examples(train),
+        "dev": checksum_of_examples(dev),
+    }
     return once(folder / "perplexity.json", of, tune)
 
 

@@ -21,7 +21,7 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.layers import layer_name
 from elmo.errors import ElmoError
 from elmo.tasks.common.static_vectors import StaticVectors
-from elmo.tasks.run_folder import checksum_of
+from elmo.tasks.run_folder import checksum_of_examples
 
 WORD = "play"
 WORDS = (WORD, "line", "head", "point", "way", "time")
@@ -59,7 +59,7 @@ def analyze_neighbors(
     words = [word for word in WORDS if word in told_apart][: QUICK_WORDS if quick else None]
     if not words:
         raise ElmoError(f"the annotated text has no sense of {', '.join(WORDS)} in two sentences; give SemCor")
-    of: dict[str, object] = {"model": embedder.fingerprint, "text": checksum_of(semcor), "words": words}
+    of: dict[str, object] = {"model": embedder.fingerprint, "text": checksum_of_examples(semcor), "words": words}
     judged = of | {"senses": "told, or not tagged"}
     uses = once(folder / "parts" / "neighbors-uses.json", judged, lambda: dict(_nearest(embedder, semcor)))
     shared = of | {"equally near": "shared"}

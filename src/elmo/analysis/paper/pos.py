@@ -17,7 +17,7 @@ from elmo.analysis.tagged import Tagged
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import layer_name
 from elmo.errors import ElmoError
-from elmo.tasks.run_folder import checksum_of
+from elmo.tasks.run_folder import checksum_of_examples
 
 QUICK_SENTENCES = (600, 200, 400)
 """To train on, to choose by and to test on."""
@@ -28,7 +28,7 @@ DEV_SHARE = 0.1
 FREQUENT = "most frequent tag"
 
 
-class Corpus(NamedTuple):
+class TaggedCorpus(NamedTuple):
     """Tagged sentences to train on, to choose the weight decay by, and to test on."""
 
     train: Sequence[Tagged]
@@ -36,26 +36,26 @@ class Corpus(NamedTuple):
     test: Sequence[Tagged]
 
 
-def with_dev(train: Sequence[Tagged], test: Sequence[Tagged]) -> Corpus:
+def with_dev(train: Sequence[Tagged], test: Sequence[Tagged]) -> TaggedCorpus:
     """A corpus whose dev set is the end of its training set, which holds two sentences at least."""
     if len(train) < 2:
         raise ElmoError(f"the training text holds {len(train)} tagged sentences; it takes two, one to choose by")
     num_dev = max(1, round(DEV_SHARE * len(train)))
-    return Corpus(train[:-num_dev], train[-num_dev:], test)
+    return TaggedCorpus(train[:-num_dev], train[-num_dev:], test)
 
 
 def analyze_pos(
-    embedder: Embedder, corpora: Mapping[str, Corpus], folder: Path, model: str, *, quick: bool = False
+    embedder: Embedder, corpora: Mapping[str, TaggedCorpus], folder: Path, model: str, *, quick: bool = False
 ) -> Finding:
     """The accuracy on each corpus's test set of a linear classifier on each layer, and of a word's commonest tag."""
     here: dict[str, dict[str, float]] = {}
     seconds: dict[str, float] = {}
     for name, parts in corpora.items():
         if quick:
-            parts = Corpus(*(part[:number] for part, number in zip(parts, QUICK_SENTENCES, strict=True)))
+            parts = TaggedCorpus(*(part[:number] for part, number in zip(parts, QUICK_SENTENCES, strict=True)))
         of: dict[str, object] = {
             "model": embedder.fingerprint,
-            "sets": [checksum_of(part) for part in parts],
+            "sets": [checksum_of_examples(part) for part in parts],
         }
         here[name] = {FREQUENT: 100 * most_frequent_tag(parts[0], parts[2])}
         for layer in range(embedder.num_layers):

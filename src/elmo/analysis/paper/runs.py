@@ -13,16 +13,16 @@ from typing import Any
 from elmo import formats
 from elmo.analysis.paper.finding import Rows
 from elmo.nn.devices import use_device
-from elmo.tasks import get_task, load_recipe
+from elmo.tasks import get_task, load_task_recipe
 from elmo.tasks.card import Result, spread
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import FrozenLayers
-from elmo.tasks.experiment import NO_ELMO, SEED_FOLDER, Experiment, Job, Sets, read_sets
+from elmo.tasks.experiment import NO_ELMO, SEED_FOLDER, Experiment, ExperimentConfig, Sets, read_sets
 from elmo.tasks.recipe import TaskRecipe
-from elmo.tasks.run_folder import make_layers
+from elmo.tasks.run_folder import make_elmo_layers
 from elmo.tasks.sampling import choose, share_of
 from elmo.tasks.task import Sentence, Task
-from elmo.training.rows import METRICS, Row, read_rows
+from elmo.training.metrics import METRICS, Row, read_rows
 
 QUICK_EXAMPLES = {"train": 300, "dev": 150}
 QUICK_TOKENS = {"train": 9_000, "dev": 4_500}
@@ -90,9 +90,9 @@ class TaskRuns:
         self.task: Task[Any, Any, Any] = get_task(data.task)
         changes: dict[str, object] = {}
         if quick:
-            batch = min(QUICK_BATCH, load_recipe(data.task).training.batch_size)
+            batch = min(QUICK_BATCH, load_task_recipe(data.task).training.batch_size)
             changes = {"training.batch_size": batch, "training.max_epochs": 4}
-        self.recipe = load_recipe(data.task, None, changes | dict(data.settings))
+        self.recipe = load_task_recipe(data.task, None, changes | dict(data.settings))
         self._vectors, self._num_seeds, self._device = folder / "vectors", num_seeds, device
         self.folder = folder / "runs" / _slug(data.name)
         sets = read_sets(self._job(self.recipe, folder, elmo))
@@ -147,19 +147,19 @@ class TaskRuns:
         changes = {"share": share * training.share, "epoch_steps": min(steps, MOST_STEPS)}
         return replace(recipe, training=replace(training, **changes))
 
-    def _job(self, recipe: TaskRecipe, folder: Path, elmo: str) -> Job:
+    def _job(self, recipe: TaskRecipe, folder: Path, elmo: str) -> ExperimentConfig:
         data, seeds = self.data, self._num_seeds
         if seeds == 1:  # where it would be among several, so that more can join it
             folder = folder / SEED_FOLDER.format(recipe.training.seed)
         options: dict[str, Any] = {"with_bilm": False, "num_seeds": seeds, "device": self._device}
-        return Job(data.task, recipe, folder, data.train, data.dev, elmo=elmo, **options)
+        return ExperimentConfig(data.task, recipe, folder, data.train, data.dev, elmo=elmo, **options)
 
     def _shared_layers(self, recipe: TaskRecipe, elmo: str) -> FrozenLayers | None:
         """ELMo's vectors of all sentences, on disk; None where the recipe wants none kept."""
         config = recipe.elmo
         key = (elmo, config.state, config.cache_dtype)
         if config.vectors == "cached" and key not in self._layers:
-            live = make_layers(formats.load(elmo), config, use_device(self._device))
+            live = make_elmo_layers(formats.load(elmo), config, use_device(self._device))
             assert isinstance(live, LiveLayers)
             self._layers[key] = live.cached(self.sentences(), self._vectors)
         return self._layers.get(key) if config.vectors == "cached" else None

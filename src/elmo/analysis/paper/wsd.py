@@ -15,7 +15,7 @@ from elmo.analysis.wsd import NEAREST_USE, Score, evaluate_wsd
 from elmo.analysis.wsd_data import Annotated, Target
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name
-from elmo.tasks.run_folder import checksum_of
+from elmo.tasks.run_folder import checksum_of_examples
 
 PAPERS_SETS = ("senseval2", "senseval3", "semeval2013", "semeval2015")
 """The framework's sets without its development set, semeval2007, which the paper leaves out."""
@@ -53,9 +53,9 @@ def analyze_wsd(
 
     of: dict[str, object] = {
         "model": embedder.fingerprint,
-        "semcor": checksum_of(semcor),
-        "tests": {name: checksum_of(test) for name, test in tests.items()},
-        "first": checksum_of(sorted(first_senses.items())),
+        "semcor": checksum_of_examples(semcor),
+        "tests": {name: checksum_of_examples(test) for name, test in tests.items()},
+        "first": checksum_of_examples(sorted(first_senses.items())),
         "equally near": "first",
     }
     part = once(folder / "parts" / "wsd.json", of, evaluate)

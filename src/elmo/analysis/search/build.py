@@ -28,7 +28,7 @@ from elmo.analysis.tagged import COLUMNS, Columns
 from elmo.config import require_choice
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights
-from elmo.embed.unfinished import folder_of, is_same_job
+from elmo.embed.unfinished import is_same_job, work_folder_of
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.targets import require_parent, unfinished_folder
@@ -145,7 +145,7 @@ def _check_target(folder: Path) -> None:
 @contextmanager
 def _work_folder(folder: Path) -> Generator[Path]:
     """The folder of unfinished work, which no other process works in; what is in it stays while it has a job."""
-    work = folder_of(folder.absolute())
+    work = work_folder_of(folder.absolute())
     with unfinished_folder(work, folder, is_kept=(work / JOB).exists):
         if not folder.exists() and (work / OLD).exists():  # a kill between two names
             (work / OLD).rename(folder)
@@ -186,7 +186,7 @@ def _embed_parts(embedder: Embedder, text: IndexedText, work: Path, weights: Seq
     num_tokens, num_kept = text.corpus.num_tokens, 0
     if not (work / TRAINED).exists():
         sample = _sample(embedder, text, weights)
-        write_all({work / TRAINED: lambda path: stored.train(sample, kind, num_tokens, path)})
+        write_all({work / TRAINED: lambda path: stored.train_index(sample, kind, num_tokens, path)})
         del sample
     starts = text.corpus.starts
     size = min(PART_TOKENS, PART_BYTES // stored.token_bytes(kind, embedder.width))
@@ -198,7 +198,7 @@ def _embed_parts(embedder: Embedder, text: IndexedText, work: Path, weights: Seq
             if path.exists():
                 num_kept += int(starts[end] - starts[first])
             else:
-                part = stored.Part(work / TRAINED)
+                part = stored.IndexPart(work / TRAINED)
                 for token, vectors in _blocks(embedder, text, range(first, end), weights):
                     part.add(vectors, token)
                     bar.update(len(vectors))

@@ -70,7 +70,7 @@ def check_kind(kind: str, num_tokens: int) -> None:
         raise ElmoError(f"vectors: pq needs {PQ_MIN_TOKENS} tokens to learn from, the text has {num_tokens}")
 
 
-def train(sample: Vectors, kind: Kind, num_tokens: int, path: Path) -> None:
+def train_index(sample: Vectors, kind: Kind, num_tokens: int, path: Path) -> None:
     """Learn the groups and codes for `num_tokens` vectors from a sample (N, D) of them; write them to `path`."""
     faiss = import_faiss()
     width = sample.shape[1]
@@ -107,7 +107,7 @@ def _reason(error: RuntimeError) -> str:
     return str(error).strip().rpartition("\n")[2]
 
 
-class Part:
+class IndexPart:
     """Vectors added to a copy of what was learned, in memory until they are written."""
 
     def __init__(self, trained: Path) -> None:
@@ -123,7 +123,7 @@ class Part:
 
 
 class VectorStore:
-    """The vectors in files of `Part`, mapped: what a search looks into is read then, and kept while there is room."""
+    """The vectors in the files of all `IndexPart`s, mapped into memory: only what a search looks at is read."""
 
     def __init__(self, trained: Path, parts: Sequence[Path]) -> None:
         self._faiss = import_faiss()

@@ -19,7 +19,7 @@ from elmo.errors import ElmoError
 from elmo.formats import allennlp_layout
 from elmo.formats.elmo import ids_of_words, load_pair
 from elmo.formats.model import Model, without_softmax
-from elmo.formats.renames import Rename, read_tensors, require_shape, write_tensors
+from elmo.formats.renames import Rename, rename_to_ours, rename_to_theirs, require_shape
 from elmo.integrations.allennlp.boundaries import add_sentence_boundary_token_ids
 from elmo.nn import scalar_mix
 from elmo.nn.bilm import BiLM, BiLMState, detach, first_rows, replace_rows, run_directions, to_device
@@ -116,7 +116,7 @@ class _Renamed(nn.Module):
         state: dict[str, Any] = super().state_dict(*args, prefix=prefix, **options)
         if self._renames:
             own = {name.removeprefix(prefix): state.pop(name) for name in list(state) if name.startswith(prefix)}
-            state.update((prefix + name, tensor) for name, tensor in write_tensors(self._renames, own))
+            state.update((prefix + name, tensor) for name, tensor in rename_to_theirs(self._renames, own))
         return state
 
     def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride] - torch passes all by position
@@ -134,7 +134,7 @@ class _Renamed(nn.Module):
                 require_shape(where, tuple(state_dict[prefix + name].shape), shape)
                 return state_dict.pop(prefix + name)
 
-            ours = read_tensors(self._renames, shapes, take)
+            ours = rename_to_ours(self._renames, shapes, take)
             state_dict.update((prefix + name, tensor) for name, tensor in ours.items())
         super()._load_from_state_dict(state_dict, prefix, *others)
 

@@ -13,7 +13,7 @@ def lengths_of(sentences: Sequence[Sequence[object]]) -> Tensor:
     return torch.tensor([len(sentence) for sentence in sentences], dtype=torch.long)
 
 
-def mask_of(lengths: Tensor, device: torch.device) -> Tensor:
+def padding_mask(lengths: Tensor, device: torch.device) -> Tensor:
     """(B, T) bool, true at tokens; T is the longest of `lengths` (B,)."""
     longest = int(lengths.max()) if len(lengths) else 0
     return (torch.arange(longest) < lengths.unsqueeze(1)).to(device)
@@ -31,7 +31,7 @@ def pad_ids(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
     return torch.tensor(padded, dtype=torch.long, device=device).view(len(rows), longest)
 
 
-def number_types(sentences: Sequence[Sequence[str]], device: torch.device) -> tuple[list[str], Tensor]:
+def number_distinct_words(sentences: Sequence[Sequence[str]], device: torch.device) -> tuple[list[str], Tensor]:
     """The distinct words, and each token's place among them, (B, T), 0 at padding.
 
     The first word is a stand-in for padding, the empty one: the list is never empty.

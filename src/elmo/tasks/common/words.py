@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from elmo.config import CharCNNConfig, CharEmbeddingConfig
 from elmo.nn.char_encoder import CharEncoder, word_lengths
-from elmo.tasks.common.padding import number_types, spread_out
+from elmo.tasks.common.padding import number_distinct_words, spread_out
 from elmo.text.characters import encode_words
 
 Sentences = Sequence[Sequence[str]]
@@ -44,7 +44,7 @@ class WordEmbedding(nn.Module):
 
     def forward(self, sentences: Sentences) -> Tensor:
         """(B, T, D), zeros at padding."""
-        types, tokens = number_types(sentences, self.weight.device)
+        types, tokens = number_distinct_words(sentences, self.weight.device)
         rows = torch.tensor([self.place(word) for word in types], device=self.weight.device)
         return F.embedding(rows[tokens], self.weight) * (tokens > 0).unsqueeze(2)
 
@@ -64,7 +64,7 @@ class CharacterEmbedding(nn.Module):
     def forward(self, sentences: Sentences) -> Tensor:
         """(B, T, `width`), zeros at padding."""
         device = self.encoder.embedding.weight.device
-        types, tokens = number_types(sentences, device)
+        types, tokens = number_distinct_words(sentences, device)
         characters = torch.from_numpy(encode_words(types)).to(device)
         is_token = tokens > 0
         if self.training and self.dropout and is_token.any():

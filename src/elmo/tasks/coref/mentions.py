@@ -48,7 +48,7 @@ class MentionScorer(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.parts = [context_width, context_width, features, word_width]
         self.width = sum(self.parts)
-        self.first, self.rest = make_layers(self.width, hidden, dropout)
+        self.first, self.rest = feed_forward(self.width, hidden, dropout)
 
     def split(self, context: Tensor, starts: Tensor, ends: Tensor) -> SpanParts:
         """Spans (N,) to (N,), their ends excluded, of words in context (V, C)."""
@@ -99,7 +99,7 @@ class AntecedentScorer(nn.Module):
         nn.init.zeros_(self.genres.weight[0])
         self.dropout = nn.Dropout(dropout)
         self.parts = [width, width, width, 3 * features]
-        self.first, self.rest = make_layers(sum(self.parts), hidden, dropout)
+        self.first, self.rest = feed_forward(sum(self.parts), hidden, dropout)
 
     def forward(self, vectors: Tensor, scores: Tensor, speakers: Tensor, genre: Tensor) -> Iterator[Antecedents]:
         """Blocks of rows of all M mentions, in the text's order: `vectors` (M, D), `scores` (M,), the number of the one
@@ -155,7 +155,7 @@ def make_embedding(number: int, width: int) -> nn.Embedding:
     return nn.Embedding.from_pretrained(nn.init.xavier_uniform_(torch.empty(number, width)), freeze=False)
 
 
-def make_layers(width: int, hidden: Sequence[int], dropout: float) -> tuple[nn.Linear, nn.Sequential]:
+def feed_forward(width: int, hidden: Sequence[int], dropout: float) -> tuple[nn.Linear, nn.Sequential]:
     """The first linear layer of a network with one output, and what comes after it: ReLU, dropout, the other layers."""
     layers: list[nn.Module] = []
     for before, after in zip([width, *hidden], [*hidden, 1], strict=True):

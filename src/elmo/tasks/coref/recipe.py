@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from elmo.config import require_positive, require_share
 from elmo.errors import ElmoError
-from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_characters
+from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_convolutions
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class CharacterWidthsConfig:
     widths: tuple[int, ...] = (3, 4, 5)
 
     def __post_init__(self) -> None:
-        require_characters(self.dim, self.filters, *self.widths)
+        require_convolutions(self.dim, self.filters, *self.widths)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SpansConfig:
 
 
 @dataclass(frozen=True)
-class DropoutConfig:
+class CorefDropout:
     """Dropout of the vectors of `words`, and of all that is `hidden`: the LSTM's state, one mask a sentence, its
     outputs, the features, and the layers of the scorers."""
 
@@ -73,7 +73,7 @@ class CorefRecipe(TaskRecipe):
     hidden: tuple[int, ...] = (150, 150)
     spans: SpansConfig
     max_sentences: int | None = 50
-    dropout: DropoutConfig
+    dropout: CorefDropout
 
     def __post_init__(self) -> None:
         if not self.hidden:

@@ -16,7 +16,7 @@ from elmo.formats.model import ToIds
 from elmo.nn.bilm import BiLM, BiLMState, repeat_row, to_device
 from elmo.nn.precision import own_products
 from elmo.nn.scalar_mix import ScalarMix
-from elmo.tasks.common.padding import lengths_of, mask_of, pad_ids
+from elmo.tasks.common.padding import lengths_of, pad_ids, padding_mask
 from elmo.tasks.recipe import ElmoConfig
 from elmo.text.characters import number_types
 
@@ -53,7 +53,7 @@ class TrainedLayers(nn.Module):
         lengths = lengths_of(rows)
         state = None if self._state is None else to_device(repeat_row(self._state, len(rows)), device)
         layers, _ = self.bilm(torch.from_numpy(self._to_ids(types)).to(device), pad_ids(rows, device), lengths, state)
-        return layers[:, :, 1:-1] * mask_of(lengths - 2, device).unsqueeze(2)
+        return layers[:, :, 1:-1] * padding_mask(lengths - 2, device).unsqueeze(2)
 
 
 class _Latest(NamedTuple):
@@ -104,7 +104,7 @@ class ElmoInput(nn.Module):
     def forward(self, sentences: Sentences) -> ElmoVectors:
         """The vectors of B sentences, T the longest."""
         device = self.get_buffer("_here").device
-        mask = mask_of(lengths_of(sentences), device)
+        mask = padding_mask(lengths_of(sentences), device)
         layers = self._run(sentences, mask)
         return ElmoVectors(*(self._mix(place, layers, mask) for place in ("input", "output")))
 

@@ -12,7 +12,7 @@ from elmo.config import require_positive, require_share
 from elmo.errors import ElmoError
 from elmo.tasks.common.conll import format_conll, read_conll
 from elmo.tasks.common.crf import CRF
-from elmo.tasks.common.padding import lengths_of, mask_of, pad_ids
+from elmo.tasks.common.padding import lengths_of, pad_ids, padding_mask
 from elmo.tasks.common.rnn import BiLSTMs
 from elmo.tasks.common.spans import Span, allowed_sequences, score_spans, spans_of, tags_for, tags_of
 from elmo.tasks.common.static_vectors import FileWords, choose_words
@@ -87,7 +87,7 @@ class NerModel(TaskModel[NerExample, Spans]):
         elmo = self.elmo(sentences)
         inputs = torch.cat([self.words(sentences), self.characters(sentences), elmo.input], dim=2)
         outputs = self.dropout(torch.cat([self.rnn(inputs, lengths), elmo.output], dim=2))
-        return self.emit(outputs), mask_of(lengths, self.device)
+        return self.emit(outputs), padding_mask(lengths, self.device)
 
     def _gold(self, examples: Sequence[NerExample]) -> Tensor:
         rows = [tags_of(example.spans, len(example.tokens), self.scheme) for example in examples]

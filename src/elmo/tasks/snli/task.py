@@ -13,7 +13,7 @@ from elmo.config import require_not_negative, require_positive, require_share
 from elmo.errors import ElmoError
 from elmo.tasks.common.attention import soft_align
 from elmo.tasks.common.labels import LabelPrediction, combine_labels, label_predictions, score_labels
-from elmo.tasks.common.padding import lengths_of, mask_of, spread_out
+from elmo.tasks.common.padding import lengths_of, padding_mask, spread_out
 from elmo.tasks.common.pooling import pool
 from elmo.tasks.common.rnn import BiLSTMs
 from elmo.tasks.common.static_vectors import FileWords, choose_words
@@ -101,7 +101,7 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
         """
         sentences: list[Sentence] = [*(e.premise for e in examples), *(e.hypothesis for e in examples)]
         lengths, half = lengths_of(sentences), len(examples)
-        mask = mask_of(lengths, self.device)
+        mask = padding_mask(lengths, self.device)
         own, other = self._align(sentences, lengths, mask)
         compared = torch.cat([own, other, own - other, own * other], dim=1)
         pooled = pool(self.composer(spread_out(self.project(compared), mask), lengths), mask)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from elmo.config import require_positive, require_share
 from elmo.nn.packing import Packing
-from elmo.tasks.common.padding import lengths_of, mask_of
+from elmo.tasks.common.padding import lengths_of, padding_mask
 from elmo.tasks.common.rnn import variational_dropout
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.common.words import CharacterEmbedding, WordEmbedding
@@ -115,7 +115,7 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
 
     def _read(self, sentences: Sequence[Sentence]) -> _Read:
         lengths, elmo = lengths_of(sentences), self.elmo(sentences)
-        mask = mask_of(lengths, self.device)
+        mask = padding_mask(lengths, self.device)
         packing = Packing.of(lengths, mask.shape[1], self.device)
         inputs = torch.cat([self.words(sentences), self.characters(sentences), elmo.input], dim=2)
         encoded = self._drop(self.encoder(self._drop(inputs), packing))

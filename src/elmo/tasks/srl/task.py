@@ -18,7 +18,7 @@ from elmo.errors import ElmoError
 from elmo.tasks.common.batches import cut_to_fit
 from elmo.tasks.common.crf import Decoder
 from elmo.tasks.common.objects import read_object, whole
-from elmo.tasks.common.padding import lengths_of, mask_of, pad_ids
+from elmo.tasks.common.padding import lengths_of, pad_ids, padding_mask
 from elmo.tasks.common.spans import allowed_sequences, spans_of, tags_for, tags_of
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.common.words import WordEmbedding
@@ -138,7 +138,7 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         places = {tokens: place for place, tokens in enumerate(dict.fromkeys(tokens for tokens, _ in pairs))}
         sentences, rows = list(places), [places[tokens] for tokens, _ in pairs]
         lengths, elmo = lengths_of(sentences)[rows], self.elmo(sentences)
-        mask = mask_of(lengths, self.device)
+        mask = padding_mask(lengths, self.device)
         vectors = torch.cat([self.words(sentences), elmo.input], dim=2) if self.words else elmo.input
         indicator = F.embedding(self._is_predicate(pairs, mask).long(), self.predicate)
         outputs = self.rnn(torch.cat([vectors[rows], indicator], dim=2), lengths)

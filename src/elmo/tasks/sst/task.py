@@ -15,7 +15,7 @@ from elmo.errors import ElmoError
 from elmo.nn.packing import Packing
 from elmo.tasks.common.attention import masked_softmax
 from elmo.tasks.common.labels import LabelPrediction, label_predictions, score_labels
-from elmo.tasks.common.padding import lengths_of, mask_of
+from elmo.tasks.common.padding import lengths_of, padding_mask
 from elmo.tasks.common.pooling import AttentivePooling
 from elmo.tasks.common.rnn import BiLSTM
 from elmo.tasks.common.static_vectors import FileWords, choose_words
@@ -35,7 +35,7 @@ NEUTRAL = "neutral"
 
 
 @dataclass(frozen=True)
-class DropoutConfig:
+class SstDropout:
     """Dropout on word vectors, after the hidden layer below the biLSTMs, on the pooled vector, and after each layer of
     the head."""
 
@@ -67,7 +67,7 @@ class SstRecipe(TaskRecipe):
     words: WordsConfig
     hidden: int = 300
     head: tuple[int, ...] = (1200, 600)
-    dropout: DropoutConfig = DropoutConfig()
+    dropout: SstDropout = SstDropout()
 
     def __post_init__(self) -> None:
         for name, values in {
@@ -130,7 +130,7 @@ class SstModel(TaskModel[SstExample, LabelPrediction]):
         """The score of each label (B, K), before the softmax. A sentence without tokens counts as one empty word."""
         sentences = [example.tokens or ("",) for example in examples]
         lengths = lengths_of(sentences)
-        mask = mask_of(lengths, self.device)
+        mask = padding_mask(lengths, self.device)
         packing = Packing.of(lengths, mask.shape[1], self.device)
         encoded = self._encode(sentences, packing)
         found = masked_softmax(encoded @ encoded.transpose(1, 2), mask.unsqueeze(1)) @ encoded

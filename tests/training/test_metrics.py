@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ElmoError
-from elmo.training.rows import append_row, read_rows, write_rows
+from elmo.training.metrics import append_row, read_rows, write_rows
 
 KINDS = st.sampled_from([float, np.float64])
 
@@ -44,7 +44,7 @@ def test_no_damage_ends_in_a_traceback(tmp_path: Path) -> None:
         content[numbers.randrange(len(content))] ^= 1 << numbers.randrange(8)
         path.write_bytes(content if number % 2 else content[: numbers.randrange(len(content))])
         try:
-            rows = read_rows(path, fields=["step", "loss", "seconds"])
+            rows = read_rows(path, columns=["step", "loss", "seconds"])
         except ElmoError:
             refused += 1
         else:

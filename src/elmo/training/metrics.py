@@ -1,0 +1,152 @@
+"""The figures that a training reports: `metrics.csv` in its run folder, and the same rows in TensorBoard."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from math import isfinite, nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from elmo.errors import ElmoError
+from elmo.formats.files import write_all
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard.writer import SummaryWriter
+
+Row = dict[str, float]
+
+METRICS, BOARD = "metrics.csv", "tensorboard"
+"""The file of the rows and the folder of TensorBoard's events, in the run folder."""
+
+
+class MetricsFile:
+    """The rows of one run. It can start again anywhere, and its folder may be removed while it runs.
+
+    All rows are kept in memory. So the file can be written again when the run folder was removed.
+
+    Args:
+        folder: The run folder.
+        key: The column that counts: `"step"` or `"epoch"`. Each row has it.
+        start: The step or epoch that the run goes on from. Rows after it, of a start that was killed, are dropped,
+            since the run will now make them again.
+        columns: The columns of the file in their order. Without them, the columns are those that the rows have, and
+            the file is written again for each row.
+        tensorboard: Whether to write the rows for TensorBoard as well, which is an extra.
+
+    Raises:
+        ElmoError: If the file that is there holds anything but such rows.
+    """
+
+    def __init__(
+        self, folder: Path, key: str, start: int, *, columns: Sequence[str] = (), tensorboard: bool = False
+    ) -> None:
+        self._folder, self._path, self._key, self._columns = folder, folder / METRICS, key, tuple(columns)
+        found = read_rows(self._path, key, columns) if self._path.exists() else []
+        self.rows: list[Row] = [row for row in found if row[key] <= start]
+        if columns:  # a header from the start: each row is then appended to the file
+            self._write_all()
+        self._board = self._open_board(start) if tensorboard else None
+
+    def add(self, row: Row) -> None:
+        """Write one row."""
+        self.rows.append(row)
+        was_removed = not self._path.exists()
+        if self._columns and not was_removed:
+            append_row(self._path, self._columns, row)
+        else:
+            self._write_all()  # as a whole, so that no kill leaves half a row
+        if self._board is None:
+            return
+        if was_removed and (self._columns or len(self.rows) > 1):  # TensorBoard's folder was removed with the file
+            with suppress(OSError):
+                self._board.close()
+            self._board = self._open_board(0)
+            self._show(self.rows)
+        else:
+            self._show([row])
+
+    def close(self) -> None:
+        """Flush everything."""
+        if self._board is not None:
+            self._board.close()
+
+    def _write_all(self) -> None:
+        columns = self._columns or list(dict.fromkeys(key for row in self.rows for key in row))
+        write_all({self._path: lambda path: write_rows(path, columns, self.rows)})
+
+    def _open_board(self, start: int) -> SummaryWriter:
+        from torch.utils.tensorboard.writer import SummaryWriter
+
+        # Flushed after each row, not when the writer's own thread likes: nobody would hear of an error in that thread.
+        return SummaryWriter(str(self._folder / BOARD), purge_step=start + 1, flush_secs=10**9)
+
+    def _show(self, rows: Iterable[Row]) -> None:
+        """Give TensorBoard all figures of the rows except their times."""
+        assert self._board is not None
+        for row in rows:
+            for name, value in row.items():
+                if name not in (self._key, "seconds"):
+                    self._board.add_scalar(name, value, int(row[self._key]))  # pyright: ignore[reportUnknownMemberType]
+        self._board.flush()
+
+
+def read_rows(path: Path, key: str = "step", columns: Collection[str] = ()) -> list[Row]:
+    """Read the rows of a file.
+
+    Args:
+        path: The file.
+        key: The column that every row must have.
+        columns: The only columns that the file may have; any, if there are none.
+
+    Returns:
+        A mapping from column to figure for each row, without the columns that are empty in it. A last line that breaks
+        off, as a kill may leave it, is left out.
+
+    Raises:
+        ElmoError: If the file holds anything else; it names the line.
+    """
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(line for line in file if line.endswith("\n"))
+        try:
+            unknown = [name for name in reader.fieldnames or () if columns and name not in columns]
+            if unknown:
+                raise ValueError(f"unknown column {unknown[0]!r}")
+            return [_read_row(row, key) for row in reader]
+        except (ValueError, csv.Error) as error:  # the former also for text that is not UTF-8
+            raise ElmoError(
+                f"{path}, line {max(1, reader.line_num)}: is damaged ({error}); fix the line, or remove the file, "
+                "without which the run goes on"
+            ) from None
+
+
+def _read_row(row: Mapping[Any, Any], key: str) -> Row:
+    if None in row or None in row.values():
+        raise ValueError("another number of columns than the first line")
+    figures = {str(name): float(value) for name, value in row.items() if value}
+    if not isfinite(figures.get(key, nan)):
+        raise ValueError(f"no {key}")
+    return figures
+
+
+def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """Write a new file: a line with the columns' names, and a line for each row."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(map(_as_text, rows))
+
+
+def append_row(path: Path, columns: Sequence[str], row: Row) -> None:
+    """Append a row to a file that has these columns."""
+    with path.open("a", newline="") as file:
+        csv.DictWriter(file, columns).writerow(_as_text(row))
+
+
+def _as_text(row: Row) -> dict[str, str]:
+    """The shortest texts that read back as the same numbers; whole numbers have no point, NumPy's neither."""
+    return {
+        key: str(int(value)) if isfinite(value) and value == int(value) else repr(float(value))
+        for key, value in row.items()
+    }
