@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from plain_char_encoder import encode
 from torch import Tensor
 
-from elmo.config import Recipe
 from elmo.pretrain.objective import TrainingBatch
+from elmo.pretrain.recipe import Recipe
 
 State = list[list[tuple[Tensor, Tensor]]]
 """Hidden and cell state of each layer of each direction."""

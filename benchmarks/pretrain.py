@@ -25,10 +25,9 @@ from machine import peak_rss_mb, report
 from plain_bilm import PlainTrainer
 from products import Products
 
-from elmo.config import PretrainingConfig
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.objective import Batches, TrainingBatch
-from elmo.pretrain.recipe import load_pretraining_recipe
+from elmo.pretrain.recipe import PretrainingConfig, load_pretraining_recipe
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 

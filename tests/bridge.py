@@ -9,11 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.config import BiLMConfig, from_mapping
+from elmo.config import BiLMConfig
 from elmo.formats import Model
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.softmax import Softmax
+from elmo.schema import from_mapping
 from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import make_options, make_weights
 from oracle import Oracle, RowState, encode_sentence

@@ -15,8 +15,8 @@ from typing import IO
 import torch
 from safetensors.torch import load_file
 
-from elmo.config import Recipe
 from elmo.pretrain.loop import Pretrainer
+from elmo.pretrain.recipe import Recipe
 from elmo.text.corpus import Corpus
 from elmo.training.metrics import read_rows
 from elmo.training.recipes import write_recipe

@@ -15,11 +15,12 @@ import elmo
 from elmo.tasks import TASKS
 
 SOURCE = Path(elmo.__file__).parent
-BASE = {"config", "cores", "errors", "extras", "targets"}
+BASE = {"config", "cores", "errors", "extras", "schema", "targets"}
 MODEL = BASE | {"nn", "text", "formats"}
 ALLOWED = {
     "errors": set[str](),
-    "config": {"errors"},
+    "schema": {"errors"},
+    "config": {"errors", "schema"},
     "cores": set[str](),
     "extras": {"errors"},
     "targets": {"errors"},
@@ -119,6 +120,16 @@ def test_this_file_sees_imports() -> None:
     """The guard of the guards: known imports are found."""
     names = {name for _, name in imports_of(SOURCE / "nn" / "bilm.py")}
     assert {"elmo.config.BiLMConfig", "elmo.nn.lstm.LSTMStack"} <= names
+
+
+def test_text_never_imports_torch() -> None:
+    """Whoever prepares text alone doesn't wait for it, nor do the processes that share the work out."""
+    names = [f"elmo.text.{path.stem}" for path in (SOURCE / "text").glob("*.py") if path.stem != "__init__"]
+    assert len(names) > 8
+    code = (
+        f"import importlib, sys\nfor name in {names}:\n    importlib.import_module(name)\nprint('torch' in sys.modules)"
+    )
+    assert run(code) == "False\n"
 
 
 def test_public_names_are_these() -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from elmo.config import to_mapping
 from elmo.formats.files import write_json
+from elmo.schema import to_mapping
 from elmo.tasks import TASKS, get_task
 from elmo.tasks.card import Result
 from elmo.tasks.run_folder import RunConfig, write_config

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from elmo.embed import Embedder, load
     from elmo.errors import ElmoError
-    from elmo.formats.elmo import Elmo
-    from elmo.text.characters import batch_to_ids
+    from elmo.formats.elmo import Elmo, batch_to_ids
 
 __version__ = "0.1.0"
 
@@ -25,7 +24,7 @@ _HOME = {
     "Elmo": "elmo.formats.elmo",
     "ElmoError": "elmo.errors",
     "Embedder": "elmo.embed",
-    "batch_to_ids": "elmo.text.characters",
+    "batch_to_ids": "elmo.formats.elmo",
     "load": "elmo.embed",
 }
 

@@ -27,13 +27,13 @@ from attack.workers import command, exit_code, in_child, start_child
 from bridge import WORDS, make_model
 from elmo import formats
 from elmo.analysis.search import ContextIndex
-from elmo.config import to_mapping
 from elmo.embed.embedder import Embedder
 from elmo.embed.warm import mean_state
 from elmo.formats.model import Model
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.recipe import load_pretraining_recipe
+from elmo.schema import to_mapping
 from elmo.tasks.run_folder import load_run, read_results
 from elmo.text.corpus import Corpus
 from elmo.text.streams import Streams

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 import elmo
 from bridge import WORDS, assert_equal, make_model
 from elmo import formats
-from elmo.config import BiLMConfig, from_mapping
+from elmo.config import BiLMConfig
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import Model
@@ -21,6 +21,7 @@ from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.scalar_mix import ScalarMix
+from elmo.schema import from_mapping
 from elmo.targets import alone_in
 from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import CHANGES

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 import elmo
 import make_tensorflow
 from elmo import formats
-from elmo.config import BiLMConfig, LSTMConfig, bilm_config, to_mapping
+from elmo.config import BiLMConfig, LSTMConfig, bilm_config
 from elmo.embed import Embedder
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
@@ -25,6 +25,7 @@ from elmo.formats.native import CONFIG, VOCABULARY, WEIGHTS
 from elmo.formats.tensorflow import load_accumulators
 from elmo.integrations import allennlp, many_langs, simple_elmo
 from elmo.nn.bilm import BiLM
+from elmo.schema import to_mapping
 from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, read_weights, write
 from make_words import IN_OUR_ORDER, WORDS, WordOracle, make, make_checkpoint, make_options, make_weights, write_words

@@ -8,9 +8,9 @@ import torch
 from bridge import build
 from elmo.config import BiLMConfig
 from elmo.errors import ElmoError
+from elmo.formats.elmo import batch_to_ids
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule
-from elmo.text.characters import batch_to_ids
 from oracle import Array, Oracle, encode, encode_sentence, scalar_mix
 
 SENTENCES = [["A", "new", "play", "opened", "."], ["Hi"], [], ["naïve", "日本語", "x" * 60]]

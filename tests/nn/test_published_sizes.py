@@ -3,8 +3,9 @@ import pytest
 import torch
 
 from bridge import batch_of, load
-from elmo.config import BiLMConfig, from_mapping
+from elmo.config import BiLMConfig
 from elmo.nn.bilm import BiLM
+from elmo.schema import from_mapping
 from make_bilm_hdf5 import Options, make_weights
 from oracle import Oracle, encode_sentence
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elmo.config import Recipe
-from elmo.pretrain.recipe import load_pretraining_recipe
+from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 

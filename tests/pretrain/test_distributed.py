@@ -18,10 +18,9 @@ import torch
 from safetensors.torch import load_file
 from torch.distributed import TCPStore
 
-from elmo.config import Recipe
 from elmo.formats import load
 from elmo.pretrain.loop import Pretrainer
-from elmo.pretrain.recipe import load_pretraining_recipe
+from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.text.corpus import Corpus
 from elmo.training.metrics import read_rows
 from elmo.training.recipes import write_recipe

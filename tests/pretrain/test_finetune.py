@@ -12,7 +12,6 @@ import torch
 from click.testing import CliRunner
 
 from elmo.cli.main import cli
-from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import Model, load
 from elmo.formats.native import save_warm_state
@@ -20,7 +19,7 @@ from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.pretrain.finetune import FineTuning, default_batch_size, finetune, prepare_corpus
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.perplexity import Perplexity, score_sentences
-from elmo.pretrain.recipe import load_pretraining_recipe
+from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.text.corpus import Corpus
 
 WORDS = ["word1", "new", "word3", "words", "word5"]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from elmo.config import Recipe
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.loop import Pretrainer
+from elmo.pretrain.recipe import Recipe
 from elmo.text.corpus import Corpus
 from elmo.training.metrics import read_rows
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import load
 from elmo.pretrain.loop import Pretrainer
+from elmo.pretrain.recipe import Recipe
 from elmo.text.corpus import Corpus
 from elmo.training.recipes import write_recipe
 from running import SAVING_ALWAYS, assert_same_end, checkpoints, has_rows, loss_curve, pretraining, train, wait_until

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from commands import run_main
-from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.formats import load
 from elmo.formats.native import read_figures, save_warm_state
@@ -25,7 +24,7 @@ from elmo.nn.bilm import BiLMState
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.objective import TrainingBatch
 from elmo.pretrain.perplexity import Perplexity, SentenceScore, score_sentences
-from elmo.pretrain.recipe import load_pretraining_recipe
+from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 from elmo.text.reading import read_sentences

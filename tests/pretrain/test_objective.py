@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from elmo.config import Recipe
 from elmo.errors import ElmoError
 from elmo.nn.adaptive import AdaptiveSoftmax, AnySoftmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.packing import Packing
 from elmo.pretrain.objective import Batches, Objective, make_softmax
+from elmo.pretrain.recipe import Recipe
 from elmo.text.corpus import Corpus
 
 CUTOFFS: dict[str, dict[str, list[int]]] = {"sampled": {}, "full": {}, "adaptive": {"adaptive_cutoffs": [12]}}

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from elmo.config import PretrainingConfig
 from elmo.pretrain.optimizer import BETAS, clip_gradients, make_optimizer, schedule
+from elmo.pretrain.recipe import PretrainingConfig
 
 
 def test_adagrad_follows_its_definition() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from elmo.config import BiLMConfig, Recipe, from_mapping
+from elmo.config import BiLMConfig
 from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from elmo.formats import Model, load
@@ -20,6 +20,8 @@ from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.perplexity import Perplexity, score_sentences
+from elmo.pretrain.recipe import Recipe
+from elmo.schema import from_mapping
 from elmo.text.corpus import Corpus
 from elmo.text.vocabulary import Vocabulary
 from elmo.training.metrics import read_rows
@@ -42,7 +44,7 @@ def make_model(tiny_config: object, bidirectional: bool = True, adaptive: bool =
 
 
 def _plain(config: object) -> dict[str, object]:
-    from elmo.config import to_mapping
+    from elmo.schema import to_mapping
 
     return to_mapping(config)
 

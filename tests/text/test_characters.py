@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ElmoError
-from elmo.text.characters import BOS, EOS, batch_to_ids, encode_words
+from elmo.formats.elmo import batch_to_ids
+from elmo.text.characters import BOS, EOS, encode_words
 
 
 def decode(row: np.ndarray) -> bytes:

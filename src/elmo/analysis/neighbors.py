@@ -9,10 +9,10 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.config import require_positive
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
+from elmo.schema import require_positive
 
 TYPES_AT_ONCE = 2048
 """Types whose token vectors are computed together."""

@@ -65,9 +65,10 @@ def command(
     The vocabulary stays that of MODEL: other words count as <UNK> but are read by their characters. Perplexity is
     told before and after. Most published files hold no softmax: pass --new-softmax for those.
     """
-    from elmo.config import PretrainingConfig, from_mapping
     from elmo.formats import load
     from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
+    from elmo.pretrain.recipe import PretrainingConfig
+    from elmo.schema import from_mapping
     from elmo.text.reading import read_some
     from elmo.training.recipes import parse_override
 

@@ -18,9 +18,9 @@ def command(model: str, as_json: bool) -> None:
     MODEL is a folder, file or archive in any format we know (docs/formats.md), a repository on the Hugging Face Hub, or
     en, the model that comes with the package; or a run folder of elmo task.
     """
-    from elmo.config import to_mapping
     from elmo.formats import load
     from elmo.formats.card import describe_model, without_head
+    from elmo.schema import to_mapping
     from elmo.tasks.run_folder import is_run
 
     if is_run(Path(model)):

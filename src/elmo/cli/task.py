@@ -110,8 +110,9 @@ def _finetune(experiment: Experiment, folder: Path) -> bool:
     done. Returns false if it was interrupted."""
     from tempfile import TemporaryDirectory
 
-    from elmo.config import PretrainingConfig, from_mapping
     from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, is_finetuned, prepare_corpus
+    from elmo.pretrain.recipe import PretrainingConfig
+    from elmo.schema import from_mapping
 
     job, task, model = experiment.job, experiment.task, experiment.bilm
     if model is None:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from elmo import formats
-from elmo.config import BiLMConfig, require_choice, require_positive
+from elmo.config import BiLMConfig
 from elmo.embed.batching import PackedBatch, Sentence, plan_batches, windows
 from elmo.embed.engine import Precision, make_engine
 from elmo.embed.fingerprint import fingerprint
@@ -23,6 +23,7 @@ from elmo.formats.model import STATES, Model, State, require_warm_state
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.devices import find_device
 from elmo.nn.lstm import LSTMState
+from elmo.schema import require_choice, require_positive
 from elmo.text.characters import number_types
 
 CARRY_BATCH_SIZE = 64

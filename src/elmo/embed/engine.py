@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from elmo import _native
-from elmo.config import require_choice
 from elmo.embed.batching import PackedBatch
 from elmo.embed.module_engine import ModuleEngine
 from elmo.embed.packed_engine import PackedEngine
@@ -18,6 +17,7 @@ from elmo.errors import ElmoError
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLMState
 from elmo.nn.precision import device_multiplies_bf16
+from elmo.schema import require_choice
 
 Array = NDArray[np.float32]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from elmo.config import to_mapping
 from elmo.formats.files import checksum
 from elmo.formats.model import Model, require_vocabulary
+from elmo.schema import to_mapping
 
 
 def fingerprint(model: Model, *, with_warm_state: bool = False) -> str:

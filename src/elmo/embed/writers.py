@@ -14,12 +14,12 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 from tqdm import tqdm
 
-from elmo.config import require_choice
 from elmo.embed.batching import Sentence
 from elmo.embed.layers import Entry, VectorLayout
 from elmo.embed.unfinished import EmbeddingProgress, Unfinished, unfinished_work
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.schema import require_choice
 from elmo.targets import require_parent
 
 ENDINGS = (".h5", ".hdf5", ".npz", ".parquet")

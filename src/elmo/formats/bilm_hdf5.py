@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from elmo.config import to_mapping
 from elmo.errors import ElmoError
 from elmo.formats import renames
 from elmo.formats.bilm_layout import (
@@ -26,6 +25,7 @@ from elmo.formats.hdf5 import new_hdf5, open_hdf5
 from elmo.formats.model import Model, require_bytes, without_softmax
 from elmo.formats.token_vectors import read_token_vectors
 from elmo.nn.adaptive import AdaptiveSoftmax
+from elmo.schema import to_mapping
 
 WEIGHTS = "lm_weights.hdf5"
 """The name of the file we write, beside the options and the words."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from huggingface_hub import ModelCard, ModelHubMixin
 from torch import Tensor
@@ -22,7 +23,7 @@ from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.targets import alone_in
-from elmo.text.characters import BOS, EOS
+from elmo.text.characters import BOS, EOS, NUM_CHARACTERS, encode_words, refuse_string
 
 _URL = re.compile(r"\w+://")
 
@@ -181,3 +182,17 @@ def ids_of_words(model: Model, words: Sequence[str]) -> Tensor:
     if isinstance(words, str):
         raise ElmoError("vocab_to_cache: expected a list of words, found a string")
     return torch.from_numpy(model.to_ids([*words, BOS, EOS]))
+
+
+def batch_to_ids(batch: Sequence[Sequence[str]], max_characters: int = NUM_CHARACTERS) -> Tensor:
+    """Character ids of tokenized sentences: (B, T, C) int64, T the longest sentence.
+
+    Padded tokens are all zeros. Sentence boundaries are not added: the model does that. Same name and result
+    as in AllenNLP.
+    """
+    longest = max((len(sentence) for sentence in batch), default=0)
+    ids = np.zeros((len(batch), longest, max_characters), dtype=np.int64)
+    for row, sentence in enumerate(batch):
+        refuse_string(sentence, row)
+        ids[row, : len(sentence)] = encode_words(sentence, max_characters)
+    return torch.from_numpy(ids)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import torch
 
-from elmo.config import PADDING, BiLMConfig, from_mapping, shown
+from elmo.config import PADDING, BiLMConfig
 from elmo.errors import ElmoError
 from elmo.formats.allennlp_layout import NOUN, highway, infer_sizes, lstm, require_dimensions
 from elmo.formats.files import read_json
@@ -18,6 +18,7 @@ from elmo.formats.skeleton import MOST_WORDS, WIDEST, bilm_skeleton, skeleton
 from elmo.formats.tensors import Stored, fill
 from elmo.formats.torch_file import read_state_dict
 from elmo.nn.many_langs import ManyLangsBiLM
+from elmo.schema import from_mapping, shown
 from elmo.text.lexicon import Lexicon
 from elmo.text.reading import read_lines, require_file
 

@@ -10,7 +10,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor
 
-from elmo.config import bilm_config, to_mapping
+from elmo.config import bilm_config
 from elmo.errors import ElmoError
 from elmo.formats.card import model_card
 from elmo.formats.files import checksum, read_json, read_tensors, write_all, write_json, write_tensors, write_text
@@ -24,6 +24,7 @@ from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.nn.softmax import Softmax
+from elmo.schema import to_mapping
 from elmo.text.reading import is_there, require_file
 
 CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, VOCABULARY, CARD, FACTS = (

@@ -26,10 +26,10 @@ import torch
 from numpy.typing import NDArray
 
 from elmo import embed, formats
-from elmo.config import to_mapping
 from elmo.embed.batching import Sentence
 from elmo.embed.layers import Layers
 from elmo.formats import Model
+from elmo.schema import to_mapping
 
 MEAN, ALL = -1, -2
 """What `output_layer` may be beside a layer's number."""

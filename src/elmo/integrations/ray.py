@@ -22,13 +22,13 @@ import ray
 import ray.data
 import torch
 
-from elmo.config import require_choice, require_positive
 from elmo.embed import Layers, Pool, load
 from elmo.embed.engine import Precision
 from elmo.embed.layers import VectorLayout
 from elmo.embed.parquet import vector_columns
 from elmo.embed.writers import DTYPES, DType
 from elmo.errors import ElmoError
+from elmo.schema import require_choice, require_positive
 from elmo.text.tokenizers import get_tokenizer
 
 pa: Any = pyarrow

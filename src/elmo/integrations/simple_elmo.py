@@ -40,7 +40,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elmo import formats
-from elmo.config import require_choice, require_positive
 from elmo.embed import Embedder
 from elmo.embed.batching import Sentence, check_sentence
 from elmo.embed.layers import Layers
@@ -51,6 +50,7 @@ from elmo.formats.tensorflow import find_checkpoint
 from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
 from elmo.nn.softmax import BLOCK_NUMBERS
+from elmo.schema import require_choice, require_positive
 from elmo.text.vocabulary import Vocabulary
 
 Array = NDArray[np.float32]

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import base
 
-from elmo.config import require_choice
 from elmo.embed import Embedder, load
 from elmo.embed.engine import Precision
 from elmo.embed.layers import Layers
 from elmo.embed.pooling import POOLS, Pool
 from elmo.errors import ElmoError
+from elmo.schema import require_choice
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
 MODELS_KEPT = 2

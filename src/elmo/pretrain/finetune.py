@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from elmo.config import PretrainingConfig, Recipe
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_characters, require_softmax
 from elmo.formats.native import FILES, is_native, save_trained
@@ -21,6 +20,7 @@ from elmo.nn.devices import use_device
 from elmo.pretrain.loop import Pretrainer, Sentences
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.processes import started_together
+from elmo.pretrain.recipe import PretrainingConfig, Recipe
 from elmo.pretrain.run_folder import is_begun_with
 from elmo.targets import alone_in
 from elmo.text.corpus import Corpus

@@ -18,7 +18,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from elmo.config import Recipe, to_mapping
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_characters, require_softmax
 from elmo.formats.native import TRAINED_FOR, is_written, read_figures, save_trained
@@ -32,8 +31,10 @@ from elmo.pretrain.objective import Batches, Objective, TrainingBatch, make_soft
 from elmo.pretrain.optimizer import clip_gradients, make_optimizer
 from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
 from elmo.pretrain.processes import Processes
+from elmo.pretrain.recipe import Recipe
 from elmo.pretrain.reporter import Reporter
 from elmo.pretrain.run_folder import RECIPE, Start, claim_pretraining_run, mark
+from elmo.schema import to_mapping
 from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
 from elmo.training.interruption import on_interrupt, saving_to

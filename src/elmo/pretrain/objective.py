@@ -10,7 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.config import PretrainingConfig
 from elmo.errors import ElmoError
 from elmo.nn.adaptive import AdaptiveSoftmax, AnySoftmax, choose_cutoffs
 from elmo.nn.bilm import BiLM, BiLMState
@@ -18,6 +17,7 @@ from elmo.nn.lstm import LSTMState
 from elmo.nn.packing import Packing
 from elmo.nn.softmax import Negatives, Softmax, draw_negatives
 from elmo.nn.together import run_together, wait_for_previous
+from elmo.pretrain.recipe import PretrainingConfig
 from elmo.pretrain.recurrence import Recurrence, make_recurrence
 from elmo.text.corpus import Corpus
 from elmo.text.streams import Streams

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo.config import PretrainingConfig
 from elmo.pretrain.muon import Muon
+from elmo.pretrain.recipe import PretrainingConfig
 
 BETAS = (0.9, 0.99)
 """Decay of Adam's two averages. A row that is touched for the first time late in the run then moves by the rate, as one

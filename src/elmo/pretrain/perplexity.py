@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from elmo.config import require_choice
 from elmo.errors import ElmoError
 from elmo.formats.model import (
     STATES,
@@ -28,6 +27,7 @@ from elmo.formats.model import (
 )
 from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
+from elmo.schema import require_choice
 from elmo.text.characters import BOS, EOS, without_boundaries
 from elmo.text.vocabulary import UNK_ID, Vocabulary
 

@@ -8,12 +8,12 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from elmo.config import Recipe, from_mapping
 from elmo.errors import ElmoError
 from elmo.formats.files import checksum, read_json, write_all, write_json
 from elmo.formats.model import Model
 from elmo.formats.native import TRAINED_FOR
-from elmo.pretrain.recipe import load_pretraining_recipe
+from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
+from elmo.schema import from_mapping
 from elmo.targets import LOCK, alone_in
 from elmo.text.corpus import Corpus
 from elmo.training.metrics import BOARD, METRICS

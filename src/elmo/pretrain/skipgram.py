@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from elmo.config import require_positive, require_seed
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all
+from elmo.schema import require_positive, require_seed
 from elmo.targets import require_new_file
 from elmo.text.corpus import Corpus
 

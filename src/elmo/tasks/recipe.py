@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elmo.config import (
-    PRECISIONS,
-    require_choice,
-    require_not_negative,
-    require_positive,
-    require_seed,
-    require_share,
-)
 from elmo.errors import ElmoError
+from elmo.nn.precision import PRODUCTS
+from elmo.schema import require_choice, require_not_negative, require_positive, require_seed, require_share
 from elmo.text.characters import NUM_CHARACTERS
 
 PLACES = ("input", "output", "both")
@@ -98,7 +92,7 @@ class TaskTrainingConfig:
 
     def __post_init__(self) -> None:
         require_choice("training.optimizer", self.optimizer, OPTIMIZERS)
-        require_choice("training.precision", self.precision, PRECISIONS)
+        require_choice("training.precision", self.precision, tuple(PRODUCTS))
         for name in (
             *("batch_size", "learning_rate", "epsilon", "clip_norm", "clip_value", "epoch_steps"),
             *("max_epochs", "patience", "max_minutes", "checkpoint_every_minutes"),

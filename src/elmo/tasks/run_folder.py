@@ -18,13 +18,13 @@ from typing import Any, Generic, TypeVar, cast
 import torch
 
 from elmo import formats
-from elmo.config import from_mapping, to_mapping
 from elmo.embed.embedder import Embedder
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, remove_partial, write_all, write_json
 from elmo.formats.model import Model, require_warm_state, without_softmax
 from elmo.formats.native import is_native, save_native
+from elmo.schema import from_mapping, to_mapping
 from elmo.tasks import get_task
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import WEIGHTS, load_weights

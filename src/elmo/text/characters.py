@@ -7,7 +7,6 @@ so that 0 stays free for the mask of a padded token.
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADDING
@@ -58,20 +57,6 @@ def refuse_string(sentence: object, number: int) -> None:
         raise ElmoError(
             f"sentence {number}: expected a list of tokens, found a string; did you mean sentence.split() in a list?"
         )
-
-
-def batch_to_ids(batch: Sequence[Sequence[str]], max_characters: int = NUM_CHARACTERS) -> torch.Tensor:
-    """Character ids of tokenized sentences: (B, T, C) int64, T the longest sentence.
-
-    Padded tokens are all zeros. Sentence boundaries are not added: the model does that. Same name and result
-    as in AllenNLP.
-    """
-    longest = max((len(sentence) for sentence in batch), default=0)
-    ids = np.zeros((len(batch), longest, max_characters), dtype=np.int64)
-    for row, sentence in enumerate(batch):
-        refuse_string(sentence, row)
-        ids[row, : len(sentence)] = encode_words(sentence, max_characters)
-    return torch.from_numpy(ids)
 
 
 def number_types(sentences: Sequence[Sequence[str]]) -> tuple[list[str], list[list[int]]]:

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from elmo.config import MAX_CHARACTERS, require_positive
+from elmo.config import MAX_CHARACTERS
 from elmo.errors import ElmoError
+from elmo.schema import require_positive
 from elmo.targets import require_parent, unfinished_folder
 from elmo.text.characters import NUM_CHARACTERS, encode_words, without_boundaries
 from elmo.text.corpus import (

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import yaml
 
-from elmo.config import from_mapping, to_mapping
 from elmo.errors import ElmoError
+from elmo.schema import from_mapping, to_mapping
 
 T = TypeVar("T")
 

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 
 from comparing import is_left_to_chance
 from elmo.cli.main import cli
-from elmo.config import from_mapping, to_mapping
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
+from elmo.schema import from_mapping, to_mapping
 from elmo.tasks.common.labels import LabelPrediction
 from elmo.tasks.common.pooling import AttentivePooling
 from elmo.tasks.experiment import Experiment, ExperimentConfig

@@ -14,10 +14,11 @@ from elmo.analysis.paper.parts import FindingPart, once
 from elmo.analysis.paper.published import AFTER, BEFORE, PERPLEXITIES, TUNED_SCORES
 from elmo.analysis.paper.runs import Outcome, TaskRuns, score_rows, score_unit
 from elmo.analysis.pictures import draw_lines, draw_ratios
-from elmo.config import PretrainingConfig, from_mapping
 from elmo.embed.fingerprint import fingerprint
 from elmo.formats.model import Model, require_softmax
 from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
+from elmo.pretrain.recipe import PretrainingConfig
+from elmo.schema import from_mapping
 from elmo.tasks.run_folder import checksum_of_examples
 
 

@@ -25,12 +25,12 @@ from elmo.analysis.search import vectors as stored
 from elmo.analysis.search.index import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
 from elmo.analysis.search.text import TAGS, IndexedText, prepare_text
 from elmo.analysis.tagged import COLUMNS, Columns
-from elmo.config import require_choice
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, layer_name, single_layer_weights
 from elmo.embed.unfinished import is_same_job, work_folder_of
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
+from elmo.schema import require_choice
 from elmo.targets import require_parent, unfinished_folder
 from elmo.text.vocabulary import SPECIAL_WORDS
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, position_of, unit
 from elmo.analysis.search.text import IndexedText
 from elmo.analysis.search.vectors import VectorStore
-from elmo.config import require_positive
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json
+from elmo.schema import require_positive
 from elmo.text.corpus import open_matrix
 from elmo.text.vocabulary import SPECIAL_WORDS
 

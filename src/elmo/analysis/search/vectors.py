@@ -14,9 +14,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.config import require_choice
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.schema import require_choice
 
 Vectors = NDArray[np.float32]
 Kind = Literal["float16", "pq"]

@@ -4,6 +4,7 @@ Only the import changes (see `docs/migrating.md`). The LSTM state goes from batc
 """
 
 from elmo.errors import ElmoError as ConfigurationError
+from elmo.formats.elmo import batch_to_ids
 from elmo.integrations.allennlp.boundaries import add_sentence_boundary_token_ids, remove_sentence_boundaries
 from elmo.integrations.allennlp.elmo import Elmo, ElmoTokenEmbedder
 from elmo.integrations.allennlp.embedder import ElmoEmbedder
@@ -11,7 +12,6 @@ from elmo.integrations.allennlp.indexer import ELMoCharacterMapper, ELMoTokenCha
 from elmo.integrations.allennlp.modules import ElmoBiLm as _ElmoBiLm
 from elmo.integrations.allennlp.modules import ElmoCharacterEncoder as _ElmoCharacterEncoder
 from elmo.integrations.allennlp.modules import ElmoLstm, ScalarMix
-from elmo.text.characters import batch_to_ids
 
 __all__ = [
     "ConfigurationError",

@@ -14,13 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from elmo.config import require_choice, require_positive
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import elmo as layer
 from elmo.formats.files import write_all
 from elmo.formats.hdf5 import new_hdf5
 from elmo.nn.devices import find_device
+from elmo.schema import require_choice, require_positive
 from elmo.targets import require_parent
 
 Layers = NDArray[np.float32]

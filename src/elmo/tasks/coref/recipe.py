@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from elmo.config import require_positive, require_share
 from elmo.errors import ElmoError
+from elmo.schema import require_positive, require_share
 from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_convolutions
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from elmo.config import require_positive, require_share
 from elmo.errors import ElmoError
+from elmo.schema import require_positive, require_share
 from elmo.tasks.common.conll import format_conll, read_conll
 from elmo.tasks.common.crf import CRF
 from elmo.tasks.common.padding import lengths_of, pad_ids, padding_mask

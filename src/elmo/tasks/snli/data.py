@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from elmo.config import require_choice
 from elmo.errors import ElmoError
+from elmo.schema import require_choice
 from elmo.tasks.common.objects import get, read_object, two_texts
 from elmo.text.reading import read_lines
 from elmo.text.tokenizers import Tokenizer

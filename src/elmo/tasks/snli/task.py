@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.config import require_not_negative, require_positive, require_share
 from elmo.errors import ElmoError
+from elmo.schema import require_not_negative, require_positive, require_share
 from elmo.tasks.common.attention import soft_align
 from elmo.tasks.common.labels import LabelPrediction, combine_labels, label_predictions, score_labels
 from elmo.tasks.common.padding import lengths_of, padding_mask, spread_out

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.config import require_choice, require_positive, require_share
 from elmo.errors import ElmoError
+from elmo.schema import require_choice, require_positive, require_share
 from elmo.tasks.common.batches import cut_to_fit
 from elmo.tasks.common.crf import Decoder
 from elmo.tasks.common.objects import read_object, whole

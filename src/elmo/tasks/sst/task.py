@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from elmo.config import require_choice, require_positive, require_share
 from elmo.errors import ElmoError
 from elmo.nn.packing import Packing
+from elmo.schema import require_choice, require_positive, require_share
 from elmo.tasks.common.attention import masked_softmax
 from elmo.tasks.common.labels import LabelPrediction, label_predictions, score_labels
 from elmo.tasks.common.padding import lengths_of, padding_mask
