@@ -1,4 +1,4 @@
-"""From files to a finished run folder: data, vocabularies, ELMo, training, scores, card; for one seed or several."""
+"""Runs a whole training of a task: reads data, makes vocabularies, trains one or several seeds, and writes scores."""
 
 from __future__ import annotations
 
@@ -59,13 +59,23 @@ SEED_FOLDER = "seed-{}"
 
 @dataclass(frozen=True)
 class ExperimentConfig:
-    """What `elmo task train` is asked for.
+    """What `elmo task train` is asked to do.
 
-    `elmo` is any model that `elmo.load` reads, or "none". The run folder keeps a copy of its biLM unless `with_bilm` is
-    false: then `elmo` must still be there when the trained model is loaded. ELMo's vectors are cached in `cache`, or
-    without one in the run folder until it is finished. With `num_seeds` above 1, seeds from the recipe's on are trained
-    one after the other, each in a folder of its own in the run folder; this then gets the model that is best on the dev
-    set.
+    Attributes:
+        task: The name of the task.
+        recipe: Its recipe.
+        folder: The run folder.
+        train: The training set, as a path that the task can read.
+        dev: The dev set.
+        test: The test set, which is scored at the end.
+        elmo: Any model that `elmo.load` reads, or "none" for a baseline.
+        with_bilm: Whether the run folder gets a copy of the biLM. Without a copy, `elmo` must still be there when the
+            trained model is loaded.
+        cache: The folder in which ELMo's vectors are cached. None caches them in the run folder until it is finished.
+        num_seeds: The number of seeds, counted from the recipe's. Several seeds are trained one after the other, each
+            in its own subfolder, and the run folder itself becomes the one that is best on the dev set.
+        device: The device to train on.
+        tensorboard: Whether metrics are written for TensorBoard as well.
     """
 
     task: str
@@ -83,22 +93,32 @@ class ExperimentConfig:
 
 
 Sets = Mapping[str, Sequence[Any]]
-"""The examples of a task by the name of their set: "train", "dev", and "test" where there is one."""
+"""The examples of a task by the name of their set: "train", "dev", and "test" if there is one."""
 
 
 def read_sets(job: ExperimentConfig) -> Sets:
-    """The examples of a job's files."""
+    """Read the files of an experiment."""
     task = get_task(job.task)
     sets = {"train": task.read_train(job.train, job.recipe), "dev": task.read(job.dev, job.recipe)}
     return sets if job.test is None else {**sets, "test": task.read(job.test, job.recipe)}
 
 
 class Experiment:
-    """A job with its files read.
+    """An experiment whose files are read. `run` trains it; the same experiment continues where an earlier one stopped.
 
-    `results` are those of the seeds that are done. The same job started again goes on where it was. Jobs that share
-    their data may be given `sets`, in place of what is in the files, and `layers`, where frozen ELMo vectors come from.
-    Of the training set the recipe's share is kept.
+    Only the recipe's share of the training set is kept.
+
+    Args:
+        job: What to do.
+        sets: The examples, if they are already read. Experiments on the same data can share them.
+        layers: The source of frozen ELMo layers, if experiments share one.
+
+    Attributes:
+        results: The results of the seeds that are trained so far.
+
+    Raises:
+        ElmoError: If a file cannot be read, a set has nothing to learn or measure, or the settings contradict each
+            other.
     """
 
     def __init__(self, job: ExperimentConfig, sets: Sets | None = None, layers: FrozenLayers | None = None) -> None:
@@ -115,13 +135,16 @@ class Experiment:
         found = self._find_words()
         self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe, found)
         self.note = job.recipe.words and describe_words(job.recipe.words, found)
-        """What whoever starts the training should know of the word vectors, in one sentence."""
+        """One sentence on the word vectors for the user who starts the training, or None."""
         self.bilm: Model | None = None if job.elmo == NO_ELMO else formats.load(job.elmo)
         self.results: list[Result] = []
         self._check_bilm()
 
     def with_elmo(self, elmo: str) -> Experiment:
-        """The same job with another model, its files not read again. Only of one that hasn't run."""
+        """Return the same experiment with another ELMo model, without reading the files again.
+
+        The original must not have run yet.
+        """
         other = copy(self)
         other.job, other.bilm = replace(self.job, elmo=elmo), formats.load(elmo)
         other._check_bilm()
@@ -133,7 +156,7 @@ class Experiment:
         return len(self.results) == self.job.num_seeds
 
     def run(self) -> list[Result]:
-        """Train what isn't trained yet, to the end or an interrupt; returns `results`."""
+        """Train all seeds that are not trained yet, until the end or an interrupt, and return `results`."""
         job = self.job
         self._check_folder()
         job.folder.mkdir(parents=True, exist_ok=True)
@@ -156,14 +179,14 @@ class Experiment:
         return self.results
 
     def _find_words(self) -> FileWords | None:
-        """What the recipe's files of word vectors have of all sets, each sentence counted once."""
+        """Look up the words of all sets in the recipe's files of word vectors, counting each distinct sentence once."""
         words = self.job.recipe.words
         if words is None or not words.files:
             return None
         return find_words(set(map(tuple, self.task.all_sentences(chain.from_iterable(self.sets.values())))), words)
 
     def _check_bilm(self) -> None:
-        """What would come to light only when the run folder is there."""
+        """Refuse settings that do not fit the biLM, before the run folder is made."""
         vectors = self.job.recipe.elmo.vectors
         if self.job.cache is not None and (self.bilm is None or vectors != "cached"):
             reason = "without ELMo" if self.bilm is None else f"with elmo.vectors: {vectors}"
@@ -176,7 +199,10 @@ class Experiment:
             require_warm_state(self.bilm.warm_state)
 
     def _check_folder(self) -> None:
-        """Several seeds and one seed are of different folders; seeds of one folder differ in nothing else."""
+        """Refuse a run folder that holds something else.
+
+        A folder is either for one seed or for several, and the seeds of one folder differ in nothing else.
+        """
         folder = self.job.folder
         seeds, names = set(folder.glob(SEED_FOLDER.format("*"))), [path.name for path in folder.glob("[!.]*")]
         if self.job.num_seeds == 1 and seeds:
@@ -195,11 +221,11 @@ class Experiment:
         return replace(self.job.recipe, training=replace(self.job.recipe.training, seed=seed))
 
     def _run_seed(self, seed: int) -> Result | None:
-        """The result of one seed, None if it was interrupted."""
+        """Return the result of one seed, or None if it was interrupted."""
         folder, job = self._folder_of(seed), self.job
         recipe = self._recipe_of(seed)
         folder.mkdir(exist_ok=True)
-        # One seed of several may be trained by itself as well, which locks its own folder alone.
+        # A second process may train one of the seeds by itself. It locks only that seed's folder, so lock it here too.
         with alone_in(folder) if folder != job.folder else nullcontext():
             return self._train_seed(seed, folder, recipe)
 
@@ -209,7 +235,7 @@ class Experiment:
         if self.bilm is not None and job.with_bilm:
             keep_bilm(self.bilm, job.folder / BILM)
         if known := read_results(folder):
-            (folder / CHECKPOINT).unlink(missing_ok=True)  # of a process that was killed after its results
+            (folder / CHECKPOINT).unlink(missing_ok=True)  # a process that was killed after writing results left it
             return known[0]
         trainer = self._trainer(folder, recipe)
         trainer.train()
@@ -236,7 +262,7 @@ class Experiment:
 
     @property
     def _layers(self) -> FrozenLayers | TrainedLayers | None:
-        """Frozen layers are shared by all seeds; a biLM that is trained begins anew for each."""
+        """The source of ELMo's layers. Seeds share frozen layers, but each one trains a new copy of the biLM."""
         if self.job.recipe.elmo.vectors == "trained":
             return make_elmo_layers(self.bilm, self.job.recipe.elmo, self.device)
         return self._frozen_layers
@@ -269,7 +295,7 @@ class Experiment:
         )
 
     def _choose_best(self) -> None:
-        """Make the run folder that of the seed that is best on the dev set."""
+        """Turn the run folder into that of the seed that is best on the dev set."""
         folder, best = self.job.folder, best_of(self.results, self.task.metric)
         source = self._folder_of(best.seed)
         config, recipe = read_config(source)

@@ -1,4 +1,4 @@
-"""Settings that all tasks share, and the recipes that hold them."""
+"""The settings that all tasks share, as dataclasses: the sections of a task's recipe."""
 
 from __future__ import annotations
 
@@ -20,16 +20,23 @@ UNKNOWN_WORDS = ("random", "zeros")
 
 @dataclass(frozen=True)
 class ElmoConfig:
-    """How a task uses ELMo (sec. 3.3).
+    """How a task uses ELMo.
 
-    `at` is where its vectors go, at the task's lowest RNN: its `input`, its `output`, or `both`, each place with a
-    scalar mix of its own, of `all` layers or of the `top` one alone (`layers`). Each mix is scaled by a trained number,
-    gamma, or with `gamma: false` by 1 (appendix A.2). `dropout` is on these vectors; `layer_norm` normalizes the layers
-    before the mix; `penalty` is the paper's lambda, times the squared norm of the mix's scores.
+    Attributes:
+        at: Where the ELMo vectors are added: to the `input` of the task's lowest RNN, to its `output`, or to `both`.
+            Each place has its own scalar mix.
+        layers: The layers that are mixed: `all`, or only the `top` one.
+        gamma: Whether each mix is scaled by a trained number. If false, the scale is 1 (appendix A.2).
+        dropout: Dropout of the mixed vectors.
+        layer_norm: Whether layers are normalized before they are mixed.
+        penalty: The paper's lambda, which multiplies the squared norm of a mix's weights in the loss.
+        vectors: Where layers come from. `cached`: the layers of all sentences of all sets are computed once and kept on
+            disk for the run. `live`: they are computed again for every batch. `trained`: the biLM is trained along with
+            the task.
+        cache_dtype: The type of the numbers in the cache.
+        state: The LSTM state in which the biLM begins a sentence: `zero`, or `warm` (see `elmo warm`).
 
-    `vectors` says where layers come from. With `cached`, those of all the sets' sentences are computed once and kept on
-    disk for the run, as `cache_dtype`; with `live`, they are computed anew for each batch; with `trained`, the biLM is
-    trained along with the task. `state` is what the biLM starts a sentence from: `zero`, or `warm` (see `elmo warm`).
+    Source: Peters et al. 2018, sec. 3.3.
     """
 
     at: str = "input"
@@ -54,19 +61,35 @@ class ElmoConfig:
 class TaskTrainingConfig:
     """How a task's model is trained.
 
-    Training ends when the dev set's score wasn't above its best for `patience` epochs, or after `max_epochs`, or when
-    `max_minutes` are up, which cuts an epoch short; the weights of the best epoch are kept. `clip_value` bounds each
-    number of the gradients to plus or minus this, and `clip_norm` then the norm of all gradients together. The learning
-    rate is multiplied by `plateau_factor` after each `plateau_patience` epochs in a row without a better score, and by
-    `decay_factor` every `decay_steps` steps. Batches are of sentences of about the same length. With an `ema_decay`,
-    not the weights themselves are measured and kept but their exponential moving average, which starts with the random
-    ones and at each step loses all but this share of itself to the weights. `epsilon` is what `adam` and `adadelta` add
-    where they divide, null for torch's own (1e-8 and 1e-6), `weight_decay` the strength of an L2 penalty of all
-    weights. With the `precision` bf16 recurrent layers round what they multiply to bfloat16 in training, and all else
-    stays float32, dev and test scores too.
+    Training ends when the dev score has not improved for `patience` epochs, after `max_epochs`, or when `max_minutes`
+    are up, which cuts an epoch short. The weights of the best epoch are kept.
 
-    Of the training set's examples a `share` is trained on, drawn at random but always the same; larger ones contain
-    smaller ones. An epoch has `epoch_steps` batches at least, for which fewer examples are repeated.
+    Attributes:
+        share: The share of the training set that is used, above 0 and at most 1. Examples are drawn at random, but
+            always the same ones: a larger share contains a smaller one.
+        epoch_steps: The smallest number of batches in an epoch. If there are too few examples, they are repeated.
+        batch_size: Examples in a batch. Examples of similar length share a batch.
+        optimizer: `adam`, `adadelta` or `sgd`.
+        learning_rate: The learning rate of the first step.
+        epsilon: The number that `adam` and `adadelta` add to a denominator. None takes PyTorch's default (1e-8 and
+            1e-6).
+        weight_decay: The strength of an L2 penalty on all weights.
+        clip_norm: The largest norm of all gradients together, applied after `clip_value`. None does not clip.
+        clip_value: The largest absolute value of each number in the gradients. None does not clip.
+        max_epochs: The largest number of epochs.
+        patience: The number of epochs without a better dev score after which training ends.
+        plateau_factor: What the learning rate is multiplied by after `plateau_patience` epochs in a row without a
+            better dev score. None never lowers it.
+        plateau_patience: See `plateau_factor`.
+        decay_factor: What the learning rate is multiplied by every `decay_steps` steps.
+        decay_steps: See `decay_factor`.
+        ema_decay: If given, an exponential moving average of the weights is evaluated and kept in place of the weights
+            themselves. It starts at the random initial weights, and each step keeps this share of it.
+        precision: `float32`, or `bf16`: recurrent layers then round the factors of their matrix products to bfloat16 in
+            training. Everything else stays in float32, including dev and test scores.
+        max_minutes: The time limit of training, evaluation of the dev set included. None has no limit.
+        checkpoint_every_minutes: The time between two checkpoints within an epoch.
+        seed: The seed of every random number.
     """
 
     share: float = 1.0
@@ -114,15 +137,17 @@ class TaskTrainingConfig:
 
 @dataclass(frozen=True)
 class WordsConfig:
-    """Word vectors, of width `dim`: those of text files as word2vec or GloVe write them, or random ones.
+    """The word vectors of a model: those of text files in the format of word2vec or GloVe, or random ones.
 
-    `vectors` names the files, as a list or with commas between them. A word's vector is that of each file, one after
-    the other, with `normalize` each divided by its length; `dim` is the width of all together. Vectors are kept for the
-    words of the data, and for the most frequent others up to `max_words` in all. What a file doesn't have is `zeros` or
-    `random` (`unknown`).
-
-    Words of the training set that no file has get a vector of their own if they occur `min_count` times. `trainable`
-    says whether vectors of files are trained; without a file, all are.
+    Attributes:
+        dim: The width of a word's vector. With several files, the sum of their widths.
+        vectors: The files, as a list or separated by commas. The vectors that they have for a word are concatenated.
+            None takes random vectors.
+        normalize: Whether the vector of each file is divided by its length.
+        unknown: The vector that a word gets in place of one that a file lacks: `zeros` or `random`.
+        max_words: How many words of the files are kept: those of the data, and the most frequent others.
+        min_count: How often a word of the training set that is in no file must occur to get its own vector.
+        trainable: Whether the vectors of files are trained. Without a file, all vectors are.
     """
 
     dim: int = 50
@@ -142,20 +167,23 @@ class WordsConfig:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files of `vectors`, none where there are only random ones."""
+        """The files of `vectors`; empty if all vectors are random."""
         if self.vectors is None:
             return ()
         return tuple(map(str.strip, self.vectors.split(","))) if isinstance(self.vectors, str) else self.vectors
 
     @property
     def are_trained(self) -> bool:
-        """Whether the vectors change in training: fixed random ones would tell nothing but which word it is."""
+        """Whether the vectors change in training.
+
+        Random ones always do: a fixed random vector would tell a model nothing except which word it is.
+        """
         return self.trainable or not self.files
 
 
 @dataclass(frozen=True)
 class CharactersConfig:
-    """The convolution over a word's characters: their vectors' width, the filters' number and width."""
+    """The convolution over a word's characters: the width of their vectors, and the number and width of the filters."""
 
     dim: int = 16
     filters: int = 128
@@ -167,7 +195,7 @@ class CharactersConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRecipe:
-    """The sections of every task's recipe. Without `words` a model has no vectors but ELMo's."""
+    """The sections that every task's recipe has. If `words` is None, a model has no word vectors except ELMo's."""
 
     elmo: ElmoConfig
     training: TaskTrainingConfig
@@ -175,7 +203,7 @@ class TaskRecipe:
 
 
 def require_convolutions(dim: int, filters: int, *widths: int) -> None:
-    """Refuse convolutions of nothing, and such as are wider than a word is long."""
+    """Raise ElmoError for convolutions without filters, or wider than the longest word."""
     for name, value in (("dim", dim), ("filters", filters), *(("width", width) for width in widths)):
         require_positive(f"characters.{name}", value)
     if max(widths, default=0) > NUM_CHARACTERS:

@@ -1,4 +1,4 @@
-"""What a task provides (see `elmo.tasks`)."""
+"""The interface that every task implements: `Task`, and its `TaskModel` (see `elmo.tasks`)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ P = TypeVar("P")
 
 Sentence = Sequence[str]
 Scores = dict[str, float]
-"""Figures of a set by name; names with a slash ("f1/LOC") are details that stay out of summaries."""
+"""The scores of a set, by name. A name with a slash, such as "f1/LOC", is a detail that summaries leave out."""
 
 Vocabularies = Mapping[str, Sequence[str]]
-"""All that a model knows by name, such as tags and words: lists of strings, by the lists' names."""
+"""Everything that a model knows by name, such as its tags and words: lists of strings, by the name of the list."""
 
 
 class TaskModel(nn.Module, ABC, Generic[E, P]):
-    """A model of a task: examples in, loss and predictions out. `elmo` is where its ELMo vectors come from.
+    """The model of a task: it takes examples, and gives a loss or predictions.
 
-    `labels` are what it chooses one of, for tasks with a label for each example.
+    Attributes:
+        elmo: Where the model gets its ELMo vectors from.
+        labels: The labels that the model chooses from, for tasks with one label for each example.
     """
 
     labels: tuple[str, ...] = ()
@@ -41,115 +43,171 @@ class TaskModel(nn.Module, ABC, Generic[E, P]):
 
     @abstractmethod
     def loss(self, examples: Sequence[E]) -> Tensor:
-        """The mean loss of a batch, a scalar. The penalty of ELMo's mixes is no part of it: the trainer adds that."""
+        """Return the mean loss of a batch, a scalar.
+
+        The penalty on the weights of ELMo's scalar mixes is not included: the trainer adds it.
+        """
 
     @abstractmethod
     def predict(self, examples: Sequence[E]) -> list[P]:
-        """A prediction for each example of a batch, whatever it holds of the truth. Called without gradients."""
+        """Return one prediction for each example of a batch.
+
+        Gold answers that the examples hold are not used. The caller turns gradients off and puts the model into
+        evaluation mode.
+        """
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """The device that the parameters are on."""
         return next(self.parameters()).device
 
 
 class Task(ABC, Generic[R, E, P]):
-    """One task. `metric` is the score of the dev set that decides, the higher the better."""
+    """One task: how its files are read, which model it trains, and how predictions are scored and written.
+
+    Attributes:
+        name: The name of the task, as in `elmo task train NAME`.
+        metric: The score of the dev set that decides which epoch is the best; higher is better.
+        recipe: The class of the task's recipe.
+    """
 
     name: str
     metric: str
     recipe: type[R]
     reading: tuple[str, ...] = ()
-    """Keys of the recipe that say how a file is read, whatever was trained."""
+    """The keys of the recipe that only say how a file is read.
+
+    `--set` of `elmo task evaluate` and `elmo task text` accepts these keys alone, since others would change nothing
+    there.
+    """
 
     def files(self, path: str) -> list[str]:
-        """The files that a path given to `read` stands for."""
+        """Return the files that a path given to `read` stands for: one, unless the task allows several in one path."""
         return [path]
 
     @abstractmethod
     def read(self, path: str, recipe: R) -> list[E]:
-        """The examples of a file of the task's own format, with what is to be predicted; one at least."""
+        """Read the examples of a file in the task's own format, with their gold answers.
+
+        Returns:
+            At least one example.
+
+        Raises:
+            ElmoError: If the file is not in the format, or holds no example.
+        """
 
     def read_train(self, path: str, recipe: R) -> list[E]:
-        """As `read`, for the training set, of which a task may use more than what it is measured on."""
+        """Read a training set. A task may train on more than it is scored on, such as the phrases inside sentences."""
         return self.read(path, recipe)
 
     def require_gold(self, examples: Sequence[E]) -> None:
-        """Raise ElmoError for a set that nothing can be learned from, or measured on: it "has no name in it"."""
+        """Raise ElmoError if nothing can be learned from a set or measured on it.
+
+        The message continues a sentence that begins with the name of the set: "has no entity in it".
+        """
 
     def pieces(self, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-        """What of a plain text makes an example each, with the number of its first line: a line that isn't blank."""
+        """Split a plain text into the pieces that become one example each; by default every line that is not blank.
+
+        Returns:
+            Pairs of the number of a piece's first line, counted from 1, and its text.
+        """
         return ((number, line) for number, line in enumerate(lines, 1) if line.strip())
 
     @abstractmethod
     def parse(self, line: str, tokenize: Tokenizer) -> E:
-        """An example from one of the `pieces` of a plain text. Raises ElmoError for one that isn't of the form."""
+        """Make an example, without gold answers, from one of the `pieces` of a plain text.
+
+        Raises:
+            ElmoError: If the piece does not have the form that the task expects.
+        """
 
     def named(self, example: E, source: str, number: int) -> E:
-        """An example of a plain text with a name to be known by, where it has one; the `number`-th of `source`."""
+        """Return an example of a plain text with a name, if the task names its examples.
+
+        Args:
+            example: The example.
+            source: The name of the file that it was read from.
+            number: Its place among the examples of that file.
+        """
         return example
 
     def tokenizer(self, recipe: R) -> str:
-        """The name of the tokenizer that fits what the model was trained on (see `get_tokenizer`)."""
+        """Return the name of the tokenizer that cuts plain text as the training data is cut (see `get_tokenizer`)."""
         return "whitespace"
 
     @abstractmethod
     def sentences(self, example: E) -> Sequence[Sentence]:
-        """The token sequences that ELMo is asked for, whose lengths decide which examples share a batch."""
+        """Return the token sequences of an example that ELMo embeds.
+
+        Their total length decides which examples share a batch.
+        """
 
     @abstractmethod
     def vocabularies(self, train: Sequence[E], recipe: R, found: FileWords | None = None) -> Vocabularies:
-        """What a model is to know by name, from the training set and files that the recipe names.
+        """Collect everything that a model has to know by name from the training set.
 
-        `found` is what the recipe's files of word vectors have of all sets together, by default of the training set.
+        Args:
+            train: The training set.
+            recipe: The recipe, which may name files of word vectors.
+            found: What those files have of the words of all sets together. None looks up the words of the training set
+                alone.
         """
 
     @abstractmethod
     def model(self, recipe: R, vocabularies: Vocabularies, elmo: ElmoInput) -> TaskModel[E, P]:
-        """A model with random weights."""
+        """Make a model with random weights."""
 
     def initialize(self, model: TaskModel[E, P], recipe: R) -> None:
-        """Put the vectors of the recipe's files into a model that will be trained and is still on the CPU."""
+        """Copy the vectors of the recipe's files into a new model, which must still be on the CPU."""
         for part in model.modules():
             if isinstance(part, WordEmbedding) and recipe.words is not None:
                 set_word_vectors(part, recipe.words)
 
     @abstractmethod
     def score(self, examples: Sequence[E], predictions: Sequence[P]) -> Scores:
-        """All figures of a set, `metric` among them."""
+        """Score predictions against the gold answers of a set. The result includes `metric`."""
 
     @abstractmethod
     def as_text(self, example: E, prediction: P) -> str:
-        """An example and its prediction in the task's file format, with a line end where it has lines."""
+        """Write an example and its prediction in the task's file format, with line ends where the format has lines."""
 
     @abstractmethod
     def as_json(self, example: E, prediction: P) -> dict[str, object]:
-        """An example and its prediction as plain values."""
+        """Return an example and its prediction as plain values for a JSON object."""
 
     def as_file(self, examples: Sequence[E], predictions: Sequence[P]) -> str:
-        """The predictions of a whole set in the task's file format."""
+        """Write the predictions of a whole set in the task's file format."""
         return "".join(map(self.as_text, examples, predictions))
 
     def combine(self, recipe: R, predictions: Sequence[P]) -> P:
-        """What several models say together, from their predictions for one example. Only for tasks with ensembles."""
+        """Join the predictions of several models for the same example into one.
+
+        Raises:
+            NotImplementedError: If the task has no ensembles.
+        """
         raise NotImplementedError
 
     def all_sentences(self, examples: Iterable[E]) -> Iterator[Sentence]:
-        """The token sequences of all examples."""
+        """Return the token sequences of all examples, one after the other."""
         return (sentence for example in examples for sentence in self.sentences(example))
 
     def texts(self, example: E) -> Mapping[str, Sequence[Sentence]]:
-        """The sentences that a biLM can be fine-tuned on before the task is trained, by what kind of text they are.
+        """Return the sentences that a biLM can be fine-tuned on before the task is trained, by the kind of their text.
 
-        The first kind is what the published biLM was fine-tuned on. A task of only one kind of text calls it "".
+        The first kind is the one that the published biLM was fine-tuned on. A task with a single kind of text names it
+        "".
         """
         return {"": self.sentences(example)}
 
     def length(self, example: E) -> int:
-        """The number of tokens."""
+        """Return the number of tokens of an example."""
         return sum(map(len, self.sentences(example)))
 
     def order(self, example: E) -> Any:
-        """A key to sort examples by before they are predicted: the longest come first, and examples for which ELMo
-        reads the same sentence are next to one another."""
+        """Return the key by which examples are sorted before they are predicted.
+
+        The longest examples come first. Examples that share a sentence are next to each other, so that ELMo reads it
+        only once.
+        """
         return -self.length(example)

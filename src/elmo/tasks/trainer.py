@@ -1,8 +1,9 @@
-"""The one trainer of all tasks.
+"""The trainer that all tasks share.
 
-Every random number is a function of seed, epoch and step, and a checkpoint holds all else: a training that was stopped,
-however rudely, repeats what it would have done undisturbed, on a processor to the bit (a GPU adds in any order). That
-is why it isn't Lightning's, whose checkpoints are pickles and don't resume within an epoch.
+Every random number is a function of seed, epoch and step, and a checkpoint holds everything else. So a training that is
+stopped, even by a kill, continues exactly as if it had never stopped: on a CPU to the bit, while a GPU adds numbers in
+an order that varies. This is why PyTorch Lightning is not used: its checkpoints are pickles, and it does not resume
+within an epoch.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ E = TypeVar("E")
 P = TypeVar("P")
 
 MOST_PAIRS = 1 << 25
-"""Pairs of tokens, which attend to one another, that are predicted on together: 128 MB an array, of which there are
-some five, unless a single example has more."""
+"""The largest number of token pairs that are predicted on together, unless a single example has more.
+
+Tokens attend to one another, which takes an array of 128 MB for this number of pairs; there are about five such arrays.
+"""
 
 _SMALLEST = torch.finfo(torch.float32).tiny
-"""Smaller numbers are subnormal: they have fewer digits, and instructions that processors don't make fast."""
+"""Smaller numbers are subnormal: they have fewer digits, and processors compute slowly with them."""
 
 _OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "adam": (torch.optim.Adam, {"fused": True}),
@@ -45,9 +48,13 @@ _OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
 
 
 class Trainer(Generic[E, P]):
-    """One training of one model, in a folder: `weights.safetensors` of the best epoch, a checkpoint, `metrics.csv`.
+    """Trains one model in a folder, which gets `weights.safetensors` of the best epoch, a checkpoint and `metrics.csv`.
 
-    Made again with the same arguments in the same folder, it goes on where it was.
+    A trainer that is constructed with the same arguments and the same folder continues from the checkpoint.
+
+    Attributes:
+        progress: How far the training has come.
+        stopped: Whether an interrupt ended `train` early.
     """
 
     def __init__(
@@ -81,19 +88,19 @@ class Trainer(Generic[E, P]):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Batches in an epoch."""
+        """The number of batches in an epoch."""
         return math.ceil(len(self._lengths) / self.config.batch_size)
 
     @property
     def is_done(self) -> bool:
-        """Whether epochs, patience or minutes are used up."""
+        """Whether the epochs, the patience or the minutes are used up."""
         progress, config = self.progress, self.config
         patience_out = progress.epoch - progress.best_epoch >= config.patience
         return progress.batch == 0 and (progress.epoch >= config.max_epochs or patience_out or self._minutes_are_up)
 
     @property
     def num_trained(self) -> int:
-        """How many examples were trained on, in all epochs together."""
+        """The number of examples that were trained on, over all epochs."""
         return round(len(self._lengths) * self.progress.step / self.steps_per_epoch)
 
     @property
@@ -102,7 +109,13 @@ class Trainer(Generic[E, P]):
         return minutes is not None and self.progress.seconds >= 60 * minutes
 
     def train(self) -> None:
-        """Train to the end, or to an interrupt; either way all is saved. Leaves the model with the best weights."""
+        """Train until the end or an interrupt, and save a checkpoint in either case.
+
+        Afterwards the model has the weights of the best epoch, if an epoch was finished.
+
+        Raises:
+            ElmoError: If the loss is not finite, or the folder cannot be written to.
+        """
         saved = time.monotonic()
         total = self.config.max_epochs * self.steps_per_epoch
         bar = tqdm(total=total, initial=self.progress.step, unit="batch", disable=None)
@@ -126,16 +139,17 @@ class Trainer(Generic[E, P]):
             load_weights(self.folder, self.model)
 
     def save(self) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint, from which a later start continues."""
         save_task_checkpoint(self.folder, self.model, self.optimizer, self.progress, self._averages.tensors)
 
     def _plan(self) -> list[list[int]]:
         return plan_epoch(self._lengths, self.config.batch_size, self.config.seed, self.progress.epoch)
 
     def _step(self, examples: Sequence[E]) -> None:
-        """One update of the parameters."""
+        """Update the parameters once."""
         started, progress = time.monotonic(), self.progress
         self.model.train()
+        # The seed of a step depends on nothing but the step, so that resumed training draws the same dropout masks.
         torch.manual_seed(self.config.seed * 1_000_003 + progress.step)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
@@ -165,9 +179,11 @@ class Trainer(Generic[E, P]):
 
     @torch.no_grad()
     def _zero_subnormals(self) -> None:
-        """Set to zero what is too small for float32's full precision in weights, their averages and the optimizer.
+        """Set subnormal numbers to zero in the weights, their averages and the optimizer's state.
 
-        A penalty pulls weights without another gradient there, and processors multiply them a hundred times slower.
+        An L2 penalty shrinks weights that have no other gradient until they are subnormal, and matrix products with
+        such numbers are a hundred times slower. `torch.set_flush_denormal` is no remedy, since it only applies to the
+        thread that calls it.
         """
         states = (state for states in self.optimizer.state.values() for state in states.values())
         for tensor in chain(self._parameters, self._averages.tensors.values(), states):
@@ -175,12 +191,12 @@ class Trainer(Generic[E, P]):
 
     @property
     def learning_rate(self) -> float:
-        """That of the next step."""
+        """The learning rate of the next step."""
         config, progress = self.config, self.progress
         return config.learning_rate * progress.rate * config.decay_factor ** (progress.step // config.decay_steps)
 
     def _end_epoch(self) -> None:
-        """Measure the dev set, keep the weights if they are the best, and begin the next epoch."""
+        """Evaluate the dev set, keep the weights if they are the best so far, and begin the next epoch."""
         started, progress = time.monotonic(), self.progress
         row: Row = {
             "epoch": progress.epoch + 1,
@@ -197,11 +213,12 @@ class Trainer(Generic[E, P]):
         self._count_seconds(started)
         progress.epoch_seconds = 0.0
         self.metrics.add(row | {"seconds": progress.seconds} | {f"dev_{name}": value for name, value in scores.items()})
-        self.save()  # after the best weights, which are never older than what the checkpoint says of them
+        # The checkpoint is written after the best weights: these are never older than the best epoch that it names.
+        self.save()
         self.stopped = self._is_asked_to_stop
 
     def _judge(self, score: float) -> None:
-        """Compare the finished epoch's score with the best one."""
+        """Compare the score of the epoch that has just ended with the best one, and adapt the learning rate."""
         progress, config = self.progress, self.config
         if progress.best_score is None or score > progress.best_score:
             progress.best_score, progress.best_epoch, progress.waited = score, progress.epoch, 0
@@ -213,7 +230,7 @@ class Trainer(Generic[E, P]):
             progress.waited = 0
 
     def evaluate(self, examples: Sequence[E]) -> Scores:
-        """The scores of a set under the model as it is now."""
+        """Return the scores of the model, as it is now, on a set."""
         return self.task.score(examples, predict(self.task, self.model, examples, self.config.batch_size))
 
     def _count_seconds(self, started: float) -> None:
@@ -232,8 +249,11 @@ class Trainer(Generic[E, P]):
 
 @torch.no_grad()
 def predict(task: Task[Any, E, P], model: TaskModel[E, P], examples: Sequence[E], batch_size: int = 32) -> list[P]:
-    """The predictions of a model, in the order of the examples. Batches follow the task's own order (see `Task.order`)
-    and are smaller where examples are long."""
+    """Predict examples in batches, and return the predictions in the order of the examples.
+
+    Batches follow the task's own order (see `Task.order`). They have at most `batch_size` examples, and fewer where
+    examples are long.
+    """
     model.eval()
     found: dict[int, P] = {}
     lengths = [task.length(example) for example in examples]
