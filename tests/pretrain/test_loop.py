@@ -240,12 +240,12 @@ def test_a_model_that_does_not_fit_is_no_start(corpus: Corpus, recipe: Callable[
     train(corpus, tmp_path / "a", recipe(max_steps=1))
     model = load(tmp_path / "a")
     wider = replace(recipe(), lstm=replace(recipe().lstm, dim=24))
-    with pytest.raises(ElmoError, match=r"a holds .*: is of other sizes than the recipe \(lstm\.dim\); train on with"):
+    with pytest.raises(ElmoError, match=r"a holds .*: has other sizes than the recipe \(lstm\.dim\); use the recipe"):
         Pretrainer(corpus, tmp_path / "b", wider, start=model, device="cpu")
     text = tmp_path / "other.txt"
     text.write_text("other words than there\n" * 4)
     other = prepare([str(text)], tmp_path / "other", min_count=1, workers=1)
-    with pytest.raises(ElmoError, match=r"a holds .*: predicts other words than .*other; prepare the text anew"):
+    with pytest.raises(ElmoError, match=r"a holds .*: has another vocabulary than .*other; prepare the text again"):
         Pretrainer(other, tmp_path / "b", recipe(), start=model, device="cpu")
     (tmp_path / "a" / "vocabulary.txt").unlink()
     with pytest.raises(ElmoError, match=r"has a softmax, but no words to it \(.*a holds"):
@@ -424,7 +424,7 @@ def test_a_start_that_is_refused_changes_no_recipe(
 def test_streams_without_a_sentence_of_their_own_are_told_of(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     (tmp_path / "text").write_text("one long line without end\n" * 3)
     corpus = prepare([str(tmp_path / "text")], tmp_path / "corpus", min_count=1, workers=1)
-    with pytest.warns(UserWarning, match=r"fewer sentences \(3\) than there are streams \(4\), of which some"):
+    with pytest.warns(UserWarning, match=r"fewer sentences \(3\) than there are streams \(4\), so some"):
         Pretrainer(corpus, tmp_path / "run", recipe(), device="cpu")
 
 

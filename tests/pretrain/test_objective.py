@@ -107,9 +107,11 @@ def test_a_softmax_of_another_kind_is_refused(
     softmax = make_softmax(recipe(loss=start, **CUTOFFS[start]).training, 43, 8)
     assert make_softmax(recipe(loss=start, **CUTOFFS[start]).training, 43, 8, softmax) is softmax
     if start == "adaptive":
-        with pytest.raises(ElmoError, match=r"training\.adaptive_cutoffs: the model's are \[12\]; set these"):
+        with pytest.raises(
+            ElmoError, match=r"training\.adaptive_cutoffs: the model's cutoffs are \[12\]; set the same"
+        ):
             make_softmax(recipe(loss=start, adaptive_cutoffs=[13]).training, 43, 8, softmax)
-    with pytest.raises(ElmoError, match=rf"training\.loss: the model has .* {loss} can't train; {wanted}"):
+    with pytest.raises(ElmoError, match=rf"training\.loss: the model has .* {loss} cannot train; {wanted}"):
         make_softmax(recipe(loss=loss, **CUTOFFS[loss]).training, 43, 8, softmax)
 
 

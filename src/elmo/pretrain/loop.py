@@ -1,8 +1,8 @@
-"""The training loop: from a corpus folder to a run folder, which is a model folder that can go on training.
+"""The pretraining loop: reads a corpus folder and writes a run folder, which is a model folder that can be resumed.
 
-Every random number is a function of the seed and the step, and a checkpoint holds all else that a step depends on.
-So a run that was stopped, however rudely, repeats to the bit what it would have done undisturbed. Started by
-`torchrun`, the same loop runs on several processes: see `Pretrainer`.
+Every random number depends only on the seed and the step, and a checkpoint holds everything else that a step depends
+on. So a run that was stopped, even by a kill, gives bit for bit the same model as one that was never stopped. Under
+`torchrun` the same loop runs in several processes: see `Pretrainer`.
 """
 
 from __future__ import annotations
@@ -44,23 +44,39 @@ from elmo.training.metrics import Row
 Sentences = Sequence[Sequence[str]]
 
 WHERE = ("trained on", "shared among")
-"""Figures of a card that stay those of the training, wherever a run that is done is started again."""
+"""Entries of the model card that are kept from the training when a finished run is started again on other hardware."""
 
 
 class _StoppedError(Exception):
-    """One asked to stop in the middle of a measurement."""
+    """A stop was requested while held-out text was being measured."""
 
 
 class Pretrainer:
-    """One pretraining run: its model, where it is, and the folder it writes to.
+    """A pretraining run: its model, its progress and the folder that it writes to.
 
-    `training.batch_size` is the global batch. Under `torchrun`, each of W processes carries its share of these rows
-    through a replica of the model; the mean of their gradients is exchanged, so that all make the same update and the
-    run is, but for rounding and the places of dropout, the one that a single process makes. Where it is, `progress`,
-    is the same on all; process 0 alone writes, and resumes for all, on whatever number of processes it was saved.
+    Creating one claims the run folder and loads its newest checkpoint, if there is one; `train` does the rest.
 
-    `start` is a model whose weights the first step begins with, in place of chance; its softmax, too, if it has one. It
-    stays as it is. A run folder remembers it, and goes on without it, but not with another one.
+    `training.batch_size` is the size of the global batch. Under `torchrun`, each of W processes trains a replica of the
+    model on its share of the rows. The processes average their gradients, so they all make the same update, and the run
+    is the one that a single process would make, except for rounding and for which units dropout removes. `progress` is
+    the same in every process. Only process 0 reads and writes the run folder; a run may be resumed with a different
+    number of processes than it was saved with.
+
+    Args:
+        corpus: The prepared training text.
+        folder: The run folder, which is created if it does not exist.
+        recipe: The sizes of the biLM and the settings of the training.
+        start: A model whose biLM, and softmax if it has one, are the initial weights, instead of random ones. The run
+            trains a copy of it. The run folder records which model it was: resuming does not need it again, and
+            refuses a different one.
+        freeze_bilm: Whether to train only the softmax.
+        heldout: Tokenized sentences whose perplexity is measured every `training.evaluate_every_steps` steps, and at
+            the end.
+        device: The device to train on, as `find_device` takes it.
+
+    Raises:
+        ElmoError: If the recipe does not fit the corpus, `start` or the number of processes, if the corpus is damaged,
+            or if the folder belongs to another run.
     """
 
     def __init__(
@@ -103,11 +119,11 @@ class Pretrainer:
         self.optimizer = make_optimizer(self.objective, training, row_sparse)
         self.state: BiLMState = bilm.initial_state(len(rows))
         self.exchanged = Volume()
-        """What this process handed out at the step before."""
+        """The bytes that this process sent in the last step."""
         resumed = resume(self._checkpoints, self._common_tensors, self._row_tensors, self.processes)
         if resumed is None and start is None and self._start is not None:
             raise ElmoError(
-                f"{folder}: was begun with a model, and has no checkpoint yet; name that model once more (--from)"
+                f"{folder}: was begun with a model, and has no checkpoint yet; name that model again (--from)"
             )
         self.progress = resumed or PretrainingProgress(loss_sums=(0.0,) * len(bilm.directions))
 
@@ -125,12 +141,12 @@ class Pretrainer:
 
     @property
     def predictions_per_step(self) -> int:
-        """Predictions of one direction in a step, all processes together."""
+        """The number of predictions that one direction makes in a step, summed over all processes."""
         return self.recipe.training.batch_size * self.recipe.training.unroll_steps
 
     @property
     def total_steps(self) -> int:
-        """Steps after which the run is done, unless its minutes are up before."""
+        """The number of steps after which the run ends, unless `training.max_minutes` ends it earlier."""
         training = self.recipe.training
         per_epoch = self.corpus.num_tokens + self.corpus.num_sentences
         steps = max(1, round(training.n_epochs * per_epoch / self.predictions_per_step))
@@ -138,22 +154,30 @@ class Pretrainer:
 
     @property
     def is_done(self) -> bool:
-        """Whether all steps are made or the minutes are up."""
+        """Whether the run has made all its steps or used up its minutes."""
         minutes = self.recipe.training.max_minutes
         out_of_time = minutes is not None and self.progress.seconds >= 60 * minutes
         return self.progress.step >= self.total_steps or out_of_time
 
     @property
     def _done(self) -> float:
-        """The share of the run that is behind, by steps or by minutes, in the middle of the step in progress."""
+        """The share of the run that is over in the middle of the current step: by steps or minutes, if that is more."""
         minutes, progress = self.recipe.training.max_minutes, self.progress
         by_time = 0.0 if minutes is None else progress.seconds / (60 * minutes)
         return max((progress.step - 0.5) / self.total_steps, by_time)
 
     def train(self) -> Model:
-        """Train to the end, or to an interrupt; either way all is saved. Returns the model."""
+        """Train until the run is done or interrupted, and save it in either case.
+
+        Returns:
+            The model, on the device that it was trained on. `is_done` tells whether training reached its end.
+
+        Raises:
+            ElmoError: If a gradient is not finite, if the folder cannot be written to, or if another process uses it.
+        """
         training = self.recipe.training
-        saved = self.progress.seconds  # not the clock: all processes must save after the same step
+        # The training time that process 0 measured, not this process's clock: all must save after the same step.
+        saved = self.progress.seconds
         with ExitStack() as stack:
             stack.enter_context(saving_to(self.folder))
             self.processes.on_first(lambda: self._lock(stack))
@@ -168,7 +192,8 @@ class Pretrainer:
                 if self.progress.seconds - saved > 60 * training.checkpoint_every_minutes:
                     self.save()
                     saved = self.progress.seconds
-            is_moved = self.is_done and self._is_unreported  # the end, to where the run was stopped; or text is new
+            # At the end of a run that was stopped after its last step, or where held-out text was given only now.
+            is_moved = self.is_done and self._is_unreported
             if is_moved:
                 self._report(reporter)
             if is_moved or not self.processes.on_first(self._is_written):
@@ -177,19 +202,19 @@ class Pretrainer:
 
     @property
     def _is_unreported(self) -> bool:
-        """Whether something happened since the last row, or held-out text wasn't measured after it."""
+        """Whether there are steps since the last row of metrics, or held-out text not yet measured at this step."""
         progress = self.progress
         return progress.num_summed > 0 or (bool(self.heldout) and progress.heldout_step != progress.step)
 
     def _report(self, reporter: Reporter | None) -> None:
-        """Add a row of metrics, unless one asked to stop before there were any."""
+        """Add a row of metrics, unless a stop was requested before there was anything to report."""
         row = self._row()
         if reporter is not None and row.keys() & {"loss", "heldout_perplexity"}:
             self._keep_folder()
             reporter.add(row)
 
     def _reporter(self) -> AbstractContextManager[Reporter | None]:
-        """What process 0 reports to."""
+        """A reporter for process 0, and None for all others."""
         if not self.processes.is_first:
             return nullcontext()
         return closing(Reporter(self.folder, self.progress.step, self.total_steps))
@@ -198,7 +223,10 @@ class Pretrainer:
         return is_written(self.model, self.folder, self.figures())
 
     def save(self) -> None:
-        """Write a checkpoint, and the model folder that it stands for."""
+        """Write a checkpoint, and the model folder that corresponds to it.
+
+        Under `torchrun` every process must call this, since each holds the states of its own rows.
+        """
         tensors = self._common_tensors | self.processes.gather(self._row_tensors)
         self.processes.on_first(lambda: self._write(tensors))
 
@@ -208,14 +236,16 @@ class Pretrainer:
         save_trained(self.model, self.folder, self.figures(), self.metadata)
 
     def _keep_folder(self) -> None:
-        """Make the run folder again where it was removed: what it needs to go on is all in memory. Where another
-        process has begun there since, the folder is that one's."""
+        """Create the run folder again if it was removed, since memory holds everything that must be in it.
+
+        If another process has since begun a run there, the folder belongs to that process, and this one ends.
+        """
         is_removed = not (self.folder / RECIPE).exists()
         if self._is_ours is not None and not self._is_ours():
             if not is_removed:
                 raise ElmoError(
-                    f"{self.folder}: was removed and begun again by another process while this one trained; this one "
-                    "ends, and what it learned is lost"
+                    f"{self.folder}: was removed and begun again by another process while this one trained; this "
+                    "process ends, and what it learned is lost"
                 )
             self.folder.mkdir(parents=True, exist_ok=True)
             assert self._held is not None
@@ -234,11 +264,11 @@ class Pretrainer:
     def _step(self) -> None:
         started, progress = time.monotonic(), self.progress
         progress.step += 1
-        # A process's rank goes far into the range of seeds, not to the step after.
+        # The seeds of the ranks are far apart: seed + rank would be the seed of the previous rank's next step.
         seed = self.recipe.training.seed * 1_000_003 + progress.step + self.processes.rank * 2_654_435_769
         torch.manual_seed(seed)
         losses = self.train_on(self.batches.read(progress.step))
-        # The time of process 0, since the others' holds their wait for it while it evaluates.
+        # Only process 0 measures the time: that of the others includes waiting while process 0 evaluates.
         seconds = time.monotonic() - started if self.processes.is_first else 0.0
         *sums, seconds, wishes = self.processes.sum([*losses, seconds, self._is_asked_to_stop])
         progress.loss_sums = tuple(a + b / self.processes.size for a, b in zip(progress.loss_sums, sums, strict=True))
@@ -247,21 +277,28 @@ class Pretrainer:
         self.stopped = wishes > 0
 
     def train_on(self, batch: TrainingBatch) -> list[float]:
-        """Make one update of the parameters; returns the loss of each direction before it, in nats.
+        """Update the parameters once.
 
-        `batch` is this process's share of the global batch, and the losses are of that share.
+        Args:
+            batch: This process's share of the global batch.
+
+        Returns:
+            The loss of each direction on this share before the update, in nats per prediction.
+
+        Raises:
+            ElmoError: If the gradient is not finite.
         """
         training = self.recipe.training
         batch = batch.to(self.processes.device)
         self.optimizer.zero_grad()
-        # As published, the loss is scaled by the number of steps before the clipping.
+        # As in bilm-tf, the loss is multiplied by the number of unrolled steps before gradients are clipped.
         losses, self.state = self.objective.backward(batch, self.state, training.unroll_steps)
         self.exchanged = average_gradients(self.objective.parameters(), self.processes.size)
         norm = clip_gradients(self.objective.parameters(), training.all_clip_norm_val)
         if not math.isfinite(norm):
             raise ElmoError(
-                f"step {self.progress.step}: the gradient is not finite; go on from the checkpoint before with a lower "
-                "training.learning_rate in another run folder (--from)"
+                f"step {self.progress.step}: the gradient is not finite; start a run in a new folder from what "
+                "this one saved last (--from), with a lower training.learning_rate"
             )
         self.optimizer.step(self._done)
         return torch.stack(losses).tolist()
@@ -275,14 +312,14 @@ class Pretrainer:
 
     @property
     def _expected_steps(self) -> int:
-        """The step at which training will end, as far as its pace tells."""
+        """The step at which training is expected to end, at its pace so far."""
         minutes, progress = self.recipe.training.max_minutes, self.progress
         if minutes is None or progress.step == 0:
             return self.total_steps
         return min(self.total_steps, max(progress.step, round(progress.step * 60 * minutes / progress.seconds)))
 
     def _summary(self) -> Row:
-        """The metrics of the steps since the last row."""
+        """The metrics of all steps since the last row."""
         progress = self.progress
         losses = [total / progress.num_summed for total in progress.loss_sums]
         predictions = progress.num_summed * self.predictions_per_step
@@ -299,7 +336,7 @@ class Pretrainer:
         return row
 
     def _row(self) -> Row:
-        """A row of metrics; the next one begins after it."""
+        """Make a row of metrics, and reset the sums for the next row."""
         steps: Row = {"step": self.progress.step, "predictions": self.progress.step * self.predictions_per_step}
         row = self._summary() if self.progress.num_summed else steps | {"seconds": self.progress.seconds}
         if self._is_evaluation_due:
@@ -310,7 +347,7 @@ class Pretrainer:
         return row
 
     def _evaluate(self) -> Row:
-        """The perplexities of held-out text; none where one asks to stop before they are there."""
+        """Measure the perplexities of held-out text; an empty row if a stop was requested before the end."""
         result = self.processes.on_first(self._measure)
         if result is None:
             return {}
@@ -327,20 +364,21 @@ class Pretrainer:
             return None
 
     def _until_stopped(self) -> Iterator[Sequence[str]]:
-        """The held-out sentences; `_StoppedError` once one asks to stop."""
+        """Yield the held-out sentences, and raise `_StoppedError` as soon as a stop is requested."""
         for sentence in self.heldout:
             if self._is_asked_to_stop:
                 raise _StoppedError
             yield sentence
 
     def figures(self) -> dict[str, str]:
-        """What the model card says of the training, name to value."""
+        """The model card's facts about the training text and the training, by name."""
         progress, heldout = self.progress, self.progress.heldout_perplexity
         trained_for = (
             f"{progress.step:,} steps, {progress.step * self.predictions_per_step:,} predictions a direction, "
             f"{progress.seconds / 60:.1f} minutes"
         )
         known = read_figures(self.folder)
+        # A run that has not trained since the card was written keeps the hardware that the card names.
         where = self._where if known.get(TRAINED_FOR) != trained_for else {n: known[n] for n in WHERE if n in known}
         return text_facts(self.corpus) | {
             TRAINED_FOR: trained_for,
@@ -351,20 +389,20 @@ class Pretrainer:
 
     @property
     def _where(self) -> dict[str, str]:
-        """What the model card says of where these processes train."""
+        """The model card's entries about the hardware and the number of processes."""
         place, spread = WHERE
         on = {place: machine_name(self.processes.device)}
         return on if self.processes.size == 1 else on | {spread: self._spread}
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The head of the model card."""
+        """The metadata at the head of the model card."""
         language = self.corpus.source.get("language")
         return {"language": language} if language else {}
 
     @property
     def _spread(self) -> str:
-        """How the last processes shared the work, for the model card."""
+        """How these processes share the work, for the model card."""
         batch_size, size = self.recipe.training.batch_size, self.processes.size
         volume = f"{sum(self.exchanged) / 1e6:,.1f} MB a step exchanged by each"
         return f"{size} processes, {batch_size // size} rows each of the {batch_size} of the global batch, {volume}"
@@ -374,7 +412,7 @@ class Pretrainer:
 
 
 def _check_start(start: Model, corpus: Corpus, recipe: Recipe) -> None:
-    """Refuse a model that the recipe or the corpus doesn't fit."""
+    """Refuse a model that does not fit the recipe or the corpus."""
     require_characters(start, "trained")
     if start.config != recipe.bilm:
         own, wanted = (to_mapping(config) for config in (start.config, recipe.bilm))
@@ -382,35 +420,38 @@ def _check_start(start: Model, corpus: Corpus, recipe: Recipe) -> None:
             f"{part}.{key}" for part in ("char_cnn", "lstm") for key in own[part] if own[part][key] != wanted[part][key]
         ]
         raise ElmoError(
-            f"{start.origin}: is of other sizes than the recipe ({', '.join(other) or 'bidirectional'}); train on with "
-            "the recipe that it was made by"
+            f"{start.origin}: has other sizes than the recipe ({', '.join(other) or 'bidirectional'}); use the recipe "
+            "that it was trained with"
         )
     if start.softmax is not None:
         require_softmax(start)
     if start.vocabulary is not None and start.vocabulary.words != corpus.vocabulary().words:
         raise ElmoError(
-            f"{start.origin}: predicts other words than {corpus.folder}; prepare the text anew with the model's: "
+            f"{start.origin}: has another vocabulary than {corpus.folder}; prepare the text again with the model's: "
             "--vocabulary and the vocabulary.txt of its folder"
         )
 
 
 def _check(corpus: Corpus, recipe: Recipe, processes: Processes) -> None:
-    """Refuse what can't be trained, before anything is written."""
+    """Refuse a run that cannot be trained, before anything is written."""
     if len(set(processes.collect((recipe, corpus.checksum)))) > 1:
         raise ElmoError("the processes were started with different recipes or corpora; give all of them the same")
     if corpus.max_characters != (wanted := recipe.char_cnn.max_characters_per_token):
         raise ElmoError(
-            f"{corpus.folder}: holds words of {corpus.max_characters} characters, but the recipe's "
+            f"{corpus.folder}: was prepared for {corpus.max_characters} characters a word, but the recipe's "
             f"max_characters_per_token is {wanted}; prepare the text again with --max-characters {wanted}"
         )
 
 
 def _warn_of_few(corpus: Corpus, recipe: Recipe) -> None:
-    """Streams begin a sentence apart, and go round."""
+    """Warn if the corpus has fewer sentences than streams.
+
+    Stream b begins at sentence b of the shuffled corpus, whose end is followed by its beginning.
+    """
     streams = recipe.training.batch_size
     if corpus.num_sentences < streams:
         warnings.warn(
-            f"{corpus.folder}: has fewer sentences ({corpus.num_sentences:,}) than there are streams ({streams:,}), of "
-            "which some read the same; cut long lines (--text paragraphs), or lower training.batch_size",
+            f"{corpus.folder}: has fewer sentences ({corpus.num_sentences:,}) than there are streams ({streams:,}), so "
+            "some streams read the same text; split long lines (--text paragraphs), or lower training.batch_size",
             stacklevel=3,
         )

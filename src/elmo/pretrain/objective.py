@@ -1,4 +1,4 @@
-"""What pretraining minimizes: the mean of both directions' cross-entropies (Peters et al. 2018, sec. 3.1)."""
+"""The objective of pretraining: the mean cross-entropy of both directions (Peters et al. 2018, sec. 3.1)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,16 @@ from elmo.text.streams import Streams
 
 
 class TrainingBatch(NamedTuple):
-    """One step's input.
+    """The input of one training step.
 
-    `characters` (N, C) are the ids of the batch's types; for each direction, `tokens` (B, T) are indices into them
-    and `targets` (B, T) the ids of the words predicted there, in the order of the text; `negatives` are that
-    direction's, or None for the full softmax; `carried` (B, 1) is 1 where the state is carried on, else 0.
+    The lists have an element for each direction. Tokens and targets are in the order of the text in both.
+
+    Attributes:
+        characters: The character ids (N, C) of the N different types of the batch.
+        tokens: The inputs (B, T), as indices into `characters`.
+        targets: The vocabulary ids (B, T) of the words to predict.
+        negatives: The negatives of the sampled softmax, or None if the softmax is not sampled.
+        carried: (B, 1), 1 for rows that continue from the last step's state, and 0 for rows that start from zeros.
     """
 
     characters: Tensor
@@ -39,11 +44,11 @@ class TrainingBatch(NamedTuple):
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """The device that the tensors are on."""
         return self.characters.device
 
     def to(self, device: torch.device) -> TrainingBatch:
-        """The same batch on `device`."""
+        """Return the same batch on `device`."""
         return TrainingBatch(
             self.characters.to(device),
             [tensor.to(device) for tensor in self.tokens],
@@ -54,10 +59,15 @@ class TrainingBatch(NamedTuple):
 
 
 class Batches:
-    """Makes the batch of a step from the streams of each direction and numbers drawn for that step alone.
+    """Makes the batch of each step from the streams of both directions.
 
-    `rows` are those of the global batch, `training.batch_size`, that are read here: all, or the share of one of
-    several processes. The numbers drawn, the negatives, are the same for every row and so on every process.
+    The negatives are drawn from the seed, the step and the direction alone, so they are the same in every process.
+
+    Args:
+        corpus: The prepared training text.
+        training: The settings of the training.
+        bidirectional: Whether there is a backward direction.
+        rows: The rows of the global batch that this process reads; all `training.batch_size` of them by default.
     """
 
     def __init__(
@@ -72,12 +82,12 @@ class Batches:
 
     @property
     def samples_negatives(self) -> bool:
-        """Whether the softmax is sampled; a vocabulary no larger than the sample is scored in full."""
+        """Whether the softmax is sampled; a vocabulary that is not larger than the sample is scored in full."""
         training = self._training
         return training.loss == "sampled" and training.n_negative_samples_batch < self._corpus.vocabulary_size
 
     def read(self, step: int) -> TrainingBatch:
-        """The batch of `step`, which must follow the one read before."""
+        """Read the batch of `step`, which must be the one after the last step read."""
         fresh = [(stream.offset == 0) & self._training.fresh_starts for stream in self.streams]
         pairs = [stream.read(self._training.unroll_steps) for stream in self.streams]
         types, places = np.unique(np.stack([inputs for inputs, _ in pairs]), return_inverse=True)
@@ -97,10 +107,17 @@ class Batches:
 
 
 class Objective(nn.Module):
-    """A biLM and the softmax that its directions share: their loss, and its gradient.
+    """Computes the loss of a biLM with the softmax that its directions share, and the gradient of that loss.
 
-    The directions meet only in the token vectors and in the softmax. So each takes its way through the LSTMs, the
-    loss and back by itself, on its share of the processor's cores: their many small steps hardly gain from more.
+    The directions share only the token vectors and the softmax. So each direction goes through its LSTMs, its loss and
+    its backward pass separately, on its share of the processor's cores: the many small steps of an LSTM hardly gain
+    from more cores.
+
+    Args:
+        bilm: The biLM.
+        softmax: The softmax of both directions.
+        dropout: The dropout rate of each LSTM layer's input and of the top layer's output.
+        dtype: The type that the operands of matrix products are rounded to; everything else is float32.
     """
 
     def __init__(
@@ -111,15 +128,23 @@ class Objective(nn.Module):
         self.softmax = softmax
         self.dropout = dropout
         self.dtype = dtype
-        """Of the operands of matrix products."""
+        """The type of the operands of matrix products."""
         self._recurrences: dict[torch.Size, list[Recurrence]] = {}
-        """Of each direction, by a batch's shape (B, T): each keeps the memory of a step of that shape."""
+        """The recurrence of each direction by a batch's shape (B, T): a recorded graph fits that shape alone."""
 
     def backward(self, batch: TrainingBatch, state: BiLMState, scale: float = 1.0) -> tuple[list[Tensor], BiLMState]:
-        """Put the gradient of the directions' mean loss times `scale` into the parameters, which have none before: a
-        graph on a GPU writes it where it wrote the last one.
+        """Compute the losses of a batch, and put their gradient into the parameters.
 
-        Returns each direction's loss, a scalar in nats per prediction, and the state to carry on.
+        The gradients must be None before the call, since a recorded graph on a GPU writes them into the memory that
+        held the last ones.
+
+        Args:
+            batch: The batch, on the same device as the parameters.
+            state: The state of each direction after the last step.
+            scale: A factor of the directions' mean loss, whose gradient is computed.
+
+        Returns:
+            The loss of each direction, a scalar in nats per prediction without `scale`, and the states after this step.
         """
         num, shape = len(state), batch.tokens[0].shape
         B, T = shape
@@ -134,9 +159,10 @@ class Objective(nn.Module):
         ends = [vectors.detach().requires_grad_(vectors.requires_grad) for _ in range(num)]
 
         def run(number: int) -> tuple[Tensor, LSTMState]:
-            with self._precision(batch.device):  # which each thread has of its own
+            with self._precision(batch.device):  # autocast is set for each thread
                 loss, after = self._direction(number, ends[number], batch, packing, state[number], masks[number])
-            wait_for_previous(number, batch.device)  # that adds to the softmax's gradient, too: ways back are in turn
+            # On a GPU the backward passes run one after the other, since both add to the softmax's gradient.
+            wait_for_previous(number, batch.device)
             (loss * (scale / num)).backward()
             return loss.detach(), LSTMState(*(part.detach() for part in after))
 
@@ -154,7 +180,7 @@ class Objective(nn.Module):
         before: LSTMState,
         masks: Sequence[Tensor],
     ) -> tuple[Tensor, LSTMState]:
-        """The loss of one direction, and its state after."""
+        """The loss of one direction, and its state after the step."""
         order, negatives = packing.orders[number], batch.negatives[number]
         inputs = F.embedding(batch.tokens[number].flatten()[order], vectors)
         targets = batch.targets[number].flatten()[order]
@@ -167,7 +193,7 @@ class Objective(nn.Module):
         return self.softmax.sampled_loss(top, targets, negatives), LSTMState(*after)
 
     def _masks(self, num_tokens: int, device: torch.device) -> Sequence[Tensor]:
-        """Dropout of each layer's input and of the last output of one direction, each (N, P); none without dropout."""
+        """Dropout masks (N, P) of one direction: of each layer's input and of the top output. Empty without dropout."""
         if self.dropout == 0:
             return ()
         lstm = self.bilm.config.lstm
@@ -175,14 +201,21 @@ class Objective(nn.Module):
         return masks.bernoulli_(1 - self.dropout).div_(1 - self.dropout).unbind()
 
     def _precision(self, device: torch.device) -> torch.autocast:
-        # Without a cache: each weight is rounded once anyhow, and the cache can't be part of a graph.
+        # Without autocast's cache: each weight is rounded only once anyway, and the cache cannot be part of a graph.
         return torch.autocast(device.type, self.dtype, enabled=self.dtype != torch.float32, cache_enabled=False)
 
 
 def make_softmax(training: PretrainingConfig, num_words: int, dim: int, start: AnySoftmax | None = None) -> AnySoftmax:
-    """The softmax that `training` trains, for V words and a biLM P wide: that of `start`, or a new one.
+    """Return the softmax to train: `start` if it is given, or a new one.
 
-    Raises ElmoError where `start` is one of another kind or of other cutoffs.
+    Args:
+        training: The settings of the training, whose `loss` decides on the kind of softmax.
+        num_words: The size V of the vocabulary.
+        dim: The width P of a direction's output.
+        start: The softmax of the model that training starts with.
+
+    Raises:
+        ElmoError: If `start` is of another kind, or has other cutoffs, than `training` asks for.
     """
     if start is None:
         if training.loss != "adaptive":
@@ -190,9 +223,11 @@ def make_softmax(training: PretrainingConfig, num_words: int, dim: int, start: A
         return AdaptiveSoftmax(num_words, dim, choose_cutoffs(num_words, dim, training.adaptive_cutoffs))
     if isinstance(start, AdaptiveSoftmax) != (training.loss == "adaptive"):
         kind, wanted = ("the full", "sampled or full") if isinstance(start, Softmax) else ("an adaptive", "adaptive")
-        raise ElmoError(f"training.loss: the model has {kind} softmax, which {training.loss} can't train; use {wanted}")
+        raise ElmoError(
+            f"training.loss: the model has {kind} softmax, which {training.loss} cannot train; use {wanted}"
+        )
     if isinstance(start, AdaptiveSoftmax):
         own = tuple(start.cutoffs[:-1])
         if own != choose_cutoffs(num_words, dim, training.adaptive_cutoffs):
-            raise ElmoError(f"training.adaptive_cutoffs: the model's are {[*own]}; set these")
+            raise ElmoError(f"training.adaptive_cutoffs: the model's cutoffs are {[*own]}; set the same")
     return start
