@@ -209,7 +209,7 @@ def test_an_error_of_process_0_is_everyones(found: list[dict[str, Any]], folder:
 
 def test_a_run_that_another_machine_holds_is_refused(found: list[dict[str, Any]], folder: Path) -> None:
     """Where process 0 came to a machine without the checkpoint, the run would silently start anew."""
-    sentence = "step-000000024.safetensors is not where process 0 looks for it"
+    sentence = "step-000000024.safetensors is not on the disk of process 0"
     assert all(sentence in findings["elsewhere"]["error"] for findings in found)
     assert not list((folder / "elsewhere").glob("checkpoints/*"))
 

@@ -1,7 +1,7 @@
-"""Checkpoints: all that a run needs to go on as if it had never stopped, in one safetensors file each.
+"""Checkpoints: safetensors files that hold everything a run needs to continue as if it had never stopped.
 
-A checkpoint holds all rows of the global batch, whatever the number of processes that wrote it: it can go on on any
-other number. Process 0 alone writes and reads it.
+A checkpoint holds the states of all rows of the global batch, however many processes wrote it. So a run can be resumed
+with any number of processes. Only process 0 writes and reads checkpoints.
 """
 
 from __future__ import annotations
@@ -24,14 +24,24 @@ from elmo.pretrain.processes import Processes
 from elmo.text.streams import Streams
 
 _KEPT = 2
+"""How many checkpoints are kept: if the newest is damaged, the run resumes from the one before it."""
 
 
 @dataclass
 class PretrainingProgress:
-    """Where a run is. The sums run from the last row of metrics on, so that a resumed row has no gap.
+    """The progress of a run.
 
-    `loss_sums` are nats per direction summed over `num_summed` steps. `seconds` counts training only. Held-out text
-    was last measured after `heldout_step`.
+    The sums since the last row of metrics are part of it, so that the next row covers all its steps even if the run was
+    resumed in between.
+
+    Attributes:
+        step: The number of steps made.
+        seconds: The time spent on training alone, without evaluating and saving.
+        loss_sums: The loss of each direction in nats per prediction, summed since the last row of metrics.
+        num_summed: The number of steps since the last row of metrics.
+        summed_seconds: The value of `seconds` at the last row of metrics.
+        heldout_perplexity: The perplexity of held-out text when it was last measured.
+        heldout_step: The step after which it was last measured.
     """
 
     step: int = 0
@@ -44,9 +54,10 @@ class PretrainingProgress:
 
 
 def common_tensors(objective: Objective, optimizer: Optimizer) -> dict[str, Tensor]:
-    """What every process holds alike, by its name in a checkpoint: parameters and the optimizer's state of them.
+    """Return the tensors that are the same in every process: the parameters and the optimizer's state.
 
-    They are the tensors themselves, not copies. The optimizer's state must be there before the first step.
+    Returns:
+        The tensors themselves, not copies, by their names in a checkpoint.
     """
     tensors = {f"parameter/{name}": tensor for name, tensor in objective.state_dict().items()}
     for name, parameter in objective.named_parameters():
@@ -56,7 +67,11 @@ def common_tensors(objective: Objective, optimizer: Optimizer) -> dict[str, Tens
 
 
 def row_tensors(state: BiLMState, streams: list[Streams]) -> dict[str, Tensor]:
-    """What belongs to the rows that a process reads, by its name in a checkpoint; no copies either."""
+    """Return the tensors that belong to the rows of this process: LSTM states and positions in the streams.
+
+    Returns:
+        The tensors themselves, not copies, by their names in a checkpoint. States are (L, B, D), and positions (B,).
+    """
     tensors: dict[str, Tensor] = {}
     for number, direction in enumerate(state):
         tensors[f"state/{number}/hidden"] = direction.hidden
@@ -68,9 +83,20 @@ def row_tensors(state: BiLMState, streams: list[Streams]) -> dict[str, Tensor]:
 
 
 def save_checkpoint(folder: Path, tensors: Mapping[str, Tensor], progress: PretrainingProgress) -> Path:
-    """Write a checkpoint, whole or not at all, and drop all but the newest two. `tensors` hold all rows."""
+    """Write a checkpoint, and remove all but the newest two.
+
+    A checkpoint appears under its name only when it is complete.
+
+    Args:
+        folder: The folder of checkpoints, which is created if it does not exist.
+        tensors: All tensors of the run, with the rows of all processes.
+        progress: The progress of the run, whose step names the file.
+
+    Returns:
+        The path of the checkpoint.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    for half in folder.glob(".step-*.partial"):  # of a start that was killed while it wrote
+    for half in folder.glob(".step-*.partial"):  # left by a process that was killed while it wrote
         half.unlink()
     path = folder / f"step-{progress.step:09d}.safetensors"
     metadata = {"progress": json.dumps(asdict(progress))}
@@ -83,16 +109,28 @@ def save_checkpoint(folder: Path, tensors: Mapping[str, Tensor], progress: Pretr
 def resume(
     folder: Path, common: Mapping[str, Tensor], rows: Mapping[str, Tensor], processes: Processes
 ) -> PretrainingProgress | None:
-    """Put the newest checkpoint into the tensors it was taken from; returns where the run is, None without one.
+    """Load the newest checkpoint into the tensors of a run, in place.
 
-    Each process gets its `rows` of it. Without a checkpoint all start from the values of process 0. An `ElmoError`
-    where another process, on another machine's disk, sees a newer one than process 0 does.
+    Without a checkpoint, all processes take over the values that `common` has in process 0.
+
+    Args:
+        folder: The folder of checkpoints, which need not exist.
+        common: The tensors that are the same in every process.
+        rows: The tensors that belong to the rows of this process.
+        processes: The processes of the run, all of which must call this.
+
+    Returns:
+        The progress of the run, or None if there is no checkpoint.
+
+    Raises:
+        ElmoError: If all checkpoints are damaged, or if another process, on another machine's disk, sees a newer
+            checkpoint than process 0 does.
     """
     newest = processes.collect(max((path.name for path in _all(folder)), default=""))
     if max(newest) > newest[0]:
         raise ElmoError(
-            f"{folder}: {max(newest)} is not where process 0 looks for it; use a disk that all machines share, or let "
-            "the machine that has it be the first (torchrun --node-rank 0)"
+            f"{folder}: {max(newest)} is not on the disk of process 0; use a disk that all machines share, or start "
+            "the machine that has the checkpoint as the first one (torchrun --node-rank 0)"
         )
     saved: dict[str, Tensor] = {}
 
@@ -111,19 +149,19 @@ def resume(
 
 
 def _read_newest(folder: Path) -> tuple[dict[str, Tensor], PretrainingProgress | None]:
-    """The newest whole checkpoint; a damaged one is set aside under another name, with a warning."""
+    """Read the newest checkpoint that is not damaged; damaged ones are renamed, with a warning."""
     for path in reversed(_all(folder)):
         try:
             tensors, metadata = read_tensors(path)
         except ElmoError as error:
             path.rename(path.with_suffix(".damaged"))
-            warnings.warn(f"{error}; set aside, going on from the checkpoint before", stacklevel=2)
+            warnings.warn(f"{error}; set aside, going on from the previous checkpoint", stacklevel=2)
         else:
             progress = PretrainingProgress(**json.loads(metadata["progress"]))
             progress.loss_sums = tuple(progress.loss_sums)
             return tensors, progress
     if damaged := sorted(folder.glob("step-*.damaged")):
-        raise ElmoError(f"{damaged[-1]}: is damaged, and no checkpoint is whole; start anew in another run folder")
+        raise ElmoError(f"{damaged[-1]}: is damaged, and no checkpoint is left; start again in another run folder")
     return {}, None
 
 

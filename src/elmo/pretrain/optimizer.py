@@ -1,4 +1,4 @@
-"""Optimizers under one schedule of the learning rate, and clipping that takes the sparse gradients of the softmax."""
+"""The optimizers of pretraining with their learning-rate schedule, and clipping that handles sparse gradients."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from elmo.pretrain.muon import Muon
 from elmo.pretrain.recipe import PretrainingConfig
 
 BETAS = (0.9, 0.99)
-"""Decay of Adam's two averages. A row that is touched for the first time late in the run then moves by the rate, as one
-that is touched at the first step does: (1 - 0.9) / sqrt(1 - 0.99) = 1."""
+"""The decay of Adam's two averages. With these values a row that gets its first gradient late in the run moves by the
+learning rate, like one that gets it in the first step: (1 - 0.9) / sqrt(1 - 0.99) = 1."""
 
 MOMENTUM = 0.95
-"""Decay of Muon's average, the usual one."""
+"""The decay of Muon's average of gradients, with its usual value."""
 
 
 class Optimizer:
-    """The optimizers of all parameters, under one schedule.
+    """Several optimizers, each for some of the parameters, under one schedule of the learning rate.
 
-    `parts` share no parameter; each keeps its own rate, which the schedule's factor multiplies.
+    Args:
+        parts: The optimizers, which share no parameter. The schedule multiplies the learning rate of each.
+        warmup: The share of the run, from 0 to 1, in which the rate rises from zero at the beginning.
+        decay: The share of the run, from 0 to 1, in which the rate falls to zero at the end.
     """
 
     def __init__(self, parts: Sequence[torch.optim.Optimizer], warmup: float = 0.0, decay: float = 0.0) -> None:
@@ -32,33 +35,38 @@ class Optimizer:
 
     @property
     def state(self) -> dict[Tensor, dict[str, Tensor]]:
-        """What is kept of each parameter from step to step; all of it is there before the first one."""
+        """The tensors that the optimizers keep for each parameter; all of them exist before the first step."""
         return {parameter: state for part in self._parts for parameter, state in part.state.items()}
 
     @property
     def learning_rate(self) -> float:
-        """That of the step before."""
+        """The learning rate of the last step."""
         return self._parts[0].param_groups[0]["lr"]
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Remove all gradients."""
         for part in self._parts:
             part.zero_grad()
 
     def step(self, done: float = 0.0) -> None:
-        """Update the parameters, when the share `done` of the run is behind."""
+        """Update the parameters once.
+
+        Args:
+            done: The share of the run that is over, from 0 to 1, on which the learning rate depends.
+        """
         factor = schedule(done, self._warmup, self._decay)
         for part, rates in zip(self._parts, self._rates, strict=True):
             for group, rate in zip(part.param_groups, rates, strict=True):
                 group["lr"] = rate * factor
-            with torch.sparse.check_sparse_tensor_invariants(False):  # said aloud, or torch warns at every step
+            with torch.sparse.check_sparse_tensor_invariants(False):  # explicitly, or torch warns in every step
                 part.step()
 
 
 def schedule(done: float, warmup: float, decay: float) -> float:
-    """The factor of the learning rate when the share `done` of the run is behind.
+    """Return the factor of the learning rate after the share `done` of a run.
 
-    It rises from 0 to 1 over the share `warmup`, and falls to 0 over the last share `decay`, both on a line.
+    The factor rises linearly from 0 to 1 over the first `warmup` of the run, and falls linearly to 0 over the last
+    `decay` of it. All three arguments are shares of the run, from 0 to 1.
     """
     rise = 1.0 if done >= warmup else done / warmup
     fall = 1.0 if decay == 0 else min(1.0, (1 - done) / decay)
@@ -68,14 +76,24 @@ def schedule(done: float, warmup: float, decay: float) -> float:
 def make_optimizer(
     module: nn.Module, training: PretrainingConfig, row_sparse: Collection[nn.Parameter] = ()
 ) -> Optimizer:
-    """The optimizer of what is to be trained in `module`, of the kind that `training.optimizer` names.
+    """Make the optimizer that `training.optimizer` names, for all parameters of a module that require a gradient.
 
-    `adagrad` is the published one, whose accumulators don't start at zero. Of a row-sparse gradient it reads and
-    writes only the rows. torch adds 1e-10 to the root of an accumulator, which TensorFlow doesn't: nothing beside
-    roots of 1 and more. `adamw` is Adam with decoupled weight decay (Loshchilov and Hutter 2019) of matrices; the
-    parameters `row_sparse`, whose gradients are so, get the form that leaves untouched rows as they are. With `muon`,
-    the matrices that map vectors to vectors, in LSTMs, highways and the projection, move by the orthogonal part of
-    their averaged gradient instead (Jordan et al. 2024), scaled to an Adam step's usual size: one rate serves all.
+    - `adagrad` is the published one, whose accumulators do not start at zero. With a row-sparse gradient it reads and
+      writes only those rows. torch adds 1e-10 to the root of an accumulator, and TensorFlow does not; next to roots of
+      1 and more that is nothing.
+    - `adamw` is Adam with decoupled weight decay of matrices. Parameters with row-sparse gradients get the form of Adam
+      that leaves rows without a gradient as they are, and no weight decay.
+    - `muon` is the same, but matrices that map vectors to vectors (in LSTMs, highways and the projection) move by the
+      orthogonal part of their averaged gradient, scaled to the usual size of an Adam step, so that one learning rate
+      serves all parameters.
+
+    Args:
+        module: The module to train, an `Objective`.
+        training: The settings of the training.
+        row_sparse: The parameters of `module` whose gradients are row-sparse.
+
+    Source:
+        AdamW: Loshchilov and Hutter 2019. Muon: Jordan et al. 2024.
     """
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
     rate, decay = training.learning_rate, training.weight_decay
@@ -110,9 +128,9 @@ def _make(
     state: Callable[[Tensor], dict[str, Tensor]],
     **settings: Any,
 ) -> torch.optim.Optimizer | None:
-    """An optimizer of this kind, where there are parameters, with its state, which torch would make at the first step.
+    """Make an optimizer and its state, or None if there are no parameters.
 
-    That would be too late to resume into.
+    torch itself makes the state in the first step, but a checkpoint must be loaded into it before that.
     """
     if not parameters:
         return None
@@ -132,9 +150,12 @@ def _muon_state(parameter: Tensor) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def clip_gradients(parameters: Iterable[nn.Parameter], max_norm: float) -> float:
-    """Scale all gradients so that their global norm is at most `max_norm`; returns the norm before.
+    """Scale all gradients in place so that their global norm is at most `max_norm`.
 
-    Unlike torch's own, it takes sparse gradients too, whose repeated rows count as their sum.
+    Unlike torch's own function, it handles sparse gradients, too: rows that are repeated count as their sum.
+
+    Returns:
+        The global norm before scaling.
     """
     values: list[Tensor] = []
     for parameter in parameters:
