@@ -189,7 +189,10 @@ def test_fine_tuning_that_is_stopped_goes_on(folder: Path, monkeypatch: pytest.M
         (["--elmo", "none"], "--finetune: there is nothing to fine-tune with --elmo none; name a model"),
         (["--out", "tuned"], "tuned: is in the run folder; name another folder"),
         (["--finetune", "run/tuned"], "run/tuned: is in the run folder; name another folder"),
-        (["--finetune", "model"], "model: holds a config.json that is of no fine-tuning; name a new folder"),
+        (
+            ["--finetune", "model"],
+            "model: holds a config.json that does not belong to a fine-tuning; name a new folder",
+        ),
     ],
 )
 def test_fine_tuning_that_is_refused(

@@ -247,7 +247,7 @@ def test_several_processes_are_refused(
     """Each would prepare the text and save into the same folder."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_RANK", "1")
-    with pytest.raises(ElmoError, match="fine-tuning runs on one process"):
+    with pytest.raises(ElmoError, match="fine-tuning runs in one process"):
         prepare_corpus(load(pretrained), [str(task)], tmp_path / "tuned", False, workers=1)
     assert not (tmp_path / "tuned").exists()
 
@@ -263,7 +263,9 @@ def test_other_text_in_the_same_folder_is_refused(pretrained: Path, task: Path, 
 def test_another_model_is_not_replaced(pretrained: Path, task: Path) -> None:
     """As by the model's own folder in place of a new one."""
     before = sorted(pretrained.rglob("*"))
-    with pytest.raises(ElmoError, match=r"holds a config\.json that is of no fine-tuning; name a new folder"):
+    with pytest.raises(
+        ElmoError, match=r"holds a config\.json that does not belong to a fine-tuning; name a new folder"
+    ):
         prepare_corpus(load(pretrained), [str(task)], pretrained, False, workers=1)
     assert sorted(pretrained.rglob("*")) == before
 

@@ -1,4 +1,4 @@
-"""Fine-tuning: a pretrained model goes on training on the text of a task (Peters et al. 2018, sec. 3.4 and Table 7)."""
+"""Fine-tuning: training a pretrained model further on the text of a task (Peters et al. 2018, sec. 3.4 and Table 7)."""
 
 from __future__ import annotations
 
@@ -27,18 +27,25 @@ from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 
 LEARNING_RATE = 0.05
-"""Of Adagrad, whose sums start anew: the published 0.2 would undo much of what a model knows (docs/lab-notes.md)."""
+"""The default learning rate. Adagrad's sums start again from their initial value, so that the rate of pretraining, 0.2,
+would undo much of what a model has learned (docs/lab-notes.md)."""
 
 SAMPLE = 1000
-"""Sentences of the training text on which perplexity is measured where no held-out text is given."""
+"""How many sentences of the training text perplexity is measured on if no held-out text is given."""
 
 WORK = ".corpus"
-"""How folders begin in which a corpus is made."""
+"""The prefix of the temporary folders in which a corpus is prepared."""
 
 
 @dataclass(frozen=True)
 class FineTuning:
-    """What fine-tuning did: perplexity before and after, of held-out text or else of the training text itself."""
+    """The effect of fine-tuning.
+
+    Attributes:
+        before: The perplexity before fine-tuning.
+        after: The perplexity after fine-tuning, of the same text.
+        is_heldout: Whether that text is held-out text, or else the first sentences of the training text.
+    """
 
     before: Perplexity
     after: Perplexity
@@ -46,24 +53,32 @@ class FineTuning:
 
 
 def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softmax: bool, **settings: Any) -> Corpus:
-    """The corpus of a fine-tuning, in `folder`, with the model's vocabulary, or one of its own for a new softmax.
+    """Prepare the corpus for fine-tuning a model, or use the same corpus of an earlier start.
 
-    `settings` are those of `prepare`. Raises ElmoError where `folder` holds the corpus of an earlier start on
-    other text, or another model.
+    Args:
+        model: The model to fine-tune.
+        inputs: The files to train on.
+        folder: The folder of the fine-tuning; the corpus becomes its subfolder `corpus`.
+        new_softmax: Whether a new softmax is trained, with a vocabulary made from this text, instead of the model's.
+        **settings: Further arguments of `prepare`.
+
+    Raises:
+        ElmoError: If the model cannot be fine-tuned, if `folder` holds a fine-tuning on other text or another model, or
+            under `torchrun`.
     """
     if started_together() > 1:
-        raise ElmoError("fine-tuning runs on one process: start it without torchrun")
+        raise ElmoError("fine-tuning runs in one process; start it without torchrun")
     char_cnn = require_characters(model, "trained")
     if not new_softmax:
         require_softmax(model, "Pass --new-softmax to train one on this text first, with the biLM frozen")
     path = folder / "corpus"
     if not path.exists() and (held := next((name for name in FILES if (folder / name).exists()), None)):
-        raise ElmoError(f"{folder}: holds a {held} that is of no fine-tuning; name a new folder")
+        raise ElmoError(f"{folder}: holds a {held} that does not belong to a fine-tuning; name a new folder")
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with alone_in(folder), TemporaryDirectory(dir=folder, prefix=WORK) as work:
-            for left in folder.glob(f"{WORK}*"):  # by a process that was killed
+            for left in folder.glob(f"{WORK}*"):  # left by a process that was killed
                 if left != Path(work):
                     shutil.rmtree(left)
             made = Path(work) / "corpus"
@@ -73,7 +88,7 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
                 vocabulary=None if new_softmax else model.vocabulary,
                 max_characters=char_cnn.max_characters_per_token,
                 **settings,
-            ).checksum  # all that is kept of it: Windows renames no mapped file
+            ).checksum  # keep only this: the corpus maps its files, and Windows cannot rename a mapped file
             if not path.exists():
                 made.rename(path)
             elif Corpus.open(path).checksum != checksum:
@@ -85,10 +100,10 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
 
 
 def default_settings(model: Model, new_softmax: bool = False) -> dict[str, object]:
-    """The keys of `PretrainingConfig` that fine-tuning sets otherwise than pretraining does.
+    """Return the settings of `PretrainingConfig` whose defaults are different in fine-tuning.
 
-    It trains for one epoch, in which some sentences start from zeros, with the loss of the model's softmax, and at a
-    lower learning rate unless that softmax is new.
+    It trains for one epoch, in which some sentences start from zeros, with the loss that fits the model's softmax. The
+    learning rate is lower than in pretraining, unless the softmax is new.
     """
     settings: dict[str, object] = {"n_epochs": 1.0, "fresh_starts": True}
     if not new_softmax:
@@ -99,7 +114,7 @@ def default_settings(model: Model, new_softmax: bool = False) -> dict[str, objec
 
 
 def default_batch_size(corpus: Corpus, unroll_steps: int) -> int:
-    """As many streams as pretraining has, or fewer, so that an epoch of a short text still has a hundred steps."""
+    """Return the number of streams: 128 as in pretraining, or fewer, so that an epoch of a short text has 100 steps."""
     return max(1, min(128, (corpus.num_tokens + corpus.num_sentences) // (100 * unroll_steps)))
 
 
@@ -113,18 +128,29 @@ def finetune(
     heldout: Sentences = (),
     device: str = "auto",
 ) -> FineTuning | None:
-    """Train `model` on `corpus` as `training` says and write it to the model folder `folder`.
+    """Train a model further on a corpus, and write the result to a model folder.
 
-    With `new_softmax`, a fresh softmax is first trained for as long with the biLM frozen; perplexity before is then
-    that of the old biLM with the new softmax. After an interrupt all is saved and None is returned; started again
-    in the same folder, it goes on where it was.
+    Args:
+        model: The model to fine-tune, whose weights are not changed.
+        corpus: The training text, as `prepare_corpus` makes it.
+        folder: The model folder to write. It also holds the run folders, so that an interrupted call can be repeated
+            and continues where it was.
+        training: The settings of the training.
+        new_softmax: Whether to train a new softmax first, for as long again, with the biLM frozen. The perplexity
+            before fine-tuning is then that of the old biLM with the new softmax.
+        heldout: Tokenized sentences to measure perplexity on; without them, the first ones of the training text.
+        device: The device to train on, as `find_device` takes it.
+
+    Returns:
+        The perplexities before and after, or None if the training was interrupted; its progress is then saved.
     """
     origin = model.origin
     recipe = Recipe(require_characters(model, "trained"), model.config.lstm, training, model.config.bidirectional)
     if new_softmax:
         start = Model(model.bilm)
         first = Pretrainer(corpus, folder / "softmax", recipe, start=start, freeze_bilm=True, device=device)
-        if (folder / "run").exists():  # begun with the softmax as it was then, even if the end is now a later one
+        # The second run has begun with this softmax, which must stay as it is even if `training` now allows more steps.
+        if (folder / "run").exists():
             model = first.model
         else:
             model = first.train()
@@ -132,7 +158,7 @@ def finetune(
                 return None
     sentences = heldout or _sample(corpus)
     before = Perplexity.of(score_sentences(model.to(use_device(device)), sentences))
-    model.to(torch.device("cpu"))  # the run trains a copy, for which a GPU may just have room
+    model.to(torch.device("cpu"))  # the run trains a copy, and a GPU may only have room for one of them
     run = Pretrainer(corpus, folder / "run", recipe, start=model, device=device)
     tuned = run.train()
     if not run.is_done:
@@ -150,13 +176,13 @@ def finetune(
 
 
 def is_finetuned(model: Model, folder: Path) -> bool:
-    """Whether the model folder `folder` is what came of fine-tuning `model`, with a new softmax if it has none."""
+    """Whether a folder holds the result of fine-tuning `model`, with a new softmax if the model has none."""
     first, start = ("softmax", Model(model.bilm)) if model.softmax is None else ("run", model)
     return is_native(folder) and is_begun_with(folder / first, start)
 
 
 def _sample(corpus: Corpus) -> list[list[str]]:
-    """The first sentences of the corpus."""
+    """The first `SAMPLE` sentences of the corpus."""
     types = corpus.types()
     bounds = islice(pairwise(corpus.starts), SAMPLE)
     return [[types[i] for i in corpus.tokens[start:end]] for start, end in bounds]

@@ -1,7 +1,7 @@
-"""Perplexity and scores of text (Peters et al. 2018, sec. 3.4).
+"""The perplexity of text, and the log probabilities of its words (Peters et al. 2018, sec. 3.4).
 
-A word's probability is normalized over the whole vocabulary, whatever the loss in training was: by the full softmax
-after `sampled` and `full`, and by the adaptive softmax, which is so by itself, after `adaptive`.
+Probabilities are always normalized over the whole vocabulary, whatever the loss in training was: models trained with
+the `sampled` or `full` loss are scored by the full softmax, and models trained with `adaptive` by the adaptive softmax.
 """
 
 from __future__ import annotations
@@ -32,14 +32,18 @@ from elmo.text.characters import BOS, EOS, without_boundaries
 from elmo.text.vocabulary import UNK_ID, Vocabulary
 
 BATCH_SIZE = 32
+"""How many sentences are scored at once."""
 
 
 @dataclass(frozen=True)
 class SentenceScore:
-    """One sentence's log probabilities, in nats: for each direction those of its n + 1 predictions.
+    """The log probabilities of one sentence.
 
-    They stand in the order of the text: the forward direction predicts the tokens and `</S>`, its first prediction
-    first; the backward one predicts `<S>` and the tokens, its first prediction last.
+    Attributes:
+        tokens: The n tokens of the sentence.
+        predictions: The log probabilities of each direction's n + 1 predictions, in nats and in the order of the text:
+            the forward direction predicts the tokens and then `</S>`, the backward one `<S>` and the tokens.
+        num_oov: The number of tokens that are not in the vocabulary.
     """
 
     tokens: Sequence[str]
@@ -48,21 +52,27 @@ class SentenceScore:
 
     @property
     def log_probabilities(self) -> tuple[float, ...]:
-        """Of the whole sentence, in each direction."""
+        """The log probability of the whole sentence in each direction, in nats."""
         return tuple(map(math.fsum, self.predictions))
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean loss of all directions."""
+        """The perplexity of the sentence: exp of the mean loss over all predictions of all directions."""
         return perplexity_of(-sum(self.log_probabilities) / len(self.log_probabilities) / (len(self.tokens) + 1))
 
 
 @dataclass(frozen=True)
 class Perplexity:
-    """The mean loss of each direction over a text, in nats per prediction.
+    """The perplexity of a text.
 
-    A sentence of n tokens counts n + 1 predictions in each direction: its tokens, and the boundary at the far end.
-    Tokens outside of the vocabulary count as the one word `<UNK>`.
+    A sentence of n tokens has n + 1 predictions in each direction: its tokens and the boundary after (or before) them.
+    Tokens that are not in the vocabulary are predicted as the word `<UNK>`.
+
+    Attributes:
+        losses: The mean loss of each direction, in nats per prediction.
+        num_sentences: The number of sentences that were scored.
+        num_tokens: The number of their tokens, without boundaries.
+        num_oov: The number of tokens that are not in the vocabulary.
     """
 
     losses: tuple[float, ...]
@@ -72,23 +82,29 @@ class Perplexity:
 
     @property
     def directions(self) -> tuple[float, ...]:
-        """Perplexity of each direction: forward, then backward where there is one."""
+        """The perplexity of each direction: forward, then backward if there is one."""
         return tuple(perplexity_of(loss) for loss in self.losses)
 
     @property
     def mean(self) -> float:
-        """exp of the mean of the directions' losses, as bilm-tf has it; where both are alike, also the mean of the
-        directions' perplexities, which the paper says."""
+        """The perplexity of all directions together: exp of the mean of their losses, as bilm-tf computes it.
+
+        The paper speaks of the mean of the directions' perplexities, which is the same number if both are equal.
+        """
         return perplexity_of(sum(self.losses) / len(self.losses))
 
     @property
     def oov_rate(self) -> float:
-        """Share of tokens outside of the vocabulary."""
+        """The share of tokens that are not in the vocabulary."""
         return self.num_oov / self.num_tokens
 
     @classmethod
     def of(cls, scores: Iterable[SentenceScore]) -> Perplexity:
-        """Of scored sentences; an `ElmoError` when they hold no token."""
+        """Compute the perplexity of scored sentences.
+
+        Raises:
+            ElmoError: If the sentences hold no tokens.
+        """
         sums: list[float] = []
         num_sentences = num_tokens = num_oov = 0
         for score in scores:
@@ -105,11 +121,22 @@ class Perplexity:
 def score_sentences(
     model: Model, sentences: Iterable[Sequence[str]], state: State = "carry", batch_size: int = BATCH_SIZE
 ) -> Iterator[SentenceScore]:
-    """Score tokenized sentences in their order, in constant memory; empty ones are left out, and tokens `<S>` and
-    `</S>`, as `prepare` does.
+    """Score tokenized sentences one after the other, in memory that does not grow with their number.
 
-    With `state="carry"`, row b of each batch of `batch_size` sentences goes on from row b of the batch before: that is
-    what the LSTMs saw in training. With "zero" and "warm", a sentence's score doesn't depend on its neighbours.
+    Args:
+        model: A model with a softmax and a vocabulary.
+        sentences: The sentences. Tokens `<S>` and `</S>` are removed, and sentences left without tokens are skipped, as
+            `prepare` does.
+        state: What the LSTMs start a sentence from: "carry" (row b of each batch continues from row b of the last
+            batch, as in training), "zero" (zeros) or "warm" (the model's stored mean state). With "zero" and
+            "warm" the score of a sentence does not depend on the sentences around it.
+        batch_size: How many sentences are scored at once.
+
+    Yields:
+        The scores of each sentence, in the order of the input.
+
+    Raises:
+        ElmoError: If the model has no softmax, vocabulary or warm state where one is needed, or `state` is unknown.
     """
     require_bytes(model, "scored")
     otherwise = "Train one on text of yours: elmo finetune --new-softmax"
@@ -152,11 +179,11 @@ def _score_batch(
 
 
 def _rows(values: Tensor, places: Tensor, lengths: Tensor, longest: int) -> list[tuple[float, ...]]:
-    """Packed `values` (N,), which stand at the flat `places` (N,) of a (B, `longest`) batch, as its rows."""
+    """Split packed `values` (N,) into the B rows of a batch; `places` (N,) are their places in (B * `longest`,)."""
     padded = values.new_zeros(len(lengths) * longest).index_copy(0, places, values).view(-1, longest).tolist()
     return [tuple(row[:length]) for row, length in zip(padded, lengths.tolist(), strict=True)]
 
 
 def perplexity_of(loss: float) -> float:
-    """The perplexity of a loss in nats; infinite rather than an error when a model is that bad."""
+    """Return the perplexity that corresponds to a loss in nats, or infinity where `math.exp` would overflow."""
     return math.exp(loss) if loss < 700 else math.inf
