@@ -585,7 +585,7 @@ def test_very_many_scalar_mixes(tmp_path: Path) -> None:
 NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "pipe": (os.mkfifo, "is a pipe or a device"),
     "device": (lambda path: path.symlink_to("/dev/zero"), "is a pipe or a device"),
-    "circle": (lambda path: path.symlink_to(path.name), "is a link to nothing"),
+    "circle": (lambda path: path.symlink_to(path.name), "is a broken link"),
     "folder": (Path.mkdir, "is a folder; expected a file"),
 }
 """A pipe into which nobody writes, a device without end, a link to itself, a folder; and what is said of each."""

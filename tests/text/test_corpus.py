@@ -28,7 +28,7 @@ def test_a_corpus_opens_again(folder):
 def test_no_folder(tmp_path):
     with pytest.raises(ElmoError, match="no such corpus folder"):
         Corpus.open(tmp_path / "none")
-    with pytest.raises(ElmoError, match=r"is no corpus folder \(it has no corpus\.json\)"):
+    with pytest.raises(ElmoError, match=r"is not a corpus folder \(it has no corpus\.json\)"):
         Corpus.open(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The corpus folder that `elmo prepare` writes: memory-mapped, hence of any size."""
+"""The corpus folder that `elmo prepare` writes. It is memory-mapped, so it may be larger than memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TYPES, CHARACTERS, TOKENS, SENTENCES, DESCRIPTION = (
     "sentences.bin",
     "corpus.json",
 )
-"""The files of a corpus folder."""
+"""The names of the files in a corpus folder."""
 
 FORMAT = "elmo-corpus-1"
 DESCRIPTION_CHECKSUM = "description_checksum"
@@ -33,16 +33,29 @@ TOKEN_DTYPE, START_DTYPE = np.dtype("<i4"), np.dtype("<i8")
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """A prepared corpus, read only.
+    """A prepared corpus, open for reading.
 
-    Types are numbered: `<S>`, `</S>`, `<UNK>`, then the words by falling count. The first `vocabulary_size` are the
-    vocabulary; the others are predicted as `<UNK>` (id 2) but read by their own characters.
+    Each distinct word is a type with an id: `<S>` 0, `</S>` 1, `<UNK>` 2, then the words by falling count (or first
+    those of a given vocabulary, in its order). The first `vocabulary_size` types are the vocabulary. The others are
+    read by their own characters, but predicted as `<UNK>`.
 
-    `characters` is (num_types, C) int16, type id -> character ids; `tokens` (num_tokens,) int32 type ids, sentence
-    after sentence without boundaries; `starts` (num_sentences + 1,) int64: sentence s is
-    `tokens[starts[s]:starts[s + 1]]`. No sentence is empty. `source` tells for people what the text is: `inputs`,
-    names without their folders, and `language` and `license` where they were given. `digests` are the SHA-256 of the
-    files by name.
+    Attributes:
+        folder: The corpus folder.
+        num_tokens: The number of tokens, without boundaries of sentences.
+        num_sentences: The number of sentences, none of which is empty.
+        num_types: The number of types, in the vocabulary or not.
+        vocabulary_size: The number of types that are predicted, V.
+        num_oov_tokens: The number of tokens that are predicted as `<UNK>`.
+        max_characters: The number of character ids per type, C.
+        checksum: The checksum of the files and the size of the vocabulary (see `corpus_checksum`).
+        settings: The settings of the preparation, the fields of `PreparationConfig`.
+        source: What the text is, for people: `inputs` (file names without folders), and `language` and `license` if
+            they were given.
+        characters: The character ids of each type, (num_types, C) int16.
+        tokens: The type ids of all tokens, sentence after sentence, (num_tokens,) int32.
+        starts: The start of each sentence in `tokens` and the end of the last, (num_sentences + 1,) int64: sentence s
+            is `tokens[starts[s]:starts[s + 1]]`.
+        digests: The SHA-256 of each file, by its name.
     """
 
     folder: Path
@@ -62,26 +75,28 @@ class Corpus:
 
     @property
     def oov_rate(self) -> float:
-        """Share of the tokens that are predicted as `<UNK>`."""
+        """The share of the tokens that are predicted as `<UNK>`."""
         return self.num_oov_tokens / self.num_tokens
 
     @property
     def reading(self) -> dict[str, Any]:
-        """How its text was read: the keywords of `read_sentences`, to read other text alike."""
+        """The keyword arguments of `read_sentences` that read other text the way this corpus was read."""
         return {key: self.settings[key] for key in ("tokenizer", "text", "encoding", "lowercase")}
 
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
-        """Open a corpus folder, in a moment whatever its size; `verify` reads it all.
+        """Open a corpus folder without reading its contents, which `verify` checks.
 
-        Raises ElmoError where it is none, a file is absent or has another size, or the description is damaged.
+        Raises:
+            ElmoError: If `folder` is not a corpus folder, a file is missing or has the wrong size, or the description
+                is damaged.
         """
         folder = Path(folder)
         description = read_description(folder)
         try:
             counts = description["counts"]
             if not all(type(count) is int for count in counts.values()):
-                raise TypeError("a count is no whole number")
+                raise TypeError("a count is not a whole number")
             for name, facts in description["files"].items():
                 _check_size(folder / name, facts["bytes"])
             corpus = cls(
@@ -106,16 +121,18 @@ class Corpus:
             raise ElmoError(f"{folder / DESCRIPTION}: key {error} is missing; prepare the corpus again") from None
         except (AttributeError, TypeError) as error:
             raise ElmoError(f"{folder / DESCRIPTION}: is damaged ({error}); prepare the corpus again") from None
-        except ValueError as error:  # a file without content
+        except ValueError as error:  # NumPy cannot map an empty file
             raise ElmoError(f"{folder}: is damaged ({error}); prepare the corpus again") from None
         corpus._check_counts()
         return corpus
 
     def verify(self) -> None:
-        """Compare all files with the checksums of the description, which takes about a second for each gigabyte.
+        """Compare all files with their checksums in the description, which takes about a second per gigabyte.
 
-        Raises ElmoError that names the first file with another content. Corpora of before, without checksums of
-        files, pass.
+        Corpora from older versions, which stored no checksums of files, pass.
+
+        Raises:
+            ElmoError: If the contents of a file differ; the message names the first such file.
         """
         for name, digest in self.digests.items():
             if digest_of(self.folder / name) != digest:
@@ -125,7 +142,7 @@ class Corpus:
                 )
 
     def _check_counts(self) -> None:
-        """Refuse counts that the files contradict."""
+        """Raise ElmoError if the counts of the description contradict the files."""
         facts = {
             "num_tokens": (self.num_tokens, self.tokens.size),
             "num_sentences": (self.num_sentences, self.starts.size - 1),
@@ -140,15 +157,15 @@ class Corpus:
                 )
         if not 3 < self.vocabulary_size <= self.num_types or not 0 <= self.num_oov_tokens <= self.num_tokens:
             raise ElmoError(
-                f"{self.folder / DESCRIPTION}: its vocabulary_size or num_oov_tokens can't be; prepare the corpus again"
+                f"{self.folder / DESCRIPTION}: vocabulary_size or num_oov_tokens is wrong; prepare the corpus again"
             )
 
     def vocabulary(self) -> Vocabulary:
-        """The words that are predicted: the first `vocabulary_size` types."""
+        """Read the words that are predicted, which are the first `vocabulary_size` types."""
         return Vocabulary(self._words(self.vocabulary_size))
 
     def types(self) -> list[str]:
-        """All types by id, in memory."""
+        """Read all types, by id, into memory."""
         return self._words(self.num_types)
 
     def _words(self, num_words: int) -> list[str]:
@@ -164,30 +181,43 @@ class Corpus:
 
 
 def open_matrix(path: Path, dtype: str, then: str) -> NDArray[Any]:
-    """A matrix of a NumPy file, mapped. Raises ElmoError for anything else, which says what to do `then`."""
+    """Memory-map a matrix from a NumPy file.
+
+    Args:
+        path: The `.npy` file.
+        dtype: The type that its numbers must have.
+        then: What the user should do about a damaged file; the end of the error message.
+
+    Raises:
+        ElmoError: If the file holds anything other than a matrix of this type.
+    """
     try:
         matrix: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
         if matrix.ndim == 2 and matrix.dtype == np.dtype(dtype):
             return matrix
         found = f"found an array of {matrix.ndim} dimensions, {matrix.dtype}"
-    except (ValueError, EOFError, OverflowError, SyntaxError, TokenError) as error:  # of how NumPy reads a header
+    # NumPy parses the header as Python source, so a damaged one raises errors of the parser too.
+    except (ValueError, EOFError, OverflowError, SyntaxError, TokenError) as error:
         found = str(error).splitlines()[0] if str(error) else type(error).__name__
     raise ElmoError(f"{path}: is damaged ({found}); {then}")
 
 
 def digest_of(path: Path) -> str:
-    """The SHA-256 of a file."""
+    """Compute the SHA-256 of a file, as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def corpus_checksum(files: Mapping[str, Mapping[str, Any]], vocabulary_size: int) -> str:
-    """A corpus's checksum: whoever trains on it sees the files and the vocabulary's size, nothing else."""
+    """Compute the checksum of a corpus from its files' sizes and SHA-256 and the size of its vocabulary.
+
+    Training sees nothing else of a corpus.
+    """
     return _checksum([files, vocabulary_size])
 
 
 def description_checksum(description: Mapping[str, Any]) -> str:
-    """The checksum of all that a description says, except for this checksum itself."""
+    """Compute the checksum of a whole description except for the entry that stores this checksum."""
     return _checksum({key: value for key, value in description.items() if key != DESCRIPTION_CHECKSUM})
 
 
@@ -196,12 +226,16 @@ def _checksum(content: object) -> str:
 
 
 def read_description(folder: Path) -> dict[str, Any]:
-    """What `corpus.json` says. Raises ElmoError where there is none, or of another format."""
+    """Read and check `corpus.json`.
+
+    Raises:
+        ElmoError: If the file is missing, is damaged or has another format.
+    """
     path = folder / DESCRIPTION
     if not folder.is_dir():
         raise ElmoError(f"{folder}: no such corpus folder; make one with 'elmo prepare {folder} TEXT'")
     if not path.is_file():
-        raise ElmoError(f"{folder}: is no corpus folder (it has no {DESCRIPTION}); 'elmo prepare' makes one")
+        raise ElmoError(f"{folder}: is not a corpus folder (it has no {DESCRIPTION}); make one with 'elmo prepare'")
     try:
         description = json.loads(path.read_text(encoding="utf-8"))
         found = repr(description["format"])
@@ -215,15 +249,15 @@ def read_description(folder: Path) -> dict[str, Any]:
 
 
 def _check_description(path: Path, description: dict[str, Any]) -> None:
-    """Compare a description with its checksums, as far as it has them."""
+    """Compare a description with the checksums that it contains."""
     try:
         files, size = description["files"], description["counts"]["vocabulary_size"]
         wrong = description["checksum"] != corpus_checksum(files, size)
     except (KeyError, TypeError, AttributeError):
-        wrong = False  # what is missing or of another kind is told when it is read
+        wrong = False  # `Corpus.open` reports a key that is missing or has the wrong type
     own = description_checksum(description)
     if wrong or description.get(DESCRIPTION_CHECKSUM, own) != own:
-        raise ElmoError(f"{path}: is damaged (its checksum is not that of what it says); prepare the corpus again")
+        raise ElmoError(f"{path}: is damaged (its checksum does not match its contents); prepare the corpus again")
 
 
 def _check_size(path: Path, expected: int) -> None:

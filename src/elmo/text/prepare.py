@@ -1,6 +1,7 @@
-"""From text files to the corpus folder, in memory that does not grow with the text.
+"""Prepares a corpus folder from text files, in memory that does not grow with the length of the text.
 
-It grows with the number of types alone, by some 20 bytes for each that doesn't fit in the dict of `counting`.
+Memory grows only with the number of types, by about 20 bytes for each type that does not fit into the dict of
+`elmo.text.counting`.
 """
 
 from __future__ import annotations
@@ -46,11 +47,12 @@ from elmo.text.tokenizers import get_tokenizer
 from elmo.text.vocabulary import SPECIAL_WORDS, UNK_ID, Vocabulary
 
 _CHUNK = 1 << 14
+"""How many types are written at a time."""
 
 
 @dataclass(frozen=True)
 class PreparationConfig:
-    """What decides a corpus, beside its text; kept in `corpus.json`."""
+    """The settings that, together with the text, determine a corpus. They are stored in `corpus.json`."""
 
     tokenizer: str
     text: str
@@ -78,22 +80,40 @@ def prepare(
     language: str | None = None,
     license: str | None = None,
 ) -> Corpus:
-    """Turn text into the corpus folder `folder`; see `Corpus` for what it holds.
+    """Prepare the corpus folder `folder` from text; see `Corpus` for what it contains.
 
-    A folder that was made from the same files with the same settings is returned as it is; anything else that is
-    there is refused. Standard input can't be read again, so that a corpus made from it always counts as another.
+    If `folder` already holds a corpus that was made from the same files with the same settings, that corpus is
+    opened. Standard input cannot be read twice to compare it, so a corpus made from it never counts as the same.
 
-    `inputs` are files, globs or `-` (standard input); `tokenizer`, `text`, `encoding`, `lowercase` as in
-    `read_sentences`. The vocabulary is the words that stand `min_count` times or more, the `max_vocabulary` most
-    frequent of them (the three special words count), or the words of `vocabulary` in their order. Equally frequent
-    words stand in order of their code points. A token `<UNK>` of the text is id 2; tokens `<S>` and `</S>` are left
-    out, since sentences are told apart without them; blank lines are left out too. `language` (a code such as `en`)
-    and `license` are of the text, and go into the cards of models that are trained on it.
+    An incomplete folder is never left behind under the name `folder`. What a killed process leaves is removed by the
+    next call for the same folder.
 
-    Tokenizing runs in `workers` processes (default: one a core); their number changes nothing in the result. Where
-    `workers` isn't 1 a script needs Python's usual `if __name__ == "__main__":`. Whatever goes wrong, nothing is
-    left of a folder half done; what a killed process left is removed by the next one for the same folder. Raises
-    ElmoError for bad settings, bad input, text that yields no vocabulary, and while another process makes `folder`.
+    The tokens `<S>` and `</S>` and blank lines of the text are left out, because a corpus stores the boundaries of
+    sentences separately. A token `<UNK>` in the text gets id 2.
+
+    Args:
+        inputs: Files, globs, or `-` for standard input.
+        folder: The folder to create.
+        tokenizer: As in `read_sentences`, like `text`, `encoding` and `lowercase`.
+        text: The layout of the text.
+        encoding: The encoding of the text.
+        lowercase: Whether to lower-case the tokens.
+        min_count: The vocabulary consists of the words that occur at least this many times, sorted by falling count
+            and then by code points.
+        max_vocabulary: The largest size of the vocabulary, including the three special words.
+        vocabulary: The words to predict, in this order, instead of choosing them by `min_count`.
+        max_characters: The number C of character ids per word.
+        workers: The number of processes that tokenize, by default one per core. It does not change the result. Unless
+            it is 1, a script needs Python's usual `if __name__ == "__main__":`.
+        language: The language of the text as a code such as `en`, for the cards of models trained on the corpus.
+        license: The license of the text, for the same cards.
+
+    Returns:
+        The opened corpus.
+
+    Raises:
+        ElmoError: If a setting or an input is invalid, the text yields no vocabulary, `folder` holds anything else,
+            or another process is creating it.
     """
     folder = Path(folder)
     settings = PreparationConfig(
@@ -120,9 +140,9 @@ def prepare(
 def _facts(
     settings: PreparationConfig, source: dict[str, Any], paths: list[str], vocabulary: Vocabulary | None
 ) -> dict[str, Any]:
-    """What a corpus is made of and how, as `corpus.json` keeps it: the same facts make the same corpus."""
+    """Describe what a corpus is made from and how, for `corpus.json`. Equal descriptions mean equal corpora."""
     made_of: dict[str, Any] | None = None
-    if all(path != STDIN and Path(path).is_file() for path in paths):  # a pipe can be read but once
+    if all(path != STDIN and Path(path).is_file() for path in paths):  # a pipe can be read only once
         words = None if vocabulary is None else "\n".join(vocabulary.words).encode("utf-8", "surrogatepass")
         made_of = {
             "inputs": [_checksum(Path(path)) for path in paths],
@@ -132,25 +152,25 @@ def _facts(
 
 
 def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
-    """Open the corpus that was made of the same before; refuse whatever else is in its place."""
+    """Open `folder` if it is a corpus that was made from the same text and settings; refuse anything else."""
     if (folder / DESCRIPTION).is_file():
         found = read_description(folder)
         if facts["made_of"] is not None and all(found.get(key) == value for key, value in facts.items()):
             corpus = Corpus.open(folder)
             corpus.verify()
             return corpus
-    raise ElmoError(f"{folder}: exists already; remove it, or name another folder for the corpus")
+    raise ElmoError(f"{folder}: exists already; remove it, or choose another folder for the corpus")
 
 
 def _checksum(path: Path) -> dict[str, Any]:
-    """The size of a file and its SHA-256."""
+    """Return the size of a file and its SHA-256."""
     return {"bytes": path.stat().st_size, "sha256": digest_of(path)}
 
 
 def _build(
     work: Path, paths: list[str], settings: PreparationConfig, first_words: Sequence[str], workers: int | None
 ) -> dict[str, int]:
-    """Make the corpus in the folder `work/corpus`; returns its counts. `first_words` get the first ids."""
+    """Build the corpus in the folder `work/corpus` and return its counts. `first_words` get the first ids."""
     parts, corpus = work / "parts", work / "corpus"
     parts.mkdir()
     corpus.mkdir()
@@ -182,25 +202,32 @@ def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
     get_tokenizer(settings.tokenizer)
     require_positive("min_count", settings.min_count)
     if settings.max_characters < 3:
-        raise ElmoError(f"max_characters: {settings.max_characters} holds no word, which takes at least 3")
+        raise ElmoError(f"max_characters: {settings.max_characters} is too few for any word, which needs at least 3")
     if settings.max_characters > MAX_CHARACTERS:
-        raise ElmoError(f"max_characters: {settings.max_characters} is more than {MAX_CHARACTERS}, the most of a model")
+        raise ElmoError(
+            f"max_characters: {settings.max_characters} is more than {MAX_CHARACTERS}, the most that a model can have"
+        )
     if settings.max_vocabulary is not None and settings.max_vocabulary < 4:
-        raise ElmoError(f"max_vocabulary: {settings.max_vocabulary} leaves no word beside <S>, </S> and <UNK>")
+        raise ElmoError(
+            f"max_vocabulary: {settings.max_vocabulary} leaves room for no word besides <S>, </S> and <UNK>; "
+            "give at least 4"
+        )
     if vocabulary is not None:
         if settings.max_vocabulary is not None:
             raise ElmoError("max_vocabulary and a given vocabulary exclude each other; choose one")
         if len(vocabulary) < 4:
-            raise ElmoError("vocabulary: holds no word beside <S>, </S> and <UNK>")
+            raise ElmoError("vocabulary: has no word besides <S>, </S> and <UNK>")
         broken = next((word for word in vocabulary.words if "\n" in word), None)
         if broken is not None:
-            raise ElmoError(f"vocabulary: {broken!r} holds a line end")
+            raise ElmoError(f"vocabulary: {broken!r} contains a line end; remove that word")
 
 
 @contextmanager
 def _work_folder(folder: Path) -> Generator[Path]:
-    """A hidden folder next to `folder`, which no other process works in. It is removed in the end; what a killed
-    process left in it is removed at the beginning."""
+    """Create a hidden folder next to `folder` that no other process works in.
+
+    It is removed at the end. What a killed process left in it is removed at the beginning.
+    """
     work = folder.absolute().with_name(f".{folder.absolute().name}.unfinished")
     with unfinished_folder(work, folder, is_kept=lambda: False):
         for name in ("parts", "corpus"):
@@ -211,7 +238,11 @@ def _work_folder(folder: Path) -> Generator[Path]:
 def _read(
     paths: list[str], settings: PreparationConfig, counter: TypeCounter, folder: Path, workers: int | None
 ) -> tuple[int, int]:
-    """Count and write the tokens of all files, and where sentences start. Returns the numbers of both."""
+    """Count and write the tokens of all files and the starts of the sentences.
+
+    Returns:
+        The number of tokens and the number of sentences.
+    """
     num_tokens = num_sentences = 0
     size = None if STDIN in paths else sum(Path(path).stat().st_size for path in paths)
     with (
@@ -241,28 +272,31 @@ def _read(
 
 
 def _rank(types: MergedTypes, first: SortedTypes, settings: PreparationConfig) -> tuple[NDArray[np.int32], int, int]:
-    """The places of all types in order of their ids, (N,); the vocabulary's size; the number of tokens not in it.
+    """Assign ids to all types: those of the run `first` in its order, then the others by falling count.
 
-    The types of the run `first` come first, in its order.
+    Returns:
+        For each id the type's place by code points, (N,) for N types; the size of the vocabulary; and the number of
+        tokens that are predicted as `<UNK>`.
     """
     keys = np.fromfile(types.counts, np.int64)
     pinned = first.map_to(np.arange(len(keys), dtype=np.int32))
     given = keys[pinned]
     np.negative(keys, out=keys)
+    # Below every negated count, so that the pinned types come first.
     keys[pinned] = np.arange(len(pinned)) + np.iinfo(np.int64).min
-    # stable: words of one count keep the order of their code points
+    # A stable sort keeps words of equal count in the order of their code points.
     order = np.argsort(keys, kind="stable").astype(np.int32)
     size = len(pinned)
     if not settings.has_given_vocabulary:
         size = int(np.count_nonzero(keys <= -settings.min_count))
         if size < 4:
-            raise ElmoError(f"no word of the text stands {settings.min_count} times; pass a lower --min-count")
+            raise ElmoError(f"no word of the text occurs {settings.min_count} times; pass a lower --min-count")
         size = min(size, settings.max_vocabulary or size)
     return order, size, int(given[UNK_ID] - keys[order[size:]].sum())
 
 
 def _write_types(folder: Path, types: MergedTypes, order: NDArray[np.int32], max_characters: int) -> None:
-    """Write all types and their characters by id, without ever holding many of them."""
+    """Write all types and their characters by id, holding only `_CHUNK` of them in memory at a time."""
     with (
         (folder / TYPES).open("w", encoding="utf-8", newline="\n") as words,
         (folder / CHARACTERS).open("wb") as characters,
@@ -277,7 +311,7 @@ def _write_types(folder: Path, types: MergedTypes, order: NDArray[np.int32], max
 
 
 def _describe(folder: Path, counts: dict[str, int], facts: dict[str, Any]) -> None:
-    """Write `corpus.json`: counts, the facts of `_facts`, and size and SHA-256 of every file and of all of them."""
+    """Write `corpus.json`: the counts, the result of `_facts`, each file's size and SHA-256, and the checksums."""
     files = {name: _checksum(folder / name) for name in (TYPES, CHARACTERS, TOKENS, SENTENCES)}
     description: dict[str, Any] = {
         "format": FORMAT,

@@ -1,4 +1,4 @@
-"""Text files, whatever their compression and encoding, as lines and as tokenized sentences, in constant memory."""
+"""Reads text files of any compression and encoding, as lines or as tokenized sentences, in constant memory."""
 
 from __future__ import annotations
 
@@ -20,40 +20,56 @@ from elmo.text.tokenizers import Tokenizer, get_tokenizer, split_sentences
 
 STDIN = "-"
 TEXTS = ("sentences", "paragraphs", "wrapped")
-"""What text may look like: a sentence a line, a paragraph a line, paragraphs wrapped and ended by blank lines."""
+"""The layouts of text: one sentence per line, one paragraph per line, or wrapped paragraphs between blank lines."""
 
 BLOCK_SIZE = 1 << 18
-"""How much is read at a time, in bytes (of blocks made of paragraphs: in characters)."""
+"""The size of the blocks that are read: in bytes, or in characters where blocks are made of wrapped paragraphs."""
 
 MAX_PARAGRAPH = 1 << 20
-"""A wrapped paragraph of more characters is cut at a line's end: text without any blank line must fit too."""
+"""A wrapped paragraph longer than this many characters is cut at the end of a line.
+
+Without this limit, text that has no blank line at all would become one paragraph that might not fit into memory.
+"""
 
 Progress = Callable[[int], object]
-"""Told the number of bytes taken from a file (compressed ones as they are) since it was told last."""
+"""A callback that receives the number of bytes read from a file since its last call.
+
+Bytes of compressed files are counted as they lie on the disk.
+"""
 
 
 def require_file(path: Path) -> None:
-    """Refuse what is no file where a whole one is read: a folder, a link to nothing, or a pipe or device without end.
+    """Check that `path` is a regular file, for callers that read a file as a whole.
 
-    An absent file is left to whoever opens it.
+    A missing file passes: whoever opens it reports it.
+
+    Raises:
+        ElmoError: If `path` is a folder, a broken link, or a pipe or device (which may never end).
     """
     if path.is_dir():
         raise ElmoError(f"{path}: is a folder; expected a file")
     if path.is_symlink() and not path.exists():
-        raise ElmoError(f"{path}: is a link to nothing; get the file that it stood for")
+        raise ElmoError(f"{path}: is a broken link; get the file that it should point to")
     if path.exists() and not path.is_file():
-        raise ElmoError(f"{path}: is a pipe or a device; save what comes out of it, and name that file")
+        raise ElmoError(f"{path}: is a pipe or a device; save its output to a file and name that file")
 
 
 def is_there(path: Path) -> bool:
-    """Whether anything has this name, a link to nothing included, which `Path.exists` takes for absent."""
+    """Return whether the name is taken, even by a broken link (for which `Path.exists` is false)."""
     return path.is_symlink() or path.exists()
 
 
 def expand(patterns: Sequence[str | Path]) -> list[str]:
-    """The files that `patterns` (names or globs, `**` too, each sorted) stand for; `-`, standard input, stays.
+    """List the files that `patterns` name.
 
-    Raises ElmoError for an absent file, a folder, and a glob without match.
+    Args:
+        patterns: File names, globs (`**` included) and `-` for standard input.
+
+    Returns:
+        The files in the order of the patterns, and the matches of each glob in sorted order. `-` stays `-`.
+
+    Raises:
+        ElmoError: If a file is missing, a name is a folder, or a glob matches no file.
     """
     paths: list[str] = []
     for pattern in map(str, patterns):
@@ -72,30 +88,38 @@ def expand(patterns: Sequence[str | Path]) -> list[str]:
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
-    r"""The lines of a plain, `.gz`, `.xz` or `.zst` file or of `-`, without their ends (`\n` or `\r\n`).
+    r"""Yield the lines of a file without their line ends (`\n` or `\r\n`).
 
-    A byte-order mark at the start is dropped. Raises ElmoError for an absent file, bytes that are not in
-    `encoding` (naming the line), and a damaged compressed file.
+    The file is plain, `.gz`, `.xz` or `.zst`, or `-` for standard input. A byte-order mark at the start is dropped.
+
+    Raises:
+        ElmoError: If the file is missing, is damaged, or holds bytes that are not valid in `encoding` (the message
+            names the line).
     """
     for block in read_blocks(path, encoding):
         yield from block.split("\n")
 
 
 def read_paragraphs(path: str | Path, encoding: str = "utf-8") -> Iterator[list[tuple[int, str]]]:
-    """The numbered lines between blank ones, as formats with a token a line have them for a sentence."""
+    """Yield the groups of lines between blank lines, each line with its number (from 1).
+
+    In formats that have one token per line, such a group is a sentence.
+    """
     return paragraphs(read_lines(path, encoding))
 
 
 def paragraphs(lines: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
-    """As `read_paragraphs`, of lines that are read already."""
+    """Group lines as `read_paragraphs` does, for lines that are already in memory."""
     for is_text, group in groupby(enumerate(lines, 1), key=lambda item: bool(item[1].strip())):
         if is_text:
             yield list(group)
 
 
 def split_columns(line: str) -> list[str]:
-    """The columns of a line in a CoNLL format: between tabs where it has any, which may hold spaces, else between
-    spaces."""
+    """Split a line of a CoNLL format into its columns: at tabs if it has any, otherwise at spaces.
+
+    Columns between tabs may contain spaces.
+    """
     return line.split("\t") if "\t" in line else [column for column in line.split(" ") if column]
 
 
@@ -107,10 +131,21 @@ def read_sentences(
     encoding: str = "utf-8",
     lowercase: bool = False,
 ) -> Iterator[list[str]]:
-    """The tokenized sentences of files, one after the other, streamed.
+    """Stream the tokenized sentences of files, one file after the other.
 
-    `text` says what the files look like (see `TEXTS`). With "sentences" every line is yielded, a blank one as
-    `[]`; otherwise nothing empty is. Raises ElmoError for unknown settings and as `read_lines` does.
+    Args:
+        paths: Files as `read_lines` reads them.
+        tokenizer: A name that `get_tokenizer` knows.
+        text: The layout of the files, one of `TEXTS`.
+        encoding: The encoding of the files, by its Python name.
+        lowercase: Whether to lower-case all tokens except for `<S>`, `</S>` and `<UNK>`.
+
+    Yields:
+        The tokens of a sentence. With `text="sentences"`, every line is yielded, a blank line as `[]`; the other
+        layouts yield no empty sentences.
+
+    Raises:
+        ElmoError: If a setting is unknown, or a file cannot be read (see `read_lines`).
     """
     check_text(text)
     tokenize = get_tokenizer(tokenizer)
@@ -120,8 +155,15 @@ def read_sentences(
 
 
 def read_some(path: str | Path, **reading: Any) -> list[list[str]]:
-    """The sentences of a text that aren't empty, all in memory; `reading` as for `read_sentences`. Raises ElmoError
-    where there is none."""
+    """Read all sentences of a text that are not empty into memory.
+
+    Args:
+        path: A file, a glob or `-`.
+        **reading: Keyword arguments of `read_sentences`.
+
+    Raises:
+        ElmoError: If the text has no such sentence, or cannot be read.
+    """
     if found := [sentence for sentence in read_sentences(expand([path]), **reading) if sentence]:
         return found
     raise ElmoError(f"{path}: holds no text")
@@ -134,13 +176,16 @@ def check_text(text: str) -> None:
 
 
 def read_units(path: str | Path, text: str, encoding: str, progress: Progress | None = None) -> Iterator[str]:
-    """The text of a file in blocks of whole lines; wrapped paragraphs become a line each."""
+    """Yield the text of a file in blocks of whole lines, joining each wrapped paragraph into one line.
+
+    The blocks are what `tokenize_block` takes. It does the rest of the work and can run in another process.
+    """
     blocks = read_blocks(path, encoding, progress)
     return _join(_unwrap(blocks)) if text == "wrapped" else blocks
 
 
 def tokenize_block(block: str, tokenize: Tokenizer, text: str, lowercase: bool) -> list[list[str]]:
-    """The sentences of a block of `read_units`."""
+    """Split a block from `read_units` into tokenized sentences (see `read_sentences` for `text` and `lowercase`)."""
     lines = block.split("\n")
     if text != "sentences":
         lines = [sentence for line in lines for sentence in split_sentences(line)]
@@ -151,7 +196,10 @@ def tokenize_block(block: str, tokenize: Tokenizer, text: str, lowercase: bool) 
 
 
 def read_blocks(path: str | Path, encoding: str = "utf-8", progress: Progress | None = None) -> Iterator[str]:
-    r"""The text of a file in blocks of whole lines, joined by `\n`, without the last one's end."""
+    r"""Yield the text of a file in blocks of whole lines.
+
+    The lines of a block are joined by `\n`; the line end after the last one is left out.
+    """
     decode = _decoder(path, encoding)
     parts: list[str] = []
     is_first = True
@@ -169,7 +217,7 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", progress: Progress | 
 
 
 def _read_bytes(path: str, progress: Progress | None) -> Iterator[bytes]:
-    """The bytes of a file, decompressed; an empty block at the very end, which tells a decoder to finish."""
+    """Yield the decompressed bytes of a file, and at the very end an empty block, which tells a decoder to finish."""
     with _open(path) as (stream, position, damage):
         told = 0
         data = b"start"
@@ -187,7 +235,12 @@ def _read_bytes(path: str, progress: Progress | None) -> Iterator[bytes]:
 
 @contextmanager
 def _open(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, tuple[type[Exception], ...]]]:
-    """A stream of decompressed bytes, the position in the file (None where it has none), what damage raises."""
+    """Open a file for reading.
+
+    Yields:
+        The stream of decompressed bytes; a function that gives the position in the file on disk, or None where it has
+        no position (standard input and pipes); and the exceptions that reading a damaged file raises.
+    """
     if path == STDIN:
         if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by the caller
             raise ElmoError("-: there is no standard input; name a file")
@@ -215,7 +268,10 @@ def _open(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, tupl
 
 
 class _ZstdStream:
-    """Reads zstd frames one after the other. The package's own reader takes a cut-off file for a whole one."""
+    """Reads all zstd frames of a file.
+
+    The reader of the zstandard package is not used because it takes a truncated file for a complete one.
+    """
 
     def __init__(self, file: BinaryIO, zstandard: Any) -> None:
         self._file = file
@@ -223,7 +279,11 @@ class _ZstdStream:
         self._frame: Any = None
 
     def read(self, size: int) -> bytes:
-        """About `size` bytes, none at the end. Raises EOFError where the file ends inside a frame."""
+        """Read about `size` decompressed bytes; no bytes at the end of the file.
+
+        Raises:
+            EOFError: If the file ends inside a frame.
+        """
         parts: list[bytes] = []
         while sum(map(len, parts)) < size and (data := self._file.read(1 << 13)):
             while data:
@@ -240,12 +300,12 @@ class _ZstdStream:
 
 
 def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
-    """A function that decodes block after block, and names the line of bytes that it can't decode."""
+    """Return a function that decodes block after block, and that names the line of bytes that it cannot decode."""
     try:
         b"aa".decode(encoding, "replace")
     except (LookupError, ValueError):
         raise ElmoError(
-            f"encoding {encoding!r} is unknown; some that are known: utf-8, utf-16, latin-1, cp1252"
+            f"encoding {encoding!r} is unknown; choose one that Python knows, such as utf-8, utf-16, latin-1 or cp1252"
         ) from None
     decoder = codecs.getincrementaldecoder(encoding)()
     num_lines = 0
@@ -280,7 +340,7 @@ def _shown(path: str | Path) -> str:
 
 
 def _unwrap(blocks: Iterable[str]) -> Iterator[str]:
-    """Wrapped paragraphs as one line each."""
+    """Join the lines of each wrapped paragraph into one line."""
     lines: list[str] = []
     size = 0
     for block in blocks:
@@ -296,7 +356,7 @@ def _unwrap(blocks: Iterable[str]) -> Iterator[str]:
 
 
 def _join(lines: Iterable[str]) -> Iterator[str]:
-    """Blocks of about `BLOCK_SIZE` characters of whole lines."""
+    """Join whole lines into blocks of about `BLOCK_SIZE` characters."""
     block: list[str] = []
     size = 0
     for line in lines:
@@ -310,10 +370,10 @@ def _join(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _lower(token: str) -> str:
-    # not imported from characters: the processes that tokenize do without torch
+    # These words are not imported from `elmo.text.characters`, which imports torch: tokenizing processes start without.
     return token if token in ("<S>", "</S>", "<UNK>") else token.lower()
 
 
 def _is_pipe(path: str) -> bool:
-    """Whether `path` is a named pipe, such as the shell's `<(command)`."""
+    """Return whether `path` is a named pipe, such as the shell's `<(command)`."""
     return Path(path).is_fifo()
