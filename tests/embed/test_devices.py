@@ -96,7 +96,8 @@ def test_the_file_is_the_same_and_either_goes_on_with_the_work_of_the_other(
     for embedder, end in ((both, 40), (model, 56)):
         with pytest.raises(KeyboardInterrupt):
             embedder.write(tmp_path / "three.h5", until(end), batch_size=1)
-    assert both.write(tmp_path / "three.h5", SENTENCES, batch_size=1).notes[0].startswith("went on after 52")
+    notes = both.write(tmp_path / "three.h5", SENTENCES, batch_size=1).notes
+    assert notes[0].startswith("continued an interrupted run after 52 ")
     files = [(tmp_path / f"{name}.h5").read_bytes() for name in ("one", "two", "three")]
     assert files[0] == files[1] == files[2]
 

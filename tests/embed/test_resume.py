@@ -108,7 +108,7 @@ def test_only_what_is_missing_is_embedded_in_the_same_windows(model: Embedder, t
     windows.clear()
     written = model.write(tmp_path / "a.h5", SENTENCES, batch_size=2)
     assert windows == whole[3:]
-    assert written.notes == ("went on after 24 sentences of a run that was interrupted",)
+    assert written.notes == ("continued an interrupted run after 24 sentences",)
 
 
 def test_what_is_short_leaves_nothing(model: Embedder, tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_change_in_what_was_not_embedded_yet_is_taken_in(model: Embedder, brok
 
 def test_with_overwrite_the_same_command_goes_on_too(model: Embedder, broken: Path) -> None:
     broken.write_bytes(b"old")
-    assert model.write(broken, SENTENCES, overwrite=True).notes[0].startswith("went on after")
+    assert model.write(broken, SENTENCES, overwrite=True).notes[0].startswith("continued an interrupted run after ")
     model.write(broken.with_name("whole.h5"), SENTENCES)
     assert_same(broken, broken.with_name("whole.h5"))
 
@@ -338,7 +338,7 @@ def test_kill_9_loses_nothing(place: Path) -> None:
         assert not path.exists()
     with embedding(place, "text.txt", path.name) as process:
         output, errors = process.communicate(timeout=120)
-    assert int(errors.removeprefix("elmo: went on after ").split()[0].replace(",", "")) >= 8_000
+    assert int(errors.removeprefix("elmo: continued an interrupted run after ").split()[0].replace(",", "")) >= 8_000
     assert output.startswith("killed.h5: 30,000 sentences, ")
     assert_same(path, place / "whole.h5")
     assert not work_folder_of(path).exists()
@@ -356,7 +356,7 @@ def test_a_signal_is_told_what_is_kept(place: Path, number: signal.Signals, code
     assert (process.returncode, output) == (code, "")
     assert f"elmo: {path.name}: what was written is kept; the same command goes on there\n" in errors
     assert "Traceback" not in errors
-    assert write(place, path.name).notes[0].startswith("went on after ")
+    assert write(place, path.name).notes[0].startswith("continued an interrupted run after ")
     assert_same(path, place / "whole.h5")
 
 
@@ -369,9 +369,9 @@ def test_a_full_disk_ends_in_one_sentence_and_keeps_what_is_safe(place: Path, en
         output, errors = process.communicate(timeout=120)
     assert (process.returncode, output) == (2, "")
     assert errors.startswith(f"elmo: {path.name}: can't be written (")
-    assert "when that is mended, the same command goes on after " in errors
+    assert "once that is fixed, the same command continues after " in errors
     assert errors.count("\n") == 1
-    assert write(place, path.name).notes[0].startswith("went on after ")
+    assert write(place, path.name).notes[0].startswith("continued an interrupted run after ")
     assert_same(path, place / f"whole.{ending}")
 
 

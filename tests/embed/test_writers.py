@@ -160,7 +160,8 @@ def test_an_error_of_the_writer_reaches_the_caller(model: Embedder, folder: Path
         raise OSError("no space left on device")
 
     monkeypatch.setattr("elmo.embed.npz.NpzWriter.add", add)
-    with pytest.raises(ElmoError, match=r"a\.npz: can't be written \(no space left on device\); .* starts anew"):
+    says = r"a\.npz: can't be written \(no space left on device\); .* starts from the beginning"
+    with pytest.raises(ElmoError, match=says):
         model.write(folder / "a.npz", SENTENCES, batch_size=1)
     assert names(folder) == []
 
@@ -203,7 +204,7 @@ def test_an_existing_file_is_refused_unless_overwritten(model: Embedder, folder:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("a.txt", r"the ending decides on the format; use one of \.h5"),
+        ("a.txt", r"the ending selects the format; use one of \.h5"),
         ("nowhere/a.h5", "there is no folder"),
         ("folder.h5", "is a folder"),
     ],

@@ -1,4 +1,4 @@
-"""Sentences in, contextual vectors out: on one device (`Embedder`), or on several (`elmo.embed.parallel`)."""
+"""Turns sentences into contextual vectors on one device (`Embedder`); see `elmo.embed.parallel` for several."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,21 +27,21 @@ from elmo.schema import require_choice, require_positive
 from elmo.text.characters import number_types
 
 CARRY_BATCH_SIZE = 64
-"""Sentences in a batch where the state is carried and no other number is given; AllenNLP's default."""
+"""Number of sentences in a batch with `state="carry"` if the caller names none. It is AllenNLP's default."""
 
 BATCH_TOKENS = {"cpu": 2048, "cuda": 32768}
-"""Tokens of a batch. Enough to keep the device busy, few enough for any memory."""
+"""Maximum number of tokens in a batch, by type of device: enough to keep it busy, few enough for any memory."""
 
 WINDOW_BATCHES = 4
-"""Batches that are sorted by length together, and whose types are encoded together."""
+"""Number of batches in a window. A window is sorted by length and its distinct words are encoded together."""
 
 
 EmbeddedWindow = tuple[list[Sentence], list[NDArray[np.float32]]]
-"""Sentences, and the array of each."""
+"""A window of sentences and the array of each, in the same order."""
 
 
 class EmbeddingOptions(NamedTuple):
-    """What one call asks for, checked."""
+    """The checked options of one call; `weights` is None if all layers are kept apart."""
 
     weights: list[float] | None
     pool: Pool | None
@@ -50,30 +50,30 @@ class EmbeddingOptions(NamedTuple):
 
     @property
     def carry(self) -> bool:
-        """Whether what a sentence leaves is what a later one starts from."""
+        """Whether the LSTM state in which a sentence ends is the one that a later sentence starts from."""
         return self.state == "carry"
 
 
 class SentenceEmbedder(ABC):
-    """What everything that embeds sentences offers; where the work is done is for `_embed_windows` to say."""
+    """Base class of everything that embeds sentences. Subclasses decide in `_embed_windows` where to compute."""
 
     config: BiLMConfig
     fingerprint: str
-    """Of the model without its warm state."""
+    """Checksum of the model without its warm state."""
     warm_fingerprint: str
-    """Of the model with its warm state, which decides on vectors that start from that."""
+    """Checksum of the model with its warm state, since vectors made with `state="warm"` depend on both."""
     precision: str
     _batch_tokens: int
-    """Tokens of a batch, boundaries counted."""
+    """Maximum number of tokens in a batch, including the boundaries `<S>` and `</S>`."""
 
     @property
     def num_layers(self) -> int:
-        """Number of layers, layer 0 counted (L+1)."""
+        """Number of layers including layer 0 (L+1)."""
         return self.config.num_layers
 
     @property
     def width(self) -> int:
-        """Width of a vector (D)."""
+        """Width of a vector (D), both directions together."""
         return self.config.width
 
     def embed(
@@ -85,18 +85,31 @@ class SentenceEmbedder(ABC):
         state: State = "zero",
         batch_size: int | None = None,
     ) -> list[NDArray[np.float32]]:
-        """Embed tokenized sentences: one float32 array each, in their order.
+        """Embed tokenized sentences and return one float32 array for each, in their order.
 
-        Arrays are (T, D); (L+1, T, D) with `layers="all"`; (D,) or (L+1, D) with `pool`. A sentence without tokens
-        gives (0, D), pooled: zeros. The default `layers="mean"` averages all layers: the paper's vectors (eq. 1)
-        before any task has learned weights. See `Layers` and `pool_tokens` for the choices.
+        Args:
+            sentences: Lists of tokens, without `<S>` and `</S>`.
+            layers: Which layers become a token's vector. The default `"mean"` averages all of them; `"all"` keeps
+                them apart. See `Layers` for the other choices.
+            pool: How to reduce a sentence to one vector: `"mean"`, `"max"` or `"first-last"` (see `pool_tokens`).
+                None keeps one vector per token.
+            state: The LSTM state that a sentence starts from. `"zero"` makes a sentence's vectors independent of all
+                other sentences. `"carry"` takes batches in the given order, and sentence i of a batch starts from the
+                state in which sentence i of the previous batch ended, also across calls, until `reset_state()`: use it
+                to match the numbers of toolkits that did so. `"warm"` starts every sentence from the state that
+                `elmo warm` stored with the model, a mean over the sentences of a text.
+            batch_size: Number of sentences in a batch. By default, batches are filled by number of tokens, or hold
+                64 sentences with `state="carry"`.
 
-        `batch_size` fixes the sentences of a batch; without it, batches are filled by tokens. With
-        `state="carry"`, batches of `batch_size` (64) sentences are taken in the given order, and sentence i of a
-        batch starts from the LSTM state in which sentence i of the batch before ended, also across calls, until
-        `reset_state()`: what published toolkits did, needed to match their numbers. Without a context there is
-        no state: `layers="token"` leaves it as it is. With `state="warm"`, every sentence starts from the state that
-        `elmo warm` stored with the model: the mean of those in which the sentences of a text end.
+        Returns:
+            One array per sentence, without padding: (T, D); (L+1, T, D) with `layers="all"`; (D,) or (L+1, D) with
+            `pool`. A sentence without tokens gives T = 0, or zeros if pooled.
+
+        Raises:
+            ElmoError: If an option or a sentence is invalid, or the model has no warm state for `state="warm"`.
+
+        Source:
+            Peters et al. 2018, eq. 1: `"mean"` is its weighted sum before a task has learned any weights.
         """
         return list(self.stream(sentences, layers=layers, pool=pool, state=state, batch_size=batch_size))
 
@@ -109,15 +122,19 @@ class SentenceEmbedder(ABC):
         state: State = "zero",
         batch_size: int | None = None,
     ) -> Iterator[NDArray[np.float32]]:
-        """As `embed`, one array at a time: any number of sentences in constant memory, which it reads ahead of."""
+        """Embed as `embed` does, but yield one array at a time.
+
+        Memory use does not grow with the number of sentences. `sentences` is read ahead by a window or more.
+        """
         return (vectors for _, vectors in self.pairs(sentences, layers, pool, state, batch_size))
 
     def windows(
         self, sentences: Iterable[Sentence], *, layers: Layers = "mean", state: State = "zero"
     ) -> Iterator[list[NDArray[np.float32]]]:
-        """As `stream`, but the arrays of a window of sentences at a time.
+        """Embed as `stream` does, but yield the arrays of one window of sentences at a time.
 
-        Embedding the sentences from the start of any window on gives the same numbers, to the bit, as embedding all.
+        A caller may stop after any window and later go on with the sentence that follows it. The windows and batches
+        are then the same, so the numbers are equal to the bit.
         """
         job = self._job(layers, None, state, None)
         return ([vectors for _, vectors in window] for window in self._windows(sentences, job))
@@ -130,7 +147,7 @@ class SentenceEmbedder(ABC):
         state: State = "zero",
         batch_size: int | None = None,
     ) -> Iterator[Entry]:
-        """As `stream`, each array with its sentence: (tokens, vectors)."""
+        """Embed as `stream` does, but yield each array together with its sentence, as (tokens, vectors)."""
         return chain.from_iterable(self._windows(sentences, self._job(layers, pool, state, batch_size)))
 
     def write(
@@ -146,14 +163,36 @@ class SentenceEmbedder(ABC):
         overwrite: bool = False,
         total_bytes: int | None = None,
     ) -> Written:
-        """Embed into a file, by its ending: `.h5`, `.npz` or `.parquet` (see `elmo.embed.writers`).
+        """Embed sentences and write their vectors to a file.
 
-        Vectors are written in the background of the computation. The file appears under its name when it is
-        complete. If the run is interrupted, what is written by then is kept beside it, and the same call goes on
-        there; give it the same sentences again. Another call for the same file (other layers, another text) is
-        refused, or with `overwrite` begins anew. With `state="carry"` every run begins anew.
+        A background thread writes while the next vectors are computed. The file appears under its name only when it
+        is complete. Until then the finished part is kept in a folder next to it (`.vectors.h5.unfinished` for
+        `vectors.h5`). After an interruption, the same call with the same sentences continues from there; a call with
+        other options or another text is refused unless `overwrite` is true.
 
-        `total_bytes` is the size of the text as UTF-8, for the remaining time shown on a terminal.
+        Args:
+            path: The file to write. Its ending selects the format: `.h5` or `.hdf5`, `.npz` or `.parquet` (which
+                needs the extra `parquet`).
+            sentences: Lists of tokens, without `<S>` and `</S>`. Any iterable will do, since memory stays bounded.
+            layers: Which layers become a token's vector (see `embed`). `"all"` stores every layer.
+            pool: Store one vector per sentence instead of one per token: `"mean"`, `"max"` or `"first-last"`.
+            dtype: The type of the stored numbers, `"float32"` or `"float16"`. `"float16"` rounds the
+                computed float32 vectors when they are written, and halves the size of the file.
+            state: The LSTM state that a sentence starts from, as in `embed`. An interrupted run with `"carry"` starts
+                from the beginning, because the LSTM state is not stored.
+            batch_size: Number of sentences in a batch, as in `embed`. It does not decide whether a call continues an
+                interrupted one.
+            overwrite: Replace an existing file, and discard unfinished work of another call. Without it, both are
+                errors.
+            total_bytes: Size of the text in bytes of UTF-8. It serves only to show the remaining time on a terminal.
+
+        Returns:
+            The path, the number of sentences and tokens, the seconds that all runs took together, and notes for the
+            user, for example that the run continued an interrupted one.
+
+        Raises:
+            ElmoError: If the file exists already or cannot be written, if unfinished work belongs to another call or
+                text, or if an option or a sentence is invalid.
         """
         job = self._job(layers, pool, state, batch_size)
         return write_embeddings(
@@ -176,11 +215,11 @@ class SentenceEmbedder(ABC):
 
     @abstractmethod
     def reset_state(self) -> None:
-        """Forget the state that `state="carry"` left: the next batch starts from zeros."""
+        """Forget the state that calls with `state="carry"` left, so that the next batch starts from zeros."""
 
     @abstractmethod
     def _embed_windows(self, cut: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
-        """Embed windows of sentences in their order. With carried state, a window is a batch."""
+        """Embed windows of sentences in their order. With `state="carry"`, a window is one batch."""
 
     def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> EmbeddingOptions:
         if pool is not None:
@@ -190,7 +229,7 @@ class SentenceEmbedder(ABC):
         return EmbeddingOptions(layer_weights(layers, self.num_layers), pool, state, batch_size)
 
     def _windows(self, sentences: Iterable[Sentence], job: EmbeddingOptions, first: int = 0) -> Iterator[list[Entry]]:
-        """Embed window by window; what is held in memory is one window."""
+        """Embed window by window. Only a few windows are in memory at a time."""
         size = (job.batch_size or CARRY_BATCH_SIZE) if job.carry else (job.batch_size or 0) * WINDOW_BATCHES or None
         cut = windows(sentences, WINDOW_BATCHES * self._batch_tokens, size, first)
         for window, arrays in self._embed_windows(cut, job):
@@ -198,19 +237,26 @@ class SentenceEmbedder(ABC):
 
 
 class Embedder(SentenceEmbedder):
-    """A biLM that embeds sentences; `elmo.load` returns one.
+    """Embeds sentences with a biLM on one device; `elmo.load` returns one.
 
     ```python
     model = elmo.load("model")
     vectors = model.embed([["A", "new", "play"], ["Children", "play"]])  # (3, D) and (2, D)
     ```
-    A sentence's vectors depend on the sentence alone (but with `state="carry"`): neither its neighbours nor the batch
-    size change them, apart from float32 rounding (about 1e-6; none at all where the native module computes). `<S>`
-    and `</S>` are added, and their vectors removed.
+    Except with `state="carry"`, a sentence's vectors depend on that sentence alone. Neither its neighbours nor the
+    batch size change them, apart from rounding (about 1e-6 in float32; none at all if the native module computes).
+    `<S>` and `</S>` are added to each sentence, and their vectors removed.
 
-    `precision` trades digits for speed (see `Precision`). On a processor it uses as many threads as torch does
-    (`torch.set_num_threads`), and packs the weights once: it doesn't follow a model that is trained on, and doesn't
-    hold it in memory. The given model's biLM is moved to `device` and put into evaluation mode.
+    On a processor, the embedder uses as many threads as torch does (`torch.set_num_threads`) and packs the weights
+    once: it does not follow a model whose training goes on, and does not keep that model in memory.
+
+    Args:
+        model: The model to embed with. Its biLM is moved to `device` and put into evaluation mode.
+        device: A torch device or its name, such as `"cpu"`, `"cuda:1"` or `"auto"`, a GPU if there is one.
+        precision: The precision of matrix products, which trades accuracy for speed (see `Precision`).
+
+    Raises:
+        ElmoError: If there is no such device, or it does not compute in this precision.
     """
 
     def __init__(self, model: Model, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> None:
@@ -228,7 +274,7 @@ class Embedder(SentenceEmbedder):
         self._batch_tokens = BATCH_TOKENS.get(self.device.type, BATCH_TOKENS["cpu"])
 
     def reset_state(self) -> None:
-        """Forget the state that `state="carry"` left: the next batch starts from zeros."""
+        """Forget the state that calls with `state="carry"` left, so that the next batch starts from zeros."""
         self._state = None
 
     def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> EmbeddingOptions:
@@ -240,7 +286,21 @@ class Embedder(SentenceEmbedder):
         return ((window, self.embed_window(window, job)) for window in cut)
 
     def embed_window(self, window: Sequence[Sentence], job: EmbeddingOptions) -> list[NDArray[np.float32]]:
-        """One array per sentence. With carried state the window is the batch, however it is cut to fit memory."""
+        """Embed one window of sentences.
+
+        With `state="carry"` the window is the batch of the caller. It may still be computed in several parts, to
+        bound memory: a sentence's state depends only on its own row of the batch before.
+
+        Args:
+            window: Lists of tokens.
+            job: The options of the call.
+
+        Returns:
+            One array per sentence, in the order of the window.
+
+        Raises:
+            ElmoError: If the vectors are not finite.
+        """
         arrays: dict[int, NDArray[np.float32]] = {}
         state = self._before(len(window), job)
         size = None if job.carry else job.batch_size
@@ -251,7 +311,7 @@ class Embedder(SentenceEmbedder):
             mixed, after = self._run(vectors, batch, job, state and _take_rows(state, indices))
             if not np.isfinite(mixed).all():
                 raise ElmoError(
-                    "the model's vectors are not finite: its weights are damaged, or far too large; get it again"
+                    "the model's vectors are not finite: its weights are damaged, or far too large; get the model again"
                 )
             arrays.update(zip(indices, self._finish(batch.split(mixed), job), strict=True))
             if job.carry and state and after:
@@ -261,7 +321,7 @@ class Embedder(SentenceEmbedder):
         return [arrays[index] for index in range(len(window))]
 
     def _before(self, num_sentences: int, job: EmbeddingOptions) -> BiLMState | None:
-        """The state before the first token of each of the next sentences; None stands for zeros."""
+        """Return the state that each of the next sentences starts from; None stands for zeros."""
         if job.state == "warm":
             return repeat_row(require_warm_state(self._warm_state), num_sentences)
         return first_rows(self._state or self._no_state, num_sentences) if job.carry else None
@@ -269,14 +329,15 @@ class Embedder(SentenceEmbedder):
     def _run(
         self, vectors: NDArray[np.float32], batch: PackedBatch, job: EmbeddingOptions, before: BiLMState | None
     ) -> tuple[NDArray[np.float32], BiLMState | None]:
-        """The layers asked for, (tokens, D) or (L+1, tokens, D). Layer 0 alone needs no LSTM, and has no state."""
+        """Compute the requested layers of a batch, (tokens, D) or (L+1, tokens, D), and the state after it."""
         if job.weights is None or any(job.weights[1:]):
             return self._engine.run(vectors, batch, job.weights, before)
+        # Layer 0 alone needs no LSTM, so a carried state stays as it is. Both directions read the same layer 0.
         layer = vectors[batch.tokens[batch.inner]] * np.float32(job.weights[0])
         return np.concatenate([layer] * (2 if self.config.bidirectional else 1), axis=1), before
 
     def _finish(self, arrays: list[NDArray[np.float32]], job: EmbeddingOptions) -> list[NDArray[np.float32]]:
-        """Pool, or copy, so that one kept sentence doesn't keep its whole batch."""
+        """Pool the arrays, or copy them, since a view of one sentence would keep its whole batch in memory."""
         if job.pool is None:
             return [array.copy() for array in arrays]
         bidirectional = self.config.bidirectional
@@ -284,7 +345,16 @@ class Embedder(SentenceEmbedder):
 
 
 def load(source: str | Path, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> Embedder:
-    """Load a model of any known format (see `elmo.formats.load`), ready to embed (see `Embedder`)."""
+    """Load a model of any known format, ready to embed sentences.
+
+    Args:
+        source: A path or name of a model, as `elmo.formats.load` takes it.
+        device: The device to compute on, as in `Embedder`.
+        precision: The precision of matrix products, as in `Embedder`.
+
+    Raises:
+        ElmoError: If the model cannot be read, or the device or precision is not available.
+    """
     return Embedder(formats.load(source), device=device, precision=precision)
 
 
@@ -293,7 +363,7 @@ def _take_rows(state: BiLMState, rows: Sequence[int]) -> BiLMState:
 
 
 def _put_rows(state: BiLMState, rows: Sequence[int], new: BiLMState) -> BiLMState:
-    """`state` with `new` in place of `rows`."""
+    """Return a copy of `state` in which `new` replaces `rows`."""
     where = torch.tensor(rows, device=state[0].hidden.device)
     return tuple(
         LSTMState(*(old.index_copy(1, where, part) for old, part in zip(before, after, strict=True)))

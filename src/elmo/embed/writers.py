@@ -1,6 +1,6 @@
-"""Embeddings on disk: `.h5` (AllenNLP's layout), `.npz` or `.parquet`, complete or not there at all.
+"""Writes embeddings to `.h5` (in AllenNLP's layout), `.npz` or `.parquet` files, which are complete once they exist.
 
-Entry number i of a file is sentence number i of the text, counted from 0, empty ones included.
+Entry i of a file belongs to sentence i of the text, counted from 0. Empty sentences count, too.
 """
 
 import time
@@ -27,7 +27,7 @@ DType = Literal["float32", "float16"]
 DTYPES = ("float32", "float16")
 
 COMMIT_SECONDS = 10.0
-"""How often what was written is made safe: about as much work is lost when a run is killed."""
+"""Seconds between two commits to disk. A run that is killed loses about this much work."""
 
 BAR = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
 BAR_WITHOUT_TOTAL = "{elapsed}{postfix}"
@@ -35,9 +35,10 @@ BAR_WITHOUT_TOTAL = "{elapsed}{postfix}"
 
 @dataclass(frozen=True)
 class Written:
-    """What was written. `notes` are sentences on what the reader of the file should know.
+    """Facts about a finished file.
 
-    `seconds` are those of all starts, where a run was interrupted.
+    `seconds` is the time that all runs took together, if some were interrupted. `notes` are sentences that the
+    reader of the file should know.
     """
 
     path: Path
@@ -48,32 +49,32 @@ class Written:
 
     @property
     def tokens_per_second(self) -> float:
-        """Rate of the whole way, reading and writing included."""
+        """Tokens per second, including the time for reading and writing."""
         return self.num_tokens / max(self.seconds, 1e-9)
 
 
 class Writer(Protocol):
-    """One file format, in a folder of its own; all runs in a thread of its own, one call at a time."""
+    """The interface of one file format, which writes into a folder of its own. Only one call runs at a time."""
 
     def add(self, window: list[Entry]) -> None:
-        """Append entries."""
+        """Append the entries of a window."""
         ...
 
     def commit(self) -> dict[str, int]:
-        """Make what was added safe; returns the sizes to go on from, which a later writer takes."""
+        """Flush all added entries to disk, and return the file sizes from which a later writer can continue."""
         ...
 
     def finish(self) -> list[str]:
-        """Write what comes last, so that the file `DATA` is complete; returns notes for the user."""
+        """Write the end of the file, so that `DATA` is complete, and return notes for the user."""
         ...
 
     def close(self) -> None:
-        """Close the files, finished or not."""
+        """Close the files, whether they are complete or not."""
         ...
 
 
 Embed = Callable[[Iterable[Sentence], int], Iterable[list[Entry]]]
-"""Embeds sentences, window by window."""
+"""Embeds sentences window by window. The second argument is the number of the first sentence, for error messages."""
 
 
 def write_embeddings(
@@ -88,11 +89,25 @@ def write_embeddings(
     resumable: bool = True,
     total_bytes: int | None = None,
 ) -> Written:
-    """Write embedded sentences, each window while the next is computed.
+    """Embed sentences and write them to a file, each window while the next one is computed.
 
-    The file appears under its name when it is complete. Until then it is in a folder beside `path`, and where a run
-    was interrupted the next one goes on (see `elmo.embed.unfinished`): `job` says, in JSON's types, what decides on
-    the vectors. Unless `resumable`, nothing is left by an interruption.
+    The file appears under its name when it is complete. Until then it grows in a folder next to `path`, and the same
+    call continues an interrupted one (see `elmo.embed.unfinished`).
+
+    Args:
+        path: The file to write; its ending selects the format.
+        sentences: Lists of tokens.
+        embed: Computes the entries of all sentences that are not in the unfinished file yet.
+        layout: The shape of a sentence's array.
+        job: Everything that determines the vectors, as values that JSON can store. Unfinished work of another job is
+            refused.
+        dtype: The type of the stored numbers.
+        overwrite: Replace an existing file, and discard unfinished work of another job or text.
+        resumable: Keep the finished part after an interruption.
+        total_bytes: Size of the text in bytes of UTF-8, if known, to show the remaining time.
+
+    Raises:
+        ElmoError: If the file cannot be written, or if unfinished work belongs to another job or text.
     """
     path = Path(path)
     check_target(path, overwrite)
@@ -113,13 +128,13 @@ def write_embeddings(
                 show(progress)
             notes = saving.finish()
     if before.num_sentences:
-        notes.insert(0, f"went on after {before.num_sentences:,} sentences of a run that was interrupted")
+        notes.insert(0, f"continued an interrupted run after {before.num_sentences:,} sentences")
     done = counter.progress
     return Written(path, done.num_sentences, done.num_tokens, time.perf_counter() - start, tuple(notes))
 
 
 class _Saving:
-    """Writes windows in a thread of its own, and makes them safe from time to time."""
+    """Writes windows in a background thread, and commits them to disk from time to time."""
 
     def __init__(self, work: Unfinished, writer: Writer, resumable: bool) -> None:
         self._work, self._writer, self._resumable = work, writer, resumable
@@ -134,21 +149,21 @@ class _Saving:
         self._thread.shutdown()
 
     def add(self, window: list[Entry], progress: EmbeddingProgress) -> None:
-        """Have a window written; `progress` is that after it."""
-        self._wait()  # bounds memory
+        """Start to write a window; `progress` includes it."""
+        self._wait()  # at most one window waits to be written, which bounds memory
         self._pending = self._thread.submit(self._write, window, progress)
 
     def finish(self) -> list[str]:
-        """Complete the file, and give it its name; returns the writer's notes."""
+        """Complete the file, move it to its final path, and return the writer's notes."""
         self._wait()
         with self._in_one_sentence():
             notes = self._writer.finish()
-            self._writer.close()  # Windows renames no open file
+            self._writer.close()  # Windows does not rename a file that is open
             self._work.complete()
         return notes
 
     def _wait(self) -> None:
-        """Wait for the window before, and raise here what went wrong there."""
+        """Wait until the previous window is written, and raise its error, if any, in this thread."""
         if self._pending is not None:
             self._pending.result()
 
@@ -161,24 +176,29 @@ class _Saving:
 
     @contextmanager
     def _in_one_sentence(self) -> Generator[None]:
-        """Say that the disk is full, or what else keeps a file from being written, and what is kept."""
+        """Turn an error of the system, such as a full disk, into a message that says what is kept."""
         try:
             yield
         except OSError as error:
             kept = self._work.progress.num_sentences
-            again = f"goes on after {kept:,} sentences" if kept else "starts anew"
+            again = f"continues after {kept:,} sentences" if kept else "starts from the beginning"
             raise ElmoError(
-                f"{self._work.path}: can't be written ({error}); when that is mended, the same command {again}"
+                f"{self._work.path}: can't be written ({error}); once that is fixed, the same command {again}"
             ) from error
 
 
 def check_target(path: Path, overwrite: bool) -> None:
-    """Refuse what can't be written before anything is computed."""
+    """Check before any computation that `path` can be written.
+
+    Raises:
+        ElmoError: If the ending is unknown, the parent folder is missing, `path` is a folder, or it is a file and
+            `overwrite` is false, or if pyarrow is missing for `.parquet`.
+    """
     if path.suffix not in ENDINGS:
-        raise ElmoError(f"{path}: the ending decides on the format; use one of {', '.join(ENDINGS)}")
+        raise ElmoError(f"{path}: the ending selects the format; use one of {', '.join(ENDINGS)}")
     require_parent(path)
     if path.is_dir():
-        raise ElmoError(f"{path}: is a folder")
+        raise ElmoError(f"{path}: is a folder; name a file")
     if path.exists() and not overwrite:
         raise ElmoError(f"{path}: exists already; remove it, or pass --overwrite (overwrite=True)")
     if path.suffix == ".parquet":
@@ -187,7 +207,7 @@ def check_target(path: Path, overwrite: bool) -> None:
 
 @contextmanager
 def _progress_bar(before: EmbeddingProgress, total_bytes: int | None) -> Generator[Callable[[EmbeddingProgress], None]]:
-    """Shows progress on a terminal: remaining time by the text's bytes, since lines are of all lengths."""
+    """Show progress on a terminal. The remaining time is estimated from bytes, since the length of lines varies."""
     bar: Any
     with tqdm(
         total=total_bytes,
@@ -200,7 +220,7 @@ def _progress_bar(before: EmbeddingProgress, total_bytes: int | None) -> Generat
         def show(progress: EmbeddingProgress) -> None:
             rate = (progress.num_tokens - before.num_tokens) / max(progress.seconds - before.seconds, 1e-9)
             bar.set_postfix_str(f"{progress.num_sentences:,} sentences, {rate:,.0f} tokens/s", refresh=False)
-            # Tokenized text may be longer than the file.
+            # A tokenizer may split words, and each token counts a byte for a separator: this can exceed the file.
             place = progress.num_bytes if total_bytes is None else min(progress.num_bytes, total_bytes)
             bar.update(place - bar.n)
 
@@ -209,7 +229,7 @@ def _progress_bar(before: EmbeddingProgress, total_bytes: int | None) -> Generat
 
 @contextmanager
 def _open(work: Unfinished, layout: VectorLayout, dtype: np.dtype[Any]) -> Generator[Writer]:
-    """The writer for a file ending; formats are imported when used, pyarrow being an extra."""
+    """Open the writer for the ending of the file. Formats are imported on use, because pyarrow is optional."""
     suffix = work.path.suffix
     if suffix == ".parquet":
         from elmo.embed.parquet import ParquetWriter as Format
