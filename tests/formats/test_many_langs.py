@@ -206,7 +206,7 @@ def test_a_list_without_a_sign_that_is_needed(sign: str, tmp_path: Path) -> None
     make(tmp_path)
     text = (tmp_path / "char.dic").read_text(encoding="utf-8").replace(f"{sign}\t", f"{sign[:-1]}\t")
     (tmp_path / "char.dic").write_text(text, encoding="utf-8")
-    assert_refused(tmp_path, "char.dic", f"{sign} is missing among the characters")
+    assert_refused(tmp_path, "char.dic", f"{sign} is missing from the list of characters")
 
 
 @pytest.mark.parametrize("file", ["encoder.pkl", "token_embedder.pkl"])

@@ -53,7 +53,7 @@ def test_a_killed_process_is_told(tmp_path, monkeypatch):
     next(blocks)
     for process in set(multiprocessing.active_children()) - of_other_tests:
         process.kill()
-    with pytest.raises(ElmoError, match="a process that cuts the text ended early"):
+    with pytest.raises(ElmoError, match="a process that tokenizes the text ended early"):
         list(blocks)
 
 

@@ -28,7 +28,7 @@ def test_special_words_come_first(words):
 
 
 def test_a_word_stands_once():
-    with pytest.raises(ElmoError, match="'the' stands twice, as words 4 and 6"):
+    with pytest.raises(ElmoError, match="'the' occurs twice, as words 4 and 6"):
         Vocabulary([*SPECIAL, "the", "play", "the"])
 
 

@@ -1,1 +1,1 @@
-"""Text: characters, vocabulary, tokenizers, the prepared corpus on disk, and the streams that read it."""
+"""Text: characters, vocabularies, tokenizers, the prepared corpus on disk, and the streams that read it."""

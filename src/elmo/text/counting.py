@@ -1,8 +1,8 @@
-"""Counting the types of any amount of text in bounded memory: sorted runs on disk, merged at the end.
+"""Counts the types of any amount of text in bounded memory, by sorted runs on disk that are merged at the end.
 
-While text is read, types are numbered in a dict. When the dict is full, its words go to disk in order of their code
-points, as a run, and numbering starts anew. Tokens are written at once under the numbers of their run; once all runs
-are merged and ranked, each run's stretch of tokens is rewritten through that run's own small map.
+While the text is read, a dict numbers its types. When the dict is full, its words are written to disk in the order of
+their code points (a *run*), and numbering starts again from zero. Tokens are written immediately, with the numbers of
+their run. Once all runs are merged and the types have their final ids, each run's tokens are rewritten with those ids.
 """
 
 from __future__ import annotations
@@ -24,18 +24,25 @@ from elmo.text.corpus import TOKEN_DTYPE
 
 MAX_TYPES = 200_000
 MAX_TEXT = 20_000_000
-"""Bounds of the dict: types, and characters of all types together (a text may consist of very long words)."""
+"""The dict is full at this many types, or at this many characters in all types, as words may be very long."""
 
 _READ_SIZE = 1 << 14
+"""How much of each run `merge` holds: bytes of its words, and places of its types that are not yet written."""
+
 _CHUNK = 1 << 18
+"""How many counts the table of a run grows by, and how many tokens `renumber` rewrites at a time."""
 
 
 @dataclass(frozen=True)
 class SortedTypes:
-    """Types on disk in order of their code points, and how many tokens they number.
+    """A run: types on disk in the order of their code points.
 
-    `words` holds a line per type, word, tab, count; `order` (int32) each one's number; `merged` (int32) its place
-    among all types by code points, once merged.
+    Attributes:
+        words: A file with one line per type: the word, a tab and its count.
+        order: A file with each type's number in this run, int32.
+        merged: A file that `merge` writes: each type's place in the order of all types by code points, int32.
+        num_types: The number of types.
+        num_tokens: The number of tokens that were written with the numbers of this run.
     """
 
     words: Path
@@ -45,16 +52,26 @@ class SortedTypes:
     num_tokens: int
 
     def map_to(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        """From this run's numbers to final ids, of which `ids` holds one per place by code points."""
+        """Map the numbers of this run to final ids.
+
+        Args:
+            ids: The final id of each of the N types of all runs, in the order of their code points, (N,).
+
+        Returns:
+            The final id of each number, (num_types,).
+        """
         mapped = np.empty(self.num_types, np.int32)
         mapped[np.fromfile(self.order, np.int32)] = ids[np.fromfile(self.merged, np.int32)]
         return mapped
 
 
 class TypeCounter:
-    """Numbers and counts the types of sentences, and writes the tokens.
+    """Numbers and counts the types of sentences, and writes the tokens as numbers.
 
-    `first_words` make up a run of their own: they are types whether the text holds them or not.
+    Args:
+        folder: The folder for the files of the runs.
+        tokens: The file that the numbers of the tokens are written to, int32.
+        first_words: Words that are types whether the text contains them or not. They form the first run.
     """
 
     def __init__(self, folder: Path, tokens: BinaryIO, first_words: Sequence[str]) -> None:
@@ -63,12 +80,12 @@ class TypeCounter:
         self._tokens = tokens
         self._start_run()
         for word in first_words:
-            self._numbers[word]  # to look it up is to number it
+            self._numbers[word]  # looking a new word up gives it a number
         self._make_room()
         self._finish_run()
 
     def add(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-        """Count the tokens of `sentences`. Returns the sentences' lengths."""
+        """Count and write the tokens of `sentences`, and return the sentences' lengths."""
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         num_tokens = int(lengths.sum())
         known = len(self._numbers)
@@ -84,13 +101,13 @@ class TypeCounter:
         return lengths
 
     def finish(self) -> list[SortedTypes]:
-        """Write what is still in memory. Returns all runs; the first is that of `first_words`."""
+        """Write the types that are still in memory as a last run, and return all runs, that of `first_words` first."""
         if self._numbers:
             self._finish_run()
         return self.runs
 
     def _start_run(self) -> None:
-        # a missing word gets the number of words before it, without a step of Python
+        # A missing word gets the number of words before it. `__len__` as the factory needs no Python code for each.
         self._numbers: defaultdict[str, int] = defaultdict()
         self._numbers.default_factory = self._numbers.__len__
         self._counts = np.zeros(0, np.int64)
@@ -105,7 +122,7 @@ class TypeCounter:
     def _finish_run(self) -> None:
         words = sorted(self._numbers)
         order = np.fromiter(map(self._numbers.__getitem__, words), np.int32, len(words))
-        self._numbers.default_factory = None  # ends the cycle, so that memory is given back at once
+        self._numbers.default_factory = None  # breaks the reference cycle, so that the memory is freed immediately
         counts = self._counts[order].tolist()
         stem = self._folder / f"run-{len(self.runs)}"
         run = SortedTypes(
@@ -124,10 +141,14 @@ class TypeCounter:
 
 @dataclass(frozen=True)
 class MergedTypes:
-    """All types on disk in order of their code points.
+    """All types on disk in the order of their code points.
 
-    `words` holds a line per type, `counts` how often each stands in the text, `offsets` where its line begins (both
-    int64). Read each when it is needed and let it go: there may be many millions of types.
+    There may be many millions of types: read each of these files only when it is needed, and do not keep the result.
+
+    Attributes:
+        words: A file with one word per line.
+        counts: A file with the number of times that each word occurs in the text, int64.
+        offsets: A file with the position in `words` at which each line begins, int64.
     """
 
     words: Path
@@ -135,7 +156,7 @@ class MergedTypes:
     offsets: Path
 
     def read(self, order: NDArray[np.int32], chunk_size: int) -> Iterator[list[str]]:
-        """The words at the places `order`, in chunks. It is quickest where places mostly rise."""
+        """Yield the words at the places `order` in chunks of `chunk_size`. Mostly rising places are fastest."""
         offsets = np.fromfile(self.offsets, np.int64)
         with self.words.open("rb", buffering=4096) as file:
 
@@ -148,7 +169,13 @@ class MergedTypes:
 
 
 def merge(runs: Sequence[SortedTypes], folder: Path, advance: Callable[[int], object]) -> MergedTypes:
-    """Merge runs into files in `folder`; each run learns its types' places. `advance` is told of entries done."""
+    """Merge runs into files in `folder`, and write each run's file `merged`.
+
+    Args:
+        runs: All runs of a `TypeCounter`.
+        folder: The folder for the merged files.
+        advance: A callback that receives the number of entries of runs that were merged since its last call.
+    """
     types = MergedTypes(folder / "all.words", folder / "all.counts", folder / "all.offsets")
     counts, offsets, offset = array("q"), array("q"), 0
     places = [array("i") for _ in runs]
@@ -175,7 +202,10 @@ def merge(runs: Sequence[SortedTypes], folder: Path, advance: Callable[[int], ob
 
 
 def _entries(run: SortedTypes, index: int) -> Iterator[tuple[bytes, int, int]]:
-    """A run's words, the run's index and the word's count. No file stays open: there may be thousands of runs."""
+    """Yield each word of a run with the run's index and the word's count.
+
+    The file is reopened for each chunk because there may be thousands of runs, too many to keep all files open.
+    """
     position = 0
     while True:
         with run.words.open("rb") as file:
@@ -190,7 +220,7 @@ def _entries(run: SortedTypes, index: int) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _flush(numbers: array[int], path: Path) -> int:
-    """Append `numbers` to a file and empty them. Returns how many they were."""
+    """Append `numbers` to a file, clear them, and return how many there were."""
     with path.open("ab") as file:
         numbers.tofile(file)
     length = len(numbers)
@@ -201,7 +231,14 @@ def _flush(numbers: array[int], path: Path) -> int:
 def renumber(
     tokens: Path, runs: Sequence[SortedTypes], ids: NDArray[np.int32], advance: Callable[[int], object]
 ) -> None:
-    """Rewrite the tokens in place, from the runs' numbers to final ids (one per place by code points)."""
+    """Rewrite a file of tokens in place, from the numbers of the runs to final ids.
+
+    Args:
+        tokens: The file that a `TypeCounter` wrote.
+        runs: Its runs, in order.
+        ids: The final id of each type, in the order of their code points, (N,).
+        advance: A callback that receives the number of tokens that were rewritten since its last call.
+    """
     with tokens.open("r+b") as file:
         for run in runs:
             mapped: NDArray[Any] = run.map_to(ids)

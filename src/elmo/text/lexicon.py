@@ -1,4 +1,4 @@
-"""Words as ids of the words and Unicode characters that a model of ELMoForManyLangs knows."""
+"""Encodes words as the ids of words and Unicode characters that a model of ELMoForManyLangs knows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ _BOUNDARIES = {BOS: "<bos>", EOS: "<eos>"}
 _UNKNOWN, _PADDING = "<oov>", "<pad>"
 
 BEGIN, END = "<eow>", "<bow>"
-"""A word begins with what the lists call its end, and ends with its begin: published models were trained so."""
+"""The marks around a word's characters. They look swapped, but the published models were trained this way."""
 
 
 class Lexicon:
-    """Ids of characters, and of words where a model has vectors of them (an empty mapping where not).
+    """The word and character ids of one model.
 
-    Ids are those of the published lists; the numbers that `encode` gives are rows of our embeddings (see `row`).
+    Args:
+        words: The published list of word ids, empty if the model has no vectors of whole words.
+        characters: The published list of character ids.
+        max_characters: The number C of character ids per word, including the marks around it.
+
+    Raises:
+        ElmoError: If a special entry is missing from one of the lists.
     """
 
     def __init__(self, words: Mapping[str, int], characters: Mapping[str, int], max_characters: int) -> None:
@@ -31,14 +37,18 @@ class Lexicon:
         ):
             missing = next((name for name in wanted if name not in ids), None)
             if missing is not None:
-                raise ElmoError(f"{missing} is missing among the {kind}s")
+                raise ElmoError(f"{missing} is missing from the list of {kind}s")
         self.words, self.characters, self.max_characters = words, characters, max_characters
 
     def encode(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """Ids of `words`: (N, 1+C), first the word's, then its characters', padded.
+        """Encode words as the input of the model.
 
-        A word is cut after `max_characters` - 2 characters, before it is looked up. `<S>` and `</S>` are the
-        boundaries of sentences.
+        A word is cut after C - 2 characters before it is looked up. `<S>` and `</S>` stand for the boundaries of
+        sentences.
+
+        Returns:
+            The ids, (N, 1+C): the word's id (0 if the model has no vectors of words), then the rows of its characters
+            (see `row`), filled up with the row of padding.
         """
         pad = self.row(self.characters[_PADDING])
         ids = np.full((len(words), 1 + self.max_characters), pad, dtype=np.int64)
@@ -52,10 +62,10 @@ class Lexicon:
         return ids
 
     def row(self, character: int) -> int:
-        """The row of our embedding that holds a character's vector.
+        """Return the row of our embedding that holds the vector of a character, given its id in the published list.
 
-        Row 0 is the mask's, padding stands where every biLM of ours has it (row 261), and the character that would
-        have stood there takes the row of padding.
+        Row 0 belongs to masked tokens, so rows are ids plus 1. Padding has the same row (261) as in all our biLMs; the
+        character that would have had that row gets the one that is left free.
         """
         pad = self.characters[_PADDING]
         if character == pad:

@@ -1,4 +1,4 @@
-"""Tokenizing files in several processes, in order and with a bounded number of blocks on the way."""
+"""Tokenizes files in several processes, in order and with a bounded number of blocks in memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from elmo.text.tokenizers import get_tokenizer
 
 @dataclass(frozen=True)
 class _Task:
-    """How blocks are tokenized; sent to the workers along with each block."""
+    """The settings for tokenizing a block. They are sent to the workers along with each block."""
 
     tokenizer: str
     text: str
@@ -32,7 +32,7 @@ class _Task:
         return tokenize_block(block, get_tokenizer(self.tokenizer), self.text, self.lowercase)
 
     def run_joined(self, block: str) -> str:
-        """The sentences as one string, which travels between processes faster than a list of lists."""
+        """Return the sentences as one string, which is sent between processes faster than a list of lists."""
         return "\n".join(map(" ".join, self.run(block)))
 
 
@@ -46,10 +46,21 @@ def tokenize_files(
     workers: int | None = None,
     progress: Progress | None = None,
 ) -> Generator[list[list[str]]]:
-    """The sentences of files in blocks, empty ones among them: the same whatever the number of `workers`.
+    """Yield the tokenized sentences of files in blocks. Sentences may be empty.
 
-    Splitting lines at whitespace is quicker than sending them to another process: that, text of a single block and
-    `workers=1` run in this one.
+    Args:
+        paths: The files.
+        tokenizer: As in `read_sentences`, like `text`, `encoding` and `lowercase`.
+        text: The layout of the files.
+        encoding: The encoding of the files.
+        lowercase: Whether to lower-case the tokens.
+        workers: The number of processes, by default one per core. It does not change the result. This process does
+            the work itself if it is 1, if all the text fits into one block, or if lines are only split at whitespace,
+            which is faster than sending them to another process.
+        progress: A callback that receives the number of bytes read from the files.
+
+    Raises:
+        ElmoError: If a file cannot be read, or a worker process ends early.
     """
     task = _Task(tokenizer, text, lowercase)
     blocks = (block for path in paths for block in read_units(path, text, encoding, progress))
@@ -65,10 +76,10 @@ def tokenize_files(
 
 
 def _run_in_pool(task: _Task, blocks: Iterable[str], workers: int) -> Generator[list[list[str]]]:
-    # not "fork": other threads may hold locks (those of torch and numpy do)
+    # "fork" would copy locks that other threads hold at that moment (torch and NumPy have such threads).
     context = multiprocessing.get_context("spawn")
     if sys.platform == "win32":
-        workers = min(workers, 61)  # more processes Windows can't wait for
+        workers = min(workers, 61)  # Windows cannot wait for more processes
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker)
     on_the_way: deque[Future[str]] = deque()
     try:
@@ -80,7 +91,7 @@ def _run_in_pool(task: _Task, blocks: Iterable[str], workers: int) -> Generator[
             yield _split(on_the_way.popleft().result())
     except BrokenProcessPool:
         raise ElmoError(
-            "a process that cuts the text ended early: for want of memory (then fewer workers), or since a script "
+            "a process that tokenizes the text ended early: either memory ran out (use fewer workers), or a script "
             'calls this without `if __name__ == "__main__":`'
         ) from None
     finally:
@@ -92,7 +103,7 @@ def _split(joined: str) -> list[list[str]]:
 
 
 def start_worker() -> None:
-    """Leave Ctrl-C to the main process, and don't outlive it when it is killed."""
+    """Let a worker process leave Ctrl-C to the main process, and end when the main process ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:

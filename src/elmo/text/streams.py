@@ -1,7 +1,7 @@
 """Endless training streams over shuffled sentences (Peters et al. 2018, sec. 3.4; batching as in bilm-tf).
 
-Whatever a stream will read is a function of the seed and of two numbers, its sentence count and its place inside the
-sentence. That makes resuming exact and shuffling free of memory, however many sentences there are.
+What a stream reads next depends only on the seed and on two numbers: how many sentences it has counted, and its place
+inside the current one. Therefore training resumes exactly, and shuffling needs no memory that grows with the corpus.
 """
 
 from __future__ import annotations
@@ -17,9 +17,14 @@ Ids = NDArray[np.int64]
 
 
 class Permutation:
-    """A pseudo-random order of `range(size)` that computes each entry when asked: a keyed Feistel network.
+    """A pseudo-random order of `range(size)` whose entries are computed on demand.
 
-    The network permutes the next power of four; entries beyond `size` are sent through again (cycle walking).
+    It is a keyed Feistel network, which permutes the numbers below a power of four that is not less than `size`. An
+    entry of `size` or more is sent through the network again until it falls into the range (cycle walking).
+
+    Args:
+        size: The number of entries.
+        key: The seed that determines the order.
     """
 
     def __init__(self, size: int, key: int) -> None:
@@ -28,7 +33,7 @@ class Permutation:
         self._keys = np.random.default_rng(key).integers(2**63, size=6, dtype=np.uint64)
 
     def __call__(self, places: Ids) -> Ids:
-        """The entries at `places`, any shape."""
+        """Return the entries at `places`, an array of any shape."""
         entries = self._mix(places.astype(np.uint64))
         while (outside := entries >= self.size).any():
             entries[outside] = self._mix(entries[outside])
@@ -45,15 +50,20 @@ class Permutation:
 
 
 class Streams:
-    """`batch_size` streams of one reading direction, or those of them that `rows` names.
+    """The training streams of one reading direction.
 
-    Stream b reads sentences b, b + batch_size, b + 2 * batch_size, … of the corpus in shuffled order, then goes on
-    with the next epoch's order, without end. A sentence of n tokens gives n + 1 predictions: forward reads `<S>`
-    and its tokens and predicts its tokens and `</S>`; backward reads `</S>` and its tokens from the end and
-    predicts them and `<S>`.
+    Stream b reads the sentences b, b + batch_size, b + 2 * batch_size, … of the corpus in shuffled order and then
+    continues with the next epoch's order, without end. A sentence of n tokens gives n + 1 predictions: the forward
+    direction reads `<S>` and the tokens, and predicts the tokens and `</S>`; the backward direction reads `</S>` and
+    the tokens from the end, and predicts the tokens and `<S>`.
 
-    What a stream reads depends on `batch_size`, the global number, but not on `rows`: however many processes share
-    the streams out among them, they read the same. B below is the number of streams read here.
+    Args:
+        corpus: The corpus to read.
+        batch_size: The number of streams over all processes. What a stream reads depends on it.
+        seed: Determines the order of the sentences, together with the epoch and the direction.
+        backward: Whether the streams read each sentence from its end.
+        rows: Which of the streams to read here, all by default; B is their number. What each of them reads does not
+            depend on it, so training is the same however many processes share the streams.
     """
 
     def __init__(
@@ -65,15 +75,16 @@ class Streams:
         self._orders: dict[int, Permutation] = {}
         self._batch_size = batch_size
         self.count: Ids = np.array(range(batch_size) if rows is None else rows, dtype=np.int64)
-        """(B,) number of the sentence each stream is in, counted over all epochs."""
+        """The number of the sentence that each stream is in, counted over all epochs, (B,)."""
         self.offset: Ids = np.zeros_like(self.count)
-        """(B,) predictions of that sentence already made."""
+        """How many predictions of that sentence are already done, (B,)."""
 
     def read(self, num_steps: int) -> tuple[Ids, Ids]:
-        """The next `num_steps` of every stream: inputs and targets, (B, T) each.
+        """Read the next `num_steps` tokens T of every stream.
 
-        Inputs are type ids; targets are ids of the vocabulary, `<UNK>` for types beyond it. Both stand in the order
-        of the text: a backward stream reads its row from the end.
+        Returns:
+            The inputs, type ids (B, T), and the targets, ids of the vocabulary (B, T) with `<UNK>` for types that are
+            not in it. Both are in the order of the text: the backward direction reads each row from its end.
         """
         inputs = np.empty((len(self.count), num_steps), dtype=np.int64)
         targets = np.empty_like(inputs)
@@ -91,12 +102,12 @@ class Streams:
         return (inputs[:, ::-1].copy(), targets[:, ::-1].copy()) if self._backward else (inputs, targets)
 
     def _token(self, start: Ids, length: Ids, place: Ids) -> NDArray[np.int32]:
-        """The type at `place` of each sentence in reading order; anything where `place` is outside."""
+        """Return the type at `place` of each sentence in reading order; any type if `place` is outside of it."""
         inside = np.clip(place, 0, length - 1)
         return self._corpus.tokens[start + (length - 1 - inside if self._backward else inside)]
 
     def _locate(self, count: Ids) -> tuple[Ids, Ids]:
-        """Start and length of the sentences with these numbers."""
+        """Return the start and the length of the sentences with these numbers."""
         epoch, place = np.divmod(count, self._corpus.num_sentences)
         sentence = np.empty_like(count)
         for number in np.unique(epoch).tolist():
@@ -106,7 +117,7 @@ class Streams:
         return start, self._corpus.starts[sentence + 1] - start
 
     def _order(self, epoch: int) -> Permutation:
-        """The order of sentences in an epoch; only those in use are kept."""
+        """Return the order of sentences in an epoch, and forget the orders of epochs before the previous one."""
         if epoch not in self._orders:
             self._orders = {e: order for e, order in self._orders.items() if e >= epoch - 1}
             key = int(np.random.SeedSequence([self._seed, epoch, self._backward]).generate_state(1, np.uint64)[0])

@@ -1,4 +1,4 @@
-"""From raw text to sentences, and from a sentence to tokens, by rules alone."""
+"""Splits raw text into sentences, and sentences into tokens, by rules alone."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from elmo.errors import ElmoError
 from elmo.extras import import_extra
 
 Tokenizer = Callable[[str], list[str]]
-"""One sentence of raw text -> its tokens, none of which is empty or holds whitespace."""
+"""A function from a sentence of raw text to its tokens, which are not empty and contain no whitespace."""
 
 _TITLES = (
     "Mr|Mrs|Ms|Mx|Dr|Drs|Prof|Messrs|Mme|Mlle|St|Ste|Gen|Gov|Lt|Col|Cmdr|Capt|Sgt|Cpl|Pvt|Maj|Adm|Reps?|Sens?|Rev|Hon|"
     "Pres|Supt|Mt|Ft|Figs?|Eqs?|Secs?|[Vv]ols?|Nos|Ch|Art|Op|vs|cf|ca|viz|approx|al|resp|pp|eds"
 )
-"""Abbreviations that a sentence hardly ever ends with."""
+"""Abbreviations that hardly ever end a sentence."""
 
 _ENDINGS = (
     "etc|Inc|Ltd|Cos?|Corp|Bros|LLC|Jr|Sr|Esq|Ave|Blvd|Rd|[Dd]ept|Univ|Assn|est|ft|lbs?|oz|hrs?|"
     "Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept?|Oct|Nov|Dec|Mon|Tues?|Thu|Thurs|Fri|Calif|Conn|Mass|Mich|Minn|Penn|Tenn|Va"
 )
-"""Abbreviations that a sentence may well end with: an upper-case letter after their period begins another one."""
+"""Abbreviations that often end a sentence: an upper-case letter after their period begins a new sentence."""
 
 _CLOSING = "\"'”’»›)\\]}」』）】》"
-"""Quotes and brackets that may stand between a sentence's mark and the whitespace after it (as a regex set)."""
+"""Quotes and brackets that may follow the mark at the end of a sentence (the contents of a regex character set)."""
 
 _PUNCTUATION = (
-    r"!-/:-@\[-^`{-~"  # ASCII but the underscore
-    r"\u00a1-\u00a9\u00ab\u00ac\u00ae-\u00b1\u00b4\u00b6-\u00b8\u00bb\u00bf\u00d7\u00f7"  # Latin-1 but ª º ² ³ ¹ ¼
+    r"!-/:-@\[-^`{-~"  # ASCII, except for the underscore
+    # Latin-1, except for letters, digits and fractions such as ª º ² ³ ¹ ¼
+    r"\u00a1-\u00a9\u00ab\u00ac\u00ae-\u00b1\u00b4\u00b6-\u00b8\u00bb\u00bf\u00d7\u00f7"
     r"\u055a-\u055f\u0589\u05be\u05c0\u05c3\u05c6\u060c\u060d\u061b-\u061f\u066a-\u066d\u06d4"  # Armenian to Arabic
     r"\u0964\u0965\u0df4\u0e4f\u0e5a\u0e5b\u0f04-\u0f14\u0f3a-\u0f3d\u104a-\u104f\u1360-\u1368"  # India to Ethiopia
     r"\u166e\u169b\u169c\u16eb-\u16ed\u17d4-\u17da\u1800-\u180a"  # further scripts
@@ -40,19 +41,22 @@ _PUNCTUATION = (
     r"\ufe10-\ufe19\ufe30-\ufe52\ufe54-\ufe6b\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65\uffe0-\uffee"
     r"\U0001f000-\U0001faff"  # emoji
 )
-r"""What words don't consist of. Python's `\w` won't do: it leaves out the vowel signs of Hindi, Thai and others."""
+r"""Characters that are not part of words (the contents of a regex character set).
+
+Words are defined as everything else because Python's `\w` does not match the vowel signs of Hindi, Thai and others.
+"""
 
 _WORD = rf"[^\s{_PUNCTUATION}]"
 _LETTER = r"[^\W\d_]"
 _PERIOD = rf"\.(?![.]|-?{_WORD}|[{_CLOSING}]*\s*\Z)"
-"""A period that stays with its abbreviation: the sentence's last one is split off even there."""
+"""A period that stays attached to its abbreviation. The last period of a sentence is always a token of its own."""
 _SUFFIX = rf"(?i:s|m|d|ll|re|ve)(?!{_WORD})"
 _PICTURE = r"[\u2190-\u2bff\U0001f000-\U0001faff]"
 
 _PTB = re.compile(
     rf"""
       (?i:can(?=not(?!{_WORD})))                                # can|not
-    | {_WORD}++ (?! [-‐‑'’./&:@] | ,\d )                        # most words: what follows can't belong to them
+    | {_WORD}++ (?! [-‐‑'’./&:@] | ,\d )                        # most words: what follows cannot belong to them
     | (?i:n['’]t) (?!{_WORD})                                   # do|n't
     | {_WORD}+ (?= (?i:n['’]t) (?!{_WORD}) )                    # and its first part
     | ['’] {_SUFFIX}                                            # he|'s, we|'ll
@@ -85,11 +89,16 @@ _NOT_FINAL = re.compile(_TITLES)
 
 
 def get_tokenizer(name: str) -> Tokenizer:
-    """The tokenizer of a name: "whitespace", "ptb" or "spacy:<language>".
+    """Return the tokenizer with this name.
 
-    "ptb" cuts raw English much like the Penn Treebank, but keeps brackets and quotes as they are written:
-    contractions in two (do n't), punctuation off, a period off at the end of the sentence and inside it unless it
-    belongs to an abbreviation. Raises ElmoError for an unknown name, an unknown language or spaCy not installed.
+    Args:
+        name: "whitespace"; "spacy:<language>", the rules of spaCy's blank pipeline; or "ptb". The latter tokenizes
+            raw English much like the Penn Treebank, but keeps brackets and quotes as they are written. It splits
+            contractions in two (do n't) and punctuation from words. A period is a token of its own at the end of the
+            sentence, and inside of it unless it belongs to an abbreviation.
+
+    Raises:
+        ElmoError: If the name or the language is unknown, or spaCy is not installed.
     """
     if name == "whitespace":
         return str.split
@@ -102,7 +111,15 @@ def get_tokenizer(name: str) -> Tokenizer:
 
 
 def find_tokens(text: str, tokens: Iterable[str]) -> Iterator[tuple[int, int]]:
-    """The characters that each token begins with and ends before, of all the `tokens` that `text` was cut into."""
+    """Yield the start and the end (exclusive) of each token in `text`, in characters.
+
+    Args:
+        text: Raw text.
+        tokens: All tokens of the text, in order, each spelled as in the text.
+
+    Raises:
+        ValueError: If a token is not found after the one before it.
+    """
     end = 0
     for token in tokens:
         start = text.index(token, end)
@@ -111,11 +128,11 @@ def find_tokens(text: str, tokens: Iterable[str]) -> Iterator[tuple[int, int]]:
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """The sentences of a paragraph of raw text, without the whitespace around them.
+    """Split a paragraph of raw text into sentences, without the whitespace around them.
 
-    A sentence ends with `.`, `!`, `?`, `…` or another script's mark, closing quotes and brackets, and whitespace
-    (not needed after full-width marks), where neither a lower-case letter follows nor the period belongs to an
-    abbreviation, an initial or a leading number.
+    A sentence ends at `.`, `!`, `?`, `…` or the like in other scripts, followed by any closing quotes and brackets and
+    then whitespace (which full-width marks do not need). It does not end there if a lower-case letter follows, or if
+    the period belongs to an abbreviation, to an initial, or to a number at the start of the sentence.
     """
     sentences: list[str] = []
     start = 0
@@ -129,7 +146,7 @@ def split_sentences(paragraph: str) -> list[str]:
 
 
 def _ends_sentence(paragraph: str, start: int, mark: int, end: int) -> bool:
-    """Whether the marks from `mark` to `end` end the sentence that begins at `start`."""
+    """Return whether the marks from `mark` to `end` end the sentence that begins at `start`."""
     following = paragraph[end : end + 8].lstrip(_OPENING)[:1]
     if following and (following.islower() or following in ".!?…,;:)]}"):
         return False
@@ -154,12 +171,12 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise ElmoError(
-            f"tokenizer spacy:{language}: spaCy has no tokenizer for {language!r} ({reason}); for a language that it "
-            "doesn't know take spacy:xx"
+            f"tokenizer spacy:{language}: spaCy has no tokenizer for {language!r} ({reason}); use spacy:xx for "
+            "languages that it does not support"
         ) from None
 
     def tokenize(sentence: str) -> list[str]:
-        # spaCy makes tokens of surplus whitespace, and some languages' tokens hold some
+        # spaCy makes tokens of extra whitespace, and in some languages its tokens contain whitespace.
         return [part for token in tokenizer(sentence) for part in token.text.split()]
 
     return tokenize

@@ -1,4 +1,4 @@
-"""The words a biLM predicts, by id."""
+"""The vocabulary of a biLM: the words that it predicts, by id."""
 
 from __future__ import annotations
 
@@ -13,13 +13,21 @@ from elmo.text.characters import BOS, EOS, UNK
 from elmo.text.reading import read_lines
 
 SPECIAL_WORDS = (BOS, EOS, UNK)
-"""The first three words of every vocabulary, as published."""
+"""The first three words of every vocabulary, as in the published models."""
 
 UNK_ID = 2
 
 
 class Vocabulary:
-    """Words by id. The first three are `<S>`, `</S>` and `<UNK>`; the rest normally follow by falling count."""
+    """The words that a biLM predicts, by id.
+
+    Args:
+        words: The words in the order of their ids. The first three must be `<S>`, `</S>` and `<UNK>`; the rest are
+            normally sorted by falling count.
+
+    Raises:
+        ElmoError: If the first three words are not these, or a word occurs twice.
+    """
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words: tuple[str, ...] = tuple(words)
@@ -30,7 +38,7 @@ class Vocabulary:
         if len(self._ids) < len(self.words):
             index = next(index for index, word in enumerate(self.words) if self._ids[word] != index)
             again = self._ids[self.words[index]]
-            raise ElmoError(f"vocabulary: {self.words[index]!r} stands twice, as words {index + 1} and {again + 1}")
+            raise ElmoError(f"vocabulary: {self.words[index]!r} occurs twice, as words {index + 1} and {again + 1}")
 
     def __len__(self) -> int:
         return len(self.words)
@@ -39,30 +47,38 @@ class Vocabulary:
         return word in self._ids
 
     def id(self, word: str) -> int:
-        """The id of `word`, or that of `<UNK>` (2) where it is absent."""
+        """Return the id of `word`, or the id of `<UNK>` (2) if it is not in the vocabulary."""
         return self._ids.get(word, UNK_ID)
 
     def encode(self, words: Sequence[str]) -> NDArray[np.int64]:
-        """The ids (N, 1) of `words`, the input of models that read whole words; absent ones are `<UNK>`."""
+        """Return the ids (N, 1) of `words`, as input for models that read whole words. Unknown words are `<UNK>`."""
         return np.array([[self.id(word)] for word in words], dtype=np.int64).reshape(-1, 1)
 
     @classmethod
     def read(cls, path: str | Path) -> Vocabulary:
-        """Read a vocabulary file: UTF-8, a word a line, plain or compressed like any text."""
+        """Read a vocabulary file: UTF-8, one word per line, plain or compressed (see `read_lines`).
+
+        Raises:
+            ElmoError: If the file cannot be read, or is not a vocabulary.
+        """
         return cls.of(list(read_lines(path)), path)
 
     @classmethod
     def of(cls, words: Sequence[str], path: str | Path) -> Vocabulary:
-        """The vocabulary of words that were read from `path`, which errors name."""
+        """Make a vocabulary of words that were read from `path`, and name `path` in errors."""
         try:
             return cls(words)
         except ElmoError as error:
             raise ElmoError(f"{path}: {error}") from None
 
     def write(self, path: str | Path) -> None:
-        """Write a word a line, in UTF-8."""
+        """Write the words to a UTF-8 file, one per line.
+
+        Raises:
+            ElmoError: If a word contains a line end.
+        """
         broken = next((word for word in self.words if "\n" in word or "\r" in word), None)
         if broken is not None:
-            raise ElmoError(f"{path}: {broken!r} can't be written, it holds a line end")
+            raise ElmoError(f"{path}: {broken!r} cannot be written because it contains a line end")
         with Path(path).open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{word}\n" for word in self.words)
