@@ -1,4 +1,4 @@
-"""The mean of gradients over processes; that of the softmax as rows, not as the dense matrix it stands for."""
+"""Averages gradients over processes; of the softmax's gradient, only the rows that are not zero are exchanged."""
 
 from __future__ import annotations
 
@@ -12,17 +12,29 @@ from torch import Tensor, nn
 
 
 class Volume(NamedTuple):
-    """Bytes that a process handed to the collectives: for dense gradients, and for rows and their ids."""
+    """The number of bytes that a process gave to collective operations.
+
+    Attributes:
+        dense: For dense gradients.
+        rows: For row-sparse gradients: their rows and the ids of the rows.
+    """
 
     dense: int = 0
     rows: int = 0
 
 
 def average_gradients(parameters: Iterable[nn.Parameter], size: int) -> Volume:
-    """Replace each gradient by its mean over all `size` processes, which make the same of it to the bit.
+    """Replace each gradient by its mean over all processes, which is bit for bit the same in each of them.
 
-    Dense ones travel in one buffer. Of a row-sparse one, (V, P), only the U rows travel that any process has; the
-    result is coalesced. A dense gradient that only some processes have is zero on the others.
+    All dense gradients are sent in one buffer; a gradient that only some processes have counts as zero in the others.
+    Of a row-sparse gradient (V, P), only the rows that any process has are sent, and the result is coalesced.
+
+    Args:
+        parameters: The parameters, in the same order in every process.
+        size: The number of processes, all of which must call this.
+
+    Returns:
+        The bytes that this process sent.
     """
     if size == 1:
         return Volume()
@@ -34,7 +46,11 @@ def average_gradients(parameters: Iterable[nn.Parameter], size: int) -> Volume:
 
 
 def _average_dense(parameters: list[nn.Parameter], size: int) -> int:
-    """Gradients become views of one buffer. At its end stands, for each, how many processes had one."""
+    """Average the gradients, which become views of one buffer.
+
+    The end of the buffer holds a number for each parameter, from which every process learns whether any of them has a
+    gradient. Where none has, the gradient stays None.
+    """
     gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
     present = gradients[0].new_tensor([p.grad is not None for p in parameters])
     buffer = torch.cat([*(gradient.flatten() for gradient in gradients), present])
@@ -61,7 +77,7 @@ def _average_rows(parameter: nn.Parameter, size: int) -> int:
 
 
 def _union(ids: Tensor, size: int) -> tuple[Tensor, int]:
-    """All ids that any process has, sorted, and the bytes that took. `ids` (n,), n differing between processes."""
+    """Return the sorted union of all processes' ids, and the bytes sent for it. The length of `ids` (n,) may differ."""
     number = ids.new_tensor([len(ids)])
     numbers = ids.new_empty(size)
     dist.all_gather_single(numbers, number)

@@ -1,4 +1,4 @@
-"""What a model card tells of the text that was trained on."""
+"""The facts about the training text that a model card states."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from elmo.text.corpus import Corpus
 
 
 def text_facts(corpus: Corpus) -> dict[str, str]:
-    """Size, origin and treatment of the text, name to value; what `elmo prepare` wasn't told is left out."""
+    """Return the size, origin and preparation of a corpus, by name, without facts that `elmo prepare` was not given."""
     source, settings = corpus.source, corpus.settings
     case = "lower-cased" if settings["lowercase"] else "case kept"
     files = ", ".join(source.get("inputs", []))
     facts = {
         "training text": f"{corpus.num_tokens:,} tokens in {corpus.num_sentences:,} sentences",
-        "its files": files.encode("utf-8", "backslashreplace").decode(),  # as the card that is read back has it
+        "its files": files.encode("utf-8", "backslashreplace").decode(),  # as it is read back from the card
         "its language": source.get("language"),
         "its license": source.get("license"),
         "its tokens": f"tokenizer {settings['tokenizer']}, {case}",

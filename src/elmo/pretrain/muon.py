@@ -1,4 +1,4 @@
-"""Muon: matrices that move by the orthogonal part of their averaged gradient (Jordan et al. 2024)."""
+"""Muon: an optimizer that moves matrices by the orthogonal part of their averaged gradient (Jordan et al. 2024)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,30 @@ from torch import Tensor, nn
 from elmo.nn.precision import fast_dtype
 
 COEFFICIENTS, ITERATIONS = (3.4445, -4.7750, 2.0315), 5
-"""Of the Newton-Schulz iteration as published: five steps bring every singular value that is not tiny near 1."""
+"""The published Newton-Schulz iteration: five steps bring every singular value that is not tiny close to 1."""
 
 LONG = 8
-"""From this ratio of sides on, steps on the small matrix cost less than such on the whole one."""
+"""From this ratio of sides on, iterating on the small matrix X X^T costs less than iterating on X."""
 
 ADAM_SIZE = 0.2
-"""The root mean square of a usual step of Adam, in learning rates; Muon's steps are made as large (Liu et al. 2025)."""
+"""The usual root mean square of an Adam step, as a multiple of the learning rate. Muon's steps are scaled to the same
+size (Liu et al. 2025)."""
 
 
 class Muon(torch.optim.Optimizer):
     """Muon with Nesterov momentum and decoupled weight decay.
 
-    It differs from torch's in how it computes alone: see `orthogonalize`.
+    It differs from torch's Muon only in how the orthogonal part is computed: see `orthogonalize`.
+
+    Args:
+        parameters: The matrices to train. The state of each must be set before the first step, as `make_optimizer`
+            does.
+        lr: The learning rate.
+        momentum: The decay of the average of gradients.
+        weight_decay: The factor of the weight decay, which is multiplied by the learning rate.
+
+    Source:
+        Jordan et al. 2024; the size of the steps is that of Liu et al. 2025.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
@@ -33,7 +44,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Update the parameters; there is no `closure`, which torch's signature has."""
+        """Update the parameters. `closure` is only there because torch's signature has it, and is not called."""
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -48,12 +59,19 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalize(matrix: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """`matrix` with singular values near 1: the Newton-Schulz iteration of Muon, (M, N) to (M, N).
+    """Bring the singular values of a matrix close to 1 by the Newton-Schulz iteration of Muon.
 
-    A step multiplies X from its shorter side by a polynomial of A = X X^T. For a long matrix, all these polynomials
-    are made from the first A alone, which is small, and X is multiplied once, by their product: a third of the work
-    at a ratio of 16. That needs float32; the products of others are in `dtype`, and torch's Muon knows bfloat16 alone,
-    which takes ten times as long on processors without instructions for it.
+    Each step multiplies X by a polynomial of A = X X^T. For a long matrix, the polynomials of all steps are computed
+    from the first A, which is small, and X is multiplied once, by their product: a third of the work at a ratio of 16.
+
+    Args:
+        matrix: The matrix (M, N).
+        dtype: The type of the matrix products. Long matrices use the type of `matrix` instead, since their method
+            needs float32. (torch's own Muon always uses bfloat16, which takes ten times as long on processors without
+            instructions for it.)
+
+    Returns:
+        A matrix (M, N) of the same type as `matrix`.
     """
     if matrix.shape[0] > matrix.shape[1]:
         return orthogonalize(matrix.T, dtype).T
@@ -67,12 +85,16 @@ def orthogonalize(matrix: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def _beyond_linear(gram: Tensor) -> Tensor:
-    """b A + c A^2: what a step multiplies by, but for the constant."""
+    """Return b A + c A^2: the factor of a step without its constant term."""
     return torch.addmm(gram, gram, gram, beta=COEFFICIENTS[1], alpha=COEFFICIENTS[2])
 
 
 def _product_of_steps(gram: Tensor) -> Tensor:
-    """What all steps together multiply by: each one's polynomial F makes F A F of A, as all of them commute."""
+    """Return the product of the factors of all steps.
+
+    A step with the factor F turns A = X X^T into F A F. All these matrices commute, since they are polynomials of the
+    first A.
+    """
     factors: list[Tensor] = []
     for _ in range(ITERATIONS):
         if factors:

@@ -1,4 +1,4 @@
-"""The recipes of pretraining: which keys they have, what their values may be, and those that come with the package."""
+"""The recipes of pretraining: their keys, the values that these may have, and the names of the package's recipes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elmo.schema import require_choice, require_not_negative, require_positive, 
 from elmo.training.recipes import read_recipe
 
 NAMES = ("paper", "small", "en", "mini", "tiny")
-"""Recipes that come with the package."""
+"""The names of the recipes that come with the package."""
 
 
 _CHOICES = {
@@ -25,19 +25,36 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class PretrainingConfig:
-    """How a biLM is pretrained. The first seven keys are those of the published `options.json`.
+    """The settings of pretraining. The first seven have the names that they have in the published `options.json`.
 
-    `loss` is what is minimized: the cross-entropy of the softmax `sampled` among `n_negative_samples_batch` negatives
-    (of the full one where the vocabulary has no more words than that); of the `full` softmax; or of an `adaptive` one,
-    whose `adaptive_cutoffs` are a tenth and half of the vocabulary where None names no others.
-    `optimizer` is the published `adagrad`, whose accumulators start at `initial_accumulator_value`, or `adamw` or
-    `muon`, both with `weight_decay`. The learning rate rises over the share `warmup` of the run and falls to zero
-    over the last share `decay`. `precision` is that of products of matrices: with `bf16` their operands are rounded
-    to bfloat16, and all else stays float32.
-    Training ends after `n_epochs`, or earlier after `max_steps` or `max_minutes`, whichever comes first.
-    With `fresh_starts`, a stream that begins a step with a new sentence begins it from zeros instead of the state
-    carried on: about one sentence in `unroll_steps`. Published training never did that after the first step, and
-    a model that never meets zeros may fail on single sentences, whose vectors start from zeros (docs/lab-notes.md).
+    Attributes:
+        batch_size: The number of rows (streams) of a batch, over all processes.
+        unroll_steps: The number of tokens of each row in a step, through which gradients flow back.
+        n_negative_samples_batch: The number of negatives of the sampled softmax, for each direction and step.
+        dropout: The dropout rate of each LSTM layer's input and of the top layer's output.
+        learning_rate: The highest learning rate of the schedule.
+        all_clip_norm_val: The global norm that gradients are clipped to.
+        n_epochs: How often the corpus is read, at most; training ends earlier at `max_steps` or `max_minutes`.
+        loss: The cross-entropy to minimize: of the softmax "sampled" among the negatives (in full, if the vocabulary is
+            not larger than the sample), of the "full" softmax, or of an "adaptive" one.
+        adaptive_cutoffs: The cutoffs of the adaptive softmax; a tenth and half of the vocabulary by default.
+        optimizer: "adagrad", which is the published one, "adamw" or "muon".
+        initial_accumulator_value: The value that Adagrad's accumulators start at.
+        weight_decay: The weight decay of `adamw` and `muon`.
+        warmup: The share of the run in which the learning rate rises from zero at the beginning.
+        decay: The share of the run in which the learning rate falls to zero at the end.
+        precision: The precision of matrix products. With "bf16" their operands are rounded to bfloat16, and everything
+            else stays float32.
+        fresh_starts: Whether a stream that begins a step with a new sentence begins it from zeros instead of the last
+            state, which is so for about one sentence in `unroll_steps`. Published training never did that after its
+            first step, but a model that never sees zeros in training can fail on single sentences, which start from
+            zeros when they are embedded (docs/lab-notes.md).
+        seed: The seed of all random numbers.
+        max_steps: The number of steps after which training ends, if any.
+        max_minutes: The minutes of training after which it ends, if any; evaluating and saving do not count.
+        log_every_steps: The number of steps between two rows of metrics.
+        evaluate_every_steps: The number of steps between two measurements of held-out text; only at the end by default.
+        checkpoint_every_minutes: The minutes of training between two checkpoints.
     """
 
     batch_size: int = 128
@@ -79,14 +96,21 @@ class PretrainingConfig:
             if not 0 <= getattr(self, name) <= 1:
                 raise ElmoError(f"training.{name}: {getattr(self, name)} is not in [0, 1]")
         if self.weight_decay > 0 and self.optimizer == "adagrad":
-            raise ElmoError("training.weight_decay: adagrad has none; leave it out, or use adamw or muon")
+            raise ElmoError("training.weight_decay: adagrad has no weight decay; leave it out, or use adamw or muon")
         if self.adaptive_cutoffs is not None and self.loss != "adaptive":
-            raise ElmoError(f"training.adaptive_cutoffs: only for loss adaptive, not for {self.loss}")
+            raise ElmoError(f"training.adaptive_cutoffs: is only for training.loss adaptive, not for {self.loss}")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides a pretraining run, beside the corpus: the biLM's sizes and its training."""
+    """Everything that determines a pretraining run, except the corpus and the model to start from.
+
+    Attributes:
+        char_cnn: The sizes of the character encoder.
+        lstm: The sizes of the LSTMs.
+        training: The settings of the training.
+        bidirectional: Whether the model has a backward direction.
+    """
 
     char_cnn: CharCNNConfig
     lstm: LSTMConfig
@@ -95,10 +119,18 @@ class Recipe:
 
     @property
     def bilm(self) -> BiLMConfig:
-        """The sizes alone."""
+        """The sizes of the biLM, without the training."""
         return BiLMConfig(self.char_cnn, self.lstm, self.bidirectional)
 
 
 def load_pretraining_recipe(name: str, overrides: Mapping[str, object] | None = None) -> Recipe:
-    """The recipe of this name, or in this YAML file; `overrides` are dotted keys, as `training.batch_size`."""
+    """Load a recipe.
+
+    Args:
+        name: The name of a recipe of the package, or the path of a YAML file.
+        overrides: Values that replace those of the recipe, by dotted keys such as `training.batch_size`.
+
+    Raises:
+        ElmoError: If there is no such recipe, or if a key or value is not one that a recipe can have.
+    """
     return read_recipe(Recipe, name, NAMES, overrides)

@@ -1,4 +1,4 @@
-"""The LSTM stack of one direction as training runs it: rows of one length, on a GPU as a recorded graph."""
+"""The LSTM stack of one direction as training runs it: all rows have the same length, and a GPU replays a graph."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from elmo.nn.lstm import LSTMStack, LSTMState
 
 Recurrence = Callable[..., tuple[Tensor, Tensor, Tensor]]
-"""Packed inputs (T * B, P), the state's two tensors, and masks as `LSTMStack` takes them, to the top layer's outputs
-(T * B, P) and the state after the last step."""
+"""A function from packed inputs (T * B, P), the two tensors of the state, and the dropout masks of `LSTMStack`, to the
+outputs of the top layer (T * B, P) and the two tensors of the state after the last token."""
 
 
 class _Unrolled(nn.Module):
-    """A stack over B rows of T tokens; tensors alone come in and go out, as a graph wants it."""
+    """An LSTM stack for B rows of T tokens, whose inputs and outputs are all tensors, as a CUDA graph requires."""
 
     def __init__(self, stack: LSTMStack, batch_size: int, num_steps: int) -> None:
         super().__init__()
@@ -33,10 +33,17 @@ class _Unrolled(nn.Module):
 def make_recurrence(
     stack: LSTMStack, batch_size: int, num_steps: int, num_masks: int, device: torch.device
 ) -> Recurrence:
-    """The recurrence of `stack` for B rows of T tokens and this number of masks, under the autocast in force.
+    """Make the function that runs an LSTM stack over a batch in training.
 
-    On a GPU, where a step is hundreds of kernels so short that starting them takes longer than they do, all of them
-    are recorded once, forward and backward, and then started as two graphs.
+    On a GPU, a step consists of hundreds of kernels that take less time to run than to launch. So they are recorded
+    once, under the autocast that is active now, and then launched as two graphs, one forward and one backward.
+
+    Args:
+        stack: The LSTMs of one direction. If some of its parameters are frozen, nothing is recorded.
+        batch_size: The number of rows B.
+        num_steps: The number of tokens T of every row.
+        num_masks: The number of dropout masks that the function will be called with.
+        device: The device that the stack is on.
     """
     unrolled = _Unrolled(stack, batch_size, num_steps)
     trained = all(parameter.requires_grad for parameter in stack.parameters())
@@ -47,18 +54,20 @@ def make_recurrence(
     hidden = torch.zeros(lstm.n_layers, batch_size, lstm.projection_dim, device=device)
     cell = torch.zeros(lstm.n_layers, batch_size, lstm.dim, device=device)
     masks = [torch.ones(N, lstm.projection_dim, device=device) for _ in range(num_masks)]
-    # Recording leaves a stream behind that gradients are then said to come from; torch waits for it rightly, and would
-    # warn in the first step: off for the whole process.
+    # After recording, gradients come from the stream that was recorded on. torch synchronizes with it correctly, but
+    # would warn about it in the first step, so the warning is switched off for the whole process.
     torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
-    gc.collect()  # graphs of earlier runs are in cycles, and own memory that this recording might be given
+    gc.collect()  # graphs of earlier runs, which are in cycles, own memory that this recording might be given
     with _own_workspace(device):
         return cast("Recurrence", torch.cuda.make_graphed_callables(unrolled, (inputs, hidden, cell, *masks)))
 
 
 @contextmanager
 def _own_workspace(device: torch.device) -> Generator[None]:
-    """Have what is recorded here take memory for cuBLAS of its own, as torch's compiler does: the directions' graphs
-    run at once, and all recordings are made on one stream, whose memory they would share."""
+    """Give the graph recorded in this block a cuBLAS workspace of its own, as torch's compiler does.
+
+    All graphs are recorded on one stream and would share its workspace, but those of both directions run at once.
+    """
     torch.cuda.synchronize(device)
     torch._C._cuda_clearCublasWorkspaces()  # pyright: ignore[reportPrivateUsage] (torch has no other)
     try:
