@@ -196,7 +196,7 @@ def test_rows_travel_instead_of_the_dense_matrix(found: list[dict[str, Any]]) ->
 
 
 def test_rows_that_do_not_come_out_even_are_refused(found: list[dict[str, Any]], folder: Path) -> None:
-    sentence = "training.batch_size: 5 rows can't be shared out evenly to 2 processes"
+    sentence = "training.batch_size: 5 rows cannot be divided evenly among 2 processes"
     assert all(findings["odd"]["error"].startswith(sentence) for findings in found)
     assert not (folder / "odd").exists()
 
@@ -260,6 +260,6 @@ def test_torchrun_ends_with_the_error(corpus: Corpus, settings: Callable[..., Re
         output, errors = process.communicate(timeout=LONGEST)
     assert process.returncode != 0
     assert output == ""
-    assert "elmo: training.batch_size: 5 rows can't be shared out evenly to 2 processes" in errors
+    assert "elmo: training.batch_size: 5 rows cannot be divided evenly among 2 processes" in errors
     assert "exitcode  : 2" in errors
     assert not (tmp_path / "run").exists()

@@ -81,7 +81,10 @@ def test_overrides_are_yaml_values() -> None:
         ("training.weight_decay=-0.1", "training.weight_decay: -0.1 is not zero or a positive number"),
         ("training.dropout=1", "training.dropout: 1.0 is not in"),
         ("training.loss=hinge", "training.loss: 'hinge' is none of sampled, full, adaptive"),
-        ("training.adaptive_cutoffs=[5]", "training.adaptive_cutoffs: is only for training.loss adaptive, not for sampled"),
+        (
+            "training.adaptive_cutoffs=[5]",
+            "training.adaptive_cutoffs: is only for training.loss adaptive, not for sampled",
+        ),
         ("lstm.projection_dim=256", "wider than the cell"),
         ("char_cnn.filters=[[1]]", "filters: expected a list of 2"),
         ("char_cnn.activation=gelu", "neither 'relu' nor 'tanh'"),

@@ -1,1 +1,1 @@
-"""Pretraining: objective, loop, checkpoints, perplexity, fine-tuning."""
+"""Pretraining and fine-tuning of biLMs: objective, training loop, checkpoints and perplexity."""

@@ -1,7 +1,7 @@
-"""The processes that train one run together, as `torchrun` starts them, and what they say to each other.
+"""The processes that `torchrun` starts for one run, and how they communicate.
 
-Every process holds the whole model and makes the same updates; of the global batch of B rows (streams), process r of
-W reads rows r * B / W to (r + 1) * B / W - 1. Process 0 alone reads and writes the run folder.
+Every process holds the whole model and makes the same updates. Of the B rows (streams) of the global batch, process r
+of W reads rows r * B / W to (r + 1) * B / W - 1. Only process 0 reads and writes the run folder.
 """
 
 from __future__ import annotations
@@ -22,16 +22,21 @@ from elmo.nn.devices import find_device, use_device
 T = TypeVar("T")
 
 _PATIENCE = timedelta(hours=2)
-"""How long processes wait for one another: while process 0 measures held-out text, for as long as that takes."""
+"""How long processes wait for each other. All others wait while process 0 measures the perplexity of held-out text."""
 
 _CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
 class Processes:
-    """This process, number `rank` of `size`, and the `device` it trains on. One alone has nobody to talk to.
+    """This process as one of those that train together; a process without `torchrun` is the only one.
 
-    All but `rows` must be called by every process, in the same order.
+    All methods except `rows` must be called by every process, in the same order.
+
+    Attributes:
+        rank: The number of this process, from 0 to size - 1.
+        size: The number of processes.
+        device: The device that this process trains on.
     """
 
     rank: int
@@ -40,9 +45,15 @@ class Processes:
 
     @classmethod
     def join(cls, device: str) -> Processes:
-        """Meet the others that `torchrun` started, if it did. `device` is as in `find_device`.
+        """Join the processes that `torchrun` started, if it started this one.
 
-        With GPUs each process takes the one of its number on its machine.
+        Args:
+            device: The device to train on, as `find_device` takes it. Under `torchrun`, each process on a machine with
+                GPUs takes a GPU of its own.
+
+        Raises:
+            ElmoError: If the device is not there, if there are fewer GPUs than processes on this machine, or if
+                `device` names a single GPU under `torchrun`.
         """
         size = started_together()
         if size == 1:
@@ -50,17 +61,20 @@ class Processes:
         place = find_device(device)
         if on_cuda := place.type == "cuda":
             if ":" in device:
-                raise ElmoError(f"device: {device!r} is one GPU, but torchrun starts a process for each; pass cuda")
+                raise ElmoError(f"device: {device!r} is one GPU, but torchrun needs one for each process; pass cuda")
             place = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
             if place.index >= (found := torch.cuda.device_count()):
-                raise ElmoError(f"this machine has {found} CUDA devices: start as many processes, or pass --device cpu")
+                raise ElmoError(
+                    f"this machine has {found} CUDA devices, fewer than processes: start as many processes as devices, "
+                    "or pass --device cpu"
+                )
             torch.cuda.set_device(place)
         if not dist.is_initialized():
             dist.init_process_group("cpu:gloo,cuda:nccl" if on_cuda else "gloo", timeout=_PATIENCE)
         return cls(dist.get_rank(), size, place)
 
     def leave(self) -> None:
-        """Part from the others, at the end, when all have come to it."""
+        """Wait until all processes have come to their end, and disconnect from them."""
         if self.size > 1:
             dist.barrier()
             dist.destroy_process_group()
@@ -71,17 +85,28 @@ class Processes:
         return self.rank == 0
 
     def rows(self, batch_size: int) -> range:
-        """The rows of a global batch that this process reads; an `ElmoError` where they don't come out even."""
+        """Return the rows of a global batch that this process reads.
+
+        Raises:
+            ElmoError: If the number of rows is not a multiple of the number of processes.
+        """
         if batch_size % self.size:
             raise ElmoError(
-                f"training.batch_size: {batch_size} rows can't be shared out evenly to {self.size} processes; "
-                f"it is the global batch and must be a multiple of {self.size}"
+                f"training.batch_size: {batch_size} rows cannot be divided evenly among {self.size} processes; it is "
+                f"the size of the global batch and must be a multiple of {self.size}"
             )
         each = batch_size // self.size
         return range(self.rank * each, (self.rank + 1) * each)
 
     def on_first(self, action: Callable[[], T]) -> T:
-        """Let process 0 alone do something while the others wait; all get its result, or raise its error."""
+        """Call `action` in process 0 alone while the others wait.
+
+        Returns:
+            Its result, in every process.
+
+        Raises:
+            ElmoError, OSError: If `action` raises it; then every process does.
+        """
         if self.size == 1:
             return action()
         outcome: list[Any] = [None, None]
@@ -96,27 +121,32 @@ class Processes:
         return outcome[0]
 
     def collect(self, value: T) -> list[T]:
-        """The value that each process gives, by rank."""
+        """Return the values that all processes pass, by rank."""
         values = [value] * self.size
         if self.size > 1:
             dist.all_gather_object(values, value)
         return values
 
     def sum(self, numbers: Sequence[float]) -> list[float]:
-        """The sum of each of `numbers` over all processes."""
+        """Return the sum of each of `numbers` over all processes."""
         total = torch.tensor(numbers, dtype=torch.double)
         if self.size > 1:
             dist.all_reduce(total)
         return total.tolist()
 
     def share(self, tensors: Iterable[Tensor]) -> None:
-        """Give these tensors the values that they have on process 0."""
+        """Set tensors, in place, to the values that they have in process 0."""
         if self.size > 1:
             for tensor in tensors:
                 dist.broadcast(tensor.detach(), 0)
 
     def share_out(self, whole: Mapping[str, Tensor], parts: Mapping[str, Tensor]) -> None:
-        """Fill each process's rows, `parts`, from all rows, `whole`, of process 0 (shapes: see `gather`)."""
+        """Distribute the rows of process 0's tensors: the inverse of `gather`.
+
+        Args:
+            whole: The tensors with the rows of all processes, by name. Only process 0 needs them.
+            parts: The tensors of this process's rows, which are filled in place; shapes as in `gather`.
+        """
         for name, part in parts.items():
             dim = _row_dimension(part)
             rows = whole[name].to(part.device) if self.is_first else _empty(part, self.size)
@@ -124,7 +154,14 @@ class Processes:
             part.copy_(rows.narrow(dim, self.rank * part.shape[dim], part.shape[dim]))
 
     def gather(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All rows of tensors of which each process has its rows, (B / W,) or (L, B / W, D): (B,) or (L, B, D)."""
+        """Return tensors with the rows of all processes.
+
+        Args:
+            parts: The tensors of this process's rows, (B / W,) or (L, B / W, D), by name.
+
+        Returns:
+            The tensors (B,) or (L, B, D) of all rows, by name.
+        """
         whole = dict(parts)
         if self.size > 1:
             for name, part in parts.items():
@@ -135,7 +172,7 @@ class Processes:
 
 
 def started_together() -> int:
-    """How many processes `torchrun` started, 1 without it."""
+    """Return the number of processes that `torchrun` started, which is 1 without it."""
     return int(os.environ["WORLD_SIZE"]) if "LOCAL_RANK" in os.environ else 1
 
 

@@ -1,4 +1,4 @@
-"""What a pretraining reports: rows of `metrics.csv` and TensorBoard, and a progress line on a terminal."""
+"""What pretraining reports: rows of `metrics.csv` and TensorBoard, and a progress line on a terminal."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ FIELDS: tuple[str, ...] = (
     "heldout_backward_perplexity",
     "heldout_perplexity",
 )
-"""Columns of `metrics.csv`. `loss` is nats per prediction, and `forward_perplexity` and `backward_perplexity` are
-its exp in each direction, of what `training.loss` names: of the softmax sampled among the negatives, which isn't
-comparable with any other, or else of the whole vocabulary, but with dropout. Held-out perplexities are always of the
-whole vocabulary (see `perplexity`). `predictions` counts those of one direction; `seconds` is training time alone."""
+"""The columns of `metrics.csv`.
+
+- `predictions` counts the predictions of one direction, and `seconds` the training time without evaluating and saving.
+- `loss` is in nats per prediction, the mean over the directions; `forward_perplexity` and `backward_perplexity` are exp
+  of each direction's loss. They are training losses, with dropout. With `training.loss: sampled` they are those of the
+  softmax over the negatives, and cannot be compared with other perplexities; else they are of the whole vocabulary.
+- Held-out perplexities are always of the whole vocabulary (see `elmo.pretrain.perplexity`).
+"""
 
 
 class Reporter:
-    """Reports a pretraining: rows of `metrics.csv` and TensorBoard, and a progress line on a terminal.
+    """Reports a pretraining run: rows of `metrics.csv` and TensorBoard, and a progress line on a terminal.
 
     Args:
         run_folder: The folder of the run.
-        step: The step that the run goes on from; rows after it are dropped, since they will be made again.
-        total_steps: How many steps the run is expected to have.
+        step: The step that the run continues from. Rows of later steps are dropped, since they will be made again.
+        total_steps: The number of steps that the run is expected to have.
     """
 
     def __init__(self, run_folder: Path, step: int, total_steps: int) -> None:
@@ -41,23 +45,28 @@ class Reporter:
         self._bar = tqdm(total=total_steps, initial=step, unit="step", disable=None)
 
     def add(self, row: Row) -> None:
-        """Write one row, with keys from `FIELDS`."""
+        """Write one row, whose keys must be in `FIELDS`."""
         self._metrics.add(row)
 
     def advance(self, row: Row, expected_steps: int) -> None:
-        """Move the progress line by one step and show `row`; `expected_steps` decides on the remaining time."""
+        """Move the progress line by one step.
+
+        Args:
+            row: The metrics to show.
+            expected_steps: The step at which training is expected to end, from which the remaining time follows.
+        """
         self._bar.total = expected_steps
         self._bar.set_postfix_str(progress_text(row), refresh=False)
         self._bar.update()
 
     def close(self) -> None:
-        """Flush everything."""
+        """Close the progress line and the metrics, and write what is still buffered."""
         self._bar.close()
         self._metrics.close()
 
 
 def progress_text(row: Row) -> str:
-    """A row for the progress line."""
+    """Format a row of metrics for the progress line."""
     parts = [f"{row['tokens_per_second']:,.0f} tok/s", f"loss {row['loss']:.3f}"]
     perplexities = [row[k] for k in ("forward_perplexity", "backward_perplexity") if k in row]
     parts.append("perplexity " + "/".join(f"{value:,.1f}" for value in perplexities))

@@ -1,4 +1,4 @@
-"""Whose a run folder is: one corpus, one recipe, one model to begin with, whatever the number of starts."""
+"""Ties a run folder to one corpus, one recipe and one model to begin with, however often the run is started."""
 
 from __future__ import annotations
 
@@ -24,21 +24,26 @@ _CHANGEABLE = (
     *("n_epochs", "max_steps", "max_minutes"),
     *("log_every_steps", "evaluate_every_steps", "checkpoint_every_minutes"),
 )
-"""What of a recipe's training may change from start to start: when the run ends, reports and saves."""
+"""The settings that may be different when a run is started again: when it ends, reports and saves."""
 
 _OF_A_KILLED_START = {CHECKSUM, START, LOCK, *(f".{name}.partial" for name in (CHECKSUM, START, RECIPE))}
 
 
 @dataclass(frozen=True)
 class Start:
-    """The model that a run begins with: a checksum of its weights, and what the model card says of it."""
+    """The model that a run begins with.
+
+    Attributes:
+        checksum: A checksum of its weights.
+        history: How it was trained, for the model card.
+    """
 
     checksum: str
     history: str
 
     @classmethod
     def of(cls, model: Model) -> Start:
-        """A model as it is now."""
+        """Describe a model as it is now."""
         tensors = {f"bilm/{name}": tensor for name, tensor in model.bilm.state_dict().items()}
         if model.softmax is not None:
             tensors |= {f"softmax/{name}": tensor for name, tensor in model.softmax.state_dict().items()}
@@ -48,10 +53,22 @@ class Start:
 
 
 def claim_pretraining_run(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> Start | None:
-    """Make the run folder, or see that it is of the same corpus and recipe; the newest recipe is written to it.
+    """Create a run folder, or check that an existing one belongs to this run, and write the recipe to it.
 
-    Returns what the run began with. That must be `start`, if one is given. A folder in which nothing was trained yet,
-    as after a first start that ran out of memory, is free for another recipe, corpus or start.
+    A folder in which nothing was trained yet, such as after a first start that ran out of memory, may be used for
+    another recipe, corpus or start.
+
+    Args:
+        folder: The run folder.
+        corpus: The corpus to train on.
+        recipe: The recipe. Compared with an earlier start, only when the run ends, reports and saves may be different.
+        start: The model to begin with; None for random weights, or for the model that an earlier start began with.
+
+    Returns:
+        The model that the run began with, or None if it began with random weights.
+
+    Raises:
+        ElmoError: If the folder belongs to another run or is not a run folder, or if another process trains there.
     """
     path = folder / RECIPE
     if path.exists():
@@ -63,17 +80,17 @@ def claim_pretraining_run(folder: Path, corpus: Corpus, recipe: Recipe, start: S
             with alone_in(folder):
                 _forget(folder)
     elif folder.exists() and {file.name for file in folder.iterdir()} - _OF_A_KILLED_START:
-        raise ElmoError(f"{folder}: neither empty nor a run folder; choose another one")
-    with alone_in(folder) if path.exists() else nullcontext():  # not while another process trains there
+        raise ElmoError(f"{folder}: is neither empty nor a run folder; choose another one")
+    with alone_in(folder) if path.exists() else nullcontext():  # refuses the folder while another process trains there
         mark(folder, corpus, recipe, start)
     return start
 
 
 def _require_same(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> Start | None:
-    """What the run began with. Raises ElmoError where the folder is of another corpus, recipe or start."""
+    """Return what the run began with; an ElmoError if the folder belongs to another corpus, recipe or start."""
     path = folder / RECIPE
     if without(load_pretraining_recipe(str(path)), _CHANGEABLE) != without(recipe, _CHANGEABLE):
-        raise ElmoError(f"{path}: is another recipe; go on with that one, or choose another run folder")
+        raise ElmoError(f"{path}: is another recipe; continue with that recipe, or choose another run folder")
     if _read_checksum(folder / CHECKSUM) != corpus.checksum:
         raise ElmoError(f"{folder}: was trained on another corpus than {corpus.folder}; choose another run folder")
     begun = _read_start(folder)
@@ -84,20 +101,20 @@ def _require_same(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | N
 
 
 def _is_untrained(folder: Path) -> bool:
-    """Whether the folder holds nothing but what a start leaves before its first checkpoint."""
+    """Whether the folder holds only files that a start leaves there before its first checkpoint."""
     names = {path.name for path in folder.iterdir()}
     return CHECKSUM in names and names <= {*_OF_A_KILLED_START, RECIPE, METRICS, BOARD}
 
 
 def _forget(folder: Path) -> None:
-    """Remove what a start leaves before its first checkpoint."""
+    """Remove the files that a start leaves in a folder before its first checkpoint."""
     for name in (RECIPE, CHECKSUM, START, METRICS):
         (folder / name).unlink(missing_ok=True)
     shutil.rmtree(folder / BOARD, ignore_errors=True)
 
 
 def mark(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> None:
-    """Make the folder and write down whose it is."""
+    """Create a run folder if it does not exist, and record which corpus, recipe and start it belongs to."""
     folder.mkdir(parents=True, exist_ok=True)
     begun = {} if start is None else {folder / START: lambda path: write_json(path, asdict(start))}
     write_all(
@@ -110,14 +127,14 @@ def mark(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> N
 
 
 def _read_checksum(path: Path) -> str:
-    """The checksum of the corpus that a run was begun with."""
+    """Read the checksum of the corpus that a run was begun with."""
     if not path.is_file():
-        raise ElmoError(f"{path}: is missing; get it back from a copy of the run, or choose another run folder")
+        raise ElmoError(f"{path}: is missing; restore it from a copy of the run, or choose another run folder")
     text = path.read_bytes().decode(errors="replace").strip()
     if not re.fullmatch("[0-9a-f]{64}", text):
         raise ElmoError(
-            f"{path}: is damaged (no SHA-256); write the checksum there that stands in the corpus.json of the corpus "
-            "that the run was trained on, or choose another run folder"
+            f"{path}: is damaged (not a SHA-256 checksum); replace its content with the checksum in the corpus.json of "
+            "the corpus that the run was trained on, or choose another run folder"
         )
     return text
 
@@ -129,6 +146,6 @@ def _read_start(folder: Path) -> Start | None:
 
 
 def is_begun_with(folder: Path, model: Model) -> bool:
-    """Whether there is a run in the folder, and began with this very model."""
+    """Whether the folder holds a run that began with exactly this model."""
     begun = _read_start(folder)
     return begun is not None and begun.checksum == Start.of(model).checksum

@@ -1,6 +1,6 @@
-"""Static word vectors by skip-gram with negative sampling (Mikolov et al. 2013): what a task's baseline starts from.
+"""Static word vectors by skip-gram with negative sampling (Mikolov et al. 2013), for the baselines of task models.
 
-Trained on the text that the biLM read, they make a comparison with ELMo fair: both have seen the same.
+Trained on the same text as the biLM, they make a comparison with ELMo fair: both have seen the same text.
 """
 
 from __future__ import annotations
@@ -25,16 +25,24 @@ _CHUNK_TOKENS = 1 << 20
 _CHUNK_SENTENCES = 1 << 13
 
 MOST_WORDS = 10_000
-"""Of a sentence that gensim reads (its `MAX_WORDS_IN_BATCH`); the rest it leaves out, and says nothing."""
+"""How many words of a sentence gensim reads (its `MAX_WORDS_IN_BATCH`). It ignores the rest without a warning."""
 
 NEGATIVES = 5
-"""Words that are drawn as counterexamples to each pair of neighbours."""
+"""How many words are drawn as negative examples for each pair of neighbours."""
 
 
 @dataclass(frozen=True)
 class SkipGramConfig:
-    """How vectors are trained: words that occur `min_count` times or more get one of width `dim`; up to `window`
-    words on either side are predicted. With one worker the same seed gives the same vectors."""
+    """The settings of skip-gram vectors.
+
+    Attributes:
+        dim: The width of the vectors.
+        min_count: How often a word must occur to get a vector.
+        window: How many words are predicted on either side, at most.
+        epochs: How often the text is read.
+        workers: The number of threads. Only with one does the same seed give the same vectors.
+        seed: The seed of all random numbers.
+    """
 
     dim: int = 300
     min_count: int = 5
@@ -50,10 +58,20 @@ class SkipGramConfig:
 
 
 def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
-    """Train vectors on a corpus and write them to `path` as word2vec does in text, the most frequent words first.
+    """Train vectors on a corpus, and write them in word2vec's text format, with the most frequent words first.
 
-    Returns the number of words. The text stays on disk; memory holds the types and two vectors for each word. Raises
-    ElmoError where no word is frequent enough, where `path` exists, and where its folder doesn't.
+    The text stays on disk; memory holds the types of the corpus and two vectors for each word.
+
+    Args:
+        corpus: The prepared text.
+        path: The file to write.
+        config: The settings of the vectors.
+
+    Returns:
+        The number of words that have a vector.
+
+    Raises:
+        ElmoError: If no word is frequent enough, if `path` exists, or if its folder does not exist.
     """
     from gensim.models import Word2Vec
 
@@ -62,7 +80,7 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
     is_kept = counts >= config.min_count
     words = np.array(corpus.types(), dtype=object)
     if not is_kept.any():
-        raise ElmoError(f"min_count: no word of the text stands {config.min_count} times; choose a lower number")
+        raise ElmoError(f"min_count: no word of the text occurs {config.min_count} times; choose a lower number")
     model: Any = Word2Vec(
         vector_size=config.dim,
         min_count=config.min_count,
@@ -81,7 +99,7 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
 
 
 def count_types(corpus: Corpus) -> NDArray[np.int64]:
-    """How often each type stands in a corpus (num_types,)."""
+    """Count how often each type occurs in a corpus; the counts are (num_types,)."""
     counts = np.zeros(corpus.num_types, np.int64)
     for start in range(0, corpus.num_tokens, _CHUNK_TOKENS):
         counts += np.bincount(corpus.tokens[start : start + _CHUNK_TOKENS], minlength=corpus.num_types)
@@ -89,8 +107,10 @@ def count_types(corpus: Corpus) -> NDArray[np.int64]:
 
 
 class _Sentences:
-    """The sentences of a corpus as often as one asks, without the words that get no vector; long ones in pieces, of
-    which gensim would read the first alone."""
+    """The sentences of a corpus, which can be read any number of times, without the words that get no vector.
+
+    Long sentences are split, since gensim would read only their first `MOST_WORDS` words.
+    """
 
     def __init__(self, corpus: Corpus, words: NDArray[Any], is_kept: NDArray[np.bool_], bar: tqdm[Any]) -> None:
         self._corpus, self._words, self._is_kept, self._bar = corpus, words, is_kept, bar
@@ -113,7 +133,7 @@ class _Sentences:
 
 
 def _write(path: Path, words: list[str], vectors: NDArray[np.float32]) -> None:
-    """Five digits are a thousand times finer than what training leaves to chance."""
+    """Write the vectors with five digits, a thousand times finer than what training leaves to chance."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"{len(words)} {vectors.shape[1]}\n")
         for word, row in zip(words, vectors.tolist(), strict=True):
