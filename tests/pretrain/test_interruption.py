@@ -174,8 +174,8 @@ def test_a_full_disk_ends_the_command_and_keeps_the_checkpoint_before(
     with pretraining(corpus, folder, settings, FULL_DISK) as process:
         output, errors = process.communicate(timeout=120)
     assert (process.returncode, output) == (2, "")
-    assert errors.startswith(f"elmo: {folder}: can't be written to (")
-    assert errors.endswith("the same command goes on from the last checkpoint\n")
+    assert errors.startswith(f"elmo: {folder}: cannot be written to (")
+    assert errors.endswith("the same command continues from the last checkpoint\n")
     assert errors.count("\n") == 1
     assert checkpoints(folder) == ["step-000000003.safetensors"]
     assert not list(folder.glob(".*"))

@@ -89,8 +89,8 @@ def test_overrides_are_yaml_values() -> None:
         ("char_cnn.filters=[[1]]", "filters: expected a list of 2"),
         ("char_cnn.activation=gelu", "neither 'relu' nor 'tanh'"),
         ("nothing.at.all=1", "there is no 'nothing'"),
-        ("char_cnn.filters.x=1", "char_cnn.filters holds no keys"),
-        ("char_cnn.activation.name=3", "char_cnn.activation holds no keys"),
+        ("char_cnn.filters.x=1", "char_cnn.filters has no keys"),
+        ("char_cnn.activation.name=3", "char_cnn.activation has no keys"),
         ("char_cnn.max_characters_per_token=400", "max_characters_per_token: 400 is more than 255"),
         ("training.batch_size", "expected KEY=VALUE"),
         ("training.batch_size=[", r"'\[' is not valid YAML"),
@@ -103,19 +103,19 @@ def test_a_wrong_key_or_value_is_named(override: str, message: str) -> None:
 
 
 def test_unknown_recipe_is_refused() -> None:
-    with pytest.raises(ElmoError, match="recipe huge: neither a file nor one of paper, small, en, mini, tiny"):
+    with pytest.raises(ElmoError, match="recipe huge: is neither a file nor one of paper, small, en, mini, tiny"):
         load_pretraining_recipe("huge")
 
 
 def test_a_recipe_that_is_no_utf_8(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_bytes(b"# caf\xe9\n")
-    with pytest.raises(ElmoError, match=r"mine\.yaml: not UTF-8 text"):
+    with pytest.raises(ElmoError, match=r"mine\.yaml: is not UTF-8 text"):
         load_pretraining_recipe(str(tmp_path / "mine.yaml"))
 
 
 def test_broken_yaml_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("lstm: {dim: 3")
-    with pytest.raises(ElmoError, match=r"mine\.yaml: not valid YAML"):
+    with pytest.raises(ElmoError, match=r"mine\.yaml: is not valid YAML"):
         load_pretraining_recipe(str(tmp_path / "mine.yaml"))
 
 
@@ -126,7 +126,7 @@ def test_recipes_that_are_no_files_or_without_end(tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
     with path.open("wb") as file:
         file.truncate(1 << 30)  # holes take no room on the disk
-    with pytest.raises(ElmoError, match=r"recipe\.yaml: too large for a recipe"):
+    with pytest.raises(ElmoError, match=r"recipe\.yaml: is too large for a recipe"):
         load_pretraining_recipe(str(path))
     lists = "".join(f"  - &l{level} [{', '.join([f'*l{level - 1}'] * 9)}]\n" for level in range(1, 12))
     path.write_text(f"lstm:\n  - &l0 [a]\n{lists}char_cnn:\n  embedding:\n    dim: *l11\n", encoding="utf-8")
@@ -138,9 +138,9 @@ def test_recipes_that_are_no_files_or_without_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["[" * 2000 + "]" * 2000, '{"a":' * 2000 + "1" + "}" * 2000, "- " * 2000 + "1"])
 def test_endless_nesting_is_one_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / "deep.yaml").write_text(text)
-    with pytest.raises(ElmoError, match=r"deep\.yaml: nested too deeply; a recipe is a mapping of a few keys$"):
+    with pytest.raises(ElmoError, match=r"deep\.yaml: is nested too deeply; a recipe is a mapping of a few keys$"):
         load_pretraining_recipe(str(tmp_path / "deep.yaml"))
-    with pytest.raises(ElmoError, match=r"deep\.yaml: nested too deeply"):
+    with pytest.raises(ElmoError, match=r"deep\.yaml: is nested too deeply"):
         load_task_recipe("ner", str(tmp_path / "deep.yaml"))
     with pytest.raises(ElmoError, match=r"^--set lstm\.dim: the value is nested too deeply for a recipe$"):
         parse_override(f"lstm.dim={text}")

@@ -1,1 +1,1 @@
-"""What every training has: a recipe, rows of figures, interruptions, and a machine that it runs on."""
+"""What all trainings share: recipes, metrics, interruptions, and the name of the machine they run on."""

@@ -1,4 +1,4 @@
-"""What may interrupt a run: a signal, which is obeyed after the step in progress, or a disk that takes no more."""
+"""Interruptions of a run: a signal, which ends it after the current step, or a disk that cannot be written to."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from elmo.errors import ElmoError
 
 @contextmanager
 def saving_to(folder: Path) -> Generator[None]:
-    """Say in one sentence that the disk is full, or what else keeps a file from being written."""
+    """Turn an OSError raised in this block, such as that of a full disk, into an ElmoError that says how to go on."""
     try:
         yield
     except OSError as error:
         raise ElmoError(
-            f"{folder}: can't be written to ({error}); when that is mended, the same command goes on from the last "
+            f"{folder}: cannot be written to ({error}); once that is fixed, the same command continues from the last "
             "checkpoint"
         ) from error
 
 
 @contextmanager
 def on_interrupt(stop: Callable[[], None]) -> Generator[None]:
-    """Let Ctrl-C, SIGTERM and a terminal that closes ask for a stop after the step in progress; a second Ctrl-C stops
-    at once.
+    """Call `stop` on Ctrl-C, on SIGTERM, and when the terminal closes. A second Ctrl-C ends the program at once.
 
-    Signals are the main thread's: in another one they are left alone, and so is what `nohup` ignores.
+    Only the main thread can handle signals: in another thread this does nothing. A SIGHUP that is ignored, as under
+    `nohup`, stays ignored.
+
+    Args:
+        stop: Requests a stop after the current step. It runs inside a signal handler, and should only set a flag.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

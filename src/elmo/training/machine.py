@@ -1,4 +1,4 @@
-"""The name of the machine, for cards and records."""
+"""The name of the machine, for model cards and records of results."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import torch
 
 _CPUINFO = Path("/proc/cpuinfo")
-"""Where Linux tells the name of the processor; Python's `platform` mostly doesn't."""
+"""The file in which Linux gives the name of the processor, which Python's `platform` usually does not know."""
 
 
 def machine_name(device: torch.device) -> str:
-    """What `device` is: the GPU's name, or the processor's with the number of threads."""
+    """Return the name of the GPU, or the name of the processor and the number of threads that torch uses."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     num_threads = torch.get_num_threads()
@@ -20,7 +20,7 @@ def machine_name(device: torch.device) -> str:
 
 
 def processor_name() -> str:
-    """The processor's name, or where it can't be read the kind of machine."""
+    """Return the name of the processor, or the machine type (such as arm64) if the name cannot be read."""
     lines = _CPUINFO.read_text().splitlines() if _CPUINFO.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()

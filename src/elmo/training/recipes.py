@@ -1,4 +1,4 @@
-"""Recipes: the YAML files that say how to train, whatever is trained."""
+"""Reads, changes and writes recipes: the YAML files with the settings of a training, of biLMs and of task models."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from elmo.schema import from_mapping, to_mapping
 T = TypeVar("T")
 
 _LARGEST = 1 << 20
-"""Far more than any recipe, in bytes."""
+"""The largest file that is read, in bytes: far more than any recipe has."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML that knows numbers like 1e-3, too, which PyYAML takes for text."""
+    """A YAML loader that reads numbers such as 1e-3 as numbers; PyYAML takes them for text."""
 
 
 _Loader.add_implicit_resolver(
@@ -30,23 +30,29 @@ _Loader.add_implicit_resolver(
 
 
 def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mapping[str, object] | None = None) -> T:
-    """The recipe `name`, one of the `names` that the package brings or a YAML file, as the dataclass `kind`.
+    """Read a recipe of the package, or a YAML file.
 
-    `overrides` are dotted keys, as `training.batch_size`. Raises ElmoError for what is no such file, and for keys and
-    values that `kind` doesn't take.
+    Args:
+        kind: The dataclass to return.
+        name: A name in `names`, or the path of a YAML file.
+        names: The names of the package's recipes.
+        overrides: Values that replace those of the recipe, by dotted keys such as `training.batch_size`.
+
+    Raises:
+        ElmoError: If there is no such recipe, if it is not valid YAML, or if it has keys or values that `kind` refuses.
     """
     if name in names:
         text, where = files("elmo").joinpath("recipes", f"{name}.yaml").read_text(encoding="utf-8"), f"recipe {name}"
     elif Path(name).is_file():
         text, where = _read(Path(name)), name
     else:
-        raise ElmoError(f"recipe {name}: neither a file nor one of {', '.join(names)}")
+        raise ElmoError(f"recipe {name}: is neither a file nor one of {', '.join(names)}")
     try:
         values: Any = yaml.load(text, _Loader)
-    except (yaml.YAMLError, ValueError) as error:  # the latter for a date that is none
-        raise ElmoError(f"{where}: not valid YAML ({' '.join(str(error).split())})") from None
+    except (yaml.YAMLError, ValueError) as error:  # ValueError for an impossible date, such as 2024-13-45
+        raise ElmoError(f"{where}: is not valid YAML ({' '.join(str(error).split())})") from None
     except RecursionError:
-        raise ElmoError(f"{where}: nested too deeply; a recipe is a mapping of a few keys") from None
+        raise ElmoError(f"{where}: is nested too deeply; a recipe is a mapping of a few keys") from None
     for key, value in (overrides or {}).items():
         _set(values, key, value)
     return from_mapping(kind, values, where)
@@ -54,15 +60,19 @@ def read_recipe(kind: type[T], name: str, names: Sequence[str], overrides: Mappi
 
 def _read(path: Path) -> str:
     if path.stat().st_size > _LARGEST:
-        raise ElmoError(f"{path}: too large for a recipe ({path.stat().st_size:,} bytes)")
+        raise ElmoError(f"{path}: is too large for a recipe ({path.stat().st_size:,} bytes)")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ElmoError(f"{path}: not UTF-8 text") from None
+        raise ElmoError(f"{path}: is not UTF-8 text") from None
 
 
 def override(recipe: T, overrides: Mapping[str, object]) -> T:
-    """A recipe with other values for some keys."""
+    """Return a copy of a recipe with other values for some dotted keys, such as `training.batch_size`.
+
+    Raises:
+        ElmoError: If a key or value is not one that the recipe can have; the message refers to `--set`.
+    """
     values = to_mapping(recipe)
     for key, value in overrides.items():
         _set(values, key, value)
@@ -70,16 +80,20 @@ def override(recipe: T, overrides: Mapping[str, object]) -> T:
 
 
 def without(recipe: T, keys: Iterable[str]) -> T:
-    """A recipe that says nothing of some keys of its training."""
+    """Return a copy of a recipe whose `training` has None for some keys, to compare recipes without them."""
     values: Any = recipe
     return replace(values, training=replace(values.training, **dict.fromkeys(keys)))
 
 
 def parse_override(text: str) -> tuple[str, object]:
-    """`key=value` from the command line, the value in YAML."""
+    """Split a `KEY=VALUE` of the command line, whose value is YAML.
+
+    Raises:
+        ElmoError: If there is no equals sign, or if the value is not valid YAML.
+    """
     key, equals, value = text.partition("=")
     if not equals:
-        raise ElmoError(f"--set {text}: expected KEY=VALUE, as training.batch_size=64")
+        raise ElmoError(f"--set {text}: expected KEY=VALUE, such as training.batch_size=64")
     try:
         return key, yaml.load(value, _Loader)
     except (yaml.YAMLError, ValueError):
@@ -89,7 +103,7 @@ def parse_override(text: str) -> tuple[str, object]:
 
 
 def write_recipe(recipe: object, path: Path) -> None:
-    """Write a recipe that `read_recipe` reads back."""
+    """Write a recipe as a YAML file that `read_recipe` reads back."""
     path.write_text(yaml.safe_dump(to_mapping(recipe), sort_keys=False, default_flow_style=None), encoding="utf-8")
 
 
@@ -100,5 +114,5 @@ def _set(values: Any, key: str, value: object) -> None:
             raise ElmoError(f"recipe key {key!r}: there is no {parent!r}")
         values = values[parent]
     if not isinstance(values, dict):
-        raise ElmoError(f"recipe key {key!r}: {'.'.join(parents) or 'the recipe'} holds no keys")
+        raise ElmoError(f"recipe key {key!r}: {'.'.join(parents) or 'the recipe'} has no keys")
     values[last] = value
