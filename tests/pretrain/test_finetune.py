@@ -157,7 +157,7 @@ def test_an_adaptive_softmax_goes_on_as_one(
     command = ["finetune", str(tmp_path / "model"), str(tmp_path / "tuned"), str(task), "--device", "cpu", "--json"]
     small = ["--set", "training.unroll_steps=6", "--set", "training.max_steps=40"]
     refused = CliRunner().invoke(cli, [*command, *small, "--set", "training.loss=full"])
-    assert "the model has an adaptive softmax, which full can't train" in str(refused.exception)
+    assert "the model has an adaptive softmax, which full cannot train" in str(refused.exception)
     done = CliRunner().invoke(cli, [*command, *small])
     assert done.exception is None
     figures = json.loads(done.stdout)
