@@ -172,7 +172,7 @@ def test_what_models_with_lists_of_words_can_not_do(arguments: list[str], done: 
     prepare([str(tmp_path / "text.txt")], tmp_path / "corpus", min_count=1, workers=1)
     result = run(*arguments, cwd=tmp_path)
     assert result.returncode == 2
-    assert result.stderr.startswith(f"elmo: a model of ELMoForManyLangs can't be {done}: it has lists of its own (")
+    assert result.stderr.startswith(f"elmo: an ELMoForManyLangs model cannot be {done}: it has word lists of its own (")
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
 

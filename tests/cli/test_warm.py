@@ -97,8 +97,8 @@ def test_info_and_embed_and_convert_know_it(elmo: Run, folder: Path) -> None:
         (["warm", "published", "text.txt"], "elmo: published: no model folder of our own, so there is no place"),
         (
             ["embed", "model", "text.txt", "v.h5", "--state", "warm"],
-            "elmo: state: this model has no warm state, or one of other weights; 'elmo warm MODEL TEXT' puts one into "
-            "a model folder\n",
+            "elmo: state: this model has no warm state, or one that belongs to other weights; add one to "
+            "the model folder with 'elmo warm MODEL TEXT'\n",
         ),
     ],
 )

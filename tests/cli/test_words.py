@@ -135,7 +135,7 @@ def elmo_vectors(folder: Path, elmo: Elmo, state: str) -> Array:
 def test_what_makes_no_sense_is_refused(folder: Path, elmo: Elmo) -> None:
     """Training reads words by their characters, as our corpora hold them; files without a softmax score nothing."""
     prepare(["text.txt"], folder / "corpus", min_count=1, workers=1)
-    refused = "elmo: a model that reads whole words, not characters, can't be trained (TensorFlow checkpoint: "
+    refused = "elmo: a model that reads whole words, not characters, cannot be trained (TensorFlow checkpoint: "
     assert elmo.refuses("finetune", "run", "out", "text.txt").startswith(refused)
     assert elmo.refuses("finetune", "run", "out", "text.txt", "--new-softmax").startswith(refused)
     assert elmo.refuses("pretrain", "corpus", "out", "--recipe", "tiny", "--from", "run").startswith(refused)

@@ -178,7 +178,7 @@ def test_module_shares_the_bilm(tmp_path: Path) -> None:
 
 def test_module_with_files_or_of_another_kind_is_refused(tmp_path: Path) -> None:
     layer, _ = make_layer(tmp_path)
-    with pytest.raises(ElmoError, match="takes the place of both files"):
+    with pytest.raises(ElmoError, match="replaces both files"):
         elmo.Elmo("options.json", None, 1, module=layer)
     with pytest.raises(ElmoError, match="expected a biLM or an Elmo of this package, found Linear"):
         elmo.Elmo(None, None, 1, module=torch.nn.Linear(2, 2))  # pyright: ignore[reportArgumentType]

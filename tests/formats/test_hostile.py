@@ -212,7 +212,7 @@ def test_an_encrypted_archive(tmp_path: Path) -> None:
 
 def test_an_archive_within_an_archive_is_no_model(tmp_path: Path) -> None:
     inner = pack(tmp_path / "inner.zip", **{"options.json": b"{}"})
-    assert_refused(pack(tmp_path / "outer.zip", **{"model.zip": inner.read_bytes()}), "holds no model")
+    assert_refused(pack(tmp_path / "outer.zip", **{"model.zip": inner.read_bytes()}), "contains no model")
 
 
 def test_a_word_list_that_unfolds_without_end(tmp_path: Path) -> None:
@@ -641,7 +641,7 @@ def test_what_is_no_file(kind: str, name: str, what: str, tmp_path: Path) -> Non
     if name == "README.md" and what == "circle":
         assert formats.load(source).card is None
     elif what == "folder" and kind == "archive":
-        assert_refused(path, name, "holds")
+        assert_refused(path, name, "contains no model")
     elif what == "circle" and name in RECOGNISED_BY and (kind, name) != ("many_langs", "config.json"):
         assert_refused(path if kind == "archive" else source, "no", "")
     else:

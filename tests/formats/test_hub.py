@@ -98,7 +98,7 @@ def test_what_is_not_there_is_one_sentence(cache: Path) -> None:
     with pytest.raises(ElmoError, match=r"^someone/nothing: no such file or folder, not in the cache, [^\n]*reached$"):
         formats.load("someone/nothing")
     snapshot(cache).mkdir(parents=True)
-    with pytest.raises(ElmoError, match=r"^someone/elmo-nb: holds no model"):
+    with pytest.raises(ElmoError, match=r"^someone/elmo-nb: contains no model"):
         formats.load("someone/elmo-nb")
 
 

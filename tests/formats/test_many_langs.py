@@ -139,7 +139,7 @@ def test_zipped_as_published(inside: str, tmp_path: Path) -> None:
 def test_it_can_not_be_written_in_other_formats(save: object, tmp_path: Path) -> None:
     make(tmp_path / "model")
     assert callable(save)
-    with pytest.raises(ElmoError, match="can't be converted"):
+    with pytest.raises(ElmoError, match="cannot be converted"):
         save(formats.load(tmp_path / "model"), tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 

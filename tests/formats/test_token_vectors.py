@@ -64,7 +64,7 @@ def test_vectors_of_another_model_or_of_other_words_are_refused(folder: Path) ->
 def test_cached_vectors_alone_are_no_model(folder: Path) -> None:
     (folder / WEIGHTS_FILE).unlink()
     with pytest.raises(
-        ElmoError, match=r"holds 'embedding' alone; needs the weights of its model beside it, found none"
+        ElmoError, match=r"contains only 'embedding' and needs its model's weights next to it, found none"
     ):
         formats.load(folder / CACHE_FILE)
 

@@ -237,7 +237,7 @@ def test_it_may_be_made_longer(pretrained: Path, task: Path, recipe: Callable[..
 def test_a_softmax_without_its_words_is_refused(pretrained: Path, task: Path, tmp_path: Path) -> None:
     """Training it on the words of another vocabulary would go unnoticed."""
     model = load(pretrained)
-    with pytest.raises(ElmoError, match="a softmax, but no words to it"):
+    with pytest.raises(ElmoError, match="a softmax, but no vocabulary for it"):
         prepare_corpus(Model(model.bilm, model.softmax), [str(task)], tmp_path / "tuned", False, workers=1)
 
 

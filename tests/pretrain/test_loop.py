@@ -248,7 +248,7 @@ def test_a_model_that_does_not_fit_is_no_start(corpus: Corpus, recipe: Callable[
     with pytest.raises(ElmoError, match=r"a holds .*: has another vocabulary than .*other; prepare the text again"):
         Pretrainer(other, tmp_path / "b", recipe(), start=model, device="cpu")
     (tmp_path / "a" / "vocabulary.txt").unlink()
-    with pytest.raises(ElmoError, match=r"has a softmax, but no words to it \(.*a holds"):
+    with pytest.raises(ElmoError, match=r"has a softmax, but no vocabulary for it \(.*a holds"):
         Pretrainer(corpus, tmp_path / "b", recipe(), start=load(tmp_path / "a"), device="cpu")
     assert not (tmp_path / "b").exists()
 

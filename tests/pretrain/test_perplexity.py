@@ -201,7 +201,7 @@ def test_model_without_softmax_is_refused(tiny_config: object, tmp_path: Path) -
     model = make_model(tiny_config)
     with pytest.raises(ElmoError, match=r"no softmax.* --new-softmax"):
         next(score_sentences(Model(model.bilm), SENTENCES))
-    with pytest.raises(ElmoError, match=r"has a softmax, but no words to it.*vocab\.txt"):
+    with pytest.raises(ElmoError, match=r"has a softmax, but no vocabulary for it.*vocab\.txt"):
         next(score_sentences(Model(model.bilm, model.softmax), SENTENCES))
 
 

@@ -1,4 +1,4 @@
-"""`elmo.Elmo`: the layer for task models, made from published files or any model we read."""
+"""`elmo.Elmo`: the layer for task models, made from the published files or from any model that `load` reads."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _URL = re.compile(r"\w+://")
 
 
 class Elmo(ElmoModule, ModelHubMixin):
-    """ELMo representations for a task model, with AllenNLP's arguments and results.
+    """A layer that gives ELMo representations to a task model, with the arguments and results of AllenNLP's `Elmo`.
 
     Example::
 
@@ -37,17 +37,28 @@ class Elmo(ElmoModule, ModelHubMixin):
         output = elmo(batch_to_ids([["A", "sentence", "."]]))
         first, second = output["elmo_representations"]  # (B, T, D) each; output["mask"] is (B, T)
 
-    `scalar_mix_parameters` are scores before the softmax; giving them freezes the mixes, gamma too.
+    `save_pretrained(folder)` writes a native model folder that includes the scalar mixes, and
+    `push_to_hub("owner/name")` uploads one to the Hugging Face Hub. Both take `model_card_kwargs`, such as
+    `{"license": …, "datasets": […]}`, for the head of the card.
 
-    `vocab_to_cache` are words whose token vectors are computed but once; `forward` then takes their numbers in the
-    list as `word_inputs`. Number 0 is padding, whatever word stands there. With `requires_grad` nothing is cached,
-    and the numbers still do: the vectors are those of the char encoder as it is.
+    Args:
+        options_file: The published options; None if `module` is given.
+        weight_file: The published weights; None if `module` is given.
+        num_output_representations: How many scalar mixes, and so representations, the layer has.
+        requires_grad: Whether the biLM is trained. With `module` this is ignored, and the biLM stays as it is.
+        do_layer_norm: Whether each layer is normalized before it is mixed.
+        dropout: The dropout probability of the representations.
+        vocab_to_cache: Words whose token vectors are computed only once. `forward` then takes positions in this list
+            as `word_inputs`, where 0 is padding, whatever word has that position. If the biLM's token encoder is
+            trained, the positions still work but the vectors are computed each time.
+        keep_sentence_boundaries: Whether the output includes `<S>` and `</S>`, so that T grows by two.
+        scalar_mix_parameters: One score for each layer, before the softmax. Giving them freezes the mixes, including
+            gamma.
+        module: A biLM, or a layer whose biLM is shared, instead of the two files.
+        stateful: Whether the LSTM state is carried from batch to batch, as AllenNLP does.
 
-    `module` is a biLM, or a layer whose biLM is shared, in place of both files; `requires_grad` leaves it as it is
-    then. `stateful` carries the LSTM state from batch to batch, as AllenNLP does.
-
-    `save_pretrained(folder)` writes a native model folder, the mixes in it, and `push_to_hub("owner/name")` puts one
-    on the Hugging Face Hub; with `model_card_kwargs={"license": …, "datasets": […]}` the head of its card says so.
+    Raises:
+        ElmoError: If a file is missing, damaged or an address, or if `module` is given together with a file.
     """
 
     def __init__(
@@ -80,7 +91,7 @@ class Elmo(ElmoModule, ModelHubMixin):
         self._model = without_softmax(model)
 
     @classmethod
-    def from_pretrained(  # pyright: ignore[reportIncompatibleMethodOverride] - takes all that we read, not the Hub alone
+    def from_pretrained(  # pyright: ignore[reportIncompatibleMethodOverride] - takes more than the Hub's models
         cls,
         source: str | Path,
         num_output_representations: int = 1,
@@ -88,13 +99,19 @@ class Elmo(ElmoModule, ModelHubMixin):
         vocab_to_cache: Sequence[str] | None = None,
         **options: Any,
     ) -> Self:
-        """The layer from anything `elmo.load` reads; other `options` are those of `ElmoModule`.
+        """Make the layer from anything that `elmo.load` reads.
 
-        Where the source holds scalar mixes that a task learned, the first ones start from those, layer norm
-        included, unless `options` say otherwise.
+        If the source contains scalar mixes that a task learned, the layer's first mixes start from them, including
+        their layer norm, unless `options` say otherwise.
+
+        Args:
+            source: A path, a repository on the Hub or `en`, as in `elmo.load`.
+            num_output_representations: How many scalar mixes, and so representations, the layer has.
+            vocab_to_cache: Words whose token vectors are computed only once (see `Elmo`).
+            **options: Other keyword arguments of `ElmoModule`.
         """
         model = load(source)
-        elmo = cls.__new__(cls)  # past our own __init__, which takes the two published files
+        elmo = cls.__new__(cls)  # skips our own __init__, which takes the two published files
         elmo._set_up(model, num_output_representations, vocab_to_cache, **options)
         if options.get("scalar_mix_parameters") is None:
             for mix, stored in zip(elmo._scalar_mixes, model.mixes, strict=False):
@@ -108,13 +125,13 @@ class Elmo(ElmoModule, ModelHubMixin):
     def _set_up(
         self, model: Model, num_output_representations: int, vocab_to_cache: Sequence[str] | None, **options: Any
     ) -> None:
-        """Make the layer of a model, in place of `__init__`; `options` are those of `ElmoModule`."""
+        """Initialise the layer from a model, instead of `__init__`. The `options` are those of `ElmoModule`."""
         words = ids_of_words(model, vocab_to_cache) if vocab_to_cache else None
         ElmoModule.__init__(self, model.bilm, num_output_representations, word_characters=words, **options)
         self._model = without_softmax(model)
 
     def generate_model_card(self, *args: Any, **metadata: Any) -> ModelCard:
-        """The card of the model that this was made from, with `metadata` in its head."""
+        """Return the card of the model that this layer was made from, with `metadata` added to its head."""
         card = ModelCard(self._model.card or model_card(self.as_model(), {}))
         for name, value in metadata.items():
             setattr(card.data, name, value)
@@ -129,12 +146,22 @@ class Elmo(ElmoModule, ModelHubMixin):
         model_card_kwargs: Mapping[str, Any] | None = None,
         **push_to_hub_kwargs: Any,
     ) -> str | None:
-        """Write a model folder, with a card where there is none; `push_to_hub` and what follows are as in the mixin.
+        """Write a native model folder, with a card unless the folder has one.
 
-        Nothing of a model that was there is touched before all of this one is written.
+        A model that is already in the folder is replaced only when all of this one is written.
+
+        Args:
+            save_directory: The folder, which is made if necessary.
+            repo_id: The repository to push to, by default the name of the folder.
+            push_to_hub: Whether to push the model to the Hugging Face Hub as well.
+            model_card_kwargs: Keys for the head of the card.
+            **push_to_hub_kwargs: Other keyword arguments of `ModelHubMixin.push_to_hub`.
+
+        Returns:
+            The address of the commit on the Hub, or None if nothing was pushed.
         """
         folder, metadata = Path(save_directory), dict(model_card_kwargs or {})
-        push_to_hub_kwargs.pop("config", None)  # the mixin's own, of which we make none
+        push_to_hub_kwargs.pop("config", None)  # the mixin passes it, but our config.json is the biLM's
         folder.mkdir(parents=True, exist_ok=True)
         with alone_in(folder):
             save_native(self.as_model(), folder, with_card=False)
@@ -145,7 +172,10 @@ class Elmo(ElmoModule, ModelHubMixin):
         return self.push_to_hub(repo_id or folder.name, model_card_kwargs=metadata, **push_to_hub_kwargs)
 
     def as_model(self) -> Model:
-        """The biLM and the mixes as they are now, without a softmax: it wouldn't fit a biLM that a task trained."""
+        """Return the biLM and the mixes as they are now.
+
+        There is no softmax, because it would not fit a biLM that a task has trained.
+        """
         return replace(self._model, bilm=self.bilm, mixes=self._scalar_mixes, origin="of an Elmo in memory")
 
     @property
@@ -154,23 +184,23 @@ class Elmo(ElmoModule, ModelHubMixin):
 
 
 def load_pair(options_file: str | Path | None, weight_file: str | Path | None) -> Model:
-    """The model of the two published files, which must be on this machine."""
+    """Read the model of the two published files, which must be local (AllenNLP also takes addresses)."""
     for name, value in (("options_file", options_file), ("weight_file", weight_file)):
         if value is None:
-            raise ElmoError(f"{name}: is not given; download the model's options and weights, and name both files")
+            raise ElmoError(f"{name}: is not given; download the model's options and weights, and pass both paths")
         if _URL.match(str(value)):
-            raise ElmoError(f"{name}: {value} is an address, not a file; download it, and name the file")
+            raise ElmoError(f"{name}: {value} is an address, not a file; download it, and pass the path of the file")
     return load_bilm(Path(str(weight_file)), Path(str(options_file)))
 
 
 def _wrap(module: object, options_file: object, weight_file: object) -> Model:
     if options_file is not None or weight_file is not None:
-        raise ElmoError("module: takes the place of both files; pass None for options_file and weight_file")
+        raise ElmoError("module: replaces both files; pass None for options_file and weight_file")
     return shared_model(module)
 
 
 def shared_model(module: object) -> Model:
-    """The model of a biLM, or of a layer, which is not copied."""
+    """Return a model that shares a biLM, or the biLM of a layer, without copying it."""
     bilm = module.bilm if isinstance(module, ElmoModule) else module
     if not isinstance(bilm, BiLM):
         raise ElmoError(f"module: expected a biLM or an Elmo of this package, found {type(module).__name__}")
@@ -178,7 +208,7 @@ def shared_model(module: object) -> Model:
 
 
 def ids_of_words(model: Model, words: Sequence[str]) -> Tensor:
-    """How the model reads `words` and both boundaries: (V+2, C)."""
+    """Return the ids (V+2, C) of V `words`, followed by those of `<S>` and `</S>`."""
     if isinstance(words, str):
         raise ElmoError("vocab_to_cache: expected a list of words, found a string")
     return torch.from_numpy(model.to_ids([*words, BOS, EOS]))

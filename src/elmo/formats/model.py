@@ -1,4 +1,4 @@
-"""A biLM with all that belongs to it, whatever file it came from."""
+"""`Model`: a biLM with everything that belongs to it, whichever format it was read from."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,23 +23,32 @@ from elmo.text.lexicon import Lexicon
 from elmo.text.vocabulary import Vocabulary
 
 ToIds = Callable[[Sequence[str]], NDArray[Any]]
-"""Words to the ids (N, C) that a char encoder takes."""
+"""Converts N words to the ids (N, C) that a token encoder takes."""
 
 State = Literal["zero", "carry", "warm"]
-"""What a sentence starts from: zeros, the state in which its row of the batch before ended, or the warm state."""
+"""The LSTM state before a sentence: zeros, the state at the end of its row in the last batch, or the warm state."""
 
 STATES: tuple[str, ...] = get_args(State)
 
 
 @dataclass
 class Model:
-    """A biLM and, where they were stored, the softmax and vocabulary it was trained with.
+    """A biLM together with whatever else was stored with it.
 
-    `origin` says what was recognised, and by which signs. `mixes` are those that a task learned, and `token_vectors`
-    cached ones; neither is needed to embed. Words become ids by the `lexicon`; where there is none, by their bytes, or
-    by the `vocabulary`, if the biLM reads whole words.
-    `warm_state`, of one row, is what a sentence may start from instead of zeros (see `elmo.embed.warm`). `card` is the
-    text of the model card, for people; `figures` are the facts about its training, name to value, for programs.
+    Only the biLM is always there. Words are converted to ids by the `lexicon` if there is one, otherwise by the
+    `vocabulary` if the biLM reads whole words, and otherwise from their UTF-8 bytes (see `to_ids`).
+
+    Attributes:
+        bilm: The bidirectional (or forward-only) language model.
+        softmax: The output layer it was trained with, full or adaptive.
+        vocabulary: The words of the softmax, or the words that a biLM without characters reads.
+        origin: What was recognised and by which signs, for messages and `elmo info`.
+        mixes: Scalar mixes that a task learned. Embedding does not need them.
+        token_vectors: Cached layer-0 vectors of some words. Embedding does not need them.
+        lexicon: The word and character lists of an ELMoForManyLangs model.
+        warm_state: An LSTM state of one row that sentences can start from instead of zeros (see `elmo.embed.warm`).
+        card: The text of the model card, for people.
+        figures: Facts about the training, name to value, for programs.
     """
 
     bilm: BiLM
@@ -55,11 +64,11 @@ class Model:
 
     @property
     def config(self) -> BiLMConfig:
-        """The biLM's sizes."""
+        """The sizes of the biLM."""
         return self.bilm.config
 
     def to(self, device: torch.device) -> Self:
-        """Move the biLM and the softmax to `device`, in place; returns the model."""
+        """Move the biLM and the softmax to `device` in place, and return the model."""
         self.bilm.to(device)
         if self.softmax is not None:
             self.softmax.to(device)
@@ -67,7 +76,7 @@ class Model:
 
     @property
     def to_ids(self) -> ToIds:
-        """How this model reads words. It may be kept without the model."""
+        """The function that converts words to the ids this model reads. It does not keep the weights alive."""
         if self.lexicon is not None:
             return self.lexicon.encode
         if self.config.char_cnn is None:
@@ -76,7 +85,7 @@ class Model:
 
 
 def without_softmax(model: Model) -> Model:
-    """The biLM alone, with what it reads words by and its card."""
+    """Return the biLM without its softmax, keeping what it needs to read words, its card and its figures."""
     words = model.vocabulary if model.config.char_cnn is None else None
     return replace(
         Model(model.bilm, vocabulary=words, origin=model.origin, lexicon=model.lexicon, card=model.card),
@@ -87,9 +96,19 @@ def without_softmax(model: Model) -> Model:
 def predictor_inputs(
     model: Model, sentences: Sequence[Sequence[str]], device: torch.device
 ) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
-    """What `BiLM.predictors` takes to predict every token of `sentences`: characters, tokens, lengths.
+    """Prepare the arguments of `BiLM.predictors` that predict every token of `sentences`.
 
-    As in training, forward reads all but `</S>` and predicts all but `<S>`; backward the other way round.
+    As in training, the forward direction reads everything except `</S>` and predicts everything except `<S>`; the
+    backward direction does the opposite.
+
+    Args:
+        model: The model whose ids are wanted.
+        sentences: B tokenized sentences, without `<S>` and `</S>`.
+        device: Where the ids are put; the lengths stay on the CPU.
+
+    Returns:
+        The ids (N, C) of the N distinct words, the word numbers that the forward and the backward direction read
+        (B, T-1 each, T with both boundaries), and the lengths (B,) of their rows.
     """
     types, numbered = number_types(sentences)
     tokens = pad_sequence([torch.tensor(row) for row in numbered], batch_first=True).to(device)
@@ -98,55 +117,71 @@ def predictor_inputs(
 
 
 def require_warm_state(state: BiLMState | None) -> BiLMState:
-    """A model's warm state, which must be there."""
+    """Return the warm state `state`, or raise an `ElmoError` if there is none."""
     if state is None:
         raise ElmoError(
-            "state: this model has no warm state, or one of other weights; 'elmo warm MODEL TEXT' puts one into a "
-            "model folder"
+            "state: this model has no warm state, or one that belongs to other weights; add one to the model folder "
+            "with 'elmo warm MODEL TEXT'"
         )
     return state
 
 
 def require_bytes(model: Model, done: str) -> None:
-    """Refuse a model that reads words by a lexicon where it would be `done`: our formats have no place for that."""
+    """Refuse a model with a lexicon, which no format that we write can store; `done` says what it was to be."""
     if model.lexicon is not None:
-        raise ElmoError(f"a model of ELMoForManyLangs can't be {done}: it has lists of its own ({model.origin})")
+        raise ElmoError(f"an ELMoForManyLangs model cannot be {done}: it has word lists of its own ({model.origin})")
 
 
 def require_characters(model: Model, done: str) -> CharCNNConfig:
-    """The sizes of a model's char encoder; one that reads words otherwise than by their bytes can't be `done`."""
+    """Return the sizes of the char encoder, and refuse a model that does not read UTF-8 bytes.
+
+    Args:
+        model: The model to check.
+        done: What was to be done to the model, for the message: "trained", "converted".
+    """
     require_bytes(model, done)
     if model.config.char_cnn is None:
-        raise ElmoError(f"a model that reads whole words, not characters, can't be {done} ({model.origin})")
+        raise ElmoError(f"a model that reads whole words, not characters, cannot be {done} ({model.origin})")
     return model.config.char_cnn
 
 
 def require_vocabulary(model: Model) -> Vocabulary:
-    """The words that a model without characters reads by."""
+    """Return the vocabulary that a model reads whole words by, or raise an `ElmoError` if it has none."""
     if model.vocabulary is None:
-        raise ElmoError(f"the model reads whole words, but it has no vocabulary to tell their numbers ({model.origin})")
+        raise ElmoError(f"the model reads whole words, but it has no vocabulary to number them ({model.origin})")
     return model.vocabulary
 
 
 def require_softmax(model: Model, otherwise: str = "") -> tuple[AnySoftmax, Vocabulary]:
-    """A model's softmax and the words of it, which must be there; where there is none, `otherwise` says what to do."""
+    """Return the softmax of a model and its words, and refuse a model that lacks either.
+
+    Args:
+        model: The model to check.
+        otherwise: A sentence for the message that says what to do if there is no softmax.
+    """
     if model.softmax is None:
         raise ElmoError(
-            f"the model has no softmax, which published models keep in another file, if at all ({model.origin}). "
+            f"the model has no softmax, which published models keep in a separate file, if at all ({model.origin}). "
             f"{otherwise}"
         )
     if model.vocabulary is None:
         raise ElmoError(
-            f"the model has a softmax, but no words to it ({model.origin}); put its vocabulary beside it as vocab.txt "
-            "(vocabulary.txt in a folder that elmo made)"
+            f"the model has a softmax, but no vocabulary for it ({model.origin}); put the words next to it as "
+            "vocab.txt (as vocabulary.txt in a folder that elmo made)"
         )
     return model.softmax, model.vocabulary
 
 
 def read_vocabulary(path: Path, num_words: int, use: str = SCORED) -> Vocabulary | None:
-    """The vocabulary of `num_words`, None where there is no such file, plain or with `.gz`.
+    """Read a vocabulary, plain or with `.gz`, that must have exactly `num_words` words.
 
-    `use` says in an error what other number of words there is.
+    Args:
+        path: The plain file; `path` with `.gz` appended is read if there is no plain one.
+        num_words: The number of words that the model expects.
+        use: What expects them, for the message about a wrong number (see `elmo.formats.words.SCORED`).
+
+    Returns:
+        The vocabulary, or None if neither file exists.
     """
     found = find_list(path)
     if found is None:

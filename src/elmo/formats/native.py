@@ -1,4 +1,4 @@
-"""Our own model folder: `config.json`, `model.safetensors`, and what training left beside them. No pickle."""
+"""The native model folder: `config.json`, `model.safetensors` and the files that training adds to them. No pickle."""
 
 from __future__ import annotations
 
@@ -39,33 +39,42 @@ CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, VOCABULARY, CARD, FACTS = (
 )
 
 TRAINED_FOR = "trained for"
-"""The figure that tells one state of a model's training from all others."""
+"""The key of the figure that identifies one state of a model's training."""
 
 _BILM = "bilm"
-"""The key, among a file's metadata, of the checksum of the biLM that the file belongs to."""
+"""The metadata key under which a file stores the checksum of the biLM that it belongs to."""
 
 _LONGEST_CARD = 1 << 20
-"""Characters of a card that are read."""
+"""How many characters of a card are read."""
 
 Storage = Literal["float32", "float16", "bf16"]
-"""What weights are stored as. Half the size costs digits: float16 keeps eleven bits of a number, bf16 eight."""
+"""The type that weights are stored in. The half-size types keep fewer significant bits: 11 in float16, 8 in bf16."""
 
 STORAGES: dict[Storage, torch.dtype] = {"float32": torch.float32, "float16": torch.float16, "bf16": torch.bfloat16}
 
 DIRECTIONS = ("forward", "backward")
-"""What the tensors of a warm state are named after."""
+"""The names of the directions in the tensor names of a warm state."""
 
 FILES = (CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, VOCABULARY, CARD, FACTS)
-"""All that a model folder may hold."""
+"""All the files that a model folder can contain."""
 
 
 def is_native(path: Path) -> bool:
-    """Whether `path` is a model folder of our own."""
+    """Return whether `path` is a native model folder."""
     return (path / CONFIG).is_file() and (path / WEIGHTS).is_file()
 
 
 def load_native(folder: Path, *, is_named: bool = True) -> Model:
-    """Read a model folder; its name is in the `origin` unless it is one that nobody gave it."""
+    """Read a native model folder.
+
+    Args:
+        folder: The folder.
+        is_named: Whether its name goes into the model's `origin`. Pass False for a temporary or cache folder.
+
+    Raises:
+        ElmoError: If a file is missing or damaged, or belongs to other weights. A warm state of other weights is
+            ignored instead, because the model is useful without it.
+    """
     config = bilm_config(read_json(folder / CONFIG), str(folder / CONFIG))
     bilm = bilm_skeleton(config, folder / CONFIG)
     _fill(bilm, read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
@@ -76,7 +85,7 @@ def load_native(folder: Path, *, is_named: bool = True) -> Model:
     if config.n_tokens_vocab is not None:
         vocabulary = read_vocabulary(folder / VOCABULARY, config.n_tokens_vocab, READ)
         if vocabulary is None:
-            raise ElmoError(f"{folder}: {VOCABULARY} is missing, without which nobody knows the words that it reads")
+            raise ElmoError(f"{folder}: {VOCABULARY} is missing, which lists the words that the model reads")
     mixes = _load_mixes(folder / MIXES, bilm) if is_there(folder / MIXES) else []
     name = f"{folder.absolute().name} holds " if is_named else ""
     model = Model(bilm, softmax, vocabulary, f"native: {name}{CONFIG} and {WEIGHTS}", mixes)
@@ -89,7 +98,7 @@ def load_native(folder: Path, *, is_named: bool = True) -> Model:
 
 
 def _load_softmax(path: Path, bilm: BiLM) -> AnySoftmax:
-    """The full softmax, or the adaptive one where there is its head; shapes tell the number of words and cutoffs."""
+    """Read a full softmax, or an adaptive one if the file has a head. Words and cutoffs follow from the shapes."""
     tensors, metadata = read_tensors(path)
     _require_same_bilm(path, metadata, bilm)
     dim = bilm.config.lstm.projection_dim
@@ -113,7 +122,7 @@ def _load_softmax(path: Path, bilm: BiLM) -> AnySoftmax:
 
 
 def _load_mixes(path: Path, bilm: BiLM) -> list[ScalarMix]:
-    """Scalar mixes that a task learned: scores (M, L), gamma (M,), and (M,) bool for layer norm and the top alone."""
+    """Read M scalar mixes: `scores` (M, L), `gamma` (M,), and the flags `layer_norm` and `top_only` (M,)."""
     tensors, metadata = read_tensors(path)
     _require_same_bilm(path, metadata, bilm)
     config = bilm.config
@@ -143,9 +152,10 @@ def _mix_tensors(mixes: list[ScalarMix]) -> dict[str, Tensor]:
 
 
 def _load_warm_state(path: Path, bilm: BiLM) -> BiLMState | None:
-    """The state that sentences may start from: of each direction `hidden` (L, P) and `cell` (L, H), L LSTM layers.
+    """Read the warm state: `hidden` (L, P) and `cell` (L, H) for each direction, where L counts the LSTM layers.
 
-    None for that of other weights, as of a model that was trained on since: the model is of use without it.
+    Return None if it belongs to other weights, such as those from before further training: the model is useful
+    without it.
     """
     tensors, metadata = read_tensors(path)
     if not _is_of(metadata, bilm):
@@ -171,22 +181,28 @@ def _warm_tensors(state: BiLMState) -> dict[str, Tensor]:
 
 
 def _read_card(path: Path) -> str:
-    """A text for people: whatever is wrong with it doesn't stop the model from loading."""
+    """Read the card leniently: it is only a text for people, so bad characters must not stop the model from loading."""
     require_file(path)
     with path.open(encoding="utf-8", errors="replace") as file:
         return file.read(_LONGEST_CARD)
 
 
 def save_warm_state(state: BiLMState, folder: Path, bilm: BiLM) -> None:
-    """Put a warm state of `bilm`, of one row, into its model folder; one that was there is replaced."""
+    """Write a warm state into a model folder, replacing any that is there.
+
+    Args:
+        state: For each direction, a state of one row: `hidden` (L, 1, P) and `cell` (L, 1, H), L LSTM layers.
+        folder: The model folder of `bilm`.
+        bilm: The biLM that the state belongs to. The file records its checksum.
+    """
     metadata = {_BILM: _identity(bilm.state_dict())}
     write_all({folder / WARM: lambda path: write_tensors(path, _warm_tensors(state), metadata)})
 
 
 def read_figures(folder: Path) -> dict[str, str]:
-    """The facts about a model's training that its folder holds for programs; none where there are none.
+    """Read the facts about a model's training (`training.json`), name to value.
 
-    Folders of earlier versions have them in their card alone, which is for people.
+    The result is empty if there is no such file: earlier versions wrote these facts only into the card.
     """
     path = folder / FACTS
     if not is_there(path):
@@ -195,13 +211,13 @@ def read_figures(folder: Path) -> dict[str, str]:
         case {"figures": dict(figures)} if all(isinstance(value, str) for value in figures.values()):
             return cast("dict[str, str]", figures)
         case _:
-            raise ElmoError(f"{path}: key 'figures' must hold names and texts; remove the file to do without them")
+            raise ElmoError(f"{path}: key 'figures' must map names to strings; correct it or remove the file")
 
 
 def is_written(model: Model, folder: Path, figures: Mapping[str, str]) -> bool:
-    """Whether a folder holds this model with these figures, so that writing it again would change nothing.
+    """Return whether a folder already contains this model with these figures, so that it need not be written again.
 
-    One of an earlier version, whose figures are in its card alone, is left as it is.
+    Figures are not compared in a folder of an earlier version, which has them only in its card.
     """
     known = read_figures(folder)
     is_told = figures.items() <= known.items() if known else True
@@ -211,8 +227,17 @@ def is_written(model: Model, folder: Path, figures: Mapping[str, str]) -> bool:
 def save_trained(
     model: Model, folder: Path, figures: Mapping[str, str], metadata: Mapping[str, str] | None = None
 ) -> None:
-    """Write a trained model's folder; where the weights are there already, card and figures alone: what was added to
-    the folder since, as a warm state, stays."""
+    """Write the folder of a trained model.
+
+    If the folder already contains these weights, only the card and the figures are written, and only if they have
+    changed. Anything that was added to the folder since, such as a warm state, then stays.
+
+    Args:
+        model: The trained model.
+        folder: The folder to write.
+        figures: Facts about the training, name to value.
+        metadata: Keys for the head of the card (see `model_card`).
+    """
     if not _holds(folder, model):
         save_native(model, folder, figures, metadata)
     elif read_figures(folder) != dict(figures) or not (folder / CARD).exists():
@@ -222,7 +247,7 @@ def save_trained(
 def _descriptions(
     model: Model, folder: Path, figures: Mapping[str, str], metadata: Mapping[str, str] | None
 ) -> dict[Path, Callable[[Path], object]]:
-    """What writes the card, and the figures after it: they tell that all is written."""
+    """Return the writers of the card and the figures. The figures come last: they show that everything is written."""
     card = model.card if model.card and not figures else model_card(model, figures, metadata)
     writers: dict[Path, Callable[[Path], object]] = {folder / CARD: lambda path: write_text(path, card)}
     return writers | _figure_writers(folder, figures or model.figures)
@@ -233,7 +258,7 @@ def _figure_writers(folder: Path, figures: Mapping[str, str]) -> dict[Path, Call
 
 
 def _holds(folder: Path, model: Model) -> bool:
-    """Whether a folder has the weights of this biLM and its softmax, to the bit."""
+    """Return whether a folder contains exactly the weights of this biLM and its softmax."""
     modules = {WEIGHTS: model.bilm, SOFTMAX: model.softmax}
     return all(_has_weights(folder / name, module) for name, module in modules.items())
 
@@ -246,21 +271,21 @@ def _has_weights(path: Path, module: torch.nn.Module | None) -> bool:
 
 
 def _identity(weights: Mapping[str, Tensor]) -> str:
-    """What tells a biLM from others: a checksum of its weights as they are once loaded."""
+    """Return a checksum that identifies a biLM, of its weights as they are after loading (float32)."""
     return checksum({name: tensor.float() for name, tensor in weights.items()}, {})
 
 
 def _is_of(metadata: Mapping[str, str], bilm: BiLM) -> bool:
-    """Whether a file with this metadata was written for `bilm`; those of earlier versions don't say."""
+    """Return whether a file was written for `bilm`. Files of earlier versions do not say, and are taken to be."""
     return _BILM not in metadata or metadata[_BILM] == _identity(bilm.state_dict())
 
 
 def _require_same_bilm(path: Path, metadata: Mapping[str, str], bilm: BiLM) -> None:
-    """Refuse a file that was written for other weights: a folder whose writing was cut short may hold a mixture."""
+    """Refuse a file that was written for other weights: an interrupted write can leave a mixture behind."""
     if not _is_of(metadata, bilm):
         raise ElmoError(
-            f"{path}: belongs to other weights than {WEIGHTS} in the same folder, whose writing may have been cut "
-            "short; run the command that wrote the folder again, or copy the whole folder again"
+            f"{path}: belongs to other weights than {WEIGHTS} in the same folder, perhaps because writing it was "
+            "interrupted; run the command that wrote the folder again, or copy the whole folder again"
         )
 
 
@@ -273,18 +298,27 @@ def save_native(
     with_card: bool = True,
     storage: Storage = "float32",
 ) -> None:
-    """Write a model folder; `figures` and `metadata` are for its card (see `model_card`), which else stays as it was,
-    and `figures` for programs, too (`training.json`).
+    """Write a native model folder. The files get their names only once all of them are complete.
 
-    The weights of biLM and softmax are rounded to `storage`; whoever reads them has float32 again, of the rounded
-    values. Files appear under their names only when all are complete.
+    Args:
+        model: The model; everything in it is written except `token_vectors`.
+        folder: The folder, which is made if necessary.
+        figures: Facts about the training for a new card and for `training.json`. Without them, the model keeps its own
+            card and figures.
+        metadata: Keys for the head of a new card (see `model_card`).
+        with_card: Whether the card is written.
+        storage: The type that the weights of the biLM and the softmax are rounded to. Reading them gives float32
+            again, of the rounded values.
+
+    Raises:
+        ElmoError: If the model has a lexicon, or if a weight is too large for `storage`.
     """
     require_bytes(model, "converted")
     weights = {folder / WEIGHTS: _rounded(model.bilm, storage, folder / WEIGHTS)}
     if model.softmax is not None:
         weights[folder / SOFTMAX] = _rounded(model.softmax, storage, folder / SOFTMAX)
     folder.mkdir(parents=True, exist_ok=True)
-    own = {_BILM: _identity(weights[folder / WEIGHTS])}  # which its other files are tied to
+    own = {_BILM: _identity(weights[folder / WEIGHTS])}  # ties the other files to these weights
     writers: dict[Path, Callable[[Path], object]] = {
         place: lambda path, place=place, tensors=tensors: write_tensors(
             path, tensors, {} if place.name == WEIGHTS else own
@@ -305,7 +339,7 @@ def save_native(
 
 
 def _rounded(module: torch.nn.Module, storage: Storage, path: Path) -> dict[str, Tensor]:
-    """The weights of `module` as `path` will hold them; numbers that `storage` can't hold are refused."""
+    """Return the weights of `module` rounded to `storage`, and refuse numbers that it can't represent."""
     tensors: dict[str, Tensor] = module.state_dict()
     if storage == "float32":
         return tensors
@@ -317,25 +351,26 @@ def _rounded(module: torch.nn.Module, storage: Storage, path: Path) -> dict[str,
 
 
 def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put a file's tensors into `module`, which was made without memory of its own."""
+    """Put the tensors of a file into `module`, which was made on the meta device."""
     wanted = module.state_dict()
     for name, tensor in wanted.items():
         _require(path, tensors, name, tuple(tensor.shape))
     _refuse_extra(path, tensors, wanted)
-    # Copies: a tensor's rounding depends on how its memory is aligned, which in a file is by chance.
+    # Copies, because rounding in later computations depends on the alignment of a tensor's memory, which is arbitrary
+    # in a memory-mapped file.
     module.load_state_dict({name: tensor.to(torch.float32, copy=True) for name, tensor in tensors.items()}, assign=True)
     module.requires_grad_(True)
 
 
 def _refuse_extra(path: Path, tensors: dict[str, Tensor], wanted: Iterable[str]) -> None:
-    """Refuse a file with tensors that aren't `wanted`."""
+    """Refuse a file that contains tensors other than those in `wanted`."""
     extra = sorted(tensors.keys() - set(wanted))
     if extra:
-        raise ElmoError(f"{path}: tensor '{extra[0]}' is more than {CONFIG} says; are they of another model?")
+        raise ElmoError(f"{path}: tensor '{extra[0]}' fits nothing in {CONFIG}; is the file from another model?")
 
 
 def _require(path: Path, tensors: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> None:
-    """A tensor of this name and shape must be there, and hold weights."""
+    """Refuse a file that lacks a tensor of this name and shape, or whose numbers can't be weights."""
     if name not in tensors:
         raise ElmoError(f"{path}: tensor '{name}' is missing")
     require_shape(f"{path}: tensor '{name}'", tuple(tensors[name].shape), shape)

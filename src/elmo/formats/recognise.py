@@ -1,4 +1,4 @@
-"""`load`: recognise a model by what its file or folder holds, and read it."""
+"""`load` recognises the format of a model from its files and reads it."""
 
 from __future__ import annotations
 
@@ -21,25 +21,35 @@ from elmo.formats.tensorflow import find_checkpoint, load_tensorflow, prefix_of
 from elmo.formats.token_vectors import DATA_SET
 
 READS = (
-    "a model folder (config.json, model.safetensors), published bilm weights (an .hdf5 file beside its options.json), "
-    "a checkpoint of bilm-tf (its .index file), an AllenNLP task model (weights.th), a folder of "
-    "ELMoForManyLangs (encoder.pkl, token_embedder.pkl), or an archive of one of these"
+    "a model folder (config.json, model.safetensors), published bilm weights (an .hdf5 file next to its options.json), "
+    "a bilm-tf checkpoint (its .index file), an AllenNLP task model (weights.th), an ELMoForManyLangs folder "
+    "(encoder.pkl, token_embedder.pkl), or an archive of one of these"
 )
 BILM = ("char_embed", "RNN_0")
-"""What a biLM has at the top of an HDF5 file: the second alone if it reads whole words."""
+"""The top-level names of a biLM in an HDF5 file. A biLM that reads whole words has only the second one."""
 
 PARTS = (*BILM, "softmax", DATA_SET)
-"""What tells at the top of an HDF5 file which part of a model it holds."""
+"""The top-level names of an HDF5 file that show which parts of a model it contains."""
 
 META = "meta.json"
-"""What the NLPL repository puts beside a model of any family, to describe it."""
+"""The description that the NLPL repository puts next to every model, whatever its family."""
 
 
 def load(source: str | Path) -> Model:
-    """Read a model from a folder, file, archive or repository `owner/name` on the Hub (see `docs/formats.md`).
+    """Read a model from a folder, a file, an archive or the Hugging Face Hub.
 
-    The string `en` is the package's own model, wherever the program runs; a folder called so is `./en`. Raises
-    `ElmoError`, one sentence, for anything else and for files that are damaged or don't fit together.
+    The format is recognised from the names and contents of the files (`docs/formats.md` lists the signs).
+
+    Args:
+        source: A path; or, as a string, a repository `owner/name` or `owner/name@revision` on the Hub. The string `en`
+            always means the package's own English model; a folder of that name is `./en` or `Path("en")`.
+
+    Returns:
+        The model on the CPU, with its weights in float32.
+
+    Raises:
+        ElmoError: If there is nothing at `source`, if the format is not recognised, or if the files are damaged or
+            do not fit together. The message is one sentence.
     """
     if is_bundled(source):
         return _load_bundled(str(source))
@@ -60,7 +70,7 @@ def _load_bundled(name: str) -> Model:
 
 
 def _load_hub(name: str) -> Model:
-    """The model of a repository: its folder, or the only archive in it."""
+    """Read the model of a repository, from its files or from the only archive among them."""
     folder = hub.fetch(name)
     archives = [*folder.glob("*.zip"), *folder.glob("*.tar.gz")]
     try:
@@ -86,8 +96,8 @@ def _load_folder(folder: Path, *, is_named: bool = True) -> Model:
         weights = _only_weights(folder)
         return load_bilm(weights, _options_beside(weights), _softmax_beside(weights))
     if _hdf5_files(folder):
-        raise ElmoError(f"{folder}: has weights but no {OPTIONS}, which says their sizes")
-    raise ElmoError(f"{folder}: holds no model; expected {READS}")
+        raise ElmoError(f"{folder}: contains weights but no {OPTIONS}, which gives their sizes; add the options")
+    raise ElmoError(f"{folder}: contains no model; expected {READS}")
 
 
 def _load_file(path: Path) -> Model:
@@ -107,7 +117,7 @@ def _load_file(path: Path) -> Model:
 
 
 def _load_hdf5(path: Path) -> Model:
-    """By its data sets: weights, or the softmax or cached token vectors of the weights beside it."""
+    """Read an HDF5 file that contains weights, or only the softmax or cached token vectors of weights next to it."""
     names = names_of(path, PARTS)
     if not names & set(BILM) and DATA_SET in names:
         weights = _weights_of(path, DATA_SET)
@@ -119,7 +129,7 @@ def _load_hdf5(path: Path) -> Model:
 
 
 def _require_elmo(folder: Path) -> None:
-    """Refuse a model of another family, by the name that the repository's description gives it."""
+    """Refuse a folder whose `meta.json` names another family of models, such as word2vec or BERT."""
     values = read_json(folder / META) if (folder / META).exists() else None
     if not isinstance(values, dict):
         return
@@ -127,7 +137,7 @@ def _require_elmo(folder: Path) -> None:
     facts = cast("dict[str, Any]", algorithm) if isinstance(algorithm, dict) else {"name": algorithm}
     text = " ".join(value for value in (facts.get("name"), facts.get("tool")) if isinstance(value, str))
     if text and "elmo" not in text.lower() and "bilm" not in text.lower():
-        raise ElmoError(f"{folder / META}: describes a model of another family, {text}; only ELMo can be read")
+        raise ElmoError(f"{folder / META}: describes a model of another family, {text}; only ELMo models can be read")
 
 
 def _hdf5_files(folder: Path) -> list[Path]:
@@ -139,37 +149,44 @@ def _weight_files(folder: Path) -> list[Path]:
 
 
 def _only_weights(folder: Path) -> Path:
-    """The folder's weight file: the only HDF5 file, the only one that holds weights, or the only one named so."""
+    """Find the weight file of a folder.
+
+    It is the only HDF5 file; or else the only one that contains weights; or else the only one with "weights" in its
+    name.
+    """
     found = _hdf5_files(folder)
     for chosen in (found, _weight_files(folder), [path for path in found if "weights" in path.name]):
         if len(chosen) == 1:
             return chosen[0]
     names = ", ".join(path.name for path in found) or "none"
-    raise ElmoError(f"{folder}: expected one .hdf5 weight file, found {names}; name the file itself")
+    raise ElmoError(f"{folder}: expected one .hdf5 weight file, found {names}; give the path of the weight file")
 
 
 def _weights_beside(options: Path) -> Path:
-    """The weights of an options file: of a pair, or the folder's only ones."""
+    """Find the weights for an options file: the file of the matching name, or else the folder's only weights."""
     pair = options.with_name(options.stem.replace("options", "weights") + ".hdf5")
     return pair if pair.exists() else _only_weights(options.parent)
 
 
 def _weights_of(part: Path, kind: str) -> Path:
-    """The weights beside a file that holds only another part, `kind`, of a model."""
+    """Find the weights next to a file that contains only another part (`kind`) of the model."""
     names = part.name.replace(kind, "weights"), part.name.replace(f"{kind}_weights", "weights")
     pairs = [pair for pair in map(part.with_name, dict.fromkeys(names)) if pair != part and pair.exists()]
     found = pairs or _weight_files(part.parent)
     if len(found) != 1:
         names = ", ".join(path.name for path in found) or "none"
-        raise ElmoError(f"{part}: holds '{kind}' alone; needs the weights of its model beside it, found {names}")
+        raise ElmoError(f"{part}: contains only '{kind}' and needs its model's weights next to it, found {names}")
     return found[0]
 
 
 def _softmax_beside(weights: Path) -> Path | None:
-    """A file with the softmax of these weights: of a pair of names, or the only one beside the only weights."""
+    """Find the file with the softmax of `weights`.
+
+    It is the file with the matching name; or else the folder's only softmax, if these are the folder's only weights.
+    """
     others = [path for path in _hdf5_files(weights.parent) if path != weights]
     found = [path for path in others if names_of(path, PARTS) == {"softmax"}]
-    for name in ("softmax", "softmax_weights"):  # our own pairs, and the published ones
+    for name in ("softmax", "softmax_weights"):  # our own naming, then that of the published files
         pair = weights.with_name(weights.name.replace("weights", name))
         if pair in found:
             return pair
@@ -177,9 +194,9 @@ def _softmax_beside(weights: Path) -> Path | None:
 
 
 def _options_beside(weights: Path) -> Path:
-    """The options of a weight file: `options.json`, or published pairs like `x_weights.hdf5` and `x_options.json`."""
+    """Find the options for a weight file: `x_options.json` for `x_weights.hdf5`, or else `options.json`."""
     pair = weights.with_name(weights.stem.replace("weights", "options") + ".json")
     for options in (pair, weights.with_name(OPTIONS)):
         if options.exists():
             return options
-    raise ElmoError(f"{weights}: no {OPTIONS} beside it, which says the sizes")
+    raise ElmoError(f"{weights}: there is no {OPTIONS} in the same folder, which gives the model's sizes; add it there")
