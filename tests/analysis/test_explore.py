@@ -259,7 +259,7 @@ def test_who_lets_other_machines_in_is_told(folder: Path) -> None:
         assert process.stderr is not None
         line = process.stdout.readline()
         assert line.startswith("http://0.0.0.0:"), process.stderr.read()
-        says = "elmo: whoever can reach 0.0.0.0 can use the page and read the index\n"
+        says = "elmo: everyone who can reach 0.0.0.0 can use the page and read the index\n"
         assert process.stderr.readline() == says
         address = f"http://127.0.0.1:{line.split()[0].rpartition(':')[2]}"
         code, page = get(f"{address}/?text=a+play.", Host="another.example")
@@ -271,7 +271,7 @@ def test_a_port_in_use_is_one_sentence(server: str, folder: Path) -> None:
     command = [sys.executable, "-m", "elmo", "explore", "model", "--port", port]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"elmo: 127.0.0.1, port {port}: can't be used (")
+    assert done.stderr.startswith(f"elmo: 127.0.0.1, port {port}: cannot be used (")
     assert done.stderr.count("\n") == 1
 
 

@@ -105,12 +105,15 @@ def test_help_has_examples(verb: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["layers", *NER, "--task", "sst"], "--task, --train, --dev and --name: give each as often as --task"),
+        (["layers", *NER, "--task", "sst"], "--train, --dev and --name: give each as often as --task"),
         (["layers", *NER, *NER[1:]], "--name: two tasks have the same name; give each its own"),
         (["layers", *NER, "--set", "ner:nothing=1"], "recipe ner: unknown key 'nothing'"),
         (["layers", "nowhere", *NER[1:]], "nowhere: no such file or folder"),
-        (["wsd", "model", "x.data.xml", "./x.data.xml", "--semcor", "x.data.xml", "--senses", "x"], "two of the tests"),
-        (["pos", "model"], "no text to tag: pass --ud, --conll2000 or both"),
+        (
+            ["wsd", "model", "x.data.xml", "./x.data.xml", "--semcor", "x.data.xml", "--senses", "x"],
+            "TEST: two of the files",
+        ),
+        (["pos", "model"], "there is no text to tag; pass --ud, --conll2000 or both"),
         (["wsd", "model", "none.data.xml", "--semcor", "x", "--senses", "x"], "none.gold.key.txt: no such file"),
         (["neighbors", "model", "--semcor", "x.data.xml", "--static", "none.txt"], "none.txt: no such file"),
         (["finetuning", *NER, *TINY_OPTIONS], "the model has no softmax"),

@@ -134,10 +134,10 @@ def test_globs_are_read_one_after_the_other(elmo: Run, folder: Path) -> None:
         (["model", "text.txt", "out.h5", "--device", "cpu", "--devices", "cpu"], "elmo: --devices already says"),
         (
             ["model", "text.txt", "out.h5", "--top", "--layers", "all"],
-            "elmo: --all, --top and --average stand for --layers",
+            "elmo: --all, --top and --average are other names for values of --layers",
         ),
         (["model", "text.txt", "old.h5"], "elmo: old.h5: exists already; remove it, or pass --overwrite"),
-        (["model", "old.h5", "old.h5", "--overwrite"], "elmo: old.h5: is the text itself"),
+        (["model", "old.h5", "old.h5", "--overwrite"], "elmo: old.h5: is one of the text files"),
         (["model", "latin.txt", "out.h5"], "latin.txt, line 1: not valid UTF-8"),
         (["model", "text.txt", "out.h5", "--tokenizer", "words"], "words"),
         (["model", "out.h5"], "Missing argument"),

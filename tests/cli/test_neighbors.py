@@ -98,8 +98,8 @@ def test_an_index_is_searched_with_its_filters(elmo: Run, tmp_path: Path) -> Non
     assert "[They] play" in out
     assert out.endswith("2 nearest of 2 uses in 2 sentences\n")
     for arguments, says in (
-        ([*query, "--layer", "1"], "elmo: t.index: an index is of one layer; leave out --layer"),
-        (["text.txt", *query[1:], "--tag", "NOUN"], "elmo: --among and --tag are for an index"),
+        ([*query, "--layer", "1"], "elmo: t.index: an index has only one layer; leave out --layer"),
+        (["text.txt", *query[1:], "--tag", "NOUN"], "elmo: --among and --tag need an index"),
         ([*query, "--tag", "X"], "elmo: the index has no tag 'X'; it has DET, NOUN, PRON, PUNCT, VERB"),
     ):
         code, out, err = elmo(*arguments)

@@ -57,7 +57,7 @@ def test_vocabulary_file(text, tmp_path):
 
 def test_given_words_are_not_counted(text, tmp_path):
     (tmp_path / "vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nplay\nnew\n")
-    with pytest.raises(ElmoError, match="--min-count: counts nothing where --vocabulary names the words"):
+    with pytest.raises(ElmoError, match="--min-count: has no effect when --vocabulary names the words"):
         run(tmp_path / "corpus", text, "--vocabulary", tmp_path / "vocabulary.txt", "--min-count", 3)
 
 
@@ -96,4 +96,4 @@ def test_the_same_command_again_is_done_already(text, tmp_path):
     """A script that was killed between two commands can be started again."""
     first, again = (run(tmp_path / "corpus", text) for _ in range(2))
     assert (again.exit_code, again.stdout) == (0, first.stdout)
-    assert "already done" in again.stderr
+    assert "already complete" in again.stderr

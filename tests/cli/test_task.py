@@ -73,7 +73,9 @@ def test_the_whole_way(trained: str) -> None:
     figures = json.loads(run("task", "evaluate", "run", "text.conll", "--json"))
     assert (figures["scores"]["f1"], figures["num_examples"]) == (100, 7)
     assert "f1 100.00" in run("task", "evaluate", "run", "text.conll", "--set", "training.batch_size=1")
-    with pytest.raises(ElmoError, match=r"elmo\.state: changes nothing here; for ner, token_column, training"):
+    with pytest.raises(
+        ElmoError, match=r"elmo\.state: has no effect here; keys that do for ner: token_column, training"
+    ):
         run("task", "evaluate", "run", "text.conll", "--set", "elmo.state=warm")
     Path("text.txt").write_text("w0 in Espoo w4\n\nAnn w1 w2\n")
     conll = "w0\tO\nin\tO\nEspoo\tB-LOC\nw4\tO\n\nAnn\tB-PER\nw1\tO\nw2\tO\n\n"
@@ -120,8 +122,8 @@ def test_info_says_what_a_run_folder_is(trained: str) -> None:
     assert facts["recipe"]["scheme"] == "BIO"
     for name in ("results.json", "README.md"):
         (Path("run") / name).unlink()
-    unfinished = "run: a model for the task ner, with ELMo (bilm); not finished: the same elmo task train goes on.\n"
-    assert run("info", "run") == unfinished
+    unfinished = "not finished; run the same elmo task train again to continue"
+    assert run("info", "run") == f"run: a model for the task ner, with ELMo (bilm); {unfinished}.\n"
 
 
 def test_a_tasks_own_text_is_fine_tuned_on(folder: Path) -> None:
@@ -174,7 +176,7 @@ def test_fine_tuning_that_is_stopped_goes_on(folder: Path, monkeypatch: pytest.M
         tuning.stopped = tuning.progress.step == 2
 
     monkeypatch.setattr(Pretrainer, "_step", stop)
-    assert run(*TUNE, "--out", "run") == "tuned: fine-tuning stopped; the same command goes on\n"
+    assert run(*TUNE, "--out", "run") == "tuned: fine-tuning stopped; run the same command again to continue\n"
     assert not Path("tuned/config.json").exists()
     assert not Path("run").exists()
     monkeypatch.setattr(Pretrainer, "_step", step)
@@ -186,9 +188,9 @@ def test_fine_tuning_that_is_stopped_goes_on(folder: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        (["--elmo", "none"], "--finetune: there is nothing to fine-tune with --elmo none; name a model"),
-        (["--out", "tuned"], "tuned: is in the run folder; name another folder"),
-        (["--finetune", "run/tuned"], "run/tuned: is in the run folder; name another folder"),
+        (["--elmo", "none"], "--finetune: --elmo none leaves nothing to fine-tune; name a model"),
+        (["--out", "tuned"], "tuned: is inside the run folder; name another folder"),
+        (["--finetune", "run/tuned"], "run/tuned: is inside the run folder; name another folder"),
         (
             ["--finetune", "model"],
             "model: holds a config.json that does not belong to a fine-tuning; name a new folder",
@@ -301,7 +303,7 @@ def test_a_kill_changes_nothing(folder: Path) -> None:
         (["task", "evaluate", "model", "text.conll"], "model/config.json: key 'recipe' is missing"),
         (
             ["task", "text", "ner", "text.conll", "--set", "dropout=0.1"],
-            "--set dropout: changes nothing here; ",
+            "--set dropout: has no effect here; ",
         ),
         (["task", "evaluate", "nowhere", "text.conll", "--predictions", "text.conll"], "text.conll: exists already"),
         (["task", "evaluate", "nowhere", "text.conll", "--predictions", "no/out.conll"], "no/out.conll: there is no"),

@@ -53,11 +53,11 @@ def test_help_lists_every_verb_without_waiting_for_torch() -> None:
         (["convert", "nowhere", "there"], "elmo: nowhere: no such file or folder"),
         (["finetune", "nowhere", "there", "text"], "elmo: nowhere: no such file or folder"),
         (["finetune", "en", "there", "text"], "elmo: text: no such file"),
-        (["finetune", "en", "there", "text", "--min-count", "3"], "elmo: --min-count: counts nothing without --new-s"),
+        (["finetune", "en", "there", "text", "--min-count", "3"], "elmo: --min-count: has no effect without --new-s"),
         (["finetune", "en", "there", "text", "--set", "evaluate_every_steps=9"], "elmo: training.evaluate_every_steps"),
         (
             ["finetune", "en", "there", "text", "--set", "optimizer=muon"],
-            "elmo: --learning-rate: the default is Adagrad's",
+            "elmo: --learning-rate: the default is for Adagrad",
         ),
         (
             ["pretrain", "nowhere", "run", "--evaluate-every", "5"],
@@ -81,9 +81,9 @@ def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, tmp_path
 @pytest.mark.parametrize(
     ("raised", "says"),
     [
-        ("MemoryError()", "elmo: out of memory; smaller batches, or a device with more of it, may do\n"),
-        ("torch.OutOfMemoryError('CUDA out of memory.')", "elmo: out of memory; smaller batches,"),
-        ("torch.empty(1 << 52)", "elmo: out of memory; smaller batches,"),
+        ("MemoryError()", "elmo: out of memory; try smaller batches, or a device with more memory\n"),
+        ("torch.OutOfMemoryError('CUDA out of memory.')", "elmo: out of memory; try smaller batches,"),
+        ("torch.empty(1 << 52)", "elmo: out of memory; try smaller batches,"),
         ("RuntimeError('no memory of it')", "Traceback"),
     ],
 )
@@ -301,9 +301,9 @@ def test_convert_started_again_is_done_already(
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "made").iterdir()}
     code, output = convert("one", "made", *options)
     assert code == 0
-    assert output.endswith("; it was there already\n")
+    assert output.endswith("; it was already there\n")
     code, output = convert("other", "made", *options)
-    assert (code != 0, output) == (True, "made: exists already, and holds something else; choose a new folder")
+    assert (code != 0, output) == (True, "made: exists already and holds something else; choose a new folder")
     assert {path.name: path.stat().st_mtime_ns for path in (tmp_path / "made").iterdir()} == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "one", "other"]
 

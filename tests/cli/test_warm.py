@@ -94,7 +94,7 @@ def test_info_and_embed_and_convert_know_it(elmo: Run, folder: Path) -> None:
             ["warm", "model", "blank.txt"],
             "elmo: the text holds no tokens; a warm state is the mean over its",
         ),
-        (["warm", "published", "text.txt"], "elmo: published: no model folder of our own, so there is no place"),
+        (["warm", "published", "text.txt"], "elmo: published: is not a native model folder, so the state cannot"),
         (
             ["embed", "model", "text.txt", "v.h5", "--state", "warm"],
             "elmo: state: this model has no warm state, or one that belongs to other weights; add one to "

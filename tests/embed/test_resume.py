@@ -354,7 +354,7 @@ def test_a_signal_is_told_what_is_kept(place: Path, number: signal.Signals, code
         process.send_signal(number)
         output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (code, "")
-    assert f"elmo: {path.name}: what was written is kept; the same command goes on there\n" in errors
+    assert f"elmo: {path.name}: what was written is kept; run the same command again to continue\n" in errors
     assert "Traceback" not in errors
     assert write(place, path.name).notes[0].startswith("continued an interrupted run after ")
     assert_same(path, place / "whole.h5")

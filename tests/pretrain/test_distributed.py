@@ -241,7 +241,7 @@ def test_torchrun_stopped_goes_on_alone(corpus: Corpus, settings: Callable[..., 
         wait_until(partial(has_rows, folder, 2), process, LONGEST)
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=LONGEST)
-    assert output.count("the same command goes on") == 1, errors
+    assert output.count("run the same command again to continue") == 1, errors
     assert "2 processes, batch 4" in output
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["run"]
     assert "2 processes, 2 rows each of the 4 of the global batch" in (folder / "README.md").read_text()

@@ -126,7 +126,7 @@ def test_a_signal_saves_and_exits_with_0(
         process.send_signal(number)
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
-    assert "the same command goes on" in output
+    assert "run the same command again to continue" in output
     assert errors == "", "quiet in a pipe"
     step = int(output.split(":")[1].split()[0].replace(",", ""))
     assert checkpoints(folder) == [f"step-{step:09d}.safetensors"]

@@ -139,7 +139,10 @@ def test_the_command_repeats_itself(corpus: Corpus, text: Path, tmp_path: Path) 
         (["text.txt", "text.txt"], "text.txt: exists already; remove it, or name another file"),
         (["corpus", "out.txt", "--dim", "0"], "dim: 0 is not positive"),
         (["corpus", "out.txt", "--min-count", "9999"], "min_count: no word of the text occurs 9999 times"),
-        (["corpus", "out.txt", "--lowercase"], "corpus: is a corpus, which was read already; leave out --lowercase"),
+        (
+            ["corpus", "out.txt", "--lowercase"],
+            "corpus: is a corpus, whose text is already tokenized; leave out --lowercase",
+        ),
         (["text.txt", "out.txt", "--encoding", "klingon"], "encoding 'klingon' is unknown"),
     ],
 )

@@ -1,1 +1,1 @@
-"""The command `elmo`: one module per verb, nothing but argument handling and printing."""
+"""The `elmo` command: one module for each verb, which only parses arguments and prints results."""

@@ -1,4 +1,4 @@
-"""`elmo analyze`."""
+"""`elmo analyze`: repeat the analyses of section 5 of the ELMo paper."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 MODEL = click.argument("model")
 SEMCOR = click.option(
-    "--semcor", required=True, metavar="NAME.data.xml", help="SemCor, its senses beside it in NAME.gold.key.txt."
+    "--semcor", required=True, metavar="NAME.data.xml", help="SemCor, with its senses next to it in NAME.gold.key.txt."
 )
 
 
 def _apart(ctx: click.Context, param: click.Parameter, out: Path) -> Path:
-    """Where results go: quick ones take the place of no others."""
+    """Return the folder for the results; quick ones get their own, so that they never replace full ones."""
     return out / "quick" if ctx.params["quick"] else out
 
 
@@ -36,33 +36,46 @@ COMMON = (
         type=click.Path(path_type=Path),
         callback=_apart,
         metavar="DIR",
-        help="For all that is made.",
+        help="Folder for all results.",
     ),
     click.option(
-        "--quick", is_flag=True, is_eager=True, help="Little data, into DIR/quick: shows in minutes that all works."
+        "--quick",
+        is_flag=True,
+        is_eager=True,
+        help="Use little data and write to DIR/quick: a check that everything works, in minutes.",
     ),
     device_option,
     json_option,
 )
 TASKS = (
-    click.option("--task", "tasks", required=True, multiple=True, help="As in elmo task; several go into one table."),
-    click.option("--train", required=True, multiple=True, help="Text to train on; one for each --task."),
-    click.option("--dev", required=True, multiple=True, help="Text to measure on; one for each --task."),
-    click.option("--name", "names", multiple=True, help="What tables call the task; for each --task, or for none."),
+    click.option(
+        "--task",
+        "tasks",
+        required=True,
+        multiple=True,
+        help="A task of elmo task. May be repeated: all tasks go into one table.",
+    ),
+    click.option("--train", required=True, multiple=True, help="Training set; give one for each --task."),
+    click.option("--dev", required=True, multiple=True, help="Development set to score on; give one for each --task."),
+    click.option(
+        "--name", "names", multiple=True, help="Name of the task in tables; give one for each --task, or none."
+    ),
     click.option(
         "--set",
         "overrides",
         multiple=True,
         metavar="[TASK:]KEY=VALUE",
-        help="Change one key of the recipes, or of one task's.",
+        help="Change one key of all recipes, or of one task's recipe. May be repeated.",
     ),
-    click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Runs of each setting."),
+    click.option(
+        "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of runs of each setting."
+    ),
 )
 NER = "--task ner --train train.conll --dev dev.conll"
 
 
 def options(*groups: Sequence[Callable[[Command], Command]]) -> Callable[[Command], Command]:
-    """A decorator that adds options in their order."""
+    """Return a decorator that adds the options of all groups to a command, in the given order."""
 
     def add(function: Command) -> Command:
         for option in reversed([option for group in groups for option in group]):
@@ -80,10 +93,10 @@ def options(*groups: Sequence[Callable[[Command], Command]]) -> Callable[[Comman
     )
 )
 def command() -> None:
-    """The paper's analyses (section 5), the paper's figures beside ours.
+    """Repeat the paper's analyses (section 5) and compare our figures with the paper's.
 
-    Each writes DIR/NAME.json, .md (tables), .png and .svg, and started again it goes on where it was. What several need
-    is made once where they share DIR: runs of task models, and ELMo's vectors.
+    Each analysis writes DIR/NAME.json, .md (tables), .png and .svg. If it was stopped, the same command continues where
+    it stopped. Analyses with the same DIR share their work: runs of task models and ELMo's vectors.
     """
 
 
@@ -91,7 +104,10 @@ def command() -> None:
 @MODEL
 @options(TASKS, COMMON)
 def layers(**arguments: Any) -> None:
-    """Table 2: tasks without ELMo, with MODEL's last layer, and with all, λ 1 and 0.001. Four runs a task and seed."""
+    """Table 2: tasks without ELMo, with the last layer of MODEL, and with all layers (λ of 1 and of 0.001).
+
+    Trains four models for each task and seed.
+    """
     from elmo.analysis.paper.layers import analyze_layers, draw
 
     _analyze_tasks(analyze_layers, draw, **arguments)
@@ -101,7 +117,10 @@ def layers(**arguments: Any) -> None:
 @MODEL
 @options(TASKS, COMMON)
 def placement(**arguments: Any) -> None:
-    """Table 3: ELMo at the input of the lowest RNN, at its output, at both. Three runs a task and seed."""
+    """Table 3: ELMo at the input of the lowest RNN, at its output, and at both.
+
+    Trains three models for each task and seed.
+    """
     from elmo.analysis.paper.placement import analyze_placement, draw
 
     _analyze_tasks(analyze_placement, draw, **arguments)
@@ -111,9 +130,10 @@ def placement(**arguments: Any) -> None:
 @MODEL
 @options(TASKS, COMMON)
 def efficiency(**arguments: Any) -> None:
-    """Figure 1: 0.1, 1, 10 and 100 % of the training set, with ELMo and without. Eight runs a task and seed.
+    """Figure 1: 0.1, 1, 10 and 100 % of the training set, with and without ELMo.
 
-    And of all of it, in which epoch ELMo passes the baseline's best score (section 5.4).
+    Also tells in which epoch ELMo passes the best score of the baseline on the whole training set (section 5.4). Trains
+    eight models for each task and seed.
     """
     from elmo.analysis.paper.efficiency import analyze_efficiency, draw
 
@@ -124,7 +144,10 @@ def efficiency(**arguments: Any) -> None:
 @MODEL
 @options(TASKS, COMMON)
 def weights(**arguments: Any) -> None:
-    """Figure 2: what weights tasks give the layers, at each place of ELMo in their recipes. One run a task and seed."""
+    """Figure 2: the weights that tasks learn for the layers, at each place where their recipes use ELMo.
+
+    Trains one model for each task and seed.
+    """
     from elmo.analysis.paper.weights import analyze_weights, draw
 
     _analyze_tasks(analyze_weights, draw, **arguments)
@@ -134,9 +157,9 @@ def weights(**arguments: Any) -> None:
 @MODEL
 @options(TASKS, COMMON)
 def finetuning(device: str, **arguments: Any) -> None:
-    """Table 7: perplexity of the dev text before and after an epoch on the task's text, and the task's scores.
+    """Table 7: perplexity of the development text before and after an epoch on the task's text, and the task's scores.
 
-    MODEL needs a softmax. Two runs a task and seed, and the fine-tuning.
+    MODEL needs a softmax. Fine-tunes once for each task, and trains two models for each task and seed.
     """
     from functools import partial
 
@@ -153,19 +176,19 @@ def finetuning(device: str, **arguments: Any) -> None:
 @MODEL
 @click.argument("tests", nargs=-1, required=True, metavar="TEST.data.xml...")
 @SEMCOR
-@click.option("--senses", required=True, help="WordNet's index.sense, for the first sense.")
+@click.option("--senses", required=True, help="WordNet's index.sense, which gives the first sense.")
 @options(COMMON)
 def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool, **arguments: Any) -> None:
-    """Table 5: senses of the words of each TEST by the nearest sense in SemCor, F1 for each layer and for mixes.
+    """Table 5: F1 of word senses in each TEST, by the nearest sense in SemCor, for each layer and for mixes of layers.
 
-    Beside it WordNet's first sense, which also answers for lemmas that SemCor hasn't.
+    They are compared with WordNet's first sense, which is also the answer for lemmas that SemCor does not have.
     """
     from elmo.analysis.paper.wsd import analyze_wsd, draw
     from elmo.analysis.wsd_data import DATA, read_annotated, read_first_senses
 
     sets = {Path(path).name.partition(DATA)[0]: list(read_annotated(path)) for path in tests}
     if len(sets) < len(tests):
-        raise ElmoError("two of the tests have the same name; rename one")
+        raise ElmoError("TEST: two of the files have the same name; rename one")
     text, first = list(read_annotated(semcor)), read_first_senses(senses)
 
     def analyze(embedder: Embedder, model: str) -> Finding:
@@ -181,11 +204,15 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
     )
 )
 @MODEL
-@click.option("--ud", nargs=3, metavar="TRAIN DEV TEST", help="UD's English Web Treebank, or another, in CoNLL-U.")
-@click.option("--conll2000", nargs=2, metavar="TRAIN TEST", help="CoNLL-2000; the end of TRAIN is its dev set.")
+@click.option(
+    "--ud", nargs=3, metavar="TRAIN DEV TEST", help="A treebank in CoNLL-U, such as UD's English Web Treebank."
+)
+@click.option(
+    "--conll2000", nargs=2, metavar="TRAIN TEST", help="CoNLL-2000. The end of TRAIN becomes the development set."
+)
 @options(COMMON)
 def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, quick: bool, **arguments: Any) -> None:
-    """Table 6: tags (Penn's in English) by a linear classifier on each layer of MODEL."""
+    """Table 6: part-of-speech tags (Penn's for English) from a linear classifier on each layer of MODEL."""
     from elmo.analysis.paper.pos import TaggedCorpus, analyze_pos, draw, with_dev
     from elmo.analysis.tagged import read_conll2000, read_conllu
 
@@ -193,7 +220,7 @@ def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, qu
     if conll2000:
         corpora["CoNLL-2000"] = with_dev(*map(read_conll2000, conll2000))
     if not corpora:
-        raise ElmoError("no text to tag: pass --ud, --conll2000 or both")
+        raise ElmoError("there is no text to tag; pass --ud, --conll2000 or both")
 
     def analyze(embedder: Embedder, model: str) -> Finding:
         return analyze_pos(embedder, corpora, out, model, quick=quick)
@@ -206,12 +233,12 @@ def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, qu
 )
 @MODEL
 @SEMCOR
-@click.option("--static", metavar="FILE", help="Static vectors to compare with, in word2vec's text format.")
+@click.option("--static", metavar="FILE", help="Static vectors to compare with, in the text format of word2vec.")
 @options(COMMON)
 def neighbors(semcor: str, static: str | None, out: Path, quick: bool, **arguments: Any) -> None:
-    """Table 4: what is nearest to "play" without context, and in the paper's sentences, in SemCor.
+    """Table 4: the nearest words to "play" without context, and the nearest uses in SemCor to the paper's sentences.
 
-    And how often a word's nearest use has the same sense, layer by layer.
+    Also measures, for each layer, how often the nearest use of a word has the same sense.
     """
     from elmo.analysis.paper.neighbors import analyze_neighbors, draw
     from elmo.analysis.wsd_data import read_annotated
@@ -241,7 +268,7 @@ def _analyze_tasks(
     from elmo.analysis.paper.runs import TaskRuns
     from elmo.analysis.pictures import new_figure
 
-    new_figure()  # a missing package comes to light now, not at the end
+    new_figure()  # so that a missing package is reported now and not after hours of training
     name = _describe(model, formats.load(model).config)
     found = _tasks(**data)
     runs = [TaskRuns(each, out, model, num_seeds=seeds, device=device, quick=quick) for each in found]
@@ -273,21 +300,21 @@ def _tasks(
     names: tuple[str, ...],
     overrides: tuple[str, ...],
 ) -> list[TaskData]:
-    """What the options say of each task."""
+    """Return the data of each task, as given by the options."""
     from elmo.analysis.paper.published import TASK_NAMES
     from elmo.analysis.paper.runs import TaskData
 
     names = names or tuple(TASK_NAMES.get(task, task) for task in tasks)
     if not len(tasks) == len(train) == len(dev) == len(names):
-        raise ElmoError("--task, --train, --dev and --name: give each as often as --task, or no --name at all")
+        raise ElmoError("--train, --dev and --name: give each as often as --task, or leave out --name")
     if len(set(names)) < len(names):
-        raise ElmoError("--name: two tasks have the same name; give each its own")
+        raise ElmoError("--name: two tasks have the same name; give each its own name")
     rows = zip(names, tasks, train, dev, strict=True)
     return [TaskData(name, task, text, held, _settings(task, overrides)) for name, task, text, held in rows]
 
 
 def _settings(task: str, overrides: Sequence[str]) -> dict[str, object]:
-    """The keys of a task's recipe that are changed: those without a task's name, and those with its own."""
+    """Return the overrides that apply to a task's recipe: those without a task name, and those with its own."""
     from elmo.tasks import TASKS
     from elmo.training.recipes import parse_override
 

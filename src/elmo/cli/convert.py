@@ -1,4 +1,4 @@
-"""`elmo convert`."""
+"""`elmo convert`: convert a model between formats."""
 
 from __future__ import annotations
 
@@ -32,32 +32,34 @@ if TYPE_CHECKING:
     type=click.Choice(["native", "bilm"]),
     default="native",
     show_default=True,
-    help="native: config.json and safetensors. bilm: lm_weights.hdf5 and options.json, as AllenNLP reads.",
+    help="native: config.json and safetensors. bilm: lm_weights.hdf5 and options.json, which AllenNLP reads.",
 )
 @click.option(
     "--storage",
     type=click.Choice(["float32", "float16", "bf16"]),
     default="float32",
     show_default=True,
-    help="What a native model's weights are rounded to: float16 and bf16 take half the space.",
+    help="Type of the weights in a native model. float16 and bf16 round them and take half the space.",
 )
 @json_option
 def command(source: str, target: Path, kind: str, storage: Storage, as_json: bool) -> None:
-    """Read the model SOURCE, in any format we know (docs/formats.md), and write it to the new folder TARGET.
+    """Read the model SOURCE, in any supported format (docs/formats.md), and write it to the new folder TARGET.
 
-    Whatever the storage, models compute with float32 once they are loaded. Where TARGET holds the same model already,
-    nothing is done; one that holds anything else is refused.
+    Models compute in float32 once they are loaded, whatever the storage. If TARGET already holds the same model,
+    nothing is done; a TARGET that holds anything else is refused.
     """
     from elmo.formats import load, save_bilm, save_native
     from elmo.formats.native import CARD
     from elmo.targets import unfinished_folder
 
     if kind == "bilm" and storage != "float32":
-        raise ElmoError(f"--storage {storage}: the published format holds float32; leave out --storage or --to bilm")
+        raise ElmoError(
+            f"--storage {storage}: the published format holds float32 only; leave out --storage or --to bilm"
+        )
     _require_new_or_model(target, kind)
     model = load(source)
     target.absolute().parent.mkdir(parents=True, exist_ok=True)
-    # The folder appears as a whole, or not at all: what is being written, and what a kill left, is in another one.
+    # TARGET appears complete or not at all: files are written to another folder, where a killed run also leaves them.
     work = target.absolute().with_name(f".{target.absolute().name}.unfinished")
     with unfinished_folder(work, target, lambda: False):
         made = work / "model"
@@ -67,16 +69,16 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
         _require_new_or_model(target, kind)
         is_done = target.exists() and any(target.iterdir())
         if is_done:
-            written = [path for path in made.iterdir() if path.name != CARD]  # which people may have edited
+            written = [path for path in made.iterdir() if path.name != CARD]  # users may edit it
             if not all(_is_same(path, target / path.name) for path in written):
-                raise ElmoError(f"{target}: exists already, and holds something else; choose a new folder")
+                raise ElmoError(f"{target}: exists already and holds something else; choose a new folder")
         else:
             if target.exists():
                 target.absolute().rmdir()
             made.replace(target.absolute())
     done = f"{target}: {kind} model, from {model.origin}"
     print_result(
-        f"{done}; it was there already" if is_done else done,
+        f"{done}; it was already there" if is_done else done,
         {
             **{"source": source, "origin": model.origin, "target": str(target), "format": kind, "storage": storage},
             "already_done": is_done,
@@ -86,7 +88,7 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
 
 
 def _require_new_or_model(target: Path, kind: str) -> None:
-    """Refuse a path where there is something else than an empty folder or a model of this kind."""
+    """Raise an ElmoError if `target` exists and is neither an empty folder nor a model of this kind."""
     from elmo.formats import bilm_hdf5
     from elmo.formats.native import is_native
 

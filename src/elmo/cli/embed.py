@@ -1,4 +1,4 @@
-"""`elmo embed`: the contextual vectors of a text, into a file."""
+"""`elmo embed`: write the contextual vectors of a text to a file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     epilog=examples(
         "elmo embed model corpus.txt vectors.h5",
         "elmo embed en corpus.txt vectors.h5                 (the package's own English model)",
-        "elmo embed model corpus.txt vectors.h5              (interrupted? again: goes on where it was)",
+        "elmo embed model corpus.txt vectors.h5              (if interrupted, run it again to continue)",
         "elmo embed model corpus.txt vectors.h5 --layers mean --dtype float16 --precision auto",
         "elmo embed model corpus.txt vectors.h5 --devices cuda:0,cuda:1",
         "elmo embed model reviews.txt reviews.npz --tokenizer ptb --pool mean",
@@ -49,39 +49,42 @@ if TYPE_CHECKING:
     show_default=True,
     callback=parse_layers,
     metavar="LAYERS",
-    help="all (kept apart), top, mean, token (layer 0), a layer's number, or weights such as 0.2,0.3,0.5.",
+    help="all (each kept separate), top, mean, token (layer 0), the number of a layer, or weights such as 0.2,0.3,0.5.",
 )
-@click.option("--all", "alias", flag_value="all", help="--layers all, as AllenNLP's command has it.")
-@click.option("--top", "alias", flag_value="top", help="--layers top, likewise.")
-@click.option("--average", "alias", flag_value="mean", help="--layers mean, likewise.")
+@click.option("--all", "alias", flag_value="all", help="The same as --layers all, for scripts written for AllenNLP.")
+@click.option("--top", "alias", flag_value="top", help="The same as --layers top.")
+@click.option("--average", "alias", flag_value="mean", help="The same as --layers mean.")
 @click.option(
     "--pool",
     type=click.Choice(["mean", "max", "first-last"]),
-    help="One vector a sentence and layer. first-last: the last token's forward half beside the first's backward half.",
+    help="Write one vector for each sentence and layer. first-last joins the forward half of the last token and the "
+    "backward half of the first.",
 )
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "float16"]),
     default="float32",
     show_default=True,
-    help="Of the numbers in the file; float16 halves it.",
+    help="Type of the numbers in the file; float16 halves its size.",
 )
 @precision_option
 @device_option
 @click.option(
-    "--devices", metavar="LIST", help="Several at once, as cuda:0,cuda:1 or cpu,cpu; or all, that is, all GPUs."
+    "--devices", metavar="LIST", help="Several devices at once, such as cuda:0,cuda:1 or cpu,cpu; all means all GPUs."
 )
-@click.option("--threads", type=click.IntRange(min=1), help="Cores to compute on, instead of all.")
+@click.option("--threads", type=click.IntRange(min=1), help="Number of cores to use. Default: all.")
 @click.option(
     "--state",
     type=click.Choice(["zero", "carry", "warm"]),
     default="zero",
     show_default=True,
-    help="carry: a batch starts from the state that the one before left, as in the first ELMo toolkits. "
-    "warm: each sentence starts from the state that elmo warm stored.",
+    help="Where the LSTMs start. zero: from zeros. carry: from the state that the previous batch left, as in the first "
+    "ELMo toolkits. warm: from the state that elmo warm stored.",
 )
-@click.option("--batch-size", type=click.IntRange(min=1), help="Sentences at a time, instead of as many as fit.")
-@click.option("--overwrite", is_flag=True, help="Replace OUTPUT if it exists, and unfinished work of another command.")
+@click.option("--batch-size", type=click.IntRange(min=1), help="Sentences in a batch. Default: as many as fit.")
+@click.option(
+    "--overwrite", is_flag=True, help="Replace OUTPUT if it exists, and discard the unfinished work of another command."
+)
 @reading_options
 @json_option
 def command(
@@ -104,21 +107,21 @@ def command(
 ) -> None:
     """Write the vectors of all tokens of TEXT (files, globs, or - for standard input) to OUTPUT.
 
-    OUTPUT's ending decides on its format: .h5 (data sets "0", "1", ..., as AllenNLP writes them), .npz or .parquet.
-    Entry i is sentence i of the text, counted from 0; a blank line is an entry without tokens.
+    The ending of OUTPUT decides its format: .h5 (data sets "0", "1", ..., as AllenNLP writes them), .npz or .parquet.
+    Entry i is sentence i of the text, counted from 0. A blank line is an entry without tokens.
 
-    Interrupted, by whatever, the same command goes on where it was (standard input: if it is given again; with
-    --state carry: from the start).
+    If the command is interrupted, the same command continues where it stopped. Standard input has to be given again
+    from its start, and with --state carry the work starts again.
     """
     from elmo.embed.writers import check_target
     from elmo.text.reading import expand
 
     if alias and is_given("layers"):
-        raise ElmoError("--all, --top and --average stand for --layers; pass one of them")
+        raise ElmoError("--all, --top and --average are other names for values of --layers; pass only one of them")
     check_target(output, overwrite)
     paths = expand(texts)
     if any(output.exists() and path != "-" and output.samefile(path) for path in paths):
-        raise ElmoError(f"{output}: is the text itself; name another file for the vectors")
+        raise ElmoError(f"{output}: is one of the text files; name another file for the vectors")
     sentences = _Text(paths, {"tokenizer": tokenizer, "text": text, "encoding": encoding, "lowercase": lowercase})
     with _saying_what_is_kept(output), _open(model, device, devices, precision, threads) as embedder:
         written = embedder.write(
@@ -133,7 +136,7 @@ def command(
 
 
 class _Text:
-    """The sentences of files, as often as they are asked for."""
+    """The sentences of files, which can be iterated over more than once unless one of the files is a pipe."""
 
     def __init__(self, paths: list[str], reading: dict[str, Any]) -> None:
         self._paths, self._reading = paths, reading
@@ -145,7 +148,7 @@ class _Text:
 
     @property
     def can_be_read_again(self) -> bool:
-        """Whether none of them is a pipe."""
+        """Whether all of them are regular files, not pipes."""
         return all(Path(path).is_file() for path in self._paths)
 
 
@@ -172,14 +175,14 @@ def _open(
 
 @contextmanager
 def _saying_what_is_kept(output: Path) -> Generator[None]:
-    """Tell the user who stops the command that nothing is lost."""
+    """Tell a user who stops the command that the finished part is kept."""
     from elmo.embed.unfinished import work_folder_of
 
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
         if work_folder_of(output).exists():
-            click.echo(f"elmo: {output}: what was written is kept; the same command goes on there", err=True)
+            click.echo(f"elmo: {output}: what was written is kept; run the same command again to continue", err=True)
         raise
 
 

@@ -1,4 +1,4 @@
-"""`elmo explore`."""
+"""`elmo explore`: serve a web page for exploring words in context."""
 
 from __future__ import annotations
 
@@ -25,21 +25,36 @@ if TYPE_CHECKING:
     )
 )
 @click.argument("model")
-@click.option("--index", "folder", type=click.Path(path_type=Path), metavar="INDEX", help="What elmo index built.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8017, show_default=True, help="0: any that is free.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Another address lets other machines in.")
+@click.option(
+    "--index", "folder", type=click.Path(path_type=Path), metavar="INDEX", help="An index built by elmo index."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8017,
+    show_default=True,
+    help="Port of the page; 0 chooses a free one.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. Any other than the default may let other machines in.",
+)
 @click.option(
     "--tokenizer",
     metavar="NAME",
-    help="Of what is typed, as in elmo embed; default: the index's; ptb without one, or if it was given tokens.",
+    help="Tokenizer for what is typed, as in elmo embed. Default: that of the index, or ptb without an index or if its "
+    "text was already tokenized.",
 )
 @device_option
 def command(model: str, folder: Path | None, port: int, host: str, tokenizer: str | None, device: str) -> None:
-    """Look at words in context, on a web page of this machine.
+    """Explore words in context on a web page served from this machine.
 
-    Type a sentence, click a word: its nearest uses in the index, the nearest words without context, a picture of its
-    uses, and how all that changes from layer to layer. Without an index the words of a text are compared with one
-    another. The page loads nothing from elsewhere, and nobody else can see it unless --host says so.
+    Type a sentence and click a word to see its nearest uses in the index, the nearest words without context, a plot of
+    its uses, and how all of these change from layer to layer. Without an index, the words of the text that you type are
+    compared with one another. The page loads nothing from the internet, and other machines cannot see it unless --host
+    lets them.
     """
     from elmo.analysis.explore_page import Page
     from elmo.analysis.explore_server import make_server
@@ -56,15 +71,15 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
         names = ("localhost", "127.0.0.1", "[::1]", host) if _is_loopback(host) else ("*",)
         app = Page(embedder, Path(model).name, tokenize, index).app(*names)
         name = f"[{host}]" if ":" in host else host
-        click.echo(f"http://{name}:{server.getsockname()[1]} (Ctrl-C ends it)")
+        click.echo(f"http://{name}:{server.getsockname()[1]} (press Ctrl-C to stop)")
         if not _is_loopback(host):
-            click.echo(f"elmo: whoever can reach {host} can use the page and read the index", err=True)
+            click.echo(f"elmo: everyone who can reach {host} can use the page and read the index", err=True)
         with suppress(KeyboardInterrupt):
             make_server(app).run(sockets=[server])
 
 
 def _raw_tokenizer(index: ContextIndex | None) -> str:
-    """What cuts raw text as the index's was; a text that was tokenized before doesn't say."""
+    """Return the tokenizer of the index, or ptb if its text was tokenized before, by an unknown tokenizer."""
     name = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
     return "ptb" if name == "whitespace" else name
 
@@ -80,4 +95,4 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        raise ElmoError(f"{host}, port {port}: can't be used ({error.strerror}); choose another --port") from None
+        raise ElmoError(f"{host}, port {port}: cannot be used ({error.strerror}); choose another --port") from None

@@ -1,4 +1,4 @@
-"""`elmo finetune`."""
+"""`elmo finetune`: continue training a biLM on the text of a task."""
 
 from __future__ import annotations
 
@@ -30,18 +30,33 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, min_open=True),
     default=1.0,
     show_default=True,
-    help="How often the text is read.",
+    help="How many times to read the text.",
 )
 @click.option(
     "--learning-rate",
     type=float,
-    help="Of Adagrad, unless --set names another; default: 0.05, with --new-softmax 0.2.",
+    help="Learning rate of Adagrad, or of the optimizer set with --set. Default: 0.05, or 0.2 with --new-softmax.",
 )
-@click.option("--batch-size", type=click.IntRange(1), help="Streams; default: 128, or fewer for a short text.")
-@click.option("--heldout", type=click.Path(), help="Text to measure perplexity on, read like TEXT.")
-@click.option("--new-softmax", is_flag=True, help="Train a fresh softmax first, with the biLM frozen.")
-@click.option("--min-count", default=3, show_default=True, help="With --new-softmax: as in elmo prepare.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the training.")
+@click.option(
+    "--batch-size", type=click.IntRange(1), help="Number of parallel streams. Default: 128, or fewer for a short text."
+)
+@click.option(
+    "--heldout", type=click.Path(), help="Text to measure perplexity on; it is read with the same options as TEXT."
+)
+@click.option("--new-softmax", is_flag=True, help="First train a new softmax with the biLM frozen.")
+@click.option(
+    "--min-count",
+    default=3,
+    show_default=True,
+    help="With --new-softmax: predict only words that occur at least this often.",
+)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change one key of the training settings. May be repeated.",
+)
 @device_option
 @reading_options
 @json_option
@@ -60,10 +75,10 @@ def command(
     as_json: bool,
     **reading: Any,
 ) -> None:
-    """Go on training MODEL on the text and write it to the model folder FOLDER.
+    """Continue training MODEL on TEXT and write the result to the model folder FOLDER.
 
-    The vocabulary stays that of MODEL: other words count as <UNK> but are read by their characters. Perplexity is
-    told before and after. Most published files hold no softmax: pass --new-softmax for those.
+    The vocabulary of MODEL is kept: other words are predicted as <UNK>, but their characters are still read. Perplexity
+    is measured before and after. Most published files hold no softmax; pass --new-softmax for those.
     """
     from elmo.formats import load
     from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
@@ -73,18 +88,21 @@ def command(
     from elmo.training.recipes import parse_override
 
     if not new_softmax and is_given("min_count"):
-        raise ElmoError("--min-count: counts nothing without --new-softmax, as the words are the model's; leave it out")
+        raise ElmoError("--min-count: has no effect without --new-softmax, which keeps the model's words; leave it out")
     loaded = load(model)
     own: dict[str, object] = {} if learning_rate is None else {"learning_rate": learning_rate}
     own |= {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
     settings = default_settings(loaded, new_softmax) | {"n_epochs": epochs} | own
     if settings.get("loss") != "adaptive" and "adaptive_cutoffs" not in own:
-        settings.pop("adaptive_cutoffs", None)  # the model's, for a loss that is refused below in better words
+        # These are the model's cutoffs. A different loss is refused later, with a clearer message.
+        settings.pop("adaptive_cutoffs", None)
     training = from_mapping(PretrainingConfig, settings, "training")
     if training.optimizer != "adagrad" and "learning_rate" not in own:
-        raise ElmoError(f"--learning-rate: the default is Adagrad's; name one for {training.optimizer}")
+        raise ElmoError(f"--learning-rate: the default is for Adagrad; choose one for {training.optimizer}")
     if training.evaluate_every_steps is not None:
-        raise ElmoError("training.evaluate_every_steps: fine-tuning measures before and after alone; leave it out")
+        raise ElmoError(
+            "training.evaluate_every_steps: fine-tuning measures only before and after training; leave it out"
+        )
     sentences = read_some(heldout, **reading) if heldout else []
     corpus = prepare_corpus(loaded, inputs, folder, new_softmax, min_count=min_count, **reading)
     if batch_size or "batch_size" not in settings:
@@ -95,7 +113,11 @@ def command(
 
 def _report(folder: Path, result: FineTuning | None, as_json: bool) -> None:
     if result is None:
-        print_result(f"{folder}: stopped; the same command goes on", {"folder": str(folder), "done": False}, as_json)
+        print_result(
+            f"{folder}: stopped; run the same command again to continue",
+            {"folder": str(folder), "done": False},
+            as_json,
+        )
         return
     text = "held-out text" if result.is_heldout else "the training text itself"
     print_result(

@@ -1,4 +1,4 @@
-"""`elmo index`."""
+"""`elmo index`: build an index of a text, in which nearest uses are found quickly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.command(
     epilog=examples(
         "elmo index model corpus.txt corpus.index",
-        "elmo index model corpus.txt corpus.index            (interrupted? again: goes on where it was)",
+        "elmo index model corpus.txt corpus.index            (if interrupted, run it again to continue)",
         "elmo index model 'wiki/*.txt.gz' wiki.index --tokenizer ptb --text paragraphs --vectors pq --precision auto",
         "elmo index model 'ud/*.conllu' ud.index --tagged upos --layer 1",
         'elmo neighbors model corpus.index --word play --in "They saw a new play on Broadway ."',
@@ -42,17 +42,19 @@ if TYPE_CHECKING:
     type=click.Choice(["float16", "pq"]),
     default="float16",
     show_default=True,
-    help="How vectors are kept: float16, or product-quantised in an eighth of that.",
+    help="How vectors are stored: as float16, or product-quantised (pq) in an eighth of that space.",
 )
 @click.option(
     "--tagged",
     type=click.Choice(["upos", "xpos", "columns"]),
-    help="TEXT has a word and its part of speech a line: CoNLL-U, for its universal tags or the language's own; "
-    "or columns: a word, a tab and its tag.",
+    help="Each line of TEXT holds a word and its part of speech. upos and xpos: CoNLL-U, with its universal or its "
+    "language-specific tags. columns: a word, a tab and its tag.",
 )
 @precision_option
 @device_option
-@click.option("--overwrite", is_flag=True, help="Replace INDEX if it exists, and unfinished work of another command.")
+@click.option(
+    "--overwrite", is_flag=True, help="Replace INDEX if it exists, and discard the unfinished work of another command."
+)
 @reading_options
 @json_option
 def command(
@@ -70,11 +72,11 @@ def command(
 ) -> None:
     """Build an index of all tokens of TEXT (files, globs, or - for standard input) by their vectors in one layer.
 
-    elmo neighbors and elmo explore then find the nearest uses among millions in a moment, with the same model. The
-    index keeps the text, and can be moved. Memory grows with its distinct words, and by some bytes a
-    sentence.
+    With the same model, elmo neighbors and elmo explore then search millions of uses in a moment. The index contains
+    the text and can be moved. Memory use depends on the number of distinct words, plus a few bytes for each sentence.
 
-    Interrupted, by whatever, the same command goes on where it was; once the index is complete, it does nothing.
+    If the command is interrupted, the same command continues where it stopped. Once the index is complete, it does
+    nothing.
     """
     from elmo.analysis.search import build_index
     from elmo.embed.embedder import load
@@ -87,11 +89,11 @@ def command(
         embedder, paths, output, layer=layer, kind=vectors, tagged=tagged, overwrite=overwrite, **reading
     )
     if built.num_kept_tokens and not built.was_there:
-        click.echo(f"elmo: went on after {built.num_kept_tokens:,} tokens of a run that was interrupted", err=True)
+        click.echo(f"elmo: continued after {built.num_kept_tokens:,} tokens of an interrupted run", err=True)
     rate = (built.num_tokens - built.num_kept_tokens) / built.seconds
     done = f"{output}: {built.num_sentences:,} sentences, {built.num_tokens:,} tokens, {built.num_bytes / 1e6:,.1f} MB"
     print_result(
-        f"{done}; already done" if built.was_there else f"{done} in {built.seconds:.1f} s ({rate:,.0f} tokens/s)",
+        f"{done}; already complete" if built.was_there else f"{done} in {built.seconds:.1f} s ({rate:,.0f} tokens/s)",
         {
             "folder": str(output),
             "num_sentences": built.num_sentences,

@@ -1,4 +1,4 @@
-"""`elmo info`."""
+"""`elmo info`: show what a model file or folder contains."""
 
 from pathlib import Path
 
@@ -13,10 +13,10 @@ from elmo.cli.shared import examples, json_option, print_result
 @click.argument("model")
 @json_option
 def command(model: str, as_json: bool) -> None:
-    """Show the card of MODEL, where it has one, and say by which signs it was recognised, and its sizes.
+    """Show the card of MODEL if it has one, how its format was recognised, and its sizes.
 
-    MODEL is a folder, file or archive in any format we know (docs/formats.md), a repository on the Hugging Face Hub, or
-    en, the model that comes with the package; or a run folder of elmo task.
+    MODEL is a folder, file or archive in any supported format (docs/formats.md), a repository on the Hugging Face Hub,
+    en (the model that comes with the package), or a run folder of elmo task.
     """
     from elmo.formats import load
     from elmo.formats.card import describe_model, without_head
@@ -53,7 +53,7 @@ def command(model: str, as_json: bool) -> None:
 
 
 def _tell_run(folder: Path, as_json: bool) -> None:
-    """What a run folder of a task holds, and how good it is."""
+    """Print what the run folder of a task holds, and its scores."""
     from elmo.formats.card import without_head
     from elmo.tasks import get_task
     from elmo.tasks.card import describe_scores
@@ -64,7 +64,7 @@ def _tell_run(folder: Path, as_json: bool) -> None:
     if card.exists() and not as_json:
         click.echo(f"{without_head(card.read_text(encoding='utf-8', errors='replace')).strip()}\n")
     elmo = "without ELMo" if config.bilm is None else f"with ELMo ({config.bilm})"
-    scores = describe_scores(results, metric) or "not finished: the same elmo task train goes on"
+    scores = describe_scores(results, metric) or "not finished; run the same elmo task train again to continue"
     seeds = f", seeds {', '.join(str(result.seed) for result in results)}" if results else ""
     print_result(
         f"{folder}: a model for the task {config.task}, {elmo}{seeds}; {scores}.",

@@ -1,4 +1,4 @@
-"""The command `elmo`: finds the verb's module, and turns bad input into one sentence and exit code 2."""
+"""The `elmo` command: finds the module of a verb, and reports bad input in one sentence with exit code 2."""
 
 import importlib
 import os
@@ -15,37 +15,37 @@ from elmo.extras import EXTRAS, missing
 
 VERBS = {
     "prepare": "Turn raw text into a corpus folder for pretraining.",
-    "pretrain": "Pretrain a biLM on a corpus folder; started again, it goes on where it was.",
-    "finetune": "Go on training a model on new text.",
+    "pretrain": "Pretrain a biLM on a corpus folder, or continue a run that was stopped.",
+    "finetune": "Continue training a model on new text.",
     "perplexity": "Measure the perplexity of a text under a model.",
-    "warm": "Compute the state that sentences start from, and store it with the model.",
+    "warm": "Compute a starting state for sentences and store it with the model.",
     "embed": "Write the contextual vectors of a text to a file.",
-    "index": "Build an index of a large text, to find nearest uses in a moment.",
+    "index": "Build an index of a large text, so that nearest uses are found quickly.",
     "neighbors": "Find the nearest uses of a word in context.",
-    "explore": "Look at words in context, on a web page of this machine.",
-    "static": "Train static word vectors, for the baselines of tasks.",
-    "task": "Train, evaluate and use models of the paper's tasks, with ELMo and without.",
-    "analyze": "Repeat the paper's analyses, with tables and pictures.",
+    "explore": "Explore words in context on a web page served from this machine.",
+    "static": "Train static word vectors for the baselines of tasks.",
+    "task": "Train, evaluate and use models for the paper's tasks, with or without ELMo.",
+    "analyze": "Repeat the paper's analyses and write tables and figures.",
     "convert": "Convert a model between formats.",
-    "info": "Say what a model file or folder holds.",
+    "info": "Show what a model file or folder contains.",
 }
 
 
 class LazyGroup(click.Group):
-    """Imports a verb's module only when that verb is called, so that help stays instant."""
+    """A command group that imports the module of a verb only when that verb is called, so that help stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs, in the order one uses them."""
+        """Return the verbs in the order in which a typical project uses them."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of one verb."""
+        """Return the command of one verb, or None if there is no such verb."""
         if cmd_name not in VERBS:
             return None
         return importlib.import_module(f"elmo.cli.{cmd_name}").command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the verbs without importing them."""
+        """List the verbs in the help text without importing their modules."""
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
@@ -57,18 +57,22 @@ def cli() -> None:
 
 
 def _prepare_output() -> None:
-    """Have files and pipes get UTF-8, as all text is read, and let progress go nowhere where there is no stderr."""
+    """Write UTF-8 to files and pipes, which is also how text is read, and discard progress if there is no stderr."""
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by the caller, or pythonw
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open until the process ends
     if isinstance(sys.stdout, TextIOWrapper):
         if sys.stdout.isatty():
-            sys.stdout.reconfigure(errors="replace")  # its own encoding, as far as that goes
+            sys.stdout.reconfigure(errors="replace")  # keeps the terminal's encoding; "?" for what it lacks
         else:
-            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")  # bytes of names as they are
+            # File names that are not UTF-8 keep their bytes.
+            sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def _exit_on_signals() -> None:
-    """Let what is half done be cleaned up, also where the terminal is closed, unless `nohup` ignores that."""
+    """Exit through `SystemExit` on SIGTERM and SIGHUP, so that unfinished files are cleaned up.
+
+    A signal that is ignored already, as `nohup` does with SIGHUP, stays ignored.
+    """
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
@@ -76,7 +80,7 @@ def _exit_on_signals() -> None:
 
 
 def main() -> None:
-    """Run the command; bad input ends in one sentence on stderr and exit code 2."""
+    """Run the command. Bad input ends it with one sentence on stderr and exit code 2."""
     _prepare_output()
     warnings.formatwarning = lambda message, *_, **__: f"elmo: {message}\n"
     _exit_on_signals()
@@ -99,12 +103,12 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        click.echo("elmo: out of memory; smaller batches, or a device with more of it, may do", err=True)
+        click.echo("elmo: out of memory; try smaller batches, or a device with more memory", err=True)
         sys.exit(1)
 
 
 def _sentence(error: ElmoError | OSError) -> str:
-    """What the error says; of a full disk also what to do."""
+    """Return the message of an error and, if the disk is full, what to do about it."""
     from elmo.targets import is_full_disk
 
     if not (isinstance(error, OSError) and is_full_disk(error)):
@@ -114,6 +118,6 @@ def _sentence(error: ElmoError | OSError) -> str:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Python's, a GPU's, or, which has no class of its own, that of tensors on a processor."""
+    """Whether Python, a GPU or the CPU allocator of torch, which has no exception class, ran out of memory."""
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return named or "DefaultCPUAllocator:" in str(error)

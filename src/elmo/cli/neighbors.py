@@ -1,4 +1,4 @@
-"""`elmo neighbors`: the nearest uses of a word in context."""
+"""`elmo neighbors`: find the nearest uses of a word in context."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _Choice(TypedDict):
-    """What both ways to search take."""
+    """The options that searching a text and searching an index have in common."""
 
     occurrence: int
     top: int
@@ -40,16 +40,23 @@ SHOWN_TOKENS = 15
 )
 @click.argument("model")
 @click.argument("texts", metavar="TEXT...|INDEX", nargs=-1, required=True)
-@click.option("--word", required=True, help="The word whose uses are looked for.")
-@click.option("--in", "sentence", required=True, metavar="SENTENCE", help="A sentence that uses the word as meant.")
-@click.option("--occurrence", type=click.IntRange(min=1), default=1, help="Which WORD of SENTENCE, if it has several.")
-@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="How many to show.")
-@layer_option
-@click.option("--ignore-case", is_flag=True, help="Take Play for play.")
-@click.option("--any-word", is_flag=True, help="Look among the uses of all words, not only of WORD.")
-@click.option("--among", multiple=True, metavar="WORD", help="Of an INDEX: look among the uses of this word instead.")
+@click.option("--word", required=True, help="The word to look for.")
 @click.option(
-    "--tag", "tags", multiple=True, help="Of an INDEX: only among tokens with this part of speech; VB* for VB, VBD, ..."
+    "--in", "sentence", required=True, metavar="SENTENCE", help="A sentence that uses WORD in the meaning to look for."
+)
+@click.option(
+    "--occurrence", type=click.IntRange(min=1), default=1, help="Which occurrence of WORD in SENTENCE, counted from 1."
+)
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Number of neighbors to show.")
+@layer_option
+@click.option("--ignore-case", is_flag=True, help="Ignore case: Play matches play.")
+@click.option("--any-word", is_flag=True, help="Search the uses of all words, not only those of WORD.")
+@click.option("--among", multiple=True, metavar="WORD", help="With an INDEX: search the uses of this word instead.")
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    help="With an INDEX: search only tokens with this part of speech. VB* matches VB, VBD, ...",
 )
 @device_option
 @reading_options
@@ -75,11 +82,12 @@ def command(
 ) -> None:
     """Find the uses of a word in TEXT (files, globs, or - for standard input) that are nearest to its use in SENTENCE.
 
-    Nearest by the cosine of contextual vectors; beside them stand the nearest words without context (layer 0), which
-    are the same whatever SENTENCE is. Sentences are counted from 0, as in the files of elmo embed.
+    Nearness is the cosine of contextual vectors. The nearest words without context (layer 0), which do not depend on
+    SENTENCE, are shown for comparison. Sentences are counted from 0, as in the files of elmo embed.
 
-    TEXT is searched exactly, from its beginning to its end. An INDEX of elmo index is searched in a moment; its blank
-    lines aren't counted, it has a layer of its own, and a near use may be missed. SENTENCE is cut as its text was.
+    A TEXT is read from beginning to end, and the search is exact. An INDEX built by elmo index is searched in a moment,
+    but a near use may be missed. It has its own layer and tokenizer, which is also used for SENTENCE, and its blank
+    lines are not counted.
     """
     from tqdm import tqdm
 
@@ -94,12 +102,12 @@ def command(
     index = ContextIndex(texts[0], embedder) if len(texts) == 1 and is_index(texts[0]) else None
     if index is not None:
         if is_given("layer"):
-            raise ElmoError(f"{texts[0]}: an index is of one layer; leave out --layer, or build another index")
+            raise ElmoError(f"{texts[0]}: an index has only one layer; leave out --layer, or build another index")
         reading = index.text.corpus.reading
         tokenizer = tokenizer if is_given("tokenizer") else reading["tokenizer"]
         lowercase = lowercase or reading["lowercase"]
     elif among or tags:
-        raise ElmoError("--among and --tag are for an index; build one with elmo index")
+        raise ElmoError("--among and --tag need an index; build one with elmo index")
     (tokens,) = tokenize_block(" ".join(sentence.splitlines()), get_tokenizer(tokenizer), "sentences", lowercase)
     if lowercase:
         word, among = word.lower(), tuple(map(str.lower, among))
@@ -122,7 +130,7 @@ def command(
 
 
 def _print_lists(found: Neighbors) -> None:
-    """The nearest uses with their sentences, then the nearest words."""
+    """Print the nearest uses with their sentences, then the nearest words."""
     click.echo(f"{marked(found.query, found.position)}\n\nNearest in context:")
     for use in found.uses:
         click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position)}  (sentence {use.sentence})")
@@ -131,7 +139,7 @@ def _print_lists(found: Neighbors) -> None:
 
 
 def marked(tokens: tuple[str, ...], position: int) -> str:
-    """The sentence around a token, which stands in brackets."""
+    """Return the part of a sentence around the token at `position`, which is put in brackets."""
     from elmo.analysis.neighbors import excerpt
 
     before, token, after = excerpt(tokens, position, SHOWN_TOKENS)

@@ -1,4 +1,4 @@
-"""`elmo perplexity`."""
+"""`elmo perplexity`: measure the perplexity of a text under a model."""
 
 from __future__ import annotations
 
@@ -23,15 +23,20 @@ if TYPE_CHECKING:
 )
 @click.argument("model")
 @click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
-@click.option("--sentences", is_flag=True, help="Print a line for each sentence: its scores, a tab, its tokens.")
+@click.option(
+    "--sentences", is_flag=True, help="Print one line for each sentence: its scores and its tokens, separated by tabs."
+)
 @click.option(
     "--state",
     type=click.Choice(["carry", "zero", "warm"]),
     default="carry",
     show_default=True,
-    help="Where a sentence starts from: the state of the one before, as in training, zeros, or elmo warm's state.",
+    help="State in which a sentence starts. carry: that of an earlier sentence, as in training. zero: zeros. warm: the "
+    "state that elmo warm stored.",
 )
-@click.option("--batch-size", type=click.IntRange(1), default=32, show_default=True, help="Sentences at a time.")
+@click.option(
+    "--batch-size", type=click.IntRange(1), default=32, show_default=True, help="Number of sentences in a batch."
+)
 @device_option
 @reading_options
 @json_option
@@ -45,11 +50,11 @@ def command(
     as_json: bool,
     **reading: Any,
 ) -> None:
-    """Perplexity of the text under MODEL, of its whole vocabulary, in each direction and their mean.
+    """Measure the perplexity of TEXT under MODEL, over the whole vocabulary, in each direction and as their mean.
 
-    A sentence of n tokens counts n + 1 predictions a direction. Words outside of the vocabulary count as <UNK>.
-    With --sentences, columns are: number of tokens, tokens outside of the vocabulary, log probability (base e) of
-    each direction, perplexity, the tokens.
+    A sentence of n tokens counts as n + 1 predictions in each direction. Words outside the vocabulary count as <UNK>.
+    The columns of --sentences are the number of tokens, the number of tokens outside the vocabulary, the log
+    probability (base e) in each direction, the perplexity, and the tokens.
     """
     from tqdm import tqdm
 
@@ -73,7 +78,7 @@ def command(
 
 
 def _print_scores(scores: Iterable[SentenceScore], wanted: bool) -> Iterator[SentenceScore]:
-    """Pass the scores on, printing each where it is wanted."""
+    """Pass the scores on, and print each of them if `wanted`."""
     for score in scores:
         if wanted:
             logs = "\t".join(f"{value:.4f}" for value in score.log_probabilities)

@@ -1,4 +1,4 @@
-"""`elmo prepare`: text files in, a corpus folder out."""
+"""`elmo prepare`: turn text files into a corpus folder."""
 
 from pathlib import Path
 
@@ -18,27 +18,27 @@ from elmo.errors import ElmoError
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @reading_options
-@click.option(
-    "--min-count", default=3, show_default=True, help="How often a word must stand in the text to be predicted."
-)
+@click.option("--min-count", default=3, show_default=True, help="Predict only words that occur at least this often.")
 @click.option(
     "--max-vocabulary",
     type=int,
     metavar="N",
-    help="Predict the N most frequent words at most, <S>, </S> and <UNK> among them.",
+    help="Predict at most N words, the most frequent ones. <S>, </S> and <UNK> count among them.",
 )
 @click.option(
     "--vocabulary",
     "vocabulary_file",
     type=click.Path(),
     metavar="FILE",
-    help="Predict these words, one a line after <S>, </S> and <UNK>, instead of counting; to go on training a model "
-    "with its vocabulary.",
+    help="Predict the words of this file instead of counting: one on each line, after <S>, </S> and <UNK>. Use it to "
+    "continue training a model with its own vocabulary.",
 )
-@click.option("--max-characters", default=50, show_default=True, help="Bytes of a word that are read, plus two.")
-@click.option("--workers", type=int, metavar="N", help="Processes that tokenize; default: one a core.")
-@click.option("--language", metavar="CODE", help="Of the text, such as en; for the model card.")
-@click.option("--license", metavar="NAME", help="Of the text, such as cc-by-sa-4.0; for the model card.")
+@click.option(
+    "--max-characters", default=50, show_default=True, help="Bytes read of each word, plus two for its boundaries."
+)
+@click.option("--workers", type=int, metavar="N", help="Processes that tokenize. Default: one for each core.")
+@click.option("--language", metavar="CODE", help="Language of the text, such as en, for the model card.")
+@click.option("--license", metavar="NAME", help="License of the text, such as cc-by-sa-4.0, for the model card.")
 @json_option
 def command(
     folder: Path,
@@ -58,15 +58,15 @@ def command(
 ) -> None:
     """Turn text into a corpus FOLDER for pretraining.
 
-    An INPUT is a file, plain or .gz, .xz, .zst; a glob such as 'news/*.txt'; or - for standard input. Memory grows
-    with the distinct words alone. The same command for a FOLDER that it has made before is done at once.
-    Any other FOLDER that exists is refused.
+    An INPUT is a file (plain, .gz, .xz or .zst), a glob such as 'news/*.txt', or - for standard input. Memory use
+    depends only on the number of distinct words. If the same command has already made FOLDER, there is nothing to do;
+    any other existing FOLDER is refused.
     """
     from elmo.text.prepare import prepare
     from elmo.text.vocabulary import Vocabulary
 
     if vocabulary_file and is_given("min_count"):
-        raise ElmoError("--min-count: counts nothing where --vocabulary names the words; leave one out")
+        raise ElmoError("--min-count: has no effect when --vocabulary names the words; leave one of them out")
     was_there = folder.exists()
     corpus = prepare(
         inputs,
@@ -84,7 +84,7 @@ def command(
         license=license,
     )
     if was_there:
-        click.echo(f"elmo: {folder}: already done, from the same text with the same settings", err=True)
+        click.echo(f"elmo: {folder}: is already complete, from the same text with the same settings", err=True)
     figures = {
         "folder": str(folder),
         "num_tokens": corpus.num_tokens,

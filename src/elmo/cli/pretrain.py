@@ -1,4 +1,4 @@
-"""`elmo pretrain`."""
+"""`elmo pretrain`: train a biLM on a corpus folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     epilog=examples(
         "elmo prepare corpus/ text/*.txt.gz",
         "elmo pretrain corpus/ run/ --recipe mini",
-        "elmo pretrain corpus/ run/ --recipe mini            (again: goes on where it was)",
+        "elmo pretrain corpus/ run/ --recipe mini            (again: continues the run)",
         "elmo pretrain corpus/ run/ --recipe mini --max-minutes 30 --heldout valid.txt",
         "elmo pretrain corpus/ run/ --recipe small --set training.batch_size=256",
         "elmo pretrain more/ longer/ --recipe en --from model/",
@@ -32,14 +32,20 @@ if TYPE_CHECKING:
     "--from",
     "start",
     metavar="MODEL",
-    help="Begin with the weights of MODEL, of the recipe's sizes and CORPUS's vocabulary, instead of from chance.",
+    help="Start from the weights of MODEL instead of random ones. It needs the recipe's sizes and CORPUS's vocabulary.",
 )
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe.")
-@click.option("--max-steps", type=click.IntRange(1), help="End after this many steps.")
-@click.option("--max-minutes", type=click.FloatRange(0), help="End after this much training time.")
-@click.option("--heldout", type=click.Path(), help="Text to measure perplexity on, read like that of the corpus.")
 @click.option(
-    "--evaluate-every", type=click.IntRange(1), help="Steps between two held-out measurements; default: at the end."
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe. May be repeated."
+)
+@click.option("--max-steps", type=click.IntRange(1), help="Stop after this many steps.")
+@click.option("--max-minutes", type=click.FloatRange(0), help="Stop after this many minutes of training.")
+@click.option(
+    "--heldout", type=click.Path(), help="Text to measure perplexity on; it is read with the settings of the corpus."
+)
+@click.option(
+    "--evaluate-every",
+    type=click.IntRange(1),
+    help="Steps between two held-out measurements. Default: measure only at the end.",
 )
 @device_option
 @json_option
@@ -58,9 +64,9 @@ def command(
 ) -> None:
     """Pretrain a biLM on the corpus folder CORPUS and write it to the folder RUN.
 
-    RUN is a model folder at any time after the first checkpoint. The same command started again goes on at the
-    exact step. Ctrl-C saves and ends. Under torchrun, processes share the batch out among them; the recipe's
-    batch_size is that of all together.
+    From its first checkpoint on, RUN is a model folder that every command can use. Ctrl-C saves a checkpoint and
+    stops; the same command, started again, continues at the exact step. Under torchrun, the processes split each batch
+    among themselves: the recipe's batch_size is the total of all processes.
     """
     from elmo import formats
     from elmo.pretrain.loop import Pretrainer
@@ -73,7 +79,7 @@ def command(
     flags = {"max_steps": max_steps, "max_minutes": max_minutes, "evaluate_every_steps": evaluate_every}
     settings |= {f"training.{key}": value for key, value in flags.items() if value is not None}
     if heldout is None and settings.get("training.evaluate_every_steps") is not None:
-        raise ElmoError("--evaluate-every: there is no text to measure on; name one (--heldout)")
+        raise ElmoError("--evaluate-every: there is no text to measure on; name one with --heldout")
     opened = Corpus.open(corpus)
     sentences = read_some(heldout, **opened.reading) if heldout else []
     model = None if start is None else formats.load(start)
@@ -90,7 +96,7 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
     progress, num_processes = training.progress, training.processes.size
     batch_size = training.recipe.training.batch_size
     spread = "" if num_processes == 1 else f" on {num_processes} processes, batch {batch_size}"
-    again = "" if training.is_done else "; the same command goes on"
+    again = "" if training.is_done else "; run the same command again to continue"
     score = progress.heldout_perplexity if progress.heldout_step == progress.step else None
     heldout_score = "" if score is None else f", held-out perplexity {score:,.2f}"
     print_result(

@@ -1,4 +1,4 @@
-"""How long a text is, so that progress can tell the remaining time."""
+"""The length of a text, so that progress bars can show the remaining time."""
 
 import sys
 from collections.abc import Sequence
@@ -9,9 +9,11 @@ BLOCK_BYTES = 1 << 20
 
 
 def count_sentences(paths: Sequence[str], text: str) -> int | None:
-    """Number of sentences of `paths`, or None where it isn't worth the reading.
+    """Count the sentences in `paths`.
 
-    That is, where nobody looks at the progress, or where a line isn't a sentence, or files are compressed or stdin.
+    Returns:
+        The number of sentences, or None if counting is not worth reading the text twice: if stderr is not a terminal,
+        if a line is not a sentence, or if a file is compressed or standard input.
     """
     plain = all(Path(path).is_file() and Path(path).suffix not in COMPRESSED for path in paths)
     if not (plain and text == "sentences" and sys.stderr.isatty()):
@@ -20,7 +22,7 @@ def count_sentences(paths: Sequence[str], text: str) -> int | None:
 
 
 def count_bytes(paths: Sequence[str]) -> int | None:
-    """Size of the text of `paths`, or None where it isn't known before it is read: compressed files and stdin."""
+    """Return the size of the text in `paths` in bytes, or None if it is unknown (compressed files, standard input)."""
     if not all(Path(path).is_file() and Path(path).suffix not in COMPRESSED for path in paths):
         return None
     return sum(Path(path).stat().st_size for path in paths)

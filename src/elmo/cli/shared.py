@@ -1,4 +1,4 @@
-"""What several verbs share: options of the same meaning, and the line of result at the end."""
+"""What several verbs share: options with the same meaning, and the line with the result at the end."""
 
 from __future__ import annotations
 
@@ -17,16 +17,22 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 
 device_option = click.option(
-    "--device", default="auto", show_default=True, metavar="DEVICE", help="auto, cpu, cuda, or one GPU as cuda:1."
+    "--device", default="auto", show_default=True, metavar="DEVICE", help="auto, cpu, cuda, or one GPU such as cuda:1."
 )
 
 
 LAYERS = ("all", "top", "mean", "token")
-"""As in `elmo.embed.layers`, which the help doesn't wait for."""
+"""The names in `elmo.embed.layers`, repeated here because importing that module would slow down the help."""
 
 
 def parse_layers(ctx: click.Context, param: click.Parameter, value: str) -> Layers:
-    """A name, a layer's number or weights between commas; which of them a model allows is its own matter."""
+    """Parse the name of a choice of layers, the number of a layer, or weights separated by commas.
+
+    Whether a model has that layer, or that many layers, is checked later, when it is loaded.
+
+    Raises:
+        click.BadParameter: If the value is none of these.
+    """
     if value in LAYERS:
         return cast("Layers", value)
     try:
@@ -44,7 +50,7 @@ layer_option = click.option(
     show_default=True,
     callback=parse_layers,
     metavar="LAYER",
-    help="top, mean, a layer's number, or weights such as 0.2,0.3,0.5.",
+    help="top, mean, the number of a layer, or weights such as 0.2,0.3,0.5.",
 )
 
 precision_option = click.option(
@@ -52,47 +58,59 @@ precision_option = click.option(
     type=click.Choice(["float32", "bf16", "float16", "int8", "auto"]),
     default="float32",
     show_default=True,
-    help="Of the computation: bf16, int8 (processors) and float16 (GPUs) are faster and less exact. "
+    help="Precision of the computation. bf16, int8 (CPUs only) and float16 (GPUs only) are faster and less exact. "
     "auto: bf16 where that is faster.",
 )
 
 
 def examples(*lines: str) -> str:
-    """An epilog that shows `lines` as examples, each on a line of its own."""
+    """Return the epilog of a help text that shows `lines` as examples, each on its own line."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def is_given(option: str) -> bool:
-    """Whether an option of the command that runs was passed, be it with its default."""
+    """Whether the user passed an option of the running command, even if with its default value."""
     return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
 
 
 def print_result(sentence: str, figures: dict[str, Any], as_json: bool, *, beside: bool = False) -> None:
-    """End a command: one line for people, or one JSON object for machines; on stderr where stdout is a table."""
-    if as_json:  # names of files may be no UTF-8, which JSON is
+    """Print the result of a command: one line for people, or one JSON object for programs.
+
+    Args:
+        sentence: The line for people.
+        figures: The content of the JSON object.
+        as_json: Whether to print the object instead of the line.
+        beside: Whether to print to stderr, because stdout holds a table.
+    """
+    if as_json:  # JSON has to be UTF-8, but file names may contain other bytes
         sentence = json.dumps(figures, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
     click.echo(sentence, err=beside)
 
 
 def reading_options(command: Command) -> Command:
-    """Add `--tokenizer`, `--text`, `--encoding` and `--lowercase`: keywords of `read_sentences`."""
+    """Add the options `--tokenizer`, `--text`, `--encoding` and `--lowercase`, the keywords of `read_sentences`."""
     options = (
         click.option(
             "--tokenizer",
             default="whitespace",
             show_default=True,
             metavar="NAME",
-            help="whitespace (for tokenized text), ptb (for raw English), or spacy:LANGUAGE (as spacy:de).",
+            help="whitespace (for tokenized text), ptb (for raw English), or spacy:LANGUAGE (such as spacy:de).",
         ),
         click.option(
             "--text",
             type=click.Choice(["sentences", "paragraphs", "wrapped"]),
             default="sentences",
             show_default=True,
-            help="A sentence a line; a paragraph a line; or paragraphs wrapped over lines and ended by a blank one.",
+            help="What a line holds: a sentence, a paragraph, or a part of a paragraph that is wrapped over several "
+            "lines and ends at a blank line.",
         ),
-        click.option("--encoding", default="utf-8", show_default=True, help="Of the text; for example latin-1."),
-        click.option("--lowercase", is_flag=True, help="Lower-case the text. The published models keep case."),
+        click.option(
+            "--encoding", default="utf-8", show_default=True, help="Encoding of the text, for example latin-1."
+        ),
+        click.option(
+            "--lowercase", is_flag=True, help="Convert the text to lower case. The published models keep case."
+        ),
     )
     for option in reversed(options):
         command = option(command)

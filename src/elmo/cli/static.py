@@ -1,4 +1,4 @@
-"""`elmo static`."""
+"""`elmo static`: train static word vectors (skip-gram) on a text."""
 
 from __future__ import annotations
 
@@ -21,11 +21,18 @@ from elmo.errors import ElmoError
 @click.argument("source", metavar="CORPUS|TEXT")
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--dim", default=300, show_default=True, help="Width of the vectors.")
-@click.option("--min-count", default=5, show_default=True, help="How often a word must occur to get a vector.")
-@click.option("--window", default=5, show_default=True, help="Words on either side that count as neighbours, at most.")
-@click.option("--epochs", default=5, show_default=True, help="How often the text is read.")
-@click.option("--workers", default=1, show_default=True, help="Threads. With more than one, no two runs are alike.")
-@click.option("--seed", default=1, show_default=True, help="Of all that is random.")
+@click.option(
+    "--min-count", default=5, show_default=True, help="A word needs to occur at least this often to get a vector."
+)
+@click.option("--window", default=5, show_default=True, help="Most words on either side that count as neighbors.")
+@click.option("--epochs", default=5, show_default=True, help="How many times to read the text.")
+@click.option(
+    "--workers",
+    default=1,
+    show_default=True,
+    help="Number of threads. With more than one, results differ from run to run.",
+)
+@click.option("--seed", default=1, show_default=True, help="Seed of the random numbers.")
 @reading_options
 @json_option
 def command(
@@ -42,9 +49,10 @@ def command(
 ) -> None:
     """Train static word vectors on a text and write them to OUT, in word2vec's text format.
 
-    They are what a task's baseline starts from (words.vectors of its recipe). Give a corpus folder of elmo prepare, so
-    that they see what the biLM saw, or a text file, a glob or -, which is prepared in a folder beside OUT first.
-    Skip-gram with negative sampling, by gensim. Memory grows with the number of words, not with the text.
+    The baseline of a task can start from them (words.vectors in its recipe). The source is a corpus folder made by elmo
+    prepare, so that the vectors are trained on the text that the biLM was trained on, or a text file, a glob or -,
+    which is first prepared in a temporary folder next to OUT. The method is skip-gram with negative sampling, by
+    gensim. Memory use depends on the number of words, not on the length of the text.
     """
     import time
     from tempfile import TemporaryDirectory
@@ -56,7 +64,7 @@ def command(
 
     config = SkipGramConfig(dim, min_count, window, epochs, workers, seed)
     if Path(source).is_dir() and (told := [name for name in reading if is_given(name)]):
-        raise ElmoError(f"{source}: is a corpus, which was read already; leave out --{told[0]}")
+        raise ElmoError(f"{source}: is a corpus, whose text is already tokenized; leave out --{told[0]}")
     require_new_file(out)
     started = time.monotonic()
     with TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as work:
@@ -66,7 +74,7 @@ def command(
             corpus.verify()
         num_words = train_static(corpus, out, config)
         num_tokens = corpus.num_tokens
-        del corpus  # Windows removes no file that is mapped
+        del corpus  # Windows cannot delete files that are still mapped into memory
     seconds = time.monotonic() - started
     print_result(
         f"{out}: vectors of {num_words:,} words, {dim} wide, from {num_tokens:,} tokens, {seconds / 60:.1f} minutes",

@@ -1,4 +1,4 @@
-"""`elmo task`."""
+"""`elmo task`: train, evaluate and use models for the paper's tasks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from elmo.text.tokenizers import Tokenizer
 
 CHUNK, CHUNK_TOKENS = 512, 16_384
-"""Examples, and tokens, that are predicted together: sorted by length, and few enough that a pipe doesn't wait."""
+"""Most examples, and about how many tokens, are predicted together.
+
+A chunk is large enough to sort its examples by length, and small enough that the output of a pipe is not held up.
+"""
 
 
 @click.group(
@@ -31,7 +34,7 @@ CHUNK, CHUNK_TOKENS = 512, 16_384
     )
 )
 def command() -> None:
-    """Train, evaluate and use models of the paper's tasks, with ELMo and without.
+    """Train, evaluate and use models for the paper's tasks, with or without ELMo.
 
     The tasks: ner, sst, snli, srl, coref, squad.
     """
@@ -48,23 +51,36 @@ def command() -> None:
 )
 @click.argument("task")
 @click.option("--recipe", help="A YAML file. Default: the published recipe of the task.")
-@click.option("--train", required=True, type=click.Path(), help="Text to train on, in the task's format.")
-@click.option("--dev", required=True, type=click.Path(), help="Text that decides when to stop and what is best.")
-@click.option("--test", type=click.Path(), help="Text to score the best model on at the end.")
-@click.option("--elmo", required=True, metavar="MODEL", help="Anything that elmo info knows; none for a baseline.")
+@click.option("--train", required=True, type=click.Path(), help="Training set, in the task's format.")
+@click.option(
+    "--dev",
+    required=True,
+    type=click.Path(),
+    help="Development set, which decides when to stop and which epoch is best.",
+)
+@click.option("--test", type=click.Path(), help="Test set, on which the best model is scored at the end.")
+@click.option(
+    "--elmo", required=True, metavar="MODEL", help="Any model that elmo info can read, or none for a baseline."
+)
 @click.option(
     "--finetune",
     "tuned",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Fine-tune MODEL on the training text first, into the model folder FOLDER, and take that for MODEL.",
+    help="First fine-tune MODEL on the training text, write the result to FOLDER, and use it instead of MODEL.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="The run folder.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe.")
-@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Runs, of one seed each.")
-@click.option("--cache", type=click.Path(path_type=Path), help="Keep ELMo's vectors here, for other runs too.")
-@click.option("--no-bilm", is_flag=True, help="Keep no copy of MODEL in RUN: it must stay where it is.")
-@click.option("--tensorboard", is_flag=True, help="Write for TensorBoard, too.")
+@click.option(
+    "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of runs, each with its own seed."
+)
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path),
+    help="Keep ELMo's vectors in this folder, where other runs can use them too.",
+)
+@click.option("--no-bilm", is_flag=True, help="Keep no copy of MODEL in RUN. MODEL then has to stay where it is.")
+@click.option("--tensorboard", is_flag=True, help="Also write logs for TensorBoard.")
 @device_option
 @json_option
 def train(
@@ -78,14 +94,14 @@ def train(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Train a model for TASK, measured on the dev set after each epoch; the best one is kept in the folder RUN.
+    """Train a model for TASK and keep the best one in the folder RUN.
 
-    The same command started again goes on at the exact step. Ctrl-C saves and ends. RUN holds all that the model
-    needs, a copy of the biLM included.
+    The model is scored on the development set after each epoch. Ctrl-C saves a checkpoint and stops; the same command,
+    started again, continues at the exact step. RUN holds everything that the model needs, including a copy of the biLM.
 
-    With --finetune, MODEL is first trained for an epoch on the sentences of the training set (for squad, on the
-    paragraphs), and its perplexity on those of the dev set is measured before and after. A MODEL without a softmax gets
-    a new one. FOLDER is used again by the same command, and by others with the same MODEL and text.
+    With --finetune, MODEL is first trained for one epoch on the sentences of the training set (for squad, on its
+    paragraphs), and its perplexity on those of the development set is measured before and after. A MODEL without a
+    softmax gets a new one. The same command uses FOLDER again, as do other commands with the same MODEL and text.
     """
     from elmo.tasks import load_task_recipe
     from elmo.tasks.experiment import Experiment, ExperimentConfig
@@ -98,7 +114,7 @@ def train(
     if tuned is not None:
         if not _finetune(experiment, tuned):
             figures = {"run": str(out), "done": False, "runs": []}
-            print_result(f"{tuned}: fine-tuning stopped; the same command goes on", figures, as_json)
+            print_result(f"{tuned}: fine-tuning stopped; run the same command again to continue", figures, as_json)
             return
         experiment = experiment.with_elmo(str(tuned))
     experiment.run()
@@ -106,8 +122,13 @@ def train(
 
 
 def _finetune(experiment: Experiment, folder: Path) -> bool:
-    """Fine-tune the experiment's model on the text of its training set into the model folder `folder`, unless that is
-    done. Returns false if it was interrupted."""
+    """Fine-tune the experiment's model on the text of its training set, and write it to the model folder `folder`.
+
+    A folder that is finished already is left as it is.
+
+    Returns:
+        Whether the fine-tuned model is complete: False if training was interrupted.
+    """
     from tempfile import TemporaryDirectory
 
     from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, is_finetuned, prepare_corpus
@@ -116,9 +137,9 @@ def _finetune(experiment: Experiment, folder: Path) -> bool:
 
     job, task, model = experiment.job, experiment.task, experiment.bilm
     if model is None:
-        raise ElmoError("--finetune: there is nothing to fine-tune with --elmo none; name a model, or leave it out")
+        raise ElmoError("--finetune: --elmo none leaves nothing to fine-tune; name a model, or leave out --finetune")
     if job.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
-        raise ElmoError(f"{folder}: is in the run folder; name another folder for the fine-tuned model")
+        raise ElmoError(f"{folder}: is inside the run folder; name another folder for the fine-tuned model")
 
     def text_to_tune(example: Any) -> Sequence[Sequence[str]]:
         return next(iter(task.texts(example).values()))
@@ -143,7 +164,7 @@ def _finetune(experiment: Experiment, folder: Path) -> bool:
 
 
 def _lines(sentences: Callable[[Any], Sequence[Sequence[str]]], found: Iterable[Any]) -> dict[str, None]:
-    """The sentences of examples as lines, each once, with blanks between its tokens."""
+    """Return the distinct sentences of the examples, in order, as lines with a space between tokens."""
     return dict.fromkeys(" ".join(tokens) for example in found for tokens in sentences(example) if tokens)
 
 
@@ -154,7 +175,9 @@ def _report(experiment: Experiment, as_json: bool) -> None:
     scores = describe_scores(results, experiment.task.metric)
     if not experiment.is_done:
         num_seeds = experiment.job.num_seeds
-        sentence = f"{out}: stopped, {len(results)} of {num_seeds} runs are done; the same command goes on"
+        sentence = (
+            f"{out}: stopped, {len(results)} of {num_seeds} runs are done; run the same command again to continue"
+        )
     elif len(results) == 1:
         result = results[0]
         epochs = f"epoch {result.best_epoch} of {result.epochs}"
@@ -177,15 +200,17 @@ def _report(experiment: Experiment, as_json: bool) -> None:
 )
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
 @click.argument("file", type=click.Path())
-@click.option("--ensemble", is_flag=True, help="Let the models of all RUNs predict together (snli, squad).")
-@click.option("--predictions", type=click.Path(path_type=Path), metavar="OUT", help="Write what is predicted, too.")
+@click.option("--ensemble", is_flag=True, help="Combine the predictions of the models of all RUNs (snli, squad).")
+@click.option(
+    "--predictions", type=click.Path(path_type=Path), metavar="OUT", help="Also write the predictions to this file."
+)
 @click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="How FILE is read, as token_column=1; or training.batch_size=N, which saves memory, and changes the scores of "
-    "recipes with elmo.layer_norm a little.",
+    help="Change how FILE is read, as in token_column=1. A smaller training.batch_size=N saves memory, but changes the "
+    "scores of recipes with elmo.layer_norm slightly.",
 )
 @device_option
 @json_option
@@ -198,7 +223,7 @@ def evaluate(
     device: str,
     as_json: bool,
 ) -> None:
-    """Score the model of the folder RUN on FILE, which is in the task's format; or those of several as an ensemble."""
+    """Score the model in the folder RUN on FILE, which is in the task's format, or score several as an ensemble."""
     import time
 
     from elmo.formats.files import write_all
@@ -212,7 +237,7 @@ def evaluate(
         require_new_file(predictions)
     first, *others = runs
     if others and not ensemble:
-        raise ElmoError(f"{len(runs)} run folders: add --ensemble to let them predict together, or name one")
+        raise ElmoError(f"{len(runs)} run folders were given: add --ensemble to combine them, or name only one")
     members = load_ensemble(runs, use_device(device)) if ensemble else [_load(first, device)]
     trained = members[0]
     recipe = override(trained.recipe, _reading(trained.task, overrides, "training.batch_size"))
@@ -250,11 +275,13 @@ def evaluate(
 @click.argument("task")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
 @click.option("--recipe", help="A YAML file. Default: the published recipe of the task.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="How FILE is read, as token_column=1.")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change how FILE is read, as in token_column=1."
+)
 def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple[str, ...]) -> None:
-    """Print the sentences of a task's FILEs, each once, to fine-tune ELMo on before the task is trained.
+    """Print the distinct sentences in a task's FILEs, for fine-tuning ELMo before the task is trained.
 
-    A line is a sentence, with blanks between its tokens.
+    Each line is a sentence, with a space between tokens.
     """
     from elmo.tasks import get_task, load_task_recipe
 
@@ -278,19 +305,20 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     "--tokenizer",
     metavar="NAME",
     help="whitespace (for tokenized text), ptb (for raw English), or spacy:LANGUAGE (as spacy:de). "
-    "Default: what RUN was trained on.",
+    "Default: the tokenizer that fits the training set of RUN.",
 )
-@click.option("--encoding", default="utf-8", show_default=True, help="Of the text; for example latin-1.")
+@click.option("--encoding", default="utf-8", show_default=True, help="Encoding of the text, for example latin-1.")
 @device_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line, for programs.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on each line, for use by programs.")
 def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: str, as_json: bool) -> None:
-    """Print what the model of the folder RUN says of each line of a text. Blank lines are passed over.
+    """Print the predictions of the model in the folder RUN for each line of a text. Blank lines are skipped.
 
-    A line is a sentence; for snli it is premise, tab and hypothesis, or a JSON object with sentence1 and sentence2; for
-    squad paragraph, tab and question, or a JSON object with context and question; for srl a JSON object with tokens and
-    predicates (their places, from 0) says which words are predicates, which are found by their forms otherwise.
+    A line is a sentence. For snli it holds the premise, a tab and the hypothesis, or a JSON object with sentence1 and
+    sentence2. For squad it holds the paragraph, a tab and the question, or a JSON object with context and question.
+    For srl it may be a JSON object with tokens and predicates (positions counted from 0); without it, predicates are
+    found by the forms of the words.
 
-    For coref, an example is not a line but a document: blank lines are between documents.
+    For coref an example is not a line but a document, and blank lines separate documents.
     """
     import json
 
@@ -300,7 +328,7 @@ def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: 
 
     path, *others = expand([file])
     if others:
-        raise ElmoError(f"{file}: matches {len(others) + 1} files; name one")
+        raise ElmoError(f"{file}: matches {len(others) + 1} files; name only one")
     trained = _load(run, device)
     tokenize = get_tokenizer(tokenizer or trained.task.tokenizer(trained.recipe))
     found = _parse(trained.task, path, encoding, tokenize)
@@ -313,18 +341,24 @@ def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: 
 
 
 def _reading(task: Task[Any, Any, Any], overrides: Sequence[str], *others: str) -> dict[str, object]:
-    """Keys that say how a file is read, or `others`, and their values; further ones would change nothing."""
+    """Parse overrides of the keys that decide how a file is read, or of `others`.
+
+    Raises:
+        ElmoError: If an override names another key, which would have no effect.
+    """
     from elmo.training.recipes import parse_override
 
     values = dict(map(parse_override, overrides))
     known = (*task.reading, *others)
     if strange := next((key for key in values if key not in known), None):
-        raise ElmoError(f"--set {strange}: changes nothing here; for {task.name}, {', '.join(known) or 'nothing'} does")
+        raise ElmoError(
+            f"--set {strange}: has no effect here; keys that do for {task.name}: {', '.join(known) or 'none'}"
+        )
     return values
 
 
 def _chunks(task: Task[Any, Any, Any], found: Iterable[Any]) -> Iterator[list[Any]]:
-    """The examples, some at a time."""
+    """Yield the examples in chunks of at most `CHUNK`, each ended as soon as it has `CHUNK_TOKENS` tokens."""
     chunk: list[Any] = []
     num_tokens = 0
     for example in found:
@@ -338,7 +372,7 @@ def _chunks(task: Task[Any, Any, Any], found: Iterable[Any]) -> Iterator[list[An
 
 
 def _parse(task: Task[Any, Any, Any], path: str, encoding: str, tokenize: Tokenizer) -> Iterator[Any]:
-    """The examples of a plain text."""
+    """Yield the examples of a plain text file, and name the file and line in errors."""
     from elmo.text.reading import read_lines
 
     name = Path(path).name.partition(".")[0] if path != "-" else ""

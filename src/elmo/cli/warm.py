@@ -1,4 +1,4 @@
-"""`elmo warm`."""
+"""`elmo warm`: store a starting state for sentences with a model."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from elmo.errors import ElmoError
     type=click.IntRange(1),
     default=5000,
     show_default=True,
-    help="How many of the text to read. More hardly change the mean.",
+    help="Most sentences to read. More of them hardly change the mean.",
 )
 @device_option
 @reading_options
 @json_option
 def command(model: str, texts: tuple[str, ...], max_sentences: int, device: str, as_json: bool, **reading: Any) -> None:
-    """Store a warm state in the model folder MODEL: what embedding with --state warm starts each sentence from.
+    """Store a warm state in the model folder MODEL, from which elmo embed --state warm starts each sentence.
 
-    It is the mean of the states in which the sentences of TEXT end. Text like that of the training is best. Vectors
-    still depend on their sentence alone, but its first tokens are not read by LSTMs that know nothing.
+    It is the mean of the states in which the sentences of TEXT end. Text like that of the training works best. Vectors
+    still depend only on their own sentence, but the LSTMs no longer read its first tokens with an empty memory.
     """
     from tqdm import tqdm
 
@@ -51,12 +51,12 @@ def command(model: str, texts: tuple[str, ...], max_sentences: int, device: str,
 
     paths, folder = expand(texts), Path(model)
     has_place = is_native(folder) and not is_bundled(model)
-    with alone_in(folder) if has_place else nullcontext():  # not while training replaces the weights
+    with alone_in(folder) if has_place else nullcontext():  # so that no training replaces the weights meanwhile
         loaded = load(model).to(use_device(device))
         require_bytes(loaded, "given a warm state")
         if not has_place:
             raise ElmoError(
-                f"{model}: no model folder of our own, so there is no place for the state ({loaded.origin}); "
+                f"{model}: is not a native model folder, so the state cannot be stored in it ({loaded.origin}); "
                 f"make one with 'elmo convert {model} FOLDER'"
             )
         lengths: list[int] = []
