@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ import elmo
 from elmo.tasks import TASKS
 
 SOURCE = Path(elmo.__file__).parent
+ROOT = Path(__file__).parents[1]
 BASE = {"config", "cores", "errors", "extras", "schema", "targets"}
 MODEL = BASE | {"nn", "text", "formats"}
 ALLOWED = {
@@ -40,7 +43,27 @@ ALLOWED = {
 }
 """What each room may import from, itself apart. `embed` and `pretrain` don't know each other, nor `text` and `nn`."""
 
-PUBLIC = ["Elmo", "ElmoError", "Embedder", "batch_to_ids", "load"]
+PUBLIC = [
+    *("Elmo", "ElmoError", "Embedder", "ParallelEmbedder", "ScalarMix"),
+    *("batch_to_ids", "get_tokenizer", "load", "split_sentences"),
+]
+PUBLIC_MODULES = {
+    "elmo.analysis": [
+        *("Annotated", "ContextIndex", "LinearProbe", "Neighbors", "Score", "Tagged", "Use", "Uses", "WordNeighbor"),
+        *("build_index", "evaluate_typos", "evaluate_wsd", "find_neighbors", "fit_probe", "gather_uses"),
+        *("mark_uses", "nearest_uses", "plot_uses", "probe_pos", "read_annotated", "read_conllu"),
+        *("read_first_senses", "separation", "with_typos"),
+    ],
+    "elmo.pretrain": [
+        *("FineTuning", "Pretrainer", "PretrainingConfig", "Recipe", "finetune", "load_pretraining_recipe", "prepare"),
+    ],
+    "elmo.tasks": [
+        *("NO_ELMO", "TASKS", "Result", "TrainedTask", "evaluate", "get_task", "load", "load_task_recipe", "predict"),
+        *("train",),
+    ],
+}
+"""What programs may import besides `elmo` itself and `elmo.integrations`, whose names are those of other libraries."""
+
 EXTRAS = [
     *("tensorboard", "pyarrow", "faiss", "ray", "spacy", "zstandard", "sklearn", "matplotlib"),
     *("gensim", "starlette", "uvicorn"),
@@ -98,8 +121,8 @@ def test_tasks_do_not_import_each_other() -> None:
 OLD_NAMES = {"Elmo", "Embedder", "ScalarMix"}
 """Classes that the older toolkits' programs import by name from our integrations, too."""
 
-COMMON_NAMES = {"command", "draw", "load", "predict", "make_elmo"}
-"""Functions that each module of a kind has (commands, figures of an analysis), and what the public API is called."""
+COMMON_NAMES = {"command", "draw", "load", "train", "evaluate", "predict", "make_elmo"}
+"""Functions that each module of a kind has (commands, figures of an analysis), and the verbs of the public API."""
 
 
 def test_a_name_means_one_thing() -> None:
@@ -138,6 +161,22 @@ def test_public_names_are_these() -> None:
     assert set(PUBLIC) <= set(dir(elmo))
     with pytest.raises(AttributeError, match="'elmo' has no attribute 'nothing'"):
         _ = elmo.nothing
+
+
+@pytest.mark.parametrize("module", PUBLIC_MODULES)
+def test_public_modules_have_these_names(module: str) -> None:
+    found = importlib.import_module(module)
+    assert sorted(found.__all__) == sorted(PUBLIC_MODULES[module])
+    assert all(getattr(found, name) is not None for name in found.__all__)
+
+
+DEEP = re.compile(r"^\s*(?:from|import) (elmo(?:\.\w+)*)", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md"]), ids=lambda path: path.name)
+def test_docs_import_only_what_is_public(page: Path) -> None:
+    for module in DEEP.findall(page.read_text(encoding="utf-8")):
+        assert module in ("elmo", *PUBLIC_MODULES) or module.startswith("elmo.integrations."), module
 
 
 def run(code: str) -> str:

@@ -13,19 +13,36 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from elmo.embed import Embedder, load
+    from elmo.embed.parallel import ParallelEmbedder
     from elmo.errors import ElmoError
     from elmo.formats.elmo import Elmo, batch_to_ids
+    from elmo.nn.scalar_mix import ScalarMix
+    from elmo.text.tokenizers import get_tokenizer, split_sentences
 
 __version__ = "0.1.0"
 
-__all__ = ["Elmo", "ElmoError", "Embedder", "batch_to_ids", "load"]
+__all__ = [
+    "Elmo",
+    "ElmoError",
+    "Embedder",
+    "ParallelEmbedder",
+    "ScalarMix",
+    "batch_to_ids",
+    "get_tokenizer",
+    "load",
+    "split_sentences",
+]
 
 _HOME = {
     "Elmo": "elmo.formats.elmo",
     "ElmoError": "elmo.errors",
     "Embedder": "elmo.embed",
+    "ParallelEmbedder": "elmo.embed.parallel",
+    "ScalarMix": "elmo.nn.scalar_mix",
     "batch_to_ids": "elmo.formats.elmo",
+    "get_tokenizer": "elmo.text.tokenizers",
     "load": "elmo.embed",
+    "split_sentences": "elmo.text.tokenizers",
 }
 
 

@@ -3,6 +3,7 @@
 from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, find_neighbors
 from elmo.analysis.pos import probe_pos
 from elmo.analysis.probe import LinearProbe, fit_probe
+from elmo.analysis.search import ContextIndex, build_index
 from elmo.analysis.senses import Uses, gather_uses, mark_uses, nearest_uses, plot_uses, separation
 from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.analysis.typos import evaluate_typos, with_typos
@@ -11,6 +12,7 @@ from elmo.analysis.wsd_data import Annotated, read_annotated, read_first_senses
 
 __all__ = [
     "Annotated",
+    "ContextIndex",
     "LinearProbe",
     "Neighbors",
     "Score",
@@ -18,6 +20,7 @@ __all__ = [
     "Use",
     "Uses",
     "WordNeighbor",
+    "build_index",
     "evaluate_typos",
     "evaluate_wsd",
     "find_neighbors",

@@ -1,1 +1,16 @@
-"""Pretraining and fine-tuning of biLMs: objective, training loop, checkpoints and perplexity."""
+"""Pretraining a biLM on one's own text: the loop, its objective and optimizers, perplexity, and fine-tuning."""
+
+from elmo.pretrain.finetune import FineTuning, finetune
+from elmo.pretrain.loop import Pretrainer
+from elmo.pretrain.recipe import PretrainingConfig, Recipe, load_pretraining_recipe
+from elmo.text.prepare import prepare
+
+__all__ = [
+    "FineTuning",
+    "Pretrainer",
+    "PretrainingConfig",
+    "Recipe",
+    "finetune",
+    "load_pretraining_recipe",
+    "prepare",
+]

@@ -18,37 +18,159 @@ come from. A task provides, besides its entry in `TASKS`:
 `experiment.Experiment` does everything else: batches, ELMo's vectors (live, cached on disk, or from a biLM trained
 along), early stopping, checkpoints and exact resume, several seeds, the run folder and its card, and the command
 `elmo task`. The vectors of the recipe's files are put into each `WordEmbedding` of a model that will be trained.
+
+Programs use the functions of this module:
+
+```python
+import elmo.tasks
+
+elmo.tasks.train("ner", train="train.conll", dev="dev.conll", folder="entities", elmo="en")
+tagger = elmo.tasks.load("entities")
+scores = elmo.tasks.evaluate(tagger, "test.conll")
+(tags,) = elmo.tasks.predict(tagger, ["They met in Espoo ."])
+```
 """
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from elmo.errors import ElmoError
-from elmo.tasks.recipe import TaskRecipe
-from elmo.tasks.task import Task
-from elmo.training.recipes import read_recipe
+from elmo.nn.devices import use_device
+from elmo.tasks import trainer
+from elmo.tasks.card import Result
+from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig
+from elmo.tasks.registry import TASKS, get_task, load_task_recipe
+from elmo.tasks.run_folder import TrainedTask, load_run
+from elmo.tasks.task import Scores
+from elmo.text.tokenizers import get_tokenizer
 
-TASKS = {
-    "ner": "Named entities: spans in a sentence.",
-    "sst": "Sentiment: from very negative to very positive, of a sentence.",
-    "snli": "Textual entailment: does one sentence follow from another?",
-    "srl": "Semantic roles: who did what to whom, for each predicate of a sentence.",
-    "coref": "Coreference: the mentions in a document that are of the same thing.",
-    "squad": "Question answering: the words of a paragraph that answer a question.",
-}
-"""The tasks: the name of each one's folder and recipe, and what it is about."""
+__all__ = [
+    "NO_ELMO",
+    "TASKS",
+    "Result",
+    "TrainedTask",
+    "evaluate",
+    "get_task",
+    "load",
+    "load_task_recipe",
+    "predict",
+    "train",
+]
 
 
-def load_task_recipe(task: str, source: str | None = None, changes: Mapping[str, object] | None = None) -> TaskRecipe:
-    """The recipe of a task: its own, or that of another name or YAML file; `changes` are keys with dots and values."""
-    return read_recipe(get_task(task).recipe, source or task, tuple(TASKS), changes or {})
+def train(
+    task: str,
+    *,
+    train: str | Path,
+    dev: str | Path,
+    folder: str | Path,
+    elmo: str,
+    test: str | Path | None = None,
+    recipe: str | None = None,
+    settings: Mapping[str, object] | None = None,
+    num_seeds: int = 1,
+    device: str = "auto",
+) -> list[Result]:
+    """Train a task model, as `elmo task train` does.
+
+    The same call again goes on where an earlier one was interrupted, and returns the results of one that is finished.
+
+    Args:
+        task: A name from `TASKS`, such as "ner".
+        train: The training set, a file in the task's format (see docs/tasks.md).
+        dev: The development set. Its score decides which epoch is kept and when training stops.
+        folder: The run folder, which gets the trained model, its card and its figures.
+        elmo: Any model that `elmo.load` reads; "none" trains the task's baseline.
+        test: A test set to be scored once, with the model that is kept.
+        recipe: A YAML file; by default the published recipe of the task.
+        settings: Keys of the recipe to change, with dots, and their values: `{"training.max_epochs": 5}`.
+        num_seeds: How many seeds to train, one after the other. The best model on `dev` is kept.
+        device: "auto", "cpu", "cuda" or one GPU such as "cuda:1".
+
+    Returns:
+        The result of each seed: its scores by set, the best epoch, and the training's time.
+
+    Raises:
+        ElmoError: If a file, a setting or the folder can't be used; nothing is trained then.
+        KeyboardInterrupt: If Ctrl-C or SIGTERM interrupted the training. Everything is saved.
+    """
+    files = {"train": str(train), "dev": str(dev), "test": None if test is None else str(test)}
+    loaded = load_task_recipe(task, recipe, settings)
+    config = ExperimentConfig(
+        task,
+        loaded,
+        Path(folder),
+        elmo=elmo,
+        num_seeds=num_seeds,
+        device=device,
+        **files,  # pyright: ignore[reportArgumentType]
+    )
+    experiment = Experiment(config)
+    results = experiment.run()
+    if not experiment.is_done:
+        raise KeyboardInterrupt
+    return results
 
 
-def get_task(name: str) -> Task[Any, Any, Any]:
-    """The task of this name."""
-    if name not in TASKS:
-        raise ElmoError(f"task {name!r} is unknown; choose one of {', '.join(TASKS)}")
-    return importlib.import_module(f"elmo.tasks.{name}.task").TASK
+def load(folder: str | Path, *, device: str = "auto") -> TrainedTask[Any, Any]:
+    """Load a trained task model.
+
+    Args:
+        folder: A run folder of `train` or `elmo task train`.
+        device: "auto", "cpu", "cuda" or one GPU such as "cuda:1".
+
+    Returns:
+        The model with its task and recipe, for `evaluate` and `predict`.
+
+    Raises:
+        ElmoError: If the folder holds no trained model, or a damaged one.
+    """
+    return load_run(Path(folder), use_device(device))
+
+
+def evaluate(trained: TrainedTask[Any, Any], file: str | Path) -> Scores:
+    """Score a trained model on a file.
+
+    Args:
+        trained: A model from `load`.
+        file: A file in the task's format, with the right answers.
+
+    Returns:
+        All scores of the task by name, in percent.
+
+    Raises:
+        ElmoError: If the file is not in the task's format.
+    """
+    examples = trained.task.read(str(file), trained.recipe)
+    predictions = trainer.predict(trained.task, trained.model, examples)
+    return trained.task.score(examples, predictions)
+
+
+def predict(trained: TrainedTask[Any, Any], texts: Iterable[str], *, tokenizer: str | None = None) -> list[Any]:
+    """Predict from plain text.
+
+    Args:
+        trained: A model from `load`.
+        texts: What `elmo task predict` takes as a line: a sentence; for snli and squad, two texts with a tab between
+            them; for coref, a document, whose sentences are lines.
+        tokenizer: "whitespace" for text that is tokenized already, "ptb" for raw English, or "spacy:LANGUAGE". By
+            default the one that fits what the model was trained on.
+
+    Returns:
+        A prediction for each text, in the form of the task: spans for ner, a label with probabilities for sst and
+        snli, frames for srl, clusters for coref, an answer for squad.
+
+    Raises:
+        ElmoError: If a text is not in the form that the task takes; it names the text by its number.
+    """
+    tokenize = get_tokenizer(tokenizer or trained.task.tokenizer(trained.recipe))
+    examples: list[Any] = []
+    for number, text in enumerate(texts):
+        try:
+            examples.append(trained.task.parse(text, tokenize))
+        except ElmoError as error:
+            raise ElmoError(f"text {number}: {error}") from None
+    return trainer.predict(trained.task, trained.model, examples)

@@ -22,13 +22,13 @@ from elmo.formats.files import write_all, write_json, write_text
 from elmo.formats.model import Model, require_warm_state
 from elmo.nn.devices import use_device
 from elmo.targets import alone_in
-from elmo.tasks import get_task
 from elmo.tasks.card import Result, best_of, spread, summarize, task_card
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.common.static_vectors import FileWords, describe_words, find_words
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import TaskRecipe
+from elmo.tasks.registry import get_task
 from elmo.tasks.run_folder import (
     BILM,
     CACHE,

@@ -25,12 +25,12 @@ from elmo.formats.files import read_json, remove_partial, write_all, write_json
 from elmo.formats.model import Model, require_warm_state, without_softmax
 from elmo.formats.native import is_native, save_native
 from elmo.schema import from_mapping, to_mapping
-from elmo.tasks import get_task
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import WEIGHTS, load_weights
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import ElmoConfig, TaskRecipe
+from elmo.tasks.registry import get_task
 from elmo.tasks.task import Task, TaskModel, Vocabularies
 from elmo.text.reading import is_there
 from elmo.training.metrics import BOARD, METRICS

@@ -1,0 +1,66 @@
+"""The public functions of tasks: what a program does in place of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import elmo.tasks
+from elmo.errors import ElmoError
+
+SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo", "w1"]
+TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
+SETTINGS: dict[str, object] = {
+    "scheme": "BIO",
+    "words.dim": 6,
+    "characters.dim": 4,
+    "characters.filters": 6,
+    "lstm": [8],
+    "training.batch_size": 4,
+    "training.learning_rate": 0.03,
+    "training.max_epochs": 30,
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tagger of eight sentences, which has learned them, and the sentences' file."""
+    folder = tmp_path_factory.mktemp("public")
+    lines = ("".join(f"{word}\t{TAGS.get(word, 'O')}\n" for word in sentence.split()) for sentence in SENTENCES)
+    (folder / "names.conll").write_text("\n".join(lines))
+    names = folder / "names.conll"
+    (result,) = elmo.tasks.train(
+        "ner", train=names, dev=names, folder=folder / "run", elmo="none", settings=SETTINGS, device="cpu"
+    )
+    assert result.scores["dev"]["f1"] > 90
+    return folder
+
+
+def test_a_trained_model_is_loaded_scored_and_asked(files: Path) -> None:
+    tagger = elmo.tasks.load(files / "run", device="cpu")
+    assert elmo.tasks.evaluate(tagger, files / "names.conll")["f1"] > 90
+    first, second = elmo.tasks.predict(tagger, ["Ann w1 w2", "w0 in Espoo w4"])
+    assert first == ((0, 1, "PER"),)
+    assert second == ((2, 3, "LOC"),)
+    assert elmo.tasks.predict(tagger, []) == []
+
+
+def test_a_finished_training_is_found_done(files: Path) -> None:
+    names = files / "names.conll"
+    before = (files / "run" / "weights.safetensors").stat().st_mtime_ns
+    (result,) = elmo.tasks.train(
+        "ner", train=names, dev=names, folder=files / "run", elmo="none", settings=SETTINGS, device="cpu"
+    )
+    assert result.scores["dev"]["f1"] > 90
+    assert (files / "run" / "weights.safetensors").stat().st_mtime_ns == before
+
+
+def test_bad_input_is_one_sentence(files: Path) -> None:
+    tagger = elmo.tasks.load(files / "run", device="cpu")
+    with pytest.raises(ElmoError, match=r"nothing: no run folder of a task"):
+        elmo.tasks.load(files / "nothing")
+    with pytest.raises(ElmoError, match=r"absent\.conll: no such file"):
+        elmo.tasks.evaluate(tagger, files / "absent.conll")
+    with pytest.raises(ElmoError, match=r"unknown; choose one of ner, sst"):
+        elmo.tasks.train("tagging", train="a", dev="b", folder=files / "other", elmo="none")
