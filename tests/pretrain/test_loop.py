@@ -507,7 +507,7 @@ def test_training_may_be_made_longer(corpus: Corpus, recipe: Callable[..., Recip
 
 def test_another_recipe_is_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     train(corpus, tmp_path / "run", recipe(max_steps=1))
-    with pytest.raises(ElmoError, match=r"recipe\.yaml: is another recipe"):
+    with pytest.raises(ElmoError, match=r"recipe\.yaml: holds another recipe"):
         Pretrainer(corpus, tmp_path / "run", recipe(learning_rate=0.1), device="cpu")
 
 
@@ -527,7 +527,7 @@ def test_a_start_without_a_checkpoint_leaves_the_folder_free(
     train(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=4))
     train(corpus, tmp_path / "whole", recipe(max_steps=2, batch_size=4))
     assert_same_end(tmp_path / "whole", tmp_path / "run")
-    with pytest.raises(ElmoError, match=r"recipe\.yaml: is another recipe"):
+    with pytest.raises(ElmoError, match=r"recipe\.yaml: holds another recipe"):
         Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=8), device="cpu")
 
 

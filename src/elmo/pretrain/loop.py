@@ -1,8 +1,9 @@
 """The pretraining loop: reads a corpus folder and writes a run folder, which is a model folder that can be resumed.
 
-Every random number depends only on the seed and the step, and a checkpoint holds everything else that a step depends
-on. So a run that was stopped, even by a kill, gives bit for bit the same model as one that was never stopped. Under
-`torchrun` the same loop runs in several processes: see `Pretrainer`.
+Every random number depends only on the seed, the step and the process, and a checkpoint holds everything else that a
+step depends on. So a run that was stopped, even by a kill, gives the same model as one that was never stopped: bit for
+bit on the same processor with the same numbers of threads and processes, if steps rather than minutes end it. Under
+`torchrun` the loop runs in several processes: see `Pretrainer`.
 """
 
 from __future__ import annotations
@@ -73,6 +74,11 @@ class Pretrainer:
         heldout: Tokenized sentences whose perplexity is measured every `training.evaluate_every_steps` steps, and at
             the end.
         device: The device to train on, as `find_device` takes it.
+
+    Attributes:
+        model: The model that is trained, with its softmax.
+        progress: How far the run has come.
+        stopped: Whether an interrupt has ended training.
 
     Raises:
         ElmoError: If the recipe does not fit the corpus, `start` or the number of processes, if the corpus is damaged,
@@ -192,7 +198,7 @@ class Pretrainer:
                 if self.progress.seconds - saved > 60 * training.checkpoint_every_minutes:
                     self.save()
                     saved = self.progress.seconds
-            # At the end of a run that was stopped after its last step, or where held-out text was given only now.
+            # Steps are unreported if the end was moved to where the run was stopped; held-out text may also be new.
             is_moved = self.is_done and self._is_unreported
             if is_moved:
                 self._report(reporter)

@@ -90,7 +90,7 @@ def _require_same(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | N
     """Return what the run began with; an ElmoError if the folder belongs to another corpus, recipe or start."""
     path = folder / RECIPE
     if without(load_pretraining_recipe(str(path)), _CHANGEABLE) != without(recipe, _CHANGEABLE):
-        raise ElmoError(f"{path}: is another recipe; continue with that recipe, or choose another run folder")
+        raise ElmoError(f"{path}: holds another recipe; continue with that one, or choose another run folder")
     if _read_checksum(folder / CHECKSUM) != corpus.checksum:
         raise ElmoError(f"{folder}: was trained on another corpus than {corpus.folder}; choose another run folder")
     begun = _read_start(folder)
