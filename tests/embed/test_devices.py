@@ -138,9 +138,9 @@ def test_errors_of_the_processes_are_sentences(both: ParallelEmbedder, folder: P
         both.embed(SENTENCES, state="warm")
     with pytest.raises(ElmoError, match="no such file or folder"):
         ParallelEmbedder(tmp_path / "nowhere", ["cpu"])
-    with pytest.raises(ElmoError, match="'gpu' is none of auto, cpu, cuda"):
+    with pytest.raises(ElmoError, match="'gpu' is unknown; choose one of auto, cpu, cuda"):
         ParallelEmbedder(folder, ["cpu", "gpu"])
-    with pytest.raises(ElmoError, match="'gpu' is none of auto, cpu, cuda"):
+    with pytest.raises(ElmoError, match="'gpu' is unknown; choose one of auto, cpu, cuda"):
         ParallelEmbedder(folder, ["gpu", "cpu"])
     assert len(both.embed(SENTENCES)) == len(SENTENCES), "the processes live on"
 
@@ -169,9 +169,9 @@ def test_a_killed_process_ends_the_run_which_can_be_gone_on_with(
 
 @pytest.mark.parametrize("name", ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "cpu:0", "mps"])
 def test_unknown_devices_are_refused(name: str) -> None:
-    with pytest.raises(ElmoError, match="is none of auto, cpu, cuda"):
+    with pytest.raises(ElmoError, match="is unknown; choose one of auto, cpu, cuda"):
         use_device(name)
-    with pytest.raises(ElmoError, match="is none of auto, cpu, cuda"):
+    with pytest.raises(ElmoError, match="is unknown; choose one of auto, cpu, cuda"):
         Embedder(make_model(), device=name)
 
 
@@ -179,9 +179,9 @@ def test_devices_that_are_not_there_are_refused(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert use_device("auto") == use_device("cpu") == torch.device("cpu")
     assert Embedder(make_model(), device="auto").device == torch.device("cpu")
-    with pytest.raises(ElmoError, match="there is no cuda:1 here, torch finds 0 GPUs"):
+    with pytest.raises(ElmoError, match=r"there is no cuda:1 \(torch finds 0 GPUs\)"):
         use_device("cuda:1")
-    with pytest.raises(ElmoError, match="torch finds no GPU here"):
+    with pytest.raises(ElmoError, match="torch finds no GPU;"):
         parse_devices("all")
 
 
@@ -194,7 +194,7 @@ def test_gpus_are_taken_by_their_numbers(monkeypatch) -> None:
     assert parse_devices("all") == parse_devices("cuda:0, cuda:1") == ["cuda:0", "cuda:1"]
     assert [use_device(name) for name in ("auto", "cuda", "cuda:1")] == current
     assert [device.index for device in current] == [0, 0, 1]
-    with pytest.raises(ElmoError, match="there is no cuda:2 here, torch finds 2 GPUs"):
+    with pytest.raises(ElmoError, match=r"there is no cuda:2 \(torch finds 2 GPUs\)"):
         use_device("cuda:2")
 
 

@@ -388,7 +388,7 @@ def test_words_of_another_width_are_refused(tiny_config: Callable[..., BiLMConfi
     """Words that `batch_to_ids` cut shorter than the model reads them would have other vectors, in silence."""
     config = tiny_config()
     room, layer = config.char_cnn.max_characters_per_token, ElmoModule(BiLM(config), 1)
-    with pytest.raises(ElmoError, match=rf"inputs: {room - 1} characters a word, but the model reads {room}: elmo\."):
+    with pytest.raises(ElmoError, match=rf"inputs: {room - 1} characters per word, but the model reads {room}; make"):
         layer(batch_to_ids([["a", "word"]], room - 1))
 
 

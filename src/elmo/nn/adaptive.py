@@ -1,4 +1,4 @@
-"""The adaptive softmax: rare words are scored in clusters of few dimensions (Grave et al. 2017)."""
+"""The adaptive softmax, which scores rare words in clusters of few dimensions (Grave et al. 2017)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,23 @@ from elmo.errors import ElmoError
 from elmo.nn import softmax as full
 
 DIVISOR = 4
-"""Each cluster of rarer words has this many times fewer dimensions than the one before, as published."""
+"""Each cluster has this many times fewer dimensions than the cluster of more frequent words before it, as published."""
 
 
 class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
-    """Probabilities of V words for a biLM output of width P; ids are sorted by falling count.
+    """Probabilities of V words, whose ids are sorted by falling count, given a biLM output of width P.
 
-    The head scores the words below the first of `cutoffs` and one entry per cluster; cluster i scores the words from
-    `cutoffs[i]` to the next cutoff, or to V, through a projection to P // 4 ** (i + 1). A word's probability is its
-    cluster's times its own in there, so that they sum to one over the vocabulary.
+    The head scores the words before the first cutoff and one entry per cluster. Cluster i scores the words from
+    `cutoffs[i]` to the next cutoff (or to V) through a projection to P // 4 ** (i + 1) dimensions. The probability of
+    a word in a cluster is that of the cluster times that of the word within it, so all words' probabilities sum to 1.
+
+    Args:
+        num_words: The size of the vocabulary, V.
+        dim: The width of the biLM's output, P.
+        cutoffs: The ids at which the clusters begin, rising, from 1 to V - 1 (see `choose_cutoffs`).
+
+    Source:
+        Grave et al. 2017, "Efficient softmax approximation for GPUs".
     """
 
     def __init__(self, num_words: int, dim: int, cutoffs: Sequence[int]) -> None:
@@ -27,14 +35,14 @@ class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
 
     @property
     def num_words(self) -> int:
-        """V."""
+        """The size of the vocabulary, V."""
         return self.n_classes
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy: `hidden` (N, P), `targets` (N,). Returns a scalar, in nats.
+        """Return the mean cross-entropy of `targets` (N,) given `hidden` (N, P), a scalar in nats.
 
-        In float32 on a processor, even under autocast: there torch computes the logarithms of clusters in bfloat16,
-        and can't put these into its result.
+        On a CPU it is computed in float32 even under autocast, where torch computes the logarithms of clusters in
+        bfloat16 but then cannot store them in its result.
         """
         device = hidden.device.type
         with torch.autocast(device, enabled=device != "cpu" and torch.is_autocast_enabled(device)):
@@ -42,9 +50,9 @@ class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
 
     @torch.inference_mode()
     def log_probabilities(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Log probability of each target among all V words: `hidden` (N, P), `targets` (N,) to (N,), in nats.
+        """Return the log probabilities (N,), in nats, of `targets` (N,) given `hidden` (N, P).
 
-        Works in blocks of rows, so that memory doesn't grow with N.
+        They are computed in blocks of rows, so that the scores need the same memory however large N is.
         """
         rows = max(1, full.BLOCK_NUMBERS // self.num_words)
         blocks = zip(hidden.split(rows), targets.split(rows), strict=True)
@@ -52,13 +60,15 @@ class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
 
 
 AnySoftmax = full.Softmax | AdaptiveSoftmax
-"""What gives words their probabilities: both have `num_words`, `loss`, `log_prob` and `log_probabilities`."""
+"""Either softmax: both have `num_words`, `loss`, `log_prob` and `log_probabilities`."""
 
 
 def choose_cutoffs(num_words: int, dim: int, wanted: Sequence[int] | None = None) -> tuple[int, ...]:
-    """The cutoffs `wanted`, or a tenth and half of the vocabulary.
+    """Return the cutoffs `wanted`, or a tenth and half of the vocabulary by default.
 
-    Raises ElmoError where they aren't rising numbers from 1 to V - 1, or leave a cluster without dimensions.
+    Raises:
+        ElmoError: If the cutoffs are not rising numbers from 1 to V - 1, or `dim` (P) is too small for so many
+            clusters.
     """
     cutoffs = tuple(wanted or (max(1, num_words // 10), max(2, num_words // 2)))
     bounds = (0, *cutoffs, num_words)
@@ -70,6 +80,6 @@ def choose_cutoffs(num_words: int, dim: int, wanted: Sequence[int] | None = None
     if dim < DIVISOR ** len(cutoffs):
         raise ElmoError(
             f"training.adaptive_cutoffs: {len(cutoffs)} cutoffs need a projection_dim of {DIVISOR ** len(cutoffs)} "
-            f"at least, not {dim}; name fewer"
+            f"at least, not {dim}; give fewer cutoffs"
         )
     return cutoffs

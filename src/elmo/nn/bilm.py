@@ -1,14 +1,13 @@
 """The bidirectional language model (Peters et al. 2018, sec. 3.1 and 3.4).
 
-The equations are here and in `char_encoder` (or `word_encoder`) and `lstm`; the package runs them in five ways, each
-for a reason:
+The equations are in this module, `char_encoder` (or `word_encoder`) and `lstm`. The package runs them in five ways:
 
-- training: `pretrain.objective.Objective` runs each direction by itself, on rows of equal length, forward and back;
-- scoring: `BiLM.predictors` leaves out what predicts nothing (`pretrain.perplexity`, `embed.warm`);
-- in a network of torch's: `nn.elmo.Elmo` and `tasks.modules.elmo_input.TrainedLayers`, with gradients;
-- embedding: `embed.packed_engine`, with weights of its own for processors, and `embed.module_engine` for GPUs, where
-  each distinct word is encoded once;
-- in task models: vectors from embedding, kept on disk (`tasks.vector_cache`).
+- For training, `pretrain.objective.Objective` runs each direction by itself on rows of equal length, with gradients.
+- For scoring, `BiLM.predictors` leaves out tokens that predict nothing (`pretrain.perplexity`, `embed.warm`).
+- In a torch network, `nn.elmo.Elmo` and `tasks.elmo.input` run the whole biLM with gradients.
+- For embedding, `embed.packed_engine` runs on CPUs with weights in a layout of its own, and `embed.module_engine` runs
+  on GPUs. Both encode each distinct word only once.
+- Task models with a fixed biLM read the vectors that embedding stored on disk.
 """
 
 from __future__ import annotations
@@ -26,17 +25,24 @@ from elmo.nn.packing import Packing
 from elmo.nn.word_encoder import WordEncoder
 
 BiLMState = tuple[LSTMState, ...]
-"""The state of each direction: forward, then backward where there is one."""
+"""The state of each direction: forward, then backward if the biLM has it."""
 
 
 TokenEncoder = CharEncoder | WordEncoder
-"""What makes token vectors (N, P) of types, from ids that are (N, C) of characters or (N, 1) of words."""
+"""A module that encodes N types as token vectors (N, P), from ids of characters (N, C) or of words (N, 1)."""
 
 
 class BiLM(nn.Module):
-    """A token encoder that two LSTM stacks share, one reading forward, one backward.
+    """A token encoder shared by two LSTM stacks, one of which reads forward and the other backward.
 
-    It is a `char_encoder`, or a `word_encoder` where the config has no `char_cnn`; the other is None.
+    In the shapes below, P is `projection_dim`, the width of one direction, and D is the width of all directions.
+
+    Args:
+        config: The sizes of the biLM. Without `char_cnn`, words are looked up as a whole (`word_encoder`) instead of
+            being encoded from their characters (`char_encoder`); the other encoder is None.
+
+    Source:
+        Peters et al. 2018, sec. 3.1 and 3.4.
     """
 
     def __init__(self, config: BiLMConfig) -> None:
@@ -53,18 +59,18 @@ class BiLM(nn.Module):
 
     @property
     def token_encoder(self) -> TokenEncoder:
-        """Whichever encoder there is."""
+        """The char encoder or the word encoder, whichever the biLM has."""
         encoder = self.word_encoder if self.char_encoder is None else self.char_encoder
         assert encoder is not None
         return encoder
 
     @property
     def directions(self) -> list[LSTMStack]:
-        """The LSTM stacks: forward, then backward where there is one."""
+        """The LSTM stacks: forward, then backward if the biLM has it."""
         return [self.forward_lstm] if self.backward_lstm is None else [self.forward_lstm, self.backward_lstm]
 
     def initial_state(self, batch_size: int) -> BiLMState:
-        """Zeros for `batch_size` rows."""
+        """Return a state of zeros for `batch_size` rows."""
         lstm, weight = self.config.lstm, self.forward_lstm.layers[0].bias
         assert isinstance(weight, Tensor)
         return tuple(
@@ -78,35 +84,44 @@ class BiLM(nn.Module):
     def forward(
         self, characters: Tensor, tokens: Tensor, lengths: Tensor, state: BiLMState | None = None
     ) -> tuple[Tensor, BiLMState]:
-        """All layers of a batch of sentences.
+        """Compute all layers of a batch of sentences.
 
-        `characters` (N, C) are the ids of the batch's types, (N, 1) where the model reads whole words; `tokens` (B, T)
-        are indices into them (any valid one at padding), `lengths` (B,) a CPU tensor that may hold zeros. `<S>` and
-        `</S>` are tokens like others: callers add them. `state` is that before each row's first token, zeros when None.
+        Args:
+            characters: The character ids of the batch's N distinct words (types), (N, C); word ids (N, 1) if the
+                model reads whole words.
+            tokens: The type of each token as an index into `characters`, (B, T). Padding holds any valid index.
+                Callers add `<S>` and `</S>`, which are tokens like any other.
+            lengths: The number of tokens of each row, (B,), on the CPU. Zero is allowed.
+            state: The state before each row's first token, zeros by default.
 
-        Returns the layers (L+1, B, T, D), zeros at padding, and the state after each row's last token; a row
-        without tokens keeps its state. Layer 0 is the token vector once per direction.
+        Returns:
+            The layers (L+1, B, T, D), zero at padding, and the state after each row's last token. Layer 0 is the token
+            vector, repeated for each direction. A row without tokens keeps its state.
         """
         return self.contextualize(self.token_encoder(characters), tokens, lengths, state)
 
     def contextualize(
         self, vectors: Tensor, tokens: Tensor, lengths: Tensor, state: BiLMState | None = None
     ) -> tuple[Tensor, BiLMState]:
-        """As `forward`, from the token `vectors` (N, P) that the token encoder made of the types before."""
+        """Compute all layers as `forward` does, but from the types' token vectors (N, P) instead of their ids."""
         state = self.initial_state(len(tokens)) if state is None else state
         return run_directions(self.directions, vectors, tokens, lengths, state)
 
     def predictors(
         self, characters: Tensor, tokens: Sequence[Tensor], lengths: Tensor, state: BiLMState
     ) -> tuple[list[Tensor], list[Tensor], BiLMState]:
-        """Top-layer outputs for the softmax, where each direction reads tokens of its own.
+        """Compute the top layer's outputs for the softmax, where the directions may read different tokens.
 
-        `characters` (N, C) are the ids of the batch's types; `tokens` holds one (B, T) tensor of indices into them
-        for each direction, in the order of the text: the backward direction reads each row from its end. `lengths`
-        (B,) is a CPU tensor.
+        Args:
+            characters: The ids of the batch's types, as in `forward`.
+            tokens: For each direction the indices (B, T) of its tokens into `characters`, in the order of the text.
+                The backward direction reads each row from its end.
+            lengths: The number of tokens of each row, (B,), on the CPU.
+            state: The state before each row's first token.
 
-        Returns for each direction the packed outputs (N, P) and the flat positions b * T + t they stand at, and the
-        state after each row.
+        Returns:
+            For each direction, the packed outputs (N, P), where N is now the number of tokens; for each direction,
+            their flat positions b * T + t (N,); and the state after each row's last token.
         """
         packing = Packing.of(lengths, tokens[0].shape[1], characters.device)
         vectors = self.token_encoder(characters)
@@ -120,13 +135,13 @@ class BiLM(nn.Module):
 
 
 RunStack = Callable[[Tensor, Sequence[int], LSTMState], tuple[list[Tensor], LSTMState]]
-"""The layers of one direction, as `LSTMStack.forward`."""
+"""A function that runs all layers of one direction, with the arguments and results of `LSTMStack.forward`."""
 
 
 def run_directions(
     stacks: Sequence[RunStack], vectors: Tensor, tokens: Tensor, lengths: Tensor, state: BiLMState
 ) -> tuple[Tensor, BiLMState]:
-    """All layers of a batch of sentences, by the stacks of its directions (see `BiLM.contextualize`)."""
+    """Compute all layers of a batch of sentences with one stack per direction (see `BiLM.contextualize`)."""
     packing = Packing.of(lengths, tokens.shape[1], tokens.device)
     halves: list[Tensor] = []
     new_state: list[LSTMState] = []
@@ -140,10 +155,11 @@ def run_directions(
 def _run_direction(
     stack: RunStack, number: int, vectors: Tensor, tokens: Tensor, packing: Packing, before: LSTMState
 ) -> tuple[list[Tensor], LSTMState]:
-    """Run direction `number` alone over the `tokens` (B, T), indices into the token `vectors` (N, P).
+    """Run direction `number` alone over `tokens` (B, T), which are indices into the token `vectors`.
 
-    `before` is the state in the order of the batch's rows. Returns the packed token vectors and each layer's
-    outputs, L+1 of (N, P), and the state after each row.
+    Returns:
+        The packed token vectors and each layer's outputs, L+1 tensors of (N, P) for N tokens, and the state after each
+        row's last token. Both states are in the order of the batch's rows.
     """
     inputs = F.embedding(tokens.flatten()[packing.orders[number]], vectors)
     if not packing.batch_sizes:
@@ -155,12 +171,12 @@ def _run_direction(
 
 
 def detach(state: BiLMState) -> BiLMState:
-    """The same state, cut off from the graph that made it."""
+    """Return the same state without its autograd graph."""
     return tuple(LSTMState(*(part.detach() for part in direction)) for direction in state)
 
 
 def first_rows(state: BiLMState, batch_size: int) -> BiLMState:
-    """The state of the first `batch_size` rows, zeros for those beyond the ones there are."""
+    """Return the state of the first `batch_size` rows, with zeros for rows that `state` does not have."""
     return tuple(
         LSTMState(*(F.pad(part[:, :batch_size], (0, 0, 0, max(0, batch_size - part.shape[1]))) for part in direction))
         for direction in state
@@ -168,17 +184,17 @@ def first_rows(state: BiLMState, batch_size: int) -> BiLMState:
 
 
 def to_device(state: BiLMState, device: torch.device) -> BiLMState:
-    """The same state on `device`."""
+    """Return the same state on `device`."""
     return tuple(LSTMState(*(part.to(device) for part in direction)) for direction in state)
 
 
 def repeat_row(state: BiLMState, batch_size: int) -> BiLMState:
-    """The state of one row, for `batch_size` rows: views that share its memory."""
+    """Repeat the state of one row for `batch_size` rows, as views that share its memory."""
     return tuple(LSTMState(*(part.expand(-1, batch_size, -1) for part in direction)) for direction in state)
 
 
 def replace_rows(old: BiLMState | None, new: BiLMState) -> BiLMState:
-    """`new` in place of as many first rows of `old`: a smaller batch leaves the rows beyond it as they were."""
+    """Replace as many of the first rows of `old` as `new` has; after a smaller batch, the other rows are unchanged."""
     if old is None:
         return new
     return tuple(

@@ -1,8 +1,8 @@
-"""What a projected LSTM does with the gates of a time step, forward and back, for training (Sak et al. 2014).
+"""One time step of a projected LSTM between its matrix products, forward and backward, for training (Sak et al. 2014).
 
-A step has B rows of H cells. Its four gates are i, j (candidate), f, o; with c' the cell before its clip,
-c = clip(sigmoid(f) c_before + sigmoid(i) tanh(j)), and m = sigmoid(o) tanh(c) is what the projection reads.
-On the processor the native kernels make one pass over memory of it, elsewhere torch's operations do.
+A step has B rows of H cells. From the sums of its four gates, i, j (candidate), f and o, it computes the cells
+c = clip(sigmoid(f) c_before + sigmoid(i) tanh(j)), and m = sigmoid(o) tanh(c), which is the input of the projection.
+On a CPU, the native kernels do all of this in one pass over memory. Elsewhere, or without them, torch's operations do.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from elmo import _native
 from elmo.nn.precision import as_array, uses_native
 
 _aten: Any = torch.ops.aten
-"""Holds the derivatives of the activations as one operation each."""
+"""torch's operators, among them the derivative of each activation as a single operation."""
 
 
 class Cells(NamedTuple):
-    """What the way back needs of one step or of several, one after the other: N rows.
+    """What the backward pass needs of one step, or of several steps one after the other, with N rows in all.
 
-    `gates` (N, 4H), the activations; `cell` (N, H), clipped; `squashed` (N, H), tanh of it; `mixed` (N, H), which may
-    be bfloat16: m.
+    Attributes:
+        gates: The activations of the gates i, j, f, o, (N, 4H).
+        cell: The clipped cells c, (N, H).
+        squashed: tanh(c), (N, H).
+        mixed: m, the input of the projection, (N, H); float32 or bfloat16.
     """
 
     gates: Tensor
@@ -34,21 +37,27 @@ class Cells(NamedTuple):
 
     @classmethod
     def empty(cls, num_rows: int, size: int, like: Tensor, mixed: torch.dtype) -> Cells:
-        """Room for N rows of H cells, on the device of `like`."""
+        """Allocate `num_rows` (N) rows of `size` (H) cells on the device of `like`, with `mixed` of the given type."""
         gates, cell, squashed = (like.new_empty(num_rows, width) for width in (4 * size, size, size))
         return cls(gates, cell, squashed, like.new_empty(num_rows, size, dtype=mixed))
 
     def rows(self, where: slice) -> Cells:
-        """Those of some rows, as views."""
+        """Return the rows `where` as views."""
         return Cells(self.gates[where], self.cell[where], self.squashed[where], self.mixed[where])
 
 
 def step(
     from_input: Tensor, from_hidden: Tensor, bias: Tensor, cell_before: Tensor, clip: float | None, out: Cells
 ) -> None:
-    """Write to `out` what the step makes of its gates' sums: `from_input` + `from_hidden` + `bias`.
+    """Compute one step from the sums of its gates, `from_input` + `from_hidden` + `bias`.
 
-    The products (B, 4H) are float32 or bfloat16, `bias` (4H,) holds the forget bias too; `cell_before` is (B, H).
+    Args:
+        from_input: The product of the input and its weight, (B, 4H), float32 or bfloat16.
+        from_hidden: The product of the previous hidden state and its weight, like `from_input`.
+        bias: The bias of the gates, including the forget bias, (4H,) float32.
+        cell_before: The cells before the step, (B, H).
+        clip: The limit of the cells' absolute values; None for no limit.
+        out: Where to write the results, B rows.
     """
     if uses_native(bias, from_input.dtype):
         _native.lstm_cell(
@@ -72,10 +81,15 @@ def step(
 def step_backward(
     cells: Cells, cell_before: Tensor, d_mixed: Tensor, clip: float | None, d_cell: Tensor, d_gates: Tensor
 ) -> None:
-    """The way back through `step`: writes the gradients of the gates' sums to `d_gates` (B, 4H).
+    """Compute the backward pass of `step`. The clip passes gradients only inside its range.
 
-    `d_mixed` (B, H) is that of m; `d_cell` (B, H), that of c, becomes that of `cell_before`. A clip passes gradients
-    only inside its range.
+    Args:
+        cells: What `step` wrote, B rows.
+        cell_before: The cells before the step, (B, H).
+        d_mixed: The gradient of m, (B, H).
+        clip: As in `step`.
+        d_cell: The gradient of c from later steps, (B, H). It is replaced by the gradient of `cell_before`.
+        d_gates: Where to write the gradient of the gates' sums, (B, 4H).
     """
     if uses_native(d_cell, d_gates.dtype):
         _native.lstm_cell_backward(
@@ -100,5 +114,5 @@ def step_backward(
 
 
 def through_clip(gradient: Tensor, clipped: Tensor, limit: float) -> Tensor:
-    """Zero the gradient, in place, where a value was clipped to ±`limit`."""
+    """Set the gradient to zero, in place, where a value was clipped to ±`limit`."""
     return _aten.hardtanh_backward(gradient, clipped, -limit, limit, grad_input=gradient)

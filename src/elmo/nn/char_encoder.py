@@ -1,4 +1,4 @@
-"""From characters to token vectors (Peters et al. 2018, sec. 3.4; Kim et al. 2015; Jozefowicz et al. 2016)."""
+"""Encodes words from their characters (Peters et al. 2018, sec. 3.4; Kim et al. 2015; Jozefowicz et al. 2016)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,25 @@ from elmo.config import CharCNNConfig
 from elmo.errors import ElmoError
 
 TYPES_AT_ONCE, TYPES_AT_ONCE_ON_GPU = 128, 1024
-"""Types that are convolved together, sorted by length so that short words don't wait for long ones. On a processor
-few enough that all their windows stay in a core's cache; on a GPU enough to fill it."""
+"""How many types are convolved at a time, on a CPU and on a GPU.
+
+Types are sorted by length, so that short words in a block of their own are not padded to the length of long ones. On a
+CPU, a block is small enough that all its windows stay in the cache of a core; on a GPU, large enough to keep it busy.
+"""
 
 _ACTIVATIONS = {"relu": F.relu, "tanh": torch.tanh}
 
 
 class Highway(nn.Module):
-    """`g * relu(W_t x + b_t) + (1 - g) * x` with `g = sigmoid(W_c x + b_c)` (Srivastava et al. 2015).
+    """A highway layer: `g * relu(W_t x + b_t) + (1 - g) * x` with `g = sigmoid(W_c x + b_c)`.
 
-    `gate` is what published files call *carry*: it lets the transformed part through, not the input.
+    `gate` computes g. Published files call it *carry*, but it lets the transformed part through, not the input.
+
+    Args:
+        dim: The width of the input and the output, F.
+
+    Source:
+        Srivastava et al. 2015.
     """
 
     def __init__(self, dim: int) -> None:
@@ -33,21 +42,21 @@ class Highway(nn.Module):
         self.gate = nn.Linear(dim, dim)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, F) to (N, F)."""
+        """Map `x` (N, F) to (N, F)."""
         return torch.lerp(x, F.relu(self.transform(x)).type_as(x), torch.sigmoid(self.gate(x)).type_as(x))
 
 
 class _WindowMaximum(torch.autograd.Function):
-    """One filter width over all windows of each word, and the highest value of each filter.
+    """The convolutions of one filter width over each word, and the maximum of each filter over the word's windows.
 
-    A convolution of characters is a sum of look-ups: the filter's product with character a at place i of the window
-    is one of a table's `width * A` rows. Only the window that gave the maximum has a gradient, so that the backward
-    pass touches `width` rows for each word and filter, however long the word.
+    There are only A characters, so a convolution is a sum of look-ups: the product of the filters with character a at
+    place i of a window is one of the `width * A` rows of a table. Only the window with the maximum has a gradient, so
+    the backward pass touches `width` rows per word and filter, however long the word is.
     """
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, characters: Tensor, sizes: Sequence[tuple[int, int]]) -> Tensor:
-        """`table` (width, A, F) and `characters` (N, C) in blocks of `sizes` (rows, columns) to (N, F)."""
+        """Return the maxima (N, F), given `table` (width, A, F), `characters` (N, C) and the `sizes` of blocks."""
         width, alphabet, num_filters = table.shape
         rows_of_table = table.flatten(0, 1)
         shift = alphabet * torch.arange(width, device=table.device)
@@ -69,7 +78,7 @@ class _WindowMaximum(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
         ctx: Any, *grad_outputs: Tensor
     ) -> tuple[Tensor | None, ...]:
-        """The gradient of the table."""
+        """Return the gradient of the table."""
         table, characters, places = ctx.saved_tensors
         d_table = torch.zeros_like(table)
         for rows, _ in _blocks(ctx.sizes):
@@ -87,9 +96,9 @@ def _blocks(sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[slice, int]]:
 
 
 def _first_equal(values: Tensor, maxima: Tensor) -> Tensor:
-    """Where along dimension 1 `values` (N, W, F) first reach their `maxima` (N, F), as uint8; the last place of NaNs.
+    """Return where along dimension 1 `values` (N, W, F) first reach their `maxima` (N, F), as uint8.
 
-    The same as `values.max(dim=1).indices`, in a fraction of the time.
+    This equals `values.max(dim=1).indices`, which takes several times as long. For NaN it is the last place.
     """
     num = values.shape[1]
     backwards = torch.arange(num, 0, -1, dtype=torch.uint8, device=values.device).unsqueeze(1)
@@ -97,9 +106,16 @@ def _first_equal(values: Tensor, maxima: Tensor) -> Tensor:
 
 
 class CharEncoder(nn.Module):
-    """Character vectors, 1-d convolutions of several widths, max over positions, highways, projection.
+    """Encodes words by character vectors, convolutions, a maximum over positions, highways and a projection.
 
-    A word's vector depends on its characters alone, so callers pass each distinct word (type) once.
+    The vector of a word depends on its characters alone, so callers pass each distinct word (type) once.
+
+    Args:
+        config: The sizes of the encoder.
+        out_dim: The width of the vectors, P. There is no projection if the filters already give this width.
+
+    Source:
+        Peters et al. 2018, sec. 3.4; Kim et al. 2015; Jozefowicz et al. 2016.
     """
 
     def __init__(self, config: CharCNNConfig, out_dim: int) -> None:
@@ -115,7 +131,7 @@ class CharEncoder(nn.Module):
 
     @torch.no_grad()
     def _initialize(self, config: CharCNNConfig) -> None:
-        """Initial values of the published training."""
+        """Set the initial values of the published training."""
         nn.init.uniform_(self.embedding.weight, -1.0, 1.0)
         self.embedding.weight[0] = 0.0
         for convolution, (width, _) in zip(self.convolutions, config.filters, strict=True):
@@ -136,16 +152,19 @@ class CharEncoder(nn.Module):
                 nn.init.zeros_(parameter)
 
     def forward(self, characters: Tensor) -> Tensor:
-        """Encode types.
+        """Encode N types as vectors (N, P).
 
-        `characters` is (N, C) of any integer type, ids as in `elmo.text.characters`, 0 for a masked token's
-        (which gets a vector like any other: callers leave it out). Returns (N, P). Raises ElmoError for words of
-        another C than the model's, of which longer ones would be cut elsewhere.
+        Args:
+            characters: Character ids as in `elmo.text.characters`, (N, C), of any integer type. The ids of a masked
+                token are 0; it gets a vector like any other, which callers must leave out.
+
+        Raises:
+            ElmoError: If C is not the model's, as long words would then be cut at another place than in training.
         """
         if characters.shape[1] != self.max_characters:
             raise ElmoError(
-                f"inputs: {characters.shape[1]} characters a word, but the model reads {self.max_characters}: "
-                f"elmo.batch_to_ids(sentences, {self.max_characters})"
+                f"inputs: {characters.shape[1]} characters per word, but the model reads {self.max_characters}; make "
+                f"them with elmo.batch_to_ids(sentences, {self.max_characters})"
             )
         lengths = word_lengths(characters)
         order = lengths.argsort(stable=True)
@@ -156,7 +175,7 @@ class CharEncoder(nn.Module):
         return F.embedding(order.argsort(), x)
 
     def filters(self) -> Filters:
-        """The convolutions as tables."""
+        """Compute the tables of the convolutions from the current weights."""
         alphabet = self.embedding(torch.arange(self.embedding.num_embeddings, device=self.embedding.weight.device))
         tables: list[Tensor] = []
         biases: list[Tensor] = []
@@ -170,9 +189,12 @@ class CharEncoder(nn.Module):
 
 
 class Filters(NamedTuple):
-    """Convolutions as look-ups: what each filter makes of each character at each place of its window.
+    """Convolutions as look-ups: the product of each filter with each character at each place of its window.
 
-    `tables` holds one (width, A, F) for each width, `biases` its (F,).
+    Attributes:
+        tables: For each width the products, (width, A, F) for A characters and F filters.
+        biases: For each width the filters' biases, (F,).
+        activation: The function that is applied to the maxima.
     """
 
     tables: list[Tensor]
@@ -180,11 +202,18 @@ class Filters(NamedTuple):
     activation: Callable[[Tensor], Tensor]
 
     def convolve(self, characters: Tensor, lengths: Tensor) -> Tensor:
-        """The features of types (N, C) of rising `lengths` (N,): (N, F), all widths beside each other.
+        """Compute the features of types.
 
-        A window wholly inside the padding has one value per filter, wherever it lies. As many padding columns as
-        the widest filter keep one such window for each word that had one, and all that overlap the word; the
-        columns beyond change no maximum and are left out.
+        All windows that lie wholly inside the padding of a word have the same value. Therefore only as many columns of
+        padding are read as the widest filter has: they keep all windows that overlap the word, and one inside the
+        padding if there was one. The columns after them cannot change the maximum.
+
+        Args:
+            characters: The character ids of the types, sorted by length, (N, C).
+            lengths: The length of each type without padding, (N,), rising.
+
+        Returns:
+            The features of all widths side by side, (N, F) for F filters in all.
         """
         if not len(characters):
             return self.tables[0].new_zeros(0, sum(map(len, self.biases)))
@@ -199,9 +228,9 @@ class Filters(NamedTuple):
 
 
 def word_lengths(characters: Tensor) -> Tensor:
-    """Where in each word (N, C) the padding starts, which is one id up to the end: (N,).
+    """Return the length (N,) of each word (N, C) without its padding, the equal ids at its end.
 
-    Any ids are told apart rightly, also those of a caller who pads with zeros, or puts padding into a word.
+    The padding may be any id, because some callers pad with zeros; it may also occur inside of a word.
     """
     places = torch.arange(1, characters.shape[1] + 1, device=characters.device)
     return ((characters != characters[:, -1:]) * places).amax(dim=1)

@@ -1,4 +1,4 @@
-"""The cross-entropy of training: each row's target against many words, with its gradients made on the way."""
+"""The cross-entropy of training, each target against many words, which computes its gradients along the way."""
 
 from __future__ import annotations
 
@@ -13,24 +13,33 @@ from elmo import _native
 from elmo.nn.precision import add_product, as_array, product_dtype, uses_native
 
 CACHED_NUMBERS, CACHED_NUMBERS_ON_GPU = 1 << 21, 1 << 26
-"""Scores held at once, in numbers: 8 MB of float32, which fits the cache that cores share, or 256 MB."""
+"""How many scores are held at a time: on a CPU 8 MB of float32, which fits into the shared cache; on a GPU 256 MB."""
 
 
 def cross_entropy(
     hidden: Tensor, target_scores: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, words: Tensor
 ) -> Tensor:
-    """Mean cross-entropy of each row's target against the K `words` other than it, scored by `weight` and `bias`.
+    """Compute the mean cross-entropy of each row's target against K words.
 
-    `hidden` (N, P), `target_scores` (N,), `weight` (K, P), `bias` (K,), ids (N,) and (K,) to a scalar, in nats.
+    Args:
+        hidden: The outputs of the biLM, (N, P).
+        target_scores: The score of each row's own target, (N,).
+        weight: The weights of the words, (K, P).
+        bias: The biases of the words, (K,).
+        targets: The ids of the targets, (N,).
+        words: The ids of the words, (K,). In a row whose own target is among them, that word is left out.
+
+    Returns:
+        A scalar, in nats.
     """
     return _CrossEntropy.apply(hidden, target_scores, weight, bias, targets, words) / len(targets)  # pyright: ignore[reportReturnType]
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """The summed cross-entropy, whose (N, K) scores exist only a block of rows at a time.
+    """The summed cross-entropy, which holds its (N, K) scores for only one block of rows at a time.
 
-    A block stays in the processor's cache from its product to its gradients, which are made at once: the loss is a
-    sum, so that what comes from above can only scale them.
+    On a CPU a block stays in the cache from its product to its gradients. These are computed already in the forward
+    pass, because the loss is a sum, so the gradient that the backward pass receives can only scale them.
     """
 
     @staticmethod
@@ -43,7 +52,7 @@ class _CrossEntropy(torch.autograd.Function):
         targets: Tensor,
         words: Tensor,
     ) -> Tensor:
-        """As `cross_entropy`, summed."""
+        """Compute the sum of what `cross_entropy` averages, and the gradients."""
         losses, shares = torch.empty_like(target_scores), torch.empty_like(target_scores)
         d_hidden, d_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         own = _own_columns(targets, words)
@@ -55,7 +64,7 @@ class _CrossEntropy(torch.autograd.Function):
             h = hidden[rows].to(rounded.dtype)
             scores = h @ rounded.t()
             _to_probabilities(scores, bias, target_scores[rows], own[rows], losses[rows], shares[rows], d_bias)
-            if any(ctx.needs_input_grad):  # a probability is the gradient of its score
+            if any(ctx.needs_input_grad):  # the gradient of a word's score is its probability
                 d_hidden[rows] = scores @ rounded
                 add_product(d_weight, scores.t(), h)
         ctx.save_for_backward(d_hidden, shares - 1, d_weight, d_bias.sum(dim=0))
@@ -66,17 +75,23 @@ class _CrossEntropy(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
         ctx: Any, *grad_outputs: Tensor
     ) -> tuple[Tensor | None, ...]:
-        """The gradients made in `forward`, scaled."""
+        """Scale the gradients that `forward` computed."""
         return *(gradient * grad_outputs[0] for gradient in ctx.saved_tensors), None, None
 
 
 def _to_probabilities(
     scores: Tensor, bias: Tensor, target_scores: Tensor, own: Tensor, losses: Tensor, shares: Tensor, d_bias: Tensor
 ) -> None:
-    """Turn `scores` (N, K), products without the `bias`, into the words' probabilities, in place.
+    """Turn scores into probabilities, in place.
 
-    Writes each row's loss, and its target's probability to `shares`; adds the words' to the first rows of `d_bias`,
-    whose sum counts. A row's column `own` is its own target once more, and doesn't count; -1 for none.
+    Args:
+        scores: The products of hidden states and weights, without the bias, (N, K). They become probabilities.
+        bias: The biases of the words, (K,).
+        target_scores: The score of each row's target, (N,).
+        own: The column of each row that is its own target, which is left out, or -1, (N,).
+        losses: Where to write each row's loss, (N,).
+        shares: Where to write the probability of each row's target, (N,).
+        d_bias: Where to add the probabilities of each word, (threads, K). Only the sum of the rows is meaningful.
     """
     if uses_native(bias, scores.dtype):
         _native.softmax(
@@ -84,7 +99,7 @@ def _to_probabilities(
             *(as_array(losses), as_array(shares), as_array(d_bias)),
         )
         return
-    sums = scores + bias  # float32, where the scores are bfloat16
+    sums = scores + bias  # float32, even if the scores are bfloat16
     rows = (own >= 0).nonzero().squeeze(1)
     sums[rows, own[rows]] = -math.inf
     highest = torch.maximum(sums.amax(dim=1), target_scores)
@@ -99,7 +114,7 @@ def _to_probabilities(
 
 
 def _own_columns(targets: Tensor, words: Tensor) -> Tensor:
-    """The column of `words` (K,) that is the row's own target, or -1: (N,)."""
+    """Return for each row the column of `words` (K,) that is its own target, or -1, (N,)."""
     ordered, columns = words.sort()
     place = torch.searchsorted(ordered, targets).clamp(max=len(ordered) - 1)
     return torch.where(ordered[place] == targets, columns[place], -1)

@@ -1,8 +1,8 @@
-"""The LSTM with projection (Sak et al. 2014) of one direction, over packed sentences of falling length.
+"""The projected LSTM of one direction (Sak et al. 2014), over packed sentences.
 
-*Packed* is time-major: first the tokens of step 0, one per row of the batch, then those of step 1, and so on;
-rows are sorted by falling length, so that `batch_sizes[t]` rows are still running at step t and nothing is padded.
-N is the sum of `batch_sizes`, the number of tokens.
+*Packed* order has the tokens of step 0 first, one per row of the batch, then those of step 1, and so on. Rows are
+sorted by falling length, so that the first `batch_sizes[t]` rows have a token at step t, and there is no padding.
+N is the number of tokens, the sum of `batch_sizes`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,27 @@ from elmo.nn.packing import step_slices
 from elmo.nn.precision import product_dtype
 
 FORGET_BIAS = 1.0
-"""Added to the forget gate at run time; the stored bias doesn't hold it."""
+"""Added to the forget gate at run time. The stored bias does not include it."""
 
 
 class LSTMState(NamedTuple):
-    """The state of one direction's layers: `hidden` (L, B, P) and `cell` (L, B, H)."""
+    """The state of all layers of one direction.
+
+    Attributes:
+        hidden: The projected outputs, (L, B, P).
+        cell: The cells, (L, B, H).
+    """
 
     hidden: Tensor
     cell: Tensor
 
 
 class _ProjectedLSTM(torch.autograd.Function):
-    """One layer over a whole packed batch, with the backward pass written out.
+    """One layer over a whole packed batch, with a backward pass of its own.
 
-    Gates are in the order i, j (candidate), f, o. With c' the cell before its clip:
-    c = clip(f * c_prev + i * j), m = o * tanh(c), h = clip(W_hr m). The clips pass gradients only inside their range.
-    Autograd would add to each weight's gradient once a step; here it is one product over all steps.
+    The gates are in the order i, j (candidate), f, o, and c = clip(f * c_prev + i * j), m = o * tanh(c),
+    h = clip(W_hr m). The clips pass gradients only inside their range. Autograd would add to each weight's gradient at
+    every step; here each weight's gradient is a single product over all steps.
     """
 
     @staticmethod
@@ -52,7 +57,11 @@ class _ProjectedLSTM(torch.autograd.Function):
         cell_clip: float | None,
         proj_clip: float | None,
     ) -> tuple[Tensor, Tensor]:
-        """`inputs` (N, I), states (batch_sizes[0], P) and (batch_sizes[0], H) to outputs (N, P) and cells (N, H)."""
+        """Return the outputs (N, P) and cells (N, H).
+
+        `inputs` is (N, I); `hidden` and `cell`, the state before step 0, are (batch_sizes[0], P) and
+        (batch_sizes[0], H).
+        """
         size, dtype, cell = cell.shape[1], product_dtype(inputs), cell.contiguous()
         weight_ih, weight_hh = weight_ih.to(dtype), weight_hh.to(dtype)
         weight_hr = None if weight_hr is None else weight_hr.to(dtype)
@@ -81,7 +90,7 @@ class _ProjectedLSTM(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
         ctx: Any, *grad_outputs: Any
     ) -> tuple[Tensor | None, ...]:
-        """Gradients of every tensor argument of `forward`."""
+        """Return the gradients of all tensor arguments of `forward`."""
         inputs, weight_ih, weight_hh, weight_hr, hidden, cell, outputs, *saved = ctx.saved_tensors
         cells, (batch_sizes, cell_clip, proj_clip) = Cells(*saved), ctx.constants
         d_outputs, d_cells = grad_outputs
@@ -109,6 +118,7 @@ class _ProjectedLSTM(torch.autograd.Function):
             (d_gates.t() @ inputs).to(hidden.dtype) if wanted[1] else None,
             (d_gates.t() @ h_before).to(hidden.dtype) if wanted[2] else None,
             (d_out.t() @ cells.mixed).to(hidden.dtype) if weight_hr is not None and wanted[3] else None,
+            # A product with ones, since summing bfloat16 to float32 would first copy all of it as float32.
             (d_gates.new_ones(1, len(d_gates)) @ d_gates).squeeze(0).to(hidden.dtype) if wanted[4] else None,
             d_h,
             d_c,
@@ -119,7 +129,7 @@ class _ProjectedLSTM(torch.autograd.Function):
 
 
 def _rows_before(batch_sizes: Sequence[int], num_rows: int, device: torch.device) -> Tensor:
-    """For each packed token the index of the one before it in [initial state; packed tokens]."""
+    """Return for each packed token the index of the token before it in [initial state; packed tokens]."""
     starts = [0, *(num_rows + step.start for step in step_slices(batch_sizes))]
     return torch.cat(
         [torch.arange(start, start + rows, device=device) for start, rows in zip(starts, batch_sizes, strict=False)]
@@ -127,7 +137,18 @@ def _rows_before(batch_sizes: Sequence[int], num_rows: int, device: torch.device
 
 
 class LSTMLayer(nn.Module):
-    """One projected LSTM layer. Weights are stored as in `nn.LSTM`: (gates, inputs), gates in the order i, j, f, o."""
+    """One projected LSTM layer.
+
+    Weights are stored as (gates, inputs) like those of `nn.LSTM`, but with the gates in the order i, j (candidate),
+    f, o.
+
+    Args:
+        in_dim: The width of the input, I.
+        config: The sizes and clips of the LSTM.
+
+    Source:
+        Sak et al. 2014.
+    """
 
     def __init__(self, in_dim: int, config: LSTMConfig) -> None:
         super().__init__()
@@ -136,7 +157,7 @@ class LSTMLayer(nn.Module):
         self.weight_hh = nn.Parameter(torch.empty(4 * config.dim, config.projection_dim))
         self.weight_hr = nn.Parameter(torch.empty(config.projection_dim, config.dim)) if config.has_projection else None
         self.bias = nn.Parameter(torch.zeros(4 * config.dim))
-        # Glorot over the stacked [input; hidden] weight, as TensorFlow's cell, which holds both in one matrix.
+        # Glorot over both weights together, because TensorFlow's cell has them in one [input; hidden] matrix.
         bound = (6 / (in_dim + config.projection_dim + 4 * config.dim)) ** 0.5
         nn.init.uniform_(self.weight_ih, -bound, bound)
         nn.init.uniform_(self.weight_hh, -bound, bound)
@@ -146,7 +167,17 @@ class LSTMLayer(nn.Module):
     def forward(
         self, inputs: Tensor, batch_sizes: Sequence[int], hidden: Tensor, cell: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Packed `inputs` (N, I) and the state before step 0 to packed outputs (N, P) and cells (N, H)."""
+        """Run the layer over a packed batch.
+
+        Args:
+            inputs: Packed, (N, I).
+            batch_sizes: The number of rows that have a token at each step.
+            hidden: The hidden state before step 0, (batch_sizes[0], P).
+            cell: The cells before step 0, (batch_sizes[0], H).
+
+        Returns:
+            The outputs (N, P) and the cells (N, H), both packed.
+        """
         outputs, cells = _ProjectedLSTM.apply(  # pyright: ignore[reportUnknownMemberType, reportGeneralTypeIssues]
             inputs,
             self.weight_ih,
@@ -163,7 +194,11 @@ class LSTMLayer(nn.Module):
 
 
 class LSTMStack(nn.Module):
-    """All layers of one direction; from layer 2 on, a layer's input is added to its output (sec. 3.4)."""
+    """All layers of one direction. From layer 2 on, a layer's input is added to its output.
+
+    Source:
+        Peters et al. 2018, sec. 3.4.
+    """
 
     def __init__(self, config: LSTMConfig) -> None:
         super().__init__()
@@ -185,11 +220,19 @@ def run_layers(
     state: LSTMState,
     masks: Sequence[Tensor] = (),
 ) -> tuple[list[Tensor], LSTMState]:
-    """Run the `layers` (of `LSTMLayer`) of one direction, each on the output of the one before.
+    """Run the layers of one direction, each on the output of the layer before it.
 
-    `inputs` is packed (N, P); `state` has one row per sentence, B = batch_sizes[0], sorted like the batch.
-    `masks`, one (N, P) for each layer, multiply its input, as the residual connection sees it too: dropout as
-    published. Returns each layer's output, packed (N, P), and the state after each row's last token.
+    Args:
+        layers: Modules with the arguments and results of `LSTMLayer`.
+        config: The configuration of the LSTM.
+        inputs: Packed token vectors, (N, P).
+        batch_sizes: The number of rows that have a token at each step; B is batch_sizes[0].
+        state: The state before each row's first token, rows sorted like the batch.
+        masks: For each layer a dropout mask (N, P) that multiplies the layer's input. As in the published training,
+            the residual connection adds the masked input.
+
+    Returns:
+        Each layer's output, packed (N, P), and the state after each row's last token.
     """
     last = _last_tokens(batch_sizes, inputs.device)
     outputs: list[Tensor] = []
@@ -206,7 +249,10 @@ def run_layers(
 
 
 def _last_tokens(batch_sizes: Sequence[int], device: torch.device) -> Tensor:
-    """The packed index of each row's last token: (batch_sizes[0],). Made on `device`: a copy would wait for it."""
+    """Return the packed index of each row's last token, (batch_sizes[0],).
+
+    It is computed on `device`, because copying it there would wait for the device.
+    """
     ended = [*batch_sizes[1:], 0]
     steps = list(zip(step_slices(batch_sizes), ended, strict=True))
     return torch.cat([torch.arange(step.start + after, step.stop, device=device) for step, after in reversed(steps)])
