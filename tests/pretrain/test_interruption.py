@@ -64,11 +64,11 @@ def test_kill_9_loses_nothing(corpus: Corpus, recipe: Recipes, tmp_path: Path) -
 KILLED_IN_WRITING = """
 import resource, signal, sys
 from pathlib import Path
-from elmo.pretrain.loop import Run
-from elmo.pretrain.recipe import load_recipe
+from elmo.pretrain.loop import Pretrainer
+from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.corpus import Corpus
 
-run = Run(Corpus.open(sys.argv[1]), Path(sys.argv[2]), load_recipe(sys.argv[3]), device="cpu")
+run = Pretrainer(Corpus.open(sys.argv[1]), Path(sys.argv[2]), load_pretraining_recipe(sys.argv[3]), device="cpu")
 if run.progress.step == 0:
     for _ in range(3):
         run._step()
