@@ -146,7 +146,7 @@ def test_words_are_nearest_by_token_vectors_whatever_the_sentence(model: Embedde
     [
         ("plays", QUERY, {}, "the word 'plays' is not among the tokens of the query: She wrote a play ."),
         ("wrote", QUERY, {}, r"the text has no use of 'wrote' \(7 sentences read"),
-        ("play", QUERY, {"occurrence": 2}, "occurrence: 2 asked for, but 'play' stands 1 times in the query"),
+        ("play", QUERY, {"occurrence": 2}, "occurrence: 2 was asked for, but 'play' occurs 1 times in the query"),
         ("play", QUERY, {"top": 0}, "top: 0 is not positive"),
         ("play", QUERY, {"layer": "all"}, "layer: 'all' gives several vectors per token"),
         ("play", QUERY, {"layer": 7}, "no layer 7"),

@@ -159,8 +159,8 @@ def test_words_and_their_own_tags_are_read(tmp_path: Path, ending: str, compress
     [
         (CONLLU.replace("3\tplay\tplay\tVERB", "3\tplay\tVERB"), "line 7: 9 columns between tabs; CoNLL-U has 10"),
         (CONLLU.replace("\t", " "), "line 3: 1 columns"),
-        (CONLLU.replace("3\tplay", "three\tplay"), "line 7: 'three' is no number of a word"),
-        ("".join(f"{n}\tw\tw\tX\t_\t_\t_\t_\t_\t_\n" for n in (1, 2)), "has no tags in column 5"),
+        (CONLLU.replace("3\tplay", "three\tplay"), "line 7: 'three' is not the number of a word"),
+        ("".join(f"{n}\tw\tw\tX\t_\t_\t_\t_\t_\t_\n" for n in (1, 2)), "has no language-specific tags"),
         ("", "holds no sentence"),
         ("# only a comment\n\n", "holds no sentence"),
     ],

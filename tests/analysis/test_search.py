@@ -245,7 +245,7 @@ def test_another_command_may_begin_anew(model: Embedder, text: str, tmp_path: Pa
     for content in (None, '{"pages": []}', "[]"):
         if content is not None:
             (tmp_path / "mine" / "index.json").write_text(content)
-        with pytest.raises(ElmoError, match="exists already, and is no index"):
+        with pytest.raises(ElmoError, match="exists already, and is not an index"):
             build_index(model, [text], tmp_path / "mine", overwrite=True)
     assert (tmp_path / "mine" / "index.json").read_text() == "[]"
 
@@ -411,7 +411,7 @@ def test_a_use_in_the_sentence_itself_is_none(model: Embedder, tmp_path: Path) -
     sentences = [QUERY, ["They", "saw", "it"]]
     (tmp_path / "text").write_text("\n".join(map(" ".join, sentences)))
     build_index(model, [str(tmp_path / "text")], tmp_path / "index")
-    with pytest.raises(ElmoError, match="no such use but in the sentence itself"):
+    with pytest.raises(ElmoError, match="no such use except in the sentence itself"):
         ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY)
     with pytest.raises(ElmoError, match="no use of 'play'"):
         find_neighbors(model, sentences, "play", QUERY)
@@ -419,7 +419,7 @@ def test_a_use_in_the_sentence_itself_is_none(model: Embedder, tmp_path: Path) -
 
 def test_vectors_that_can_not_be_written(tmp_path: Path) -> None:
     sample = np.eye(8, dtype=np.float32)[np.arange(400) % 8]
-    with pytest.raises(ElmoError, match=r"trained: can't be written \(.*the same command goes on"):
+    with pytest.raises(ElmoError, match=r"trained: can't be written \(.*run the same command again"):
         stored.train_index(sample, "float16", 400, tmp_path / "nothing" / "trained")
 
 

@@ -149,7 +149,7 @@ def test_only_sentences_with_lemmas_of_the_tests_are_run(embedder: Embedder, mon
 
 
 @pytest.mark.parametrize(
-    ("layers", "says"), [(["all"], "name one choice or more"), ([], "name one choice or more"), ([3], "no layer 3")]
+    ("layers", "says"), [(["all"], "name at least one choice"), ([], "name at least one choice"), ([3], "no layer 3")]
 )
 def test_layers_must_give_one_vector(embedder: Embedder, layers, says: str) -> None:
     with pytest.raises(ElmoError, match=says):

@@ -1,4 +1,4 @@
-"""What a biLM's vectors know: analyses of the paper's section 5."""
+"""Analyses of what the vectors of a biLM encode, after section 5 of Peters et al. 2018."""
 
 from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, find_neighbors
 from elmo.analysis.pos import probe_pos

@@ -1,4 +1,4 @@
-"""Parts of speech from words known only as a whole, not by their characters: what to compare an ELMo with."""
+"""A part-of-speech tagger that knows words only as a whole, not by their characters: a baseline for ELMo."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from elmo.analysis.tagged import Tagged
 from elmo.errors import ElmoError
 
 MIN_COUNT = 2
-"""A word that is rarer is an unknown one in training too: so the classifier learns what these are like."""
+"""Rarer words are unknown in training, too, so that the classifier learns what unknown words are like."""
 
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 8, 256, 0.5
-"""Of Adagrad, whose steps are large for rare words; the score on a dev set is level by then."""
+"""Settings of Adagrad, whose steps are larger for rare words. After 8 epochs the score on a dev set no longer rises."""
 
 UNKNOWN, OUTSIDE = 0, 1
-"""The numbers of all unknown words, and of what stands before and after a sentence."""
+"""The numbers of all unknown words, and of the places before and after a sentence."""
 
 
 @dataclass(frozen=True)
 class WordTagger:
-    """A softmax regression on which words stand before, at and after a place: `weight` (3V, K) has a row for each."""
+    """A softmax regression on the words before, at and after a place. `weight` (3V, K) has a row for each of them."""
 
     words: dict[str, int]
     tags: tuple[str, ...]
@@ -34,16 +34,19 @@ class WordTagger:
     bias: Tensor
 
     def predict(self, sentences: Iterable[Sequence[str]]) -> list[str]:
-        """The tags of all tokens, sentence after sentence."""
+        """Predict the tags of all tokens, sentence after sentence."""
         windows = _windows(self.words, sentences)
         scores = F.embedding_bag(windows, self.weight, mode="sum") + self.bias
         return [self.tags[index] for index in scores.argmax(dim=1).tolist()]
 
 
 def fit_word_tagger(train: Sequence[Tagged], dev: Sequence[Tagged], seed: int = 0) -> WordTagger:
-    """Fit a tagger to words and tags of `train`; of all epochs, the one that is most accurate on `dev`.
+    """Fit a tagger to the words and tags of `train`, and return that of the epoch with the best accuracy on `dev`.
 
-    `seed` is of the order in which the tokens are taken: the same input gives the same tagger.
+    `seed` decides the order of the tokens. The same input gives the same tagger.
+
+    Raises:
+        ElmoError: If one of the sets holds no token.
     """
     if not all_tags(train) or not all_tags(dev):
         raise ElmoError("train, dev: one of them holds no token; give tagged sentences")
@@ -71,19 +74,21 @@ def fit_word_tagger(train: Sequence[Tagged], dev: Sequence[Tagged], seed: int = 
 
 def _step(optimizer: torch.optim.Optimizer, windows: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> None:
     optimizer.zero_grad()
-    with torch.sparse.check_sparse_tensor_invariants(enable=False):  # torch's own gradients; else it warns
+    with torch.sparse.check_sparse_tensor_invariants(
+        enable=False
+    ):  # trusted, since torch made them; otherwise it warns
         scores = F.embedding_bag(windows, weight, mode="sum", sparse=True) + bias
         F.cross_entropy(scores, targets).backward()
         optimizer.step()
 
 
 def accuracy(predicted: Sequence[str], tags: Sequence[str]) -> float:
-    """The share of tags that are predicted."""
+    """Return the share of tags that are predicted correctly."""
     return sum(map(str.__eq__, predicted, tags)) / len(tags)
 
 
 def _windows(words: dict[str, int], sentences: Iterable[Sequence[str]]) -> Tensor:
-    """Rows of the weight for the word before, at and after each token, (N, 3)."""
+    """Return the rows of the weight for the words before, at and after each token, (N, 3)."""
     size = len(words) + 2
     rows: list[tuple[int, int, int]] = []
     for tokens in sentences:

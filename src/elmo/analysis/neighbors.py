@@ -1,4 +1,4 @@
-"""The nearest uses of a word in context, beside its neighbors without context (Peters et al. 2018, Table 4)."""
+"""The nearest uses of a word in context, and its nearest words without context (Peters et al. 2018, Table 4)."""
 
 import heapq
 from collections import deque
@@ -15,12 +15,12 @@ from elmo.errors import ElmoError
 from elmo.schema import require_positive
 
 TYPES_AT_ONCE = 2048
-"""Types whose token vectors are computed together."""
+"""Number of types whose token vectors are computed in one batch."""
 
 
 @dataclass(frozen=True)
 class Use:
-    """A token in its sentence, and its cosine to the query; `sentence` and `position` count from 0."""
+    """A token in its sentence, and its cosine to the query. `sentence` and `position` count from 0."""
 
     similarity: float
     sentence: int
@@ -30,7 +30,7 @@ class Use:
 
 @dataclass(frozen=True)
 class WordNeighbor:
-    """A type of the text, and the cosine of its token vector (layer 0) to the query's."""
+    """A type (distinct word) of the text, and the cosine of its layer-0 vector to that of the query."""
 
     similarity: float
     word: str
@@ -38,10 +38,10 @@ class WordNeighbor:
 
 @dataclass(frozen=True)
 class Neighbors:
-    """What is nearest to the token at `position` of `query`, nearest first.
+    """The uses and words that are nearest to the token at `position` of `query`, nearest first.
 
-    `uses` were chosen among `num_uses`. `words` depend on the word's characters only, not on its sentence; they
-    were chosen among `num_types` types.
+    `uses` are chosen from `num_uses` tokens of the text, which has `num_sentences` sentences. `words` are chosen from
+    `num_types` types; they depend only on the characters of the word, not on its sentence.
     """
 
     query: tuple[str, ...]
@@ -67,10 +67,22 @@ def find_neighbors(
 ) -> Neighbors:
     """Find the tokens of a text whose vectors are nearest to that of `word` in the sentence `query`.
 
-    The search is exact, by cosine, among the uses of `word`, or of all words with `any_word`. The text is read once;
-    only its types are kept in memory. `occurrence` counts from 1 where `query` has the word several times. `layer`
-    is any choice that gives one vector per token. Sentences equal to `query` are skipped; equal sentences of the
-    text count once. `ignore_case` takes "Play" for "play".
+    The search is exact and uses the cosine. The text is read once, and only its types are kept in memory. Sentences
+    equal to `query` are skipped, and a use in several equal sentences is returned only once.
+
+    Args:
+        embedder: The model that embeds the query and the text.
+        sentences: The tokenized text to search.
+        word: A token of `query`.
+        query: The tokens of a sentence that uses the word in the meaning to look for.
+        occurrence: Which occurrence of the word in `query` is meant, counted from 1.
+        top: The number of uses, and of words, to return.
+        layer: Any choice of layers that gives one vector per token.
+        ignore_case: Whether "Play" matches "play".
+        any_word: Whether to search the uses of all words instead of those of `word`.
+
+    Raises:
+        ElmoError: If the query or the text does not contain the word.
     """
     require_positive("top", top)
     weights = single_layer_weights(layer, embedder.num_layers)
@@ -99,7 +111,7 @@ def find_neighbors(
 
 
 class _Text:
-    """Hands on the sentences that are `wanted`, and notes what goes by: types, and the numbers of those handed on."""
+    """Passes on the sentences that are `wanted`, and records all types and the numbers of the sentences passed on."""
 
     def __init__(self, sentences: Iterable[Sequence[str]], wanted: Callable[[Sequence[str]], bool]) -> None:
         self._sentences = sentences
@@ -118,7 +130,7 @@ class _Text:
 
 
 class _Best:
-    """The `size` nearest uses offered so far, none of them twice."""
+    """The `size` nearest uses offered so far, without duplicates."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -126,7 +138,7 @@ class _Best:
         self._kept: set[tuple[tuple[str, ...], int]] = set()
 
     def offer(self, use: Use) -> None:
-        """Keep `use` if it is near enough; of equally near ones the first in the text is kept."""
+        """Keep `use` if it is near enough. Of equally near uses, the first in the text is kept."""
         if (use.tokens, use.position) in self._kept:
             return
         entry = (use.similarity, -use.sentence, -use.position, use)
@@ -140,16 +152,16 @@ class _Best:
         self._kept.add((use.tokens, use.position))
 
     def uses(self) -> list[Use]:
-        """Nearest first."""
+        """Return the uses, nearest first."""
         return [use for *_, use in sorted(self._heap, reverse=True)]
 
 
 def _nearest_words(embedder: Embedder, word: str, types: Iterable[str], top: int) -> list[WordNeighbor]:
-    """The types whose token vectors are nearest to that of `word`, itself left out. No LSTM runs."""
+    """Return the types nearest to `word` in layer 0, except for the word itself. No LSTM runs."""
     target = unit(embedder.embed([[word]], layers="token")[0][0])
     others = (other for other in types if other != word)
     best: list[tuple[float, str]] = []
-    # For layer 0 the types may stand beside each other in a sentence: there is no context.
+    # Layer 0 has no context, so that unrelated types can be embedded together as one sentence.
     for words, vectors in embedder.pairs(iter(lambda: list(islice(others, TYPES_AT_ONCE)), []), "token"):
         similarities = (unit(vectors) @ target).tolist()
         best = heapq.nlargest(top, [*best, *zip(similarities, words, strict=True)])
@@ -157,7 +169,7 @@ def _nearest_words(embedder: Embedder, word: str, types: Iterable[str], top: int
 
 
 def matches(tokens: Sequence[str], word: str, ignore_case: bool) -> list[int]:
-    """Where `word` stands in `tokens`."""
+    """Return all positions of `word` in `tokens`."""
     if not ignore_case:
         return [position for position, token in enumerate(tokens) if token == word]
     folded = word.casefold()
@@ -165,17 +177,17 @@ def matches(tokens: Sequence[str], word: str, ignore_case: bool) -> list[int]:
 
 
 def position_of(query: Sequence[str], word: str, ignore_case: bool, occurrence: int) -> int:
-    """Where the meant `word` stands in the query; an ElmoError if it doesn't."""
+    """Return the position of occurrence number `occurrence` (from 1) of `word`; raise an ElmoError if there is none."""
     found = matches(query, word, ignore_case)
     if not found:
         raise ElmoError(f"the word {word!r} is not among the tokens of the query: {' '.join(query)}")
     if not 1 <= occurrence <= len(found):
-        raise ElmoError(f"occurrence: {occurrence} asked for, but {word!r} stands {len(found)} times in the query")
+        raise ElmoError(f"occurrence: {occurrence} was asked for, but {word!r} occurs {len(found)} times in the query")
     return found[occurrence - 1]
 
 
 def excerpt(tokens: Sequence[str], position: int, context: int) -> tuple[str, str, str]:
-    """A token of a sentence, between what stands before it and after it: `context` tokens each, "…" for the rest."""
+    """Return the text before a token, the token, and the text after it: `context` tokens each, and "…" for the rest."""
     first, end = max(0, position - context), position + context + 1
     before = [*(["…"] if first else []), *tokens[first:position]]
     after = [*tokens[position + 1 : end], *(["…"] if tokens[end:] else [])]
@@ -183,6 +195,6 @@ def excerpt(tokens: Sequence[str], position: int, context: int) -> tuple[str, st
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Vectors along the last axis at length 1; zeros stay zeros."""
+    """Scale vectors, which lie along the last axis, to length 1. Vectors of zeros stay zeros."""
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return vectors / np.maximum(norms, np.finfo(np.float32).tiny)

@@ -15,18 +15,18 @@ from elmo.embed.layers import Layers, single_layer_weights
 
 
 def embed_tokens(embedder: Embedder, sentences: Sequence[Tagged], layer: Layers) -> Vectors:
-    """The vectors of all tokens, (N, D), sentence after sentence. `layer` is any choice of one vector a token."""
+    """Embed all tokens, (N, D), sentence after sentence. `layer` is any choice that gives one vector per token."""
     weights = single_layer_weights(layer, embedder.num_layers)
     return np.concatenate(list(embedder.stream([sentence.tokens for sentence in sentences], layers=weights)))
 
 
 def all_tags(sentences: Sequence[Tagged]) -> list[str]:
-    """The tags of all tokens, sentence after sentence."""
+    """Return the tags of all tokens, sentence after sentence."""
     return [tag for sentence in sentences for tag in sentence.tags]
 
 
 def fit_pos(embedder: Embedder, train: Sequence[Tagged], dev: Sequence[Tagged], layer: Layers) -> LinearProbe:
-    """A probe for the tags on vectors of one layer, its weight decay chosen on `dev`."""
+    """Fit a probe for the tags on the vectors of one layer. Its weight decay is chosen on `dev`."""
     return fit_probe(
         embed_tokens(embedder, train, layer), all_tags(train), embed_tokens(embedder, dev, layer), all_tags(dev)
     )
@@ -35,13 +35,16 @@ def fit_pos(embedder: Embedder, train: Sequence[Tagged], dev: Sequence[Tagged], 
 def probe_pos(
     embedder: Embedder, train: Sequence[Tagged], dev: Sequence[Tagged], test: Sequence[Tagged], layer: Layers
 ) -> float:
-    """The share of tokens of `test` that a linear classifier on vectors of one layer gives their tag."""
+    """Return the accuracy on `test` of a linear classifier on the vectors of one layer, from 0 to 1."""
     probe = fit_pos(embedder, train, dev, layer)
     return probe.accuracy(embed_tokens(embedder, test, layer), all_tags(test))
 
 
 def most_frequent_tag(train: Sequence[Tagged], test: Sequence[Tagged]) -> float:
-    """The score to compare with: each word gets its commonest tag in `train`, a new one the commonest of all."""
+    """Return the accuracy of the baseline that gives each word its most frequent tag in `train`.
+
+    A word that is not in `train` gets the most frequent tag of all.
+    """
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for word, tag in _pairs(train):
         counts[word][tag] += 1

@@ -1,4 +1,4 @@
-"""A linear classifier on vectors that stay as they are: how much of something they hold where a line can find it."""
+"""A linear classifier on fixed vectors, which measures how much of a property can be read from them linearly."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from torch import Tensor
 from elmo.errors import ElmoError
 
 MAX_STEPS = 100
-"""Steps of L-BFGS for each weight decay. Each starts where the stronger one before it ended."""
+"""Most steps of L-BFGS for each weight decay. Each decay starts where the stronger one before it ended."""
 
 WEIGHT_DECAYS = (1e-3, 1e-4, 1e-5)
-"""What is tried by default, the strongest first."""
+"""Weight decays that are tried by default, the strongest first."""
 
 Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class LinearProbe:
-    """A softmax regression: the highest of `weight` (K, D) times a vector plus `bias` (K,) is its label's score."""
+    """A softmax regression: `weight` (K, D) times a vector plus `bias` (K,) are the scores of the K labels."""
 
     labels: tuple[str, ...]
     weight: Tensor
     bias: Tensor
 
     def predict(self, vectors: Vectors) -> list[str]:
-        """The label of each vector (N, D)."""
+        """Predict the label of each vector (N, D)."""
         scores = F.linear(torch.from_numpy(vectors), self.weight, self.bias)
         return [self.labels[index] for index in scores.argmax(dim=1).tolist()]
 
     def accuracy(self, vectors: Vectors, labels: Sequence[str]) -> float:
-        """The share of `vectors` (N, D) that get their label; one that was never seen in training is an error."""
+        """Return the share of `vectors` (N, D) that get their label. Labels unknown in training count as wrong."""
         _check(vectors, labels)
         return sum(map(str.__eq__, self.predict(vectors), labels)) / len(labels)
 
@@ -50,9 +50,9 @@ def fit_probe(
 ) -> LinearProbe:
     """Fit a probe to `vectors` (N, D) and `labels`, with the weight decay that is most accurate on the dev set.
 
-    The loss is the mean cross-entropy plus half the decay times the squared weights; it is convex, and minimized
-    with L-BFGS from zeros over numbers that are scaled to a mean of 0 and a deviation of 1: the same input gives
-    the same probe.
+    The loss is the mean cross-entropy plus half the weight decay times the sum of the squared weights. It is convex. It
+    is minimized with L-BFGS, starting from zeros, on features that are scaled to mean 0 and standard deviation 1. The
+    same input gives the same probe.
     """
     _check(vectors, labels)
     names = tuple(sorted(set(labels)))
@@ -73,7 +73,7 @@ def fit_probe(
 
 
 def _minimize(inputs: Tensor, targets: Tensor, weight: Tensor, bias: Tensor, decay: float) -> None:
-    """Bring `weight` and `bias` to the minimum from where they are."""
+    """Minimize the loss in place, starting from the current `weight` and `bias`."""
     optimizer = torch.optim.LBFGS([weight, bias], max_iter=MAX_STEPS, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
@@ -87,4 +87,6 @@ def _minimize(inputs: Tensor, targets: Tensor, weight: Tensor, bias: Tensor, dec
 
 def _check(vectors: Vectors, labels: Sequence[str]) -> None:
     if len(vectors) != len(labels) or not len(labels):
-        raise ElmoError(f"labels: {len(labels)} for {len(vectors)} vectors; give each vector one, and one at least")
+        raise ElmoError(
+            f"labels: {len(labels)} for {len(vectors)} vectors; give one label for each vector, and at least one"
+        )

@@ -1,4 +1,4 @@
-"""One word's uses: which are nearest to which, how well their senses stand apart, and a picture of that."""
+"""The uses of one word: which are nearest to each other, how well their senses are separated, and a plot of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
 
 CONTEXT = 3
-"""Tokens on either side of a use that a picture quotes."""
+"""Number of tokens that a plot quotes on either side of a use."""
 
 LEXICOGRAPHER_FILES = (
     *("adj.all", "adj.pert", "adv.all", "noun.Tops", "noun.act", "noun.animal", "noun.artifact", "noun.attribute"),
@@ -30,12 +30,16 @@ LEXICOGRAPHER_FILES = (
     *("verb.competition", "verb.consumption", "verb.contact", "verb.creation", "verb.emotion", "verb.motion"),
     *("verb.perception", "verb.possession", "verb.social", "verb.stative", "verb.weather", "adj.ppl"),
 )
-"""WordNet's names of the files that the second number of a sense key stands for."""
+"""WordNet's lexicographer files in order: the second number in a sense key is an index into this list."""
 
 
 @dataclass(frozen=True)
 class Uses:
-    """N uses of a word: the sentence of each, the tokens it is, its sense ("" where unknown), its vector (N, D)."""
+    """N uses of a word.
+
+    `spans` are the first token and the end of each use in its sentence. A sense is "" if it is unknown. `vectors`
+    (N, D) are those of the choice of layers `layer`.
+    """
 
     sentences: list[tuple[str, ...]]
     spans: list[tuple[int, int]]
@@ -46,9 +50,10 @@ class Uses:
 
 @dataclass(frozen=True)
 class Separation:
-    """How often a use's nearest neighbor has its sense (`same`, from 0 to 1), and how often any would by `chance`.
+    """How often the nearest neighbor of a use has the same sense, from 0 to 1.
 
-    `num_uses` were asked; they and their neighbors have `num_senses` senses.
+    `chance` is how often a random other use would have it. `num_uses` uses were tested; they and their neighbors have
+    `num_senses` senses.
     """
 
     same: float
@@ -58,16 +63,19 @@ class Separation:
 
 
 def mark_uses(sentences: Iterable[Sequence[str]], word: str, *, ignore_case: bool = False) -> Iterator[Annotated]:
-    """Any tokenized text as one in which the uses of `word` are annotated, with no sense."""
+    """Annotate the uses of `word` in any tokenized text, without a sense."""
     for tokens in sentences:
         places = matches(tokens, word, ignore_case)
         yield Annotated(list(tokens), [Instance(Target(word, ""), place, place + 1, ()) for place in places])
 
 
 def gather_uses(embedder: Embedder, sentences: Iterable[Annotated], lemma: str, layer: Layers = "top") -> Uses:
-    """Embed the uses of a lemma, as whatever part of speech; of several senses the first is taken.
+    """Embed the uses of a lemma, whatever their part of speech.
 
-    `layer` is any choice of one vector per token. Raises ElmoError where there is no use.
+    If a use has several senses, the first is taken. `layer` is any choice of layers that gives one vector per token.
+
+    Raises:
+        ElmoError: If the text has no use of the lemma.
     """
     mix = np.array(single_layer_weights(layer, embedder.num_layers), np.float32)
     found = list(only(sentences, lambda instance: instance.target.lemma == lemma))
@@ -86,9 +94,12 @@ def gather_uses(embedder: Embedder, sentences: Iterable[Annotated], lemma: str, 
 def nearest_uses(
     embedder: Embedder, uses: Uses, query: Sequence[str], word: str, top: int = 5
 ) -> list[tuple[float, int]]:
-    """The uses whose vectors are nearest to the first `word` of the sentence `query`: cosine, and number in `uses`.
+    """Find the uses that are nearest to the first occurrence of `word` in the sentence `query`.
 
-    `query` itself is left out where it is among their sentences.
+    Uses in a sentence equal to `query` are left out.
+
+    Returns:
+        The cosine of each use and its number in `uses`, nearest first, at most `top` of them.
     """
     target = gather_uses(embedder, mark_uses([query], word), word, uses.layer).vectors[0]
     cosines = unit(uses.vectors) @ unit(target)
@@ -97,11 +108,14 @@ def nearest_uses(
 
 
 def separation(uses: Uses) -> Separation:
-    """How well senses stand apart: whether a use's nearest neighbor in another sentence has the same sense.
+    """Measure how often the nearest neighbor of a use, in another sentence, has the same sense.
 
-    Uses without a sense, and those that share theirs with no other sentence, are left out of the question; the
-    latter stay among the answers. Where several are equally near, as without context all uses of a form are, it is the
-    share of them that have the same sense.
+    Uses without a sense are left out. Uses whose sense occurs in no other sentence are not tested, but can be the
+    neighbors of others. If several uses are equally near, as all uses of a form are without context, the share of them
+    with the same sense counts.
+
+    Raises:
+        ElmoError: If no sense has uses in two sentences.
     """
     chosen = [number for number, sense in enumerate(uses.senses) if sense]
     senses = _numbers([uses.senses[number] for number in chosen])
@@ -117,15 +131,18 @@ def separation(uses: Uses) -> Separation:
             right.append(same[similarities > similarities.max() - ROUNDING].mean())
             chances.append(same.sum() / elsewhere.sum())
     if not right:
-        raise ElmoError("uses: no sense has uses in two sentences; nothing can be near its like")
+        raise ElmoError("uses: no sense has uses in two sentences, so that none can be compared; give more text")
     return Separation(float(np.mean(right)), float(np.mean(chances)), len(right), len(set(senses.tolist())))
 
 
 def plot_uses(path: str | Path, uses: Uses, title: str = "") -> None:
-    """Draw the uses in the plane where their directions differ most (the first two principal components).
+    """Plot the directions of the uses on their first two principal components.
 
-    Colours and markers are senses, the commonest first; of each, the use in its midst is quoted. `path` ends in
-    `.png` or `.svg`. Needs matplotlib (`pip install 'elmo-torch[analysis]'`).
+    Each sense has its own color and marker, the most frequent first, and the use nearest to the center of each sense is
+    quoted. `path` ends in `.png` or `.svg`. Needs matplotlib (`pip install 'elmo-torch[analysis]'`).
+
+    Raises:
+        ElmoError: If the path has another ending, or if there are fewer than three uses.
     """
     path = Path(path)
     if path.suffix not in (".png", ".svg"):
@@ -145,9 +162,13 @@ def plot_uses(path: str | Path, uses: Uses, title: str = "") -> None:
 
 
 def project(vectors: Vectors) -> tuple[Vectors, list[float]]:
-    """Directions of `vectors` (N, D) on their first two principal components, (N, 2), and the variance these explain.
+    """Project the directions of `vectors` (N, D) on their first two principal components.
 
-    Each component points to where its largest number is positive.
+    The sign of a component is arbitrary; it is chosen so that the largest coordinate is positive, which makes the
+    result reproducible.
+
+    Returns:
+        The points (N, 2), and the share of the variance that each component explains.
     """
     units = unit(vectors)
     left, sizes, _ = np.linalg.svd(units - units.mean(axis=0), full_matrices=False)
@@ -169,13 +190,13 @@ def _draw_senses(axes: Any, uses: Uses, points: Vectors) -> None:
 
 
 def _quote(uses: Uses, number: int) -> str:
-    """A use with a few tokens around it. A dollar sign would begin a formula."""
+    """Return a use with a few tokens around it. Dollar signs are escaped: matplotlib would read them as formulas."""
     (start, end), tokens = uses.spans[number], uses.sentences[number]
     return " ".join(tokens[max(0, start - CONTEXT) : end + CONTEXT]).replace("$", r"\$")
 
 
 def sense_label(sense: str) -> str:
-    """A sense key for people, lemma left out: "noun.communication 01" for "play%1:10:01::"; another text as it is."""
+    """Return a readable form of a sense key, "noun.communication 01" for "play%1:10:01::"; other text is unchanged."""
     match sense.rpartition("%")[2].split(":"):
         case [_, file, order, head, _] if file.isdecimal() and int(file) < len(LEXICOGRAPHER_FILES):
             return " ".join(filter(None, [LEXICOGRAPHER_FILES[int(file)], order, head]))
@@ -184,6 +205,6 @@ def sense_label(sense: str) -> str:
 
 
 def _numbers(values: Sequence[object]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Equal values as equal numbers."""
+    """Number the distinct values in the order in which they appear."""
     seen: dict[object, int] = {}
     return np.array([seen.setdefault(value, len(seen)) for value in values], np.int64)

@@ -1,4 +1,4 @@
-"""Texts with a word and its part of speech a line, sentences apart by blank lines."""
+"""Readers for tagged text: each line holds a word and its part of speech, and blank lines separate sentences."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from elmo.errors import ElmoError
 from elmo.text.reading import read_paragraphs
 
 Columns = Literal["upos", "xpos", "columns"]
-"""Where the tag stands: CoNLL-U's universal tag (column 4) or the language's own (column 5), or beside the word."""
+"""Where the tag is: column 4 of CoNLL-U (universal), column 5 (language-specific), or the column after the word."""
 
 COLUMNS: tuple[str, ...] = get_args(Columns)
 
 NUM_COLUMNS = 10
-"""Of a line of CoNLL-U: number, word, lemma, universal tag, the language's own tag (Penn's in English), and others."""
+"""Columns of CoNLL-U: number, word, lemma, universal tag, language-specific tag (Penn's in English), and five more."""
 
 NO_WORD = re.compile(r"\d+[-.]\d+")
-"""Of CoNLL-U, the number of several tokens together, or of a word left out of the text."""
+"""Numbers in CoNLL-U of lines that are not words: several tokens together ("1-2"), or an omitted word ("8.1")."""
 
 
 class Tagged(NamedTuple):
-    """A sentence's tokens, and the tag of each."""
+    """The tokens of a sentence, and the tag of each."""
 
     tokens: list[str]
     tags: list[str]
 
 
 class _Place(NamedTuple):
-    """Of what is between the tabs of a line: the number, counted from 0, of the word and of its tag."""
+    """The columns of the word and of its tag, counted from 0."""
 
     word: int
     tag: int
@@ -40,11 +40,13 @@ PLACES = {"upos": _Place(1, 3), "xpos": _Place(1, 4), "columns": _Place(0, 1)}
 
 
 def read_tagged(paths: Iterable[str | Path], columns: Columns, encoding: str = "utf-8") -> Iterator[Tagged]:
-    """The sentences of files, one after the other.
+    """Yield the sentences of files, one file after the other.
 
-    "columns" are a word, a tab and its tag, with or without further columns. Of CoNLL-U comments are passed over, and
-    so are the lines of words that several tokens were written as ("1-2") and of words left out of the text ("8.1").
-    Raises ElmoError for a line with other columns or without a word or a tag, naming it.
+    With `columns="columns"` a line is a word, a tab and its tag; further columns are ignored. In CoNLL-U, comments are
+    skipped, as are lines for several tokens written as one word ("1-2") and for words left out of the text ("8.1").
+
+    Raises:
+        ElmoError: If a line has other columns, or lacks a word or a tag. Names the file and line.
     """
     for path in paths:
         for lines in read_paragraphs(path, encoding):
@@ -56,21 +58,26 @@ def read_tagged(paths: Iterable[str | Path], columns: Columns, encoding: str = "
 
 
 def read_conllu(path: str | Path) -> list[Tagged]:
-    """The words of a CoNLL-U file with their own language's tags. Raises ElmoError as `read_tagged` does, and for a
-    file without any sentence or without such tags."""
+    """Read the words of a CoNLL-U file with their language-specific tags (column 5).
+
+    Raises:
+        ElmoError: If a line is malformed (see `read_tagged`), or the file has no sentence or no such tags.
+    """
     sentences = list(read_tagged([path], "xpos"))
     if not sentences:
         raise ElmoError(f"{path}: holds no sentence; expected CoNLL-U")
     if all(tag == "_" for sentence in sentences for tag in sentence.tags):
-        raise ElmoError(f"{path}: has no tags in column 5, those of the language; its treebank has universal tags only")
+        raise ElmoError(f"{path}: has no language-specific tags (column 5); its treebank has universal tags only")
     return sentences
 
 
 def read_conll2000(path: str | Path) -> list[Tagged]:
-    """The words and Penn tags of a file of CoNLL-2000: a word, its tag and its chunk a line, blank lines between
-    sentences.
+    """Read the words and Penn tags of a file of CoNLL-2000.
 
-    Raises ElmoError for another number of columns, naming the line, and for a file without any sentence.
+    Each line holds a word, its tag and its chunk; blank lines separate sentences.
+
+    Raises:
+        ElmoError: If a line has another number of columns, or the file has no sentence.
     """
     sentences: list[Tagged] = []
     for lines in read_paragraphs(path):
@@ -89,7 +96,7 @@ def read_conll2000(path: str | Path) -> list[Tagged]:
 
 
 def _add(sentence: Tagged, line: str, columns: Columns, where: str) -> None:
-    """Add the word of a line to its sentence, if the line has one."""
+    """Add the word of a line to its sentence, unless the line holds no word."""
     parts, place = line.split("\t"), PLACES[columns]
     if columns != "columns":
         if line.startswith("#") or NO_WORD.fullmatch(parts[0]):
@@ -97,7 +104,7 @@ def _add(sentence: Tagged, line: str, columns: Columns, where: str) -> None:
         if len(parts) != NUM_COLUMNS:
             raise ElmoError(f"{where}: {len(parts)} columns between tabs; CoNLL-U has {NUM_COLUMNS}")
         if not parts[0].isdecimal():
-            raise ElmoError(f"{where}: {parts[0]!r} is no number of a word")
+            raise ElmoError(f"{where}: {parts[0]!r} is not the number of a word")
     elif len(parts) < 2:
         raise ElmoError(f"{where}: holds no tab; expected a word, a tab and its tag")
     word, tag = parts[place.word].strip(), parts[place.tag].strip()

@@ -20,18 +20,18 @@ from elmo.errors import ElmoError
 Vectors = NDArray[np.float32]
 
 FIRST_SENSE = "first sense"
-"""The baseline's name in the table: what WordNet lists first, whatever the sentence."""
+"""Name of the baseline in tables: the sense that WordNet lists first, whatever the sentence."""
 
 ROUNDING = 1e-5
-"""Cosines that differ by less are of equally near vectors."""
+"""Vectors whose cosines differ by less than this are taken to be equally near."""
 
 NEAREST_USE = "nearest use"
-"""What the table adds to a layer's name where single uses are compared, not means."""
+"""Suffix in tables for layers where single uses are compared instead of the means of senses."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """How many instances there are, how many of them were answered, and how many rightly."""
+    """The number of instances, of those that got an answer, and of those that got a right one."""
 
     num_right: int = 0
     num_answered: int = 0
@@ -39,7 +39,7 @@ class Score:
 
     @classmethod
     def of(cls, answers: Sequence[str | None], instances: Sequence[Instance]) -> Score:
-        """Of one answer to each instance, None where there is none; any of an instance's senses is right."""
+        """Score one answer for each instance (None: no answer). Any of an instance's senses is right."""
         answered = [(answer, instance) for answer, instance in zip(answers, instances, strict=True) if answer]
         right = sum(answer in instance.senses for answer, instance in answered)
         return cls(right, len(answered), len(instances))
@@ -53,7 +53,10 @@ class Score:
 
     @property
     def f1(self) -> float:
-        """The framework's figure, from 0 to 1: precision, recall and F1 are one where every instance is answered."""
+        """F1 from 0 to 1, the measure of the framework of Raganato et al. 2017.
+
+        If every instance is answered, precision, recall and F1 are equal.
+        """
         return 2 * self.num_right / max(self.num_answered + self.num_instances, 1)
 
 
@@ -64,17 +67,28 @@ def evaluate_wsd(
     first_senses: Mapping[Target, str],
     layers: Mapping[str, Layers] | None = None,
 ) -> dict[str, dict[str, Score]]:
-    """Give each instance of `tests` the sense of `semcor` that is nearest to it by cosine, and score that.
+    """Give each test instance the sense in SemCor that is nearest to it by cosine, and score the answers.
 
-    What is near is a sense's vector, the mean of its uses (the paper), or a single use, which favors frequent senses;
-    both are of the instance's lemma as its part of speech. A lemma that `semcor` hasn't gets its first sense; one that
-    has none either stays unanswered. Of equally near ones, as in layer 0 all uses of a form are, the first in `semcor`
-    counts.
+    There are two methods: the nearest sense, whose vector is the mean of its uses (as in the paper), and the nearest
+    single use, which favors frequent senses. Both compare only uses of the same lemma and part of speech. A lemma
+    without uses in `semcor` gets its first sense, and no answer if it has no first sense either. Of equally near
+    candidates, as all uses of a form are in layer 0, the first in `semcor` counts.
 
-    Returns the score of each test set by each of `layers` (default: every layer, and their mean), named as they are,
-    and with ", nearest use" added, and by `FIRST_SENSE`, the baseline. The sum of several sets' scores is that
-    of all together: `sum(scores.values(), Score())`. `semcor` is read once, and only the sentences with lemmas of the
-    tests are run; in memory are the vectors of the tests' instances, and of their lemmas' senses.
+    `semcor` is read once, and only its sentences with lemmas of the tests are embedded. The vectors of the test
+    instances and of their lemmas' senses are kept in memory.
+
+    Args:
+        embedder: The model.
+        semcor: Annotated text from which the senses are learned.
+        tests: The test sets by name.
+        first_senses: The first sense of each lemma and part of speech (see `read_first_senses`).
+        layers: Choices of layers by name, each with one vector per token. Default: every layer, and their mean.
+
+    Returns:
+        The scores by row and test set. The rows are `FIRST_SENSE` (the baseline), the names of `layers` (nearest
+        sense), and these names followed by ", nearest use". `sum(scores.values(), Score())` is the score of all sets.
+
+    Source: Peters et al. 2018, section 5.3; Melamud et al. 2016.
     """
     if layers is None:
         layers = {layer_name(layer): layer for layer in (*range(embedder.num_layers), "mean")}
@@ -91,10 +105,10 @@ def evaluate_wsd(
 
 
 class _Lemma:
-    """The test instances of one lemma, in K mixes of layers, and what was learned of its senses so far.
+    """The test instances of one lemma, in K mixes of layers, and what has been learned about its senses.
 
-    `places` (N) are the instances' numbers and `units` (K, N, D) their directions, `senses` the sums of each sense's
-    vectors (K, D), and `nearest_uses` (K, N) names the sense of the use that is nearest to each instance.
+    `places` (N) are the numbers of the instances and `units` (K, N, D) their directions. `senses` holds the sum of the
+    vectors of each sense (K, D), and `nearest_uses` (K, N) the sense of the use that is nearest to each instance.
     """
 
     def __init__(self, places: list[int], vectors: Sequence[Vectors]) -> None:
@@ -105,7 +119,7 @@ class _Lemma:
         self._cosines = np.full(self.units.shape[:2], -np.inf)
 
     def learn(self, vectors: Vectors, senses: Sequence[str]) -> None:
-        """Take in a use's vectors (K, D); of equally near uses the first one stays, and of its senses the first."""
+        """Learn from the vectors (K, D) of a use. Of equally near uses the first is kept, with its first sense."""
         for sense in senses:
             self.senses[sense] = self.senses[sense] + vectors if sense in self.senses else vectors
         cosines = (self.units @ unit(vectors)[:, :, None])[:, :, 0]
@@ -114,7 +128,10 @@ class _Lemma:
         self.nearest_uses[nearer] = senses[0]
 
     def nearest_senses(self) -> NDArray[Any]:
-        """The sense whose mean is nearest to each instance, (K, N). A mean points where the sum does."""
+        """Return the sense whose mean is nearest to each instance, (K, N).
+
+        The cosine depends only on directions, so that the sums of `senses` serve as well as means.
+        """
         means = unit(np.stack([*self.senses.values()], axis=1))
         cosines = self.units @ means.swapaxes(1, 2)
         nearest = cosines > cosines.max(axis=2, keepdims=True) - ROUNDING
@@ -124,7 +141,7 @@ class _Lemma:
 def _learn(
     embedder: Embedder, semcor: Iterable[Annotated], pairs: Sequence[tuple[Instance, Vectors]], mixes: Vectors
 ) -> Iterable[_Lemma]:
-    """The lemmas of the tests' instances, after all their uses in `semcor`."""
+    """Return the lemmas of the test instances after they have learned from all their uses in `semcor`."""
     places: defaultdict[Target, list[int]] = defaultdict(list)
     for place, (instance, _) in enumerate(pairs):
         places[instance.target].append(place)
@@ -136,7 +153,7 @@ def _learn(
 
 
 def _score(answers: Sequence[str | None], tests: Mapping[str, Sequence[Annotated]]) -> dict[str, Score]:
-    """Of each test, whose instances' answers follow one another."""
+    """Score each test set. `answers` holds those of all sets, one set after the other."""
     rest = iter(answers)
     scores: dict[str, Score] = {}
     for name, test in tests.items():
@@ -146,7 +163,7 @@ def _score(answers: Sequence[str | None], tests: Mapping[str, Sequence[Annotated
 
 
 def embed_instances(embedder: Embedder, sentences: Iterable[Annotated]) -> Iterator[tuple[Instance, Vectors]]:
-    """Each instance with its vector in all layers, (L+1, D): of an expression the mean of its tokens' vectors."""
+    """Yield each instance with its vectors in all layers, (L+1, D): the mean over its tokens."""
     waiting: deque[list[Instance]] = deque()
 
     def texts() -> Iterator[list[str]]:
@@ -160,15 +177,15 @@ def embed_instances(embedder: Embedder, sentences: Iterable[Annotated]) -> Itera
 
 
 def only(sentences: Iterable[Annotated], wanted: Callable[[Instance], bool]) -> Iterator[Annotated]:
-    """The sentences that have wanted instances, with these alone."""
+    """Yield the sentences that have wanted instances, with only these instances."""
     for sentence in sentences:
         if instances := [instance for instance in sentence.instances if wanted(instance)]:
             yield Annotated(sentence.tokens, instances)
 
 
 def _mixes(layers: Sequence[Layers], num_layers: int) -> Vectors:
-    """The weight of each layer in each of the choices, (K, L+1)."""
+    """Return the weight of each layer in each of the K choices, (K, L+1)."""
     weights = [layer_weights(layer, num_layers) for layer in layers]
     if None in weights or not weights:
-        raise ElmoError("layers: name one choice or more that give one vector per token, such as [0, 1, 'mean']")
+        raise ElmoError("layers: name at least one choice, each with one vector per token, such as [0, 1, 'mean']")
     return np.array(weights, np.float32)

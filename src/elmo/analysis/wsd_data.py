@@ -1,4 +1,4 @@
-"""Sense-annotated text in the format of Raganato et al. 2017, and WordNet's first senses."""
+"""Readers for sense-annotated text in the format of Raganato et al. 2017, and for the first senses of WordNet."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from elmo.errors import ElmoError
 from elmo.text.reading import read_blocks, read_lines
 
 PARENTS = {"corpus": None, "text": "corpus", "sentence": "text", "wf": "sentence", "instance": "sentence"}
-"""The elements, and which one each stands in."""
+"""The XML elements of the format, each with the element that contains it."""
 
 PARTS_OF_SPEECH = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
-"""Of the digit after a sense key's `%`: a satellite (5) is numbered among the senses of its adjective (3)."""
+"""Parts of speech by the digit after the `%` of a sense key. WordNet numbers satellites (5) among adjectives (3)."""
 
 DATA, KEYS = ".data.xml", ".gold.key.txt"
 
 
 class Target(NamedTuple):
-    """What senses belong to: a lemma as one part of speech (NOUN, VERB, ADJ or ADV)."""
+    """A lemma with a part of speech (NOUN, VERB, ADJ or ADV), to which senses belong."""
 
     lemma: str
     pos: str
 
 
 class Instance(NamedTuple):
-    """A word, or an expression of several, whose sense is known: the tokens from `start` to before `end`.
+    """A word or multi-word expression with its senses: the tokens from `start` up to, but not including, `end`.
 
-    `senses` are WordNet's sense keys, such as "play%1:10:01::"; where there are several, each of them is right.
+    `senses` are WordNet's sense keys, such as "play%1:10:01::". If there are several, each of them is right.
     """
 
     target: Target
@@ -39,18 +39,22 @@ class Instance(NamedTuple):
 
 
 class Annotated(NamedTuple):
-    """A sentence's tokens, and its instances in their order."""
+    """The tokens of a sentence, and its annotated instances in order."""
 
     tokens: list[str]
     instances: list[Instance]
 
 
 def read_annotated(path: str | Path) -> Iterator[Annotated]:
-    """The sentences of `NAME.data.xml`, whose senses stand beside it in `NAME.gold.key.txt`; both `.xz` too.
+    """Read the sentences of `NAME.data.xml`, whose senses are in `NAME.gold.key.txt` in the same folder.
 
-    The text is streamed. Expressions that are written as one element ("primary election") become several tokens.
-    Raises ElmoError naming file and line for other XML, an instance without senses, senses without an instance, and
-    a document type, in which entities could be declared that grow without bound.
+    Both files may be compressed (`.xz`). The text is streamed. An expression that is one element ("primary election")
+    becomes several tokens.
+
+    Raises:
+        ElmoError: If the XML is not of this format, an instance has no senses, senses have no instance, or the file
+            declares a document type (in which entities could expand without bound). Names the file and, where known,
+            the line.
     """
     path = Path(path)
     if DATA not in path.name:
@@ -65,20 +69,20 @@ def read_annotated(path: str | Path) -> Iterator[Annotated]:
 
 
 def _read_senses(path: Path) -> dict[str, tuple[str, ...]]:
-    """The sense keys of each instance."""
+    """Read the sense keys of each instance."""
     senses: dict[str, tuple[str, ...]] = {}
     for number, line in enumerate(read_lines(path), 1):
         name, *keys = line.split() or [""]
         if not keys or not all("%" in key for key in keys):
             raise ElmoError(f"{path}, line {number}: expected an instance and its sense keys, as in 'd0.s0.t0 art%1:…'")
         if name in senses:
-            raise ElmoError(f"{path}, line {number}: the instance {name} stands here twice")
+            raise ElmoError(f"{path}, line {number}: the instance {name} is listed twice")
         senses[name] = tuple(keys)
     return senses
 
 
 class _Parser:
-    """Collects the sentences whose XML goes by. Takes what they use out of `senses`."""
+    """Collects the sentences of the XML that it is fed, and removes the senses that they use from `senses`."""
 
     def __init__(self, path: Path, senses: dict[str, tuple[str, ...]]) -> None:
         self._path, self._senses = path, senses
@@ -94,7 +98,7 @@ class _Parser:
         self._expat.CharacterDataHandler = self._text.append
 
     def feed(self, text: str, *, is_last: bool = False) -> list[Annotated]:
-        """The sentences that end in the text."""
+        """Parse a piece of text, and return the sentences that end in it."""
         try:
             self._expat.Parse(text, is_last)
         except expat.ExpatError as error:
@@ -106,7 +110,7 @@ class _Parser:
         return ElmoError(f"{self._path}, line {line or self._expat.CurrentLineNumber}: {what}")
 
     def _doctype(self, *_: object) -> None:
-        raise self._error("declares a document type; the framework's files have none: remove it")
+        raise self._error("declares a document type, which the format does not have; remove it")
 
     def _start(self, name: str, attributes: Mapping[str, str]) -> None:
         self._take_text(allowed=False)
@@ -136,7 +140,7 @@ class _Parser:
         words = "".join(self._text).split()
         self._text.clear()
         if words and not allowed:
-            raise self._error(f"{words[0]!r} stands outside of <wf> and <instance>")
+            raise self._error(f"{words[0]!r} is outside of <wf> and <instance>")
         return words
 
     def _instance(self, start: int) -> Instance:
@@ -148,14 +152,17 @@ class _Parser:
             raise self._error(f"pos {pos!r} of an instance is none of NOUN, VERB, ADJ, ADV")
         senses = self._senses.pop(name, None)
         if senses is None:
-            raise self._error(f"the file of senses has none for the instance {name}, or it stands here twice")
+            raise self._error(f"the file of senses has none for the instance {name}, or the instance is listed twice")
         return Instance(Target(lemma, pos), start, len(self._sentence.tokens), senses)
 
 
 def read_first_senses(path: str | Path) -> dict[Target, str]:
-    """The sense key that WordNet numbers 1 of each lemma and part of speech, from its file `index.sense`.
+    """Read the first sense key of each lemma and part of speech from WordNet's file `index.sense`.
 
-    Adjectives and their satellites are numbered together: one key is first, whichever of the two it is.
+    Adjectives and satellites are numbered together, so that either kind can be first.
+
+    Raises:
+        ElmoError: If a line does not have the format of `index.sense`.
     """
     first: dict[Target, str] = {}
     for number, line in enumerate(read_lines(path), 1):
@@ -172,7 +179,7 @@ def read_first_senses(path: str | Path) -> dict[Target, str]:
 
 
 def _target(key: str) -> Target | None:
-    """What a sense key belongs to."""
+    """Return the lemma and part of speech of a sense key, or None if it is not one."""
     lemma, _, rest = key.rpartition("%")
     pos = PARTS_OF_SPEECH.get(rest[:1])
     return Target(lemma, pos) if lemma and pos else None

@@ -1,4 +1,4 @@
-"""Search among the uses of words in a large text: an index on disk, built once for a model and a layer."""
+"""Search the uses of words in a large text, with an index on disk that is built once for a model and a layer."""
 
 from elmo.analysis.search.build import Built, build_index
 from elmo.analysis.search.index import ContextIndex, is_index

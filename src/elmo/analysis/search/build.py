@@ -1,7 +1,8 @@
-"""Building an index: text in, vectors of all its tokens on disk, in memory that grows with its types alone.
+"""Build an index of a text: the vectors of all its tokens, on disk.
 
-Beside the index `wiki.index` stands, until it is complete, the folder `.wiki.index.unfinished`: the text, what was
-learned from a sample of it, and the vectors of one part of the text after the other.
+Memory use depends only on the number of types. Until the index `wiki.index` is complete, its parts are in the folder
+`.wiki.index.unfinished` next to it: the text, the centroids and codes learned from a sample of it, and one file of
+vectors for each part of the text that is done.
 """
 
 from __future__ import annotations
@@ -36,22 +37,25 @@ from elmo.text.vocabulary import SPECIAL_WORDS
 
 PART_TOKENS = 1 << 20
 PART_BYTES = 1 << 28
-"""Vectors that are in memory before they are written: at most as many, and of as many bytes."""
+"""Most tokens, and most bytes of vectors, in one part: they are in memory until the part is written."""
 
 ADD_TOKENS = 1 << 14
-"""Vectors that are added together."""
+"""Number of vectors that are added to a part in one call."""
 
 MAX_WORDS = 50_000
-"""The commonest types, whose vectors without context are kept."""
+"""Number of the most frequent types whose vectors without context are kept."""
 
 NEW, OLD, JOB = "new", "old", "job.json"
-"""Of the folder of unfinished work: what becomes the index, the one whose place it takes, and what it is made of."""
+"""Names in the folder of unfinished work: the new index, the old one that it replaces, and what the work is for."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """What was built, of how many bytes in all; `num_kept_tokens` were there from a run that was interrupted, or, where
-    `was_there` says that nothing was to do, all of them."""
+    """A finished index and its sizes.
+
+    `num_kept_tokens` tokens had been embedded by an interrupted run. If `was_there`, the index was already complete,
+    and `num_kept_tokens` are all of its tokens.
+    """
 
     folder: Path
     num_sentences: int
@@ -73,15 +77,24 @@ def build_index(
     overwrite: bool = False,
     **reading: Any,
 ) -> Built:
-    """Build the index `folder` for the tokens of a text (files, globs or `-`), by one layer or mix of the model.
+    """Build an index of the tokens of a text, by their vectors in one layer or mix of layers.
 
-    Vectors are kept as float16, 2 D bytes a token, or product-quantised in D / 4 bytes (see
-    `elmo.analysis.search.vectors`). With `tagged` the text has a word and its part of speech a line (see
-    `read_tagged`). `reading` are keywords of `read_sentences`. Blank lines aren't counted as sentences.
+    The folder appears when it is complete. If the run is interrupted, the same call continues it and repeats at most
+    `PART_TOKENS` tokens. If the index is complete, the same call reads the text but embeds nothing.
 
-    The folder appears when it is complete. If the run is interrupted, the same call goes on where it was, at most
-    `PART_TOKENS` tokens back. Where it is complete, the same call reads the text and embeds nothing. Another call for
-    the same folder is refused, or with `overwrite` begins again from the start.
+    Args:
+        embedder: The model.
+        sources: Files, globs, or `-` for standard input. Blank lines are not counted as sentences.
+        folder: The folder of the index.
+        layer: Any choice of layers that gives one vector per token.
+        kind: How vectors are stored: "float16" takes 2 D bytes per token, "pq" (product quantisation) D / 4 bytes.
+        tagged: If given, each line of the text holds a word and its part of speech (see `read_tagged`).
+        overwrite: Whether to replace an existing index, and to discard the unfinished work of another call.
+        **reading: Keywords of `read_sentences`.
+
+    Raises:
+        ElmoError: If the folder exists and is not the result of the same call, unless `overwrite`; if unfinished work
+            is of another call; or if the text is too short for `kind`.
     """
     folder, start = Path(folder), time.perf_counter()
     weights = single_layer_weights(layer, embedder.num_layers)
@@ -124,41 +137,41 @@ def _size_of(folder: Path) -> int:
 
 
 def _is_of(folder: Path, facts: dict[str, Any]) -> bool:
-    """Whether the index says so much of itself."""
+    """Whether the description of the index contains these facts."""
     known = cast("dict[str, Any]", read_json(folder / DESCRIPTION))
     return facts.items() <= known.items()
 
 
 def _has_same_tags(folder: Path, other: Path) -> bool:
-    """Whether the texts of two indexes have the same parts of speech, or both none."""
+    """Whether the texts of two indexes have the same parts of speech, or neither has any."""
     ours, theirs = (path / TAGS for path in (folder, other))
     return ours.exists() == theirs.exists() and (not ours.exists() or filecmp.cmp(ours, theirs, shallow=False))
 
 
 def _check_target(folder: Path) -> None:
-    """Refuse what can't be built before anything is computed; nothing but an index is ever replaced."""
+    """Refuse a folder that cannot be built, before anything is computed. Only an index is ever replaced."""
     require_parent(folder)
     if folder.exists() and not is_index(folder):
-        raise ElmoError(f"{folder}: exists already, and is no index; name another folder")
+        raise ElmoError(f"{folder}: exists already, and is not an index; name another folder")
 
 
 @contextmanager
 def _work_folder(folder: Path) -> Generator[Path]:
-    """The folder of unfinished work, which no other process works in; what is in it stays while it has a job."""
+    """Open the folder of unfinished work, locked against other processes. It is kept as long as it holds a job file."""
     work = work_folder_of(folder.absolute())
     with unfinished_folder(work, folder, is_kept=(work / JOB).exists):
-        if not folder.exists() and (work / OLD).exists():  # a kill between two names
+        if not folder.exists() and (work / OLD).exists():  # killed between the two renames of `_complete`
             (work / OLD).rename(folder)
         shutil.rmtree(work / OLD, ignore_errors=True)
         for path in (*(work / NEW).glob(PARTS), work / NEW / TRAINED):
-            if path.exists():  # a kill while all was put together
+            if path.exists():  # killed while `_complete` moved the files
                 path.rename(work / path.name)
         shutil.rmtree(work / NEW, ignore_errors=True)
         yield work
 
 
 def _find_work(work: Path, job: dict[str, Any], folder: Path, overwrite: bool) -> None:
-    """Keep the work of the same command; refuse that of another."""
+    """Keep unfinished work of the same command, and refuse that of another unless `overwrite`."""
     if (work / JOB).exists():
         found = read_json(work / JOB)
         if not isinstance(found, dict):
@@ -171,8 +184,8 @@ def _find_work(work: Path, job: dict[str, Any], folder: Path, overwrite: bool) -
 
 
 def _complete(work: Path, folder: Path, facts: dict[str, Any]) -> None:
-    """Put everything into one folder, and give that its name."""
-    for path in (*work.glob(PARTS), work / TRAINED):  # last what the others need: none stays without it
+    """Move everything into one folder, and rename that to the name of the index."""
+    for path in (*work.glob(PARTS), work / TRAINED):  # TRAINED is last, since parts cannot be read without it
         path.rename(work / NEW / path.name)
     write_json(work / NEW / DESCRIPTION, facts)
     if folder.exists():
@@ -182,7 +195,7 @@ def _complete(work: Path, folder: Path, facts: dict[str, Any]) -> None:
 
 
 def _embed_parts(embedder: Embedder, text: IndexedText, work: Path, weights: Sequence[float], kind: stored.Kind) -> int:
-    """Embed part after part of the text, each into a file of its own; returns the tokens of those that were there."""
+    """Embed the text in parts, one file each, and return the number of tokens in parts that existed already."""
     num_tokens, num_kept = text.corpus.num_tokens, 0
     if not (work / TRAINED).exists():
         sample = _sample(embedder, text, weights)
@@ -210,7 +223,7 @@ def _embed_parts(embedder: Embedder, text: IndexedText, work: Path, weights: Seq
 def _blocks(
     embedder: Embedder, text: IndexedText, sentences: Sequence[int], weights: Sequence[float]
 ) -> Generator[tuple[int, NDArray[np.float32]]]:
-    """Vectors of length 1 of consecutive sentences, in blocks, each with the number of its first token."""
+    """Yield the vectors of consecutive sentences, scaled to length 1, in blocks, each with its first token's number."""
     token = int(text.corpus.starts[sentences[0]])
     block: list[NDArray[np.float32]] = []
     size = 0
@@ -226,7 +239,7 @@ def _blocks(
 
 
 def _sample(embedder: Embedder, text: IndexedText, weights: Sequence[float]) -> NDArray[np.float32]:
-    """Vectors of length 1 of sentences from all over the text, (N, D): the same for the same text."""
+    """Return vectors (N, D), scaled to length 1, of random sentences of the text, which are the same in every run."""
     corpus = text.corpus
     size = stored.sample_size(corpus.num_tokens)
     order = np.random.default_rng(0).permutation(corpus.num_sentences)
@@ -237,9 +250,9 @@ def _sample(embedder: Embedder, text: IndexedText, weights: Sequence[float]) -> 
 
 
 def _write_words(path: Path, embedder: Embedder, text: IndexedText) -> None:
-    """Write the vectors without context of the commonest types, of length 1, as float16 (V, P).
+    """Write the layer-0 vectors of the most frequent types, scaled to length 1, as float16 (V, P).
 
-    Both directions have the same layer 0, so that one of them is enough.
+    Layer 0 is the same in both directions, so that one half of it is enough.
     """
     words = iter(text.types[len(SPECIAL_WORDS) :][:MAX_WORDS])
     chunks: Iterable[Sequence[str]] = iter(lambda: list(islice(words, TYPES_AT_ONCE)), [])

@@ -1,4 +1,4 @@
-"""An index opened: the uses of words nearest to a use, among millions."""
+"""Search a finished index for the uses of words that are nearest to a given use."""
 
 from __future__ import annotations
 
@@ -22,39 +22,46 @@ from elmo.text.corpus import open_matrix
 from elmo.text.vocabulary import SPECIAL_WORDS
 
 DESCRIPTION, WORDS, TRAINED, PARTS = "index.json", "words.npy", "trained.faiss", "vectors-*.faiss"
-"""The files of an index, beside those of its text: TRAINED has what PARTS need to be read."""
+"""The files of an index, besides those of its text. PARTS can only be read together with TRAINED."""
 
 FORMATS = "elmo-index-"
 FORMAT = f"{FORMATS}1"
 
 CANDIDATES = {"float16": 2, "pq": 10}
-"""How many times as many uses as asked for are compared exactly, by how vectors are kept."""
+"""How many candidates are compared exactly for each use asked for, by how vectors are stored."""
 
 ROWS = 1 << 13
-"""Vectors of words that are multiplied together."""
+"""Number of word vectors that are multiplied at once."""
 
 
 def part_name(number: int) -> str:
-    """The name of a file of vectors."""
+    """Return the name of file `number` of vectors."""
     return PARTS.replace("*", f"{number:06}")
 
 
 def is_index(folder: str | Path) -> bool:
-    """Whether `elmo index` made this folder, by what its description says."""
+    """Whether the description in this folder says that it is an index built by `elmo index`."""
     return _find_description(Path(folder)) is not None
 
 
 class ContextIndex:
-    """The tokens of a text by their vectors in one layer of `embedder`'s model.
+    """An index of the tokens of a text, by their vectors in one layer of a model.
 
-    The vectors on disk say which uses are near; these are then embedded again, and compared exactly. So similarities
-    are those of `find_neighbors`, and what an index may get wrong is to miss a use. `tag_names` are the parts of
-    speech that the text came with, if it did. Raises ElmoError for a folder that is no index, or that of another model.
+    The vectors on disk are used to find candidates, which are then embedded again and compared exactly. Similarities
+    are therefore those of `find_neighbors`, but a near use may be missed. `tag_names` are the parts of speech in the
+    text, if it was tagged.
+
+    Args:
+        folder: The folder of the index.
+        embedder: The model that the index was built with.
+
+    Raises:
+        ElmoError: If the folder is not an index, is damaged, or was built with another model.
     """
 
     def __init__(self, folder: str | Path, embedder: Embedder) -> None:
         facts = _read_description(Path(folder))
-        # The index of an earlier version knows its model by the warm state, too.
+        # In indexes of earlier versions the fingerprint of the model covers its warm state, too.
         if facts["model"] not in (embedder.fingerprint, embedder.warm_fingerprint):
             raise ElmoError(f"{folder}: was built with another model; give that one, or build an index with this one")
         self.embedder = embedder
@@ -68,15 +75,15 @@ class ContextIndex:
         if self.store.num_vectors != self.num_tokens:
             raise ElmoError(
                 f"{folder}: holds vectors of {self.store.num_vectors:,} of its {self.num_tokens:,} tokens; get it "
-                "again, or build it anew"
+                "again, or rebuild it"
             )
         self._word_vectors: NDArray[np.float16] = open_matrix(
-            Path(folder) / WORDS, "<f2", "get the index again, or build it anew"
+            Path(folder) / WORDS, "<f2", "get the index again, or rebuild it"
         )
         if len(self._word_vectors) > len(self.text.types) - len(SPECIAL_WORDS):
             raise ElmoError(
                 f"{Path(folder) / WORDS}: is damaged (it has more vectors than the text has words); get the index "
-                "again, or build it anew"
+                "again, or rebuild it"
             )
 
     def find_neighbors(
@@ -91,10 +98,22 @@ class ContextIndex:
         among: Sequence[str] = (),
         tags: Sequence[str] = (),
     ) -> Neighbors:
-        """As `elmo.analysis.find_neighbors`, in the index's text and layer.
+        """Find the nearest uses like `elmo.analysis.find_neighbors`, in the text and layer of the index.
 
-        `among` looks among the uses of these words instead of `word`, and `tags` among the tokens with one of these
-        parts of speech alone (see `IndexedText.having`). Words without context are chosen among the commonest.
+        Words without context are chosen from the most frequent types only.
+
+        Args:
+            word: A token of `query`.
+            query: The tokens of a sentence that uses the word in the meaning to look for.
+            occurrence: Which occurrence of the word in `query` is meant, counted from 1.
+            top: The number of uses, and of words, to return.
+            ignore_case: Whether "Play" matches "play".
+            any_word: Whether to search the uses of all words.
+            among: Search the uses of these words instead of those of `word`.
+            tags: Search only tokens with one of these parts of speech (see `IndexedText.having`).
+
+        Raises:
+            ElmoError: If the query or the index has no such use, or the index has no such tag.
         """
         require_positive("top", top)
         if any_word and among:
@@ -111,7 +130,7 @@ class ContextIndex:
         target = unit(self.embedder.embed([query], layers=self.layer)[0][position])
         uses = self._nearest(target, query, top, chosen, num_uses)
         if not uses:
-            raise ElmoError("the index has no such use but in the sentence itself")
+            raise ElmoError("the index has no such use except in the sentence itself")
         return Neighbors(
             query,
             position,
@@ -123,14 +142,14 @@ class ContextIndex:
         )
 
     def uses(self, word: str, size: int) -> list[tuple[tuple[str, ...], int]]:
-        """Up to `size` uses of a word from all over the text: sentences, and the word's position there."""
+        """Return up to `size` uses of a word, spread over the text: each a sentence and the word's position in it."""
         found = np.flatnonzero(cast("NDArray[np.bool_]", self.text.having([word])))
         tokens = found[np.linspace(0, len(found) - 1, min(size, len(found))).astype(int)]
         places = map(self.text.place, tokens.tolist())
         return [(self.text.sentence(number), position) for number, position in places]
 
     def tag_of(self, use: Use) -> str:
-        """The part of speech of a use that was found; nothing where the text has none."""
+        """Return the part of speech of a use, or "" if the text has none."""
         return self.text.tag(int(self.text.corpus.starts[use.sentence]) + use.position)
 
     def _nearest(
@@ -141,7 +160,7 @@ class ContextIndex:
         chosen: NDArray[np.bool_] | None,
         num_uses: int,
     ) -> list[Use]:
-        """The nearest different uses; more are looked at where sentences of the text are equal."""
+        """Return the nearest distinct uses. More candidates are fetched if too many are in equal sentences."""
         size = top * self._candidates
         while True:
             found = self.store.nearest(target, size, chosen)
@@ -151,7 +170,10 @@ class ContextIndex:
             size *= 4
 
     def _compare(self, tokens: Iterable[int], target: NDArray[np.float32], query: tuple[str, ...]) -> list[Use]:
-        """The uses at these tokens, nearest first; equal sentences count once, and `query` not at all."""
+        """Compare the uses at these tokens exactly, and return them nearest first.
+
+        Equal sentences count once, and sentences equal to `query` are left out.
+        """
         places: defaultdict[tuple[str, ...], dict[int, int]] = defaultdict(dict)
         for number, position in sorted(map(self.text.place, tokens)):
             sentence = self.text.sentence(number)
@@ -172,7 +194,7 @@ class ContextIndex:
         return self.text.types[len(SPECIAL_WORDS) :][: len(self._word_vectors)]
 
     def _nearest_words(self, word: str, top: int) -> list[WordNeighbor]:
-        """The types nearest to `word` in layer 0, itself left out."""
+        """Return the types nearest to `word` in layer 0, except for the word itself."""
         width = self._word_vectors.shape[1]
         target = unit(self.embedder.embed([[word]], layers="token")[0][0][:width])
         blocks = range(0, len(self._word_vectors), ROWS)
@@ -182,7 +204,7 @@ class ContextIndex:
 
 
 def _find_description(folder: Path) -> dict[str, Any] | None:
-    """The description of an index, of whatever format; None where there is none."""
+    """Read the description of an index of any format version, or return None if there is none."""
     path = folder / DESCRIPTION
     facts: Any = read_json(path) if path.is_file() else None
     is_ours = isinstance(facts, dict) and str(cast("dict[str, Any]", facts).get("format")).startswith(FORMATS)
@@ -192,7 +214,7 @@ def _find_description(folder: Path) -> dict[str, Any] | None:
 def _read_description(folder: Path) -> dict[str, Any]:
     facts = _find_description(folder)
     if facts is None:
-        raise ElmoError(f"{folder}: is no index (it has no {DESCRIPTION} of one); 'elmo index' makes one")
+        raise ElmoError(f"{folder}: is no index (it has no {DESCRIPTION} of one); build one with 'elmo index'")
     if facts["format"] != FORMAT:
         raise ElmoError(f"{folder / DESCRIPTION}: is not of format {FORMAT!r}; build the index again")
     layer, tags = facts.get("layer"), facts.get("tags")

@@ -1,4 +1,4 @@
-"""The text of an index: a corpus folder, and the tag of each token where the text came with tags."""
+"""The text of an index: a corpus folder and, if the text was tagged, the tag of each token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from elmo.text.prepare import prepare
 from elmo.text.reading import expand
 
 CORPUS, TAGS = "text", "tags.bin"
-"""The corpus folder, and the file of tag numbers (uint16), one a token."""
+"""Names of the corpus folder, and of the file with one tag number (uint16) for each token."""
 
 TAG_DTYPE = np.dtype("<u2")
 MAX_TAGS = np.iinfo(TAG_DTYPE).max
@@ -27,7 +27,7 @@ SPACE = re.compile(r"\s+")
 
 
 class IndexedText:
-    """The sentences of an index, by number; tokens are numbered through the whole text, from 0."""
+    """The sentences of an index, by number. Tokens are numbered from 0 through the whole text."""
 
     def __init__(self, folder: Path, tag_names: Sequence[str]) -> None:
         self.corpus = Corpus.open(folder / CORPUS)
@@ -38,37 +38,46 @@ class IndexedText:
             if num_tags != self.corpus.num_tokens:
                 raise ElmoError(
                     f"{folder}: holds tags of {num_tags:,.0f} of its {self.corpus.num_tokens:,} tokens; get it again, "
-                    "or build it anew"
+                    "or rebuild it"
                 )
             self._tags = np.memmap(folder / TAGS, TAG_DTYPE, "r")
         self._starts: NDArray[np.int64] = self.corpus.starts
-        self.types = self.corpus.types()  # now: the folder may be replaced while this index is in use
+        self.types = self.corpus.types()  # read now, because the folder may be replaced while this index is in use
 
     def sentence(self, number: int) -> tuple[str, ...]:
-        """The tokens of a sentence."""
+        """Return the tokens of a sentence."""
         ids = self.corpus.tokens[self._starts[number] : self._starts[number + 1]].tolist()
         if ids and not 0 <= min(ids) <= max(ids) < len(self.types):
             raise ElmoError(
-                f"{self.corpus.folder}: is damaged (sentence {number:,} has words that its list of words has not); get "
-                "the index again, or build it anew"
+                f"{self.corpus.folder}: is damaged (sentence {number:,} has words that are not in its list); get "
+                "the index again, or rebuild it"
             )
         return tuple(self.types[id] for id in ids)
 
     def place(self, token: int) -> tuple[int, int]:
-        """The sentence of a token, and its position there."""
+        """Return the number of the sentence that contains a token, and the position of the token in it."""
         number = int(np.searchsorted(self._starts, token, side="right")) - 1
         return number, token - int(self._starts[number])
 
     def tag(self, token: int) -> str:
-        """A token's tag; nothing where the text has none."""
+        """Return the tag of a token, or "" if the text has no tags."""
         return self.tag_names[self._tags[token]] if self._tags is not None else ""
 
     def having(
         self, words: Sequence[str] | None, tags: Sequence[str] = (), *, ignore_case: bool = False
     ) -> NDArray[np.bool_] | None:
-        """Which tokens (N,) are one of `words` (None: any) and have one of `tags` (none: any); None if all do.
+        """Select the tokens that are one of `words` and have one of `tags`.
 
-        A tag that ends in `*` stands for all that begin so. Raises ElmoError for tags that the text hasn't.
+        Args:
+            words: The words, or None for any word.
+            tags: The tags; empty for any tag. A tag that ends in `*` stands for all tags with that beginning.
+            ignore_case: Whether "Play" matches "play".
+
+        Returns:
+            A mask of the tokens (N,), or None if every token is selected.
+
+        Raises:
+            ElmoError: If the text does not have one of the tags, or no tags at all.
         """
         mask: NDArray[np.bool_] | None = None
         if words is not None:
@@ -105,9 +114,13 @@ class IndexedText:
 def prepare_text(
     sources: Sequence[str], folder: Path, columns: Columns | None, reading: Mapping[str, Any]
 ) -> IndexedText:
-    """Bring text into `folder`, in memory for its types alone: its corpus folder and, with `columns`, its tags.
+    """Write a text into the new folder `folder`: a corpus folder and, if `columns` says where, the tag of each token.
 
-    `sources` are files, globs or `-`.
+    `sources` are files, globs, or `-` for standard input; `reading` are keywords of `read_sentences`. Memory use
+    depends only on the number of types.
+
+    Raises:
+        ElmoError: If tagged text is combined with a tokenizer or kind of text, or holds no text.
     """
     folder.mkdir(parents=True)
     if columns is None:
@@ -126,9 +139,9 @@ def prepare_text(
 
 
 def _split(paths: Sequence[str], columns: Columns, encoding: str, lines: Path, tags: Path) -> list[str]:
-    """Write the words of tagged text, a sentence a line, and the number of each one's tag; returns the tags' names.
+    """Write the words of tagged text, one sentence on each line, and their tag numbers; return the names of the tags.
 
-    Words that hold spaces get `_` for these. `<S>` and `</S>` are left out, as `prepare` does.
+    Spaces in words become `_`. `<S>` and `</S>` are left out, as in `prepare`, so that words and tags stay aligned.
     """
     numbers: dict[str, int] = {}
     with lines.open("w", encoding="utf-8", newline="\n") as text, tags.open("wb") as file:

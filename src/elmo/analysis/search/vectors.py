@@ -1,8 +1,8 @@
-"""Vectors by the million, on disk, searched by faiss: an inverted file of float16 or product-quantised vectors.
+"""Millions of vectors on disk, searched by faiss: an inverted file of float16 or product-quantised vectors.
 
-The vectors are grouped around centroids, and a search looks into the groups nearest to the query alone (Jégou et al.
-2011, sec. 4); product quantisation rounds each stretch of `PQ_WIDTH` numbers to one of 256 (sec. 2). All are of length
-1, so that the inner product is the cosine.
+The vectors are grouped around centroids, and a search only looks into the groups nearest to the query (Jégou et al.
+2011, sec. 4). Product quantisation rounds each piece of `PQ_WIDTH` numbers to one of 256 codes (sec. 2). All vectors
+have length 1, so that the inner product is the cosine.
 """
 
 from __future__ import annotations
@@ -23,40 +23,44 @@ Kind = Literal["float16", "pq"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 PQ_WIDTH = 4
-"""Numbers of a vector that one byte stands for: D / 4 bytes a token."""
+"""How many numbers of a vector one byte stands for, which makes D / 4 bytes per token."""
 
 PQ_MIN_TOKENS = 256
-"""As many are needed to learn the 256 codes of a byte."""
+"""Fewest tokens from which the 256 codes of a byte can be learned."""
 
 PER_LIST = 39
-"""Vectors of the sample for each centroid: what faiss asks for at least."""
+"""Vectors in the sample for each centroid: the minimum that faiss recommends."""
 
 MAX_SAMPLE = 1 << 17
-"""Vectors that centroids are learned from, at most."""
+"""Most vectors from which centroids are learned."""
 
 PROBES = 48
-"""Groups that a search over all vectors looks into."""
+"""Number of groups that a search over all vectors looks into."""
 
 
 def num_lists(num_tokens: int) -> int:
-    """How many groups vectors are in: twice the root of their number, as far as the sample goes."""
+    """Return the number of groups: twice the square root of the number of vectors, as far as the sample allows."""
     return max(1, min(int(2 * num_tokens**0.5), min(num_tokens, MAX_SAMPLE) // PER_LIST))
 
 
 def sample_size(num_tokens: int) -> int:
-    """How many vectors the groups and codes are learned from."""
+    """Return the number of vectors from which the groups and codes are learned."""
     return min(num_tokens, max(PER_LIST * num_lists(num_tokens), 1 << 14))
 
 
 def token_bytes(kind: Kind, width: int) -> int:
-    """Bytes of a vector."""
+    """Return the number of bytes that one vector takes."""
     if kind == "float16":
         return 2 * width
     return width // next(size for size in range(min(PQ_WIDTH, width), width + 1) if width % size == 0)
 
 
 def import_faiss() -> Any:
-    """The package, which is an extra."""
+    """Import faiss, which is an extra.
+
+    Raises:
+        ElmoError: If it is not installed, or cannot keep vectors on disk on this system.
+    """
     faiss = import_extra("faiss", "an index")
     if not hasattr(faiss, "OnDiskInvertedLists"):
         raise ElmoError("faiss keeps no vectors on disk on this system; use Linux or macOS")
@@ -64,22 +68,22 @@ def import_faiss() -> Any:
 
 
 def check_kind(kind: str, num_tokens: int) -> None:
-    """Refuse what can't be built."""
+    """Raise an ElmoError for an unknown kind of vectors, or one for which the text has too few tokens."""
     require_choice("vectors", kind, KINDS)
     if kind == "pq" and num_tokens < PQ_MIN_TOKENS:
         raise ElmoError(f"vectors: pq needs {PQ_MIN_TOKENS} tokens to learn from, the text has {num_tokens}")
 
 
 def train_index(sample: Vectors, kind: Kind, num_tokens: int, path: Path) -> None:
-    """Learn the groups and codes for `num_tokens` vectors from a sample (N, D) of them; write them to `path`."""
+    """Learn the groups and codes for `num_tokens` vectors from a sample (N, D) of them, and write them to `path`."""
     faiss = import_faiss()
     width = sample.shape[1]
     codes = "SQfp16" if kind == "float16" else f"PQ{token_bytes(kind, width)}"
     index = faiss.index_factory(width, f"IVF{num_lists(num_tokens)},{codes}", faiss.METRIC_INNER_PRODUCT)
-    index.cp.min_points_per_centroid = 1  # what there is must do, without faiss's word on stderr
+    index.cp.min_points_per_centroid = 1  # keeps faiss from warning about a small sample on stderr
     if kind == "pq":
         index.pq.cp.min_points_per_centroid = 1
-        index.do_polysemous_training = False  # takes minutes, for a search that is not ours
+        index.do_polysemous_training = False  # takes minutes, and only helps a kind of search that we do not use
     index.train(sample)
     _write(index, path)
 
@@ -89,7 +93,7 @@ def _write(index: Any, path: Path) -> None:
         import_faiss().write_index(index, str(path))
     except RuntimeError as error:
         raise ElmoError(
-            f"{path}: can't be written ({_reason(error)}); mend that, and the same command goes on"
+            f"{path}: can't be written ({_reason(error)}); fix that, then run the same command again to continue"
         ) from None
 
 
@@ -97,33 +101,31 @@ def _read(path: Path, flags: int = 0) -> Any:
     try:
         return import_faiss().read_index(str(path), flags)
     except RuntimeError as error:
-        raise ElmoError(
-            f"{path}: missing or damaged ({_reason(error)}); get it again, or build the index anew"
-        ) from None
+        raise ElmoError(f"{path}: missing or damaged ({_reason(error)}); get it again, or rebuild the index") from None
 
 
 def _reason(error: RuntimeError) -> str:
-    """The last line of what faiss says, which begins with places in its source."""
+    """Return the last line of a message of faiss; the lines before it name places in its source."""
     return str(error).strip().rpartition("\n")[2]
 
 
 class IndexPart:
-    """Vectors added to a copy of what was learned, in memory until they are written."""
+    """Vectors that are added to a copy of the trained index, and kept in memory until they are written."""
 
     def __init__(self, trained: Path) -> None:
         self._index = _read(trained)
 
     def add(self, vectors: Vectors, first: int) -> None:
-        """Add vectors (N, D) of length 1, numbered from `first` on."""
+        """Add vectors (N, D) of length 1, which are numbered from `first` on."""
         self._index.add_with_ids(vectors, np.arange(first, first + len(vectors), dtype=np.int64))
 
     def write(self, path: Path) -> None:
-        """Write all to a file."""
+        """Write all vectors to a file."""
         _write(self._index, path)
 
 
 class VectorStore:
-    """The vectors in the files of all `IndexPart`s, mapped into memory: only what a search looks at is read."""
+    """The vectors in the files of all parts. They are mapped into memory, so that a search reads only what it needs."""
 
     def __init__(self, trained: Path, parts: Sequence[Path]) -> None:
         self._faiss = import_faiss()
@@ -133,18 +135,27 @@ class VectorStore:
         self.num_vectors = sum(part.compute_ntotal() for part in self._parts)
 
     def _map(self, path: Path) -> Any:
-        """The groups of a part, without what it shares with the others; they stay mapped until the process ends."""
+        """Map a part, and return its groups without the centroids. They stay mapped until the process ends."""
         part = _read(path, self._faiss.IO_FLAG_MMAP | self._faiss.IO_FLAG_READ_ONLY)
-        part.own_invlists = False  # frees the centroids, once for each part, and nothing of the groups
+        part.own_invlists = False  # so that the centroids of this part are freed, but not its groups
         return part.invlists
 
     def nearest(
         self, query: Vectors, size: int, among: NDArray[np.bool_] | None = None, probes: int = PROBES
     ) -> NDArray[np.int64]:
-        """The numbers of about `size` vectors nearest to a `query` (D,) of length 1, nearest first.
+        """Find about `size` vectors that are nearest to a query.
 
-        Of `among` (N,) only those that are true are looked at; the fewer these are, the more groups are looked into,
-        and if the groups hold less than `size`, all are.
+        The fewer vectors are selected by `among`, the more groups are searched; all groups are searched if the first
+        ones hold fewer than `size` selected vectors.
+
+        Args:
+            query: A vector (D,) of length 1.
+            size: How many vectors to find.
+            among: A mask (N,) of the vectors to search, or None for all.
+            probes: How many groups to search at least.
+
+        Returns:
+            The numbers of the vectors, nearest first.
         """
         num_vectors, num_lists = self.num_vectors, self._index.nlist
         chosen = num_vectors if among is None else int(np.count_nonzero(among))
@@ -160,7 +171,7 @@ class VectorStore:
         return np.zeros(0, np.int64)
 
     def _search(self, query: Vectors, size: int, settings: Any) -> NDArray[np.int64]:
-        """The nearest of all parts' nearest."""
+        """Search every part, and merge the results."""
         cosines: list[Vectors] = []
         numbers: list[NDArray[np.int64]] = []
         for groups in self._parts:
@@ -173,6 +184,6 @@ class VectorStore:
         if merged.max(initial=-1) >= self.num_vectors:
             raise ElmoError(
                 f"{self._folder}: a file of vectors is damaged (it numbers more of them than there are); get the index "
-                "again, or build it anew"
+                "again, or rebuild it"
             )
         return merged[merged >= 0][:size]
