@@ -356,7 +356,9 @@ def test_the_sample_is_of_as_many_tokens_as_asked_for(model: Embedder, tmp_path:
     monkeypatch.setattr("elmo.analysis.search.vectors.sample_size", lambda num_tokens: 400)
     seen: list[int] = []
     train = stored.train_index
-    monkeypatch.setattr(stored, "train", lambda sample, *rest: (seen.append(len(sample)), train(sample, *rest))[1])
+    monkeypatch.setattr(
+        stored, "train_index", lambda sample, *rest: (seen.append(len(sample)), train(sample, *rest))[1]
+    )
     lines = ["a " * length for length in (300, 1, 300, 2, 300, 5, 300)]
     (tmp_path / "text").write_text("\n".join(lines))
     build_index(model, [str(tmp_path / "text")], tmp_path / "index")
