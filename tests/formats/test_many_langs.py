@@ -148,7 +148,7 @@ def test_ids_of_bytes_are_refused(tmp_path: Path) -> None:
     """They would be taken for other words, and no number would tell."""
     make(tmp_path)
     layer = elmo.Elmo.from_pretrained(tmp_path)
-    with pytest.raises(ElmoError, match="reads ids from its lexicon"):
+    with pytest.raises(ElmoError, match="reads ids from its own lexicon"):
         layer(elmo.batch_to_ids([["play"]]))
 
 

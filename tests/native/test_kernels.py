@@ -295,14 +295,14 @@ def test_empty_arrays_begin_at_a_cache_line() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"sizes": [2, 3]}, r"batch_sizes must be positive and never grow, not \[2, 3\]"),
+        ({"sizes": [2, 3]}, r"batch_sizes must be positive and must not increase, but are \[2, 3\]"),
         ({"sizes": [3, 0]}, "batch_sizes must be positive"),
         ({"sizes": [3, 1]}, r"gates is \(5, 32\), but must be \(4, 32\)"),
         ({"gates": np.zeros((5, 32))}, "gates is float64, but must be float32"),
         ({"hidden": np.zeros((4, 4), np.float32)}, r"hidden is \(4, 4\), but must be \(3, 4\)"),
         ({"cell": np.zeros((8, 3), np.float32).T}, "cell must be contiguous in C order"),
         ({"outputs": np.broadcast_to(np.float32(0), (5, 4))}, "outputs must be contiguous"),
-        ({"outputs": np.frombuffer(bytes(80), np.float32).reshape(5, 4)}, "outputs is written to, but read-only"),
+        ({"outputs": np.frombuffer(bytes(80), np.float32).reshape(5, 4)}, "outputs is read-only, but must be writable"),
         ({"num_threads": 0}, "num_threads is 0, but must be at least 1"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,

@@ -1,20 +1,21 @@
-"""Products and LSTM recurrences in C++ with weights packed once: inference on x86-64 CPUs at their limit.
+"""Native kernels in C++ for x86-64 CPUs, for inference and for training.
 
-And what training does between its products, which torch multiplies well: `lstm_cell`, `softmax`. These compute in
-float32, and take bfloat16 as whole numbers of 16 bits.
+For inference, `Linear` and `Recurrence` compute products and LSTM recurrences with weights that are packed once. For
+training, `lstm_cell`, `lstm_cell_backward` and `softmax` do the work between the products, which torch computes fast
+enough by itself. The kernels for training compute in float32; arrays of bfloat16 are passed as uint16.
 
-The module is there when the package was built with a compiler (see setup.py); the kernels for the best instruction
-set of the CPU are chosen at run time. `available()` says what can be used here; setting the environment variable
-`ELMO_NATIVE=0` makes that nothing. Arrays are NumPy's, contiguous in C order; those of `Linear` and `Recurrence` are
-float32, and these compute in one of three precisions:
+The extension module exists if the package was built with a compiler (see setup.py). At run time it uses the kernels
+for the best instruction set of the CPU. `available()` tells what this machine can use; the environment variable
+`ELMO_NATIVE=0` turns everything off. All arrays are NumPy arrays, contiguous in C order. The arrays of `Linear` and
+`Recurrence` are float32, and these classes compute in one of three precisions:
 
-- "float32": differs from other float32 code by rounding only;
-- "bf16": the operands of products are rounded to bfloat16, all else is float32;
+- "float32": results differ from other float32 code by rounding only.
+- "bf16": the operands of products are rounded to bfloat16; all else is float32.
 - "int8": weights are rounded to 8 bits with one scale per output, the other operand with one scale per row and step.
 
-All objects may be used by several threads at once: weights are only read, and the GIL is released. That is also the
-better way to use two processors, one for each direction of a biLM: the threads that `num_threads` asks for wait for
-each other twice a step where fewer than six rows are left for each, which costs dearly on a busy machine.
+Several threads may use an object at the same time, because weights are only read and the GIL is released. This is the
+best way to use two cores, one for each direction of a biLM. The threads of a single call (`num_threads`) wait for each
+other twice per step when fewer than six rows are left for each, which takes a long time on a busy machine.
 """
 
 from __future__ import annotations
@@ -29,44 +30,50 @@ from numpy.typing import NDArray
 
 try:
     from elmo._native import _kernel
-except ImportError:  # not built
+except ImportError:  # the extension module was not built
     _kernel = None
 
 Array = NDArray[np.float32]
 Products = NDArray[np.float32] | NDArray[np.uint16]
 
 _PRECISIONS = ("float32", "bf16", "int8")
-"""In the order of the C++ enumeration."""
+"""The precisions in the order of the C++ enumeration."""
 
 _CELL_TYPES = [(np.float32, np.float32), (np.uint16, np.uint16), (np.uint16, np.float32)]
-"""Of an LSTM's products in training and of what its projection reads; without a projection, that is its output."""
+"""The supported types of an LSTM's products in training, and of `mixed`, the input of its projection.
+
+Without a projection, `mixed` is the output of the LSTM.
+"""
 
 _levels = _kernel.levels() if _kernel is not None else []
-"""The instruction sets that the module has kernels for and this CPU knows, the best first: the first is used."""
+"""The instruction sets that this CPU has and the module has kernels for, best first. The first one is used."""
 
 
 def available() -> frozenset[str]:
-    """The precisions ("float32", "bf16", "int8") that this machine computes natively; empty without the module."""
+    """Return the precisions ("float32", "bf16", "int8") that can be used; none if there is no extension module."""
     return frozenset(_PRECISIONS if _levels and os.environ.get("ELMO_NATIVE") != "0" else ())
 
 
 def multiplies_bf16() -> bool:
-    """Whether the CPU has instructions for bf16. Without them, unpacking costs more than the smaller weights save."""
+    """Return whether the CPU has instructions for bf16.
+
+    Without them, unpacking bf16 takes longer than reading the smaller weights saves.
+    """
     return "bf16" in available() and _levels[0] == "avx512_bf16"
 
 
 def gains_by_bf16() -> bool:
-    """Whether these kernels are faster in bf16 than in float32 where the memory isn't what they wait for.
+    """Return whether these kernels are faster in bf16 than in float32 even when they do not wait for memory.
 
-    Intel's processors multiply half as fast by their instructions for it (AMX, which is fast, isn't used here).
+    Intel's CPUs are excluded: their bf16 instructions multiply half as fast. (AMX, which is fast, is not used here.)
     """
     return multiplies_bf16() and not (_kernel is not None and _kernel.is_intel())
 
 
 def empty(*shape: int) -> Array:
-    """An array of `shape`, not filled, that begins at a cache line: recurrences over such are up to 1.5x faster.
+    """Return an uninitialized array that begins at a cache line, over which recurrences are up to 1.5x faster.
 
-    NumPy's own arrays mostly begin 16 bytes past one; those of torch are as good as these.
+    NumPy's own arrays mostly begin 16 bytes after the start of a cache line. torch's tensors are aligned already.
     """
     size = prod(shape)
     room = np.empty(size + 16, np.float32)
@@ -75,10 +82,19 @@ def empty(*shape: int) -> Array:
 
 
 class Linear:
-    """A product with a weight that is packed once: out = x Wᵀ + b."""
+    """A product with a weight that is packed once: out = x Wᵀ + b.
+
+    Args:
+        weight: W, (M, K). It is copied.
+        bias: b, (M,), or None. It is copied.
+        precision: "float32", "bf16" or "int8", one of `available()`.
+
+    Raises:
+        ValueError: If the precision is not available, or an array has the wrong shape or type.
+    """
 
     def __init__(self, weight: Array, bias: Array | None, precision: str) -> None:
-        """`weight` is (M, K), `bias` (M,); both are copied."""
+        """Pack the weight; see the class."""
         code = _code(precision)
         self.out_dim, self.in_dim = _weight_shape("weight", weight)
         if bias is not None:
@@ -87,7 +103,7 @@ class Linear:
         self._handle = _kernel.pack_linear(weight, bias, self.out_dim, self.in_dim, code, _levels[0])
 
     def run(self, x: Array, out: Array, num_threads: int = 1) -> None:
-        """Write the products of `x` (N, K) to `out` (N, M), which must not overlap. Threads share the outputs."""
+        """Write the products of `x` (N, K) to `out` (N, M), which must not overlap. Threads divide the M outputs."""
         _check("x", x, (len(x), self.in_dim))
         _check("out", out, (len(x), self.out_dim), written=True)
         assert _kernel is not None
@@ -95,10 +111,23 @@ class Linear:
 
 
 class Recurrence:
-    """The recurrent half of one projected LSTM layer in one direction (Sak et al. 2014), its weights packed once.
+    """The recurrent half of one projected LSTM layer in one direction, with weights that are packed once.
 
-    As `elmo.nn.lstm` has it, for gates i, j (candidate), f, o: c = clip(σ(f) c + σ(i) tanh(j)) and
-    h = clip(W_hr (σ(o) tanh(c))); without W_hr h is σ(o) tanh(c), and P = H.
+    As in `elmo.nn.lstm`, the gates are i, j (candidate), f, o, and c = clip(σ(f) c + σ(i) tanh(j)),
+    h = clip(W_hr (σ(o) tanh(c))). Without a projection W_hr, h is σ(o) tanh(c), and P = H.
+
+    Args:
+        weight_hh: The recurrent weight, (4H, P). It is copied.
+        weight_hr: The projection W_hr, (P, H), or None. It is copied.
+        cell_clip: The limit of the cells' absolute values, positive; None for no limit.
+        proj_clip: The same for the projected outputs. It must be None if there is no projection.
+        precision: "float32", "bf16" or "int8", one of `available()`.
+
+    Raises:
+        ValueError: If the precision is not available, or an array or a clip is not as described.
+
+    Source:
+        Sak et al. 2014.
     """
 
     def __init__(
@@ -109,7 +138,7 @@ class Recurrence:
         proj_clip: float | None,
         precision: str,
     ) -> None:
-        """`weight_hh` is (4H, P), `weight_hr` (P, H); both are copied. Clips are positive; None for no clip."""
+        """Pack the weights; see the class."""
         code = _code(precision)
         rows, self.out_dim = _weight_shape("weight_hh", weight_hh)
         self.dim = rows // 4
@@ -133,15 +162,23 @@ class Recurrence:
         outputs: Array,
         num_threads: int = 1,
     ) -> None:
-        """Run over a packed batch: N tokens, step by step, `batch_sizes[t]` rows at step t, never more than before.
+        """Run over a packed batch of N tokens. The arrays must not overlap.
 
-        `gates` (N, 4H) is the input's half, W_ih x + b with the forget bias added; it may be overwritten.
-        `hidden` (B, P) and `cell` (B, H), for the B = batch_sizes[0] rows, are replaced by the state after each row's
-        last token; `outputs` (N, P) is written. Arrays must not overlap.
+        Args:
+            gates: The input's half of the gates, W_ih x + b including the forget bias, (N, 4H). It may be overwritten.
+            batch_sizes: The number of rows that have a token at each step, never more than at the step before;
+                B is batch_sizes[0] and N the sum.
+            hidden: The hidden state before step 0, (B, P). It is replaced by the state after each row's last token.
+            cell: The cells before step 0, (B, H). They are replaced likewise.
+            outputs: Where to write the outputs, (N, P).
+            num_threads: The number of threads to use.
+
+        Raises:
+            ValueError: If an argument is not as described.
         """
         sizes = np.array(batch_sizes, dtype=np.int64)
         if sizes.ndim != 1 or (sizes < 1).any() or (sizes[1:] > sizes[:-1]).any():
-            raise ValueError(f"batch_sizes must be positive and never grow, not {list(batch_sizes)}")
+            raise ValueError(f"batch_sizes must be positive and must not increase, but are {list(batch_sizes)}")
         num_tokens, num_rows = int(sizes.sum()), int(sizes[0]) if len(sizes) else 0
         _check("gates", gates, (num_tokens, 4 * self.dim), written=True)
         _check("hidden", hidden, (num_rows, self.out_dim), written=True)
@@ -164,9 +201,10 @@ def lstm_cell(
     clip: float,
     num_threads: int = 1,
 ) -> None:
-    """One training step of an LSTM after its products, see `elmo.nn.cell.step`: the last four arrays are written.
+    """Compute one training step of an LSTM after its products (see `elmo.nn.cell.step`).
 
-    Products are float32, or bf16 as 16 bits in uint16; `mixed` may be so only where they are. Threads share the rows.
+    The arrays `gates`, `cell`, `squashed` and `mixed` are written. Products are float32, or bf16 in uint16; `mixed` may
+    be bf16 only if the products are. Threads divide the rows.
     """
     rows, size = cell_before.shape
     products, bf16_mixed = from_input.dtype, mixed.dtype == np.uint16
@@ -197,7 +235,7 @@ def lstm_cell_backward(
     clip: float,
     num_threads: int = 1,
 ) -> None:
-    """The way back through `lstm_cell`, see `elmo.nn.cell.step_backward`: the last two arrays are written."""
+    """Compute the backward pass of `lstm_cell` (see `elmo.nn.cell.step_backward`), writing `d_cell` and `d_gates`."""
     rows, size = cell_before.shape
     _check("gates", gates, (rows, 4 * size))
     _check("cell_before", cell_before, (rows, size))
@@ -224,10 +262,19 @@ def softmax(
     target_shares: Array,
     d_bias: Array,
 ) -> None:
-    """The softmax of training, see `elmo.nn.cross_entropy`: one thread for each row of `d_bias` (threads, K).
+    """Compute the softmax of training (see `elmo.nn.cross_entropy`), with one thread per row of `d_bias`.
 
-    `products` (N, K), float32 or bf16 as 16 bits in uint16, become probabilities, which are added to `d_bias`;
-    `losses` and `target_shares` (N,) are written. `own` (N,) holds columns, or -1.
+    Args:
+        products: The scores without the bias, (N, K), float32 or bf16 in uint16. They become probabilities.
+        bias: The biases of the words, (K,).
+        target_scores: The score of each row's target, (N,).
+        own: The column of each row that is its own target and is left out, or -1, (N,).
+        losses: Where to write each row's loss, (N,).
+        target_shares: Where to write the probability of each row's target, (N,).
+        d_bias: Where to add the probabilities of each word, (threads, K). Only the sum of the rows is meaningful.
+
+    Raises:
+        ValueError: If an argument is not as described.
     """
     rows, columns = products.shape
     _check("products", products, (rows, columns), written=True, dtype=products.dtype)
@@ -247,7 +294,7 @@ def softmax(
 
 
 def _are_bf16(products: np.dtype[Any], mixed: np.dtype[Any]) -> bool:
-    """Whether products are; refuses types that there are no kernels for."""
+    """Return whether products are bf16, and raise ValueError for types that there are no kernels for."""
     if (products, mixed) not in _CELL_TYPES:
         raise ValueError(f"products of {products} with {mixed}: there are kernels for float32 and for bf16 in uint16")
     return products == np.uint16
@@ -277,7 +324,7 @@ def _check(
     if not array.flags.c_contiguous:
         raise ValueError(f"{name} must be contiguous in C order")
     if written and not array.flags.writeable:
-        raise ValueError(f"{name} is written to, but read-only")
+        raise ValueError(f"{name} is read-only, but must be writable")
 
 
 def _clip(name: str, value: float | None) -> float:

@@ -1,4 +1,4 @@
-"""The extension module behind `elmo._native`, which checks what these functions are given."""
+"""The extension module behind `elmo._native`. It does not check its arguments: `elmo._native` does that."""
 
 from typing import NewType
 

@@ -1,1 +1,1 @@
-"""Tensors only: char encoder, projected LSTM, biLM, scalar mix, softmax, the `Elmo` layer."""
+"""The modules that compute on tensors: char encoder, projected LSTM, biLM, scalar mix, softmax and the `Elmo` layer."""

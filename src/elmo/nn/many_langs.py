@@ -1,4 +1,4 @@
-"""The biLM of ELMoForManyLangs (Che et al. 2018): it reads Unicode characters, and words it knows by vectors too."""
+"""The biLM of ELMoForManyLangs (Che et al. 2018), which reads Unicode characters and the vectors of words it knows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from elmo.nn.char_encoder import CharEncoder
 
 
 class WordCharEncoder(CharEncoder):
-    """A word's own vector beside what filters and highways make of its characters, projected together."""
+    """Encodes a word by its own vector and the features of its characters, concatenated and projected together.
+
+    Args:
+        config: The sizes of the char encoder.
+        num_characters: The number of rows of the character embedding.
+        num_words: The number of words that have a vector.
+        word_dim: The width of those vectors; 0 if words have none.
+        out_dim: The width of the result, P.
+    """
 
     def __init__(self, config: CharCNNConfig, num_characters: int, num_words: int, word_dim: int, out_dim: int) -> None:
         super().__init__(config, config.num_filters)  # as wide as its filters: no projection of its own
@@ -21,12 +29,19 @@ class WordCharEncoder(CharEncoder):
         self.joint_projection = nn.Linear(word_dim + config.num_filters, out_dim)
 
     def forward(self, characters: Tensor) -> Tensor:
-        """Encode types: `characters` (N, 1+C) are a word's id and then its characters' ids. Returns (N, P).
+        """Encode N types as vectors (N, P).
 
-        Raises ElmoError for the ids (N, C) of bytes, which mean other words here.
+        Args:
+            characters: The id of each word and then the ids of its characters, (N, 1+C), as `Lexicon.encode` gives
+                them.
+
+        Raises:
+            ElmoError: If these are the ids of bytes (N, C), which other models read.
         """
         if characters.shape[1] != 1 + self.max_characters:
-            raise ElmoError("a model of ELMoForManyLangs reads ids from its lexicon, not those of bytes (batch_to_ids)")
+            raise ElmoError(
+                "a model of ELMoForManyLangs reads ids from its own lexicon, not the ids of bytes from batch_to_ids"
+            )
         features = super().forward(characters[:, 1:])
         if self.words is not None:
             features = torch.cat([self.words(characters[:, 0].long()).type_as(features), features], dim=1)
@@ -34,10 +49,13 @@ class WordCharEncoder(CharEncoder):
 
 
 class ManyLangsBiLM(BiLM):
-    """A `BiLM` whose ids of types (N, 1+C) come from the model's lexicon (`elmo.text.lexicon`), not from bytes.
+    """A `BiLM` that reads ids (N, 1+C) from the model's lexicon (`elmo.text.lexicon`) instead of the ids of bytes.
 
-    `num_characters` counts the rows that the lexicon names, in place of the config's `n_characters`, which is that of
-    bytes. `num_words` words have vectors of width `word_dim`; none where that is 0.
+    Args:
+        config: The sizes of the biLM. Its `n_characters`, the number of byte ids, is not used.
+        num_characters: The number of rows of the character embedding that the lexicon refers to.
+        num_words: The number of words that have a vector.
+        word_dim: The width of those vectors; 0 if words have none.
     """
 
     def __init__(self, config: BiLMConfig, num_characters: int, num_words: int, word_dim: int) -> None:

@@ -1,4 +1,4 @@
-"""The packed order of a batch of sentences (see `elmo.nn.lstm`), and the way back."""
+"""Converts batches of sentences to packed order (see `elmo.nn.lstm`) and back."""
 
 import math
 from collections.abc import Sequence
@@ -11,11 +11,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Packing:
-    """How the tokens of a batch of this `shape`, (B, T), stand in packed order.
+    """The packed order of the tokens of a batch, for both directions.
 
-    `rows` are the rows that hold tokens, by falling length; `batch_sizes[t]` of them still run at step t.
-    `orders` are the flat positions b * T + t of the packed tokens, first as the forward direction reads them (from
-    the first token on), then as the backward direction does (from the last token on).
+    Attributes:
+        shape: The shape of the batch, (B, T).
+        rows: The indices of the rows that have tokens, by falling length.
+        batch_sizes: For each step t the number of those rows that have a token at it.
+        orders: The flat positions b * T + t of the packed tokens, (N,), in the order of the forward direction, which
+            starts at each row's first token, and of the backward direction, which starts at its last.
     """
 
     shape: tuple[int, int]
@@ -25,7 +28,13 @@ class Packing:
 
     @classmethod
     def of(cls, lengths: Tensor, longest: int, device: torch.device) -> "Packing":
-        """The packing of rows with `lengths` (B,), a CPU tensor that may hold zeros, in a batch (B, `longest`)."""
+        """Compute the packing of a batch (B, T).
+
+        Args:
+            lengths: The number of tokens of each row, (B,), on the CPU. Zero is allowed.
+            longest: The width of the batch, T.
+            device: Where to put the tensors of the packing.
+        """
         sorted_lengths, rows = lengths.sort(descending=True, stable=True)
         used = int((sorted_lengths > 0).sum())
         sorted_lengths, rows = sorted_lengths[:used], rows[:used]
@@ -43,15 +52,15 @@ class Packing:
         )
 
     def pack(self, x: Tensor, direction: int) -> Tensor:
-        """The tokens of `x` (B, T, D) as a direction reads them, (N, D)."""
+        """Return the tokens of `x` (B, T, D) in the packed order of a direction (0 forward, 1 backward), (N, D)."""
         return x.flatten(0, 1)[self.orders[direction]]
 
     def unpack(self, packed: Tensor, direction: int) -> Tensor:
-        """What a direction read, (…, N, D), in the order of the batch, (…, B, T, D), zeros at padding."""
+        """Return a direction's `packed` (…, N, D) in the order of the batch, (…, B, T, D), with zeros at padding."""
         flat = packed.new_zeros(*packed.shape[:-2], math.prod(self.shape), packed.shape[-1])
         return flat.index_copy(-2, self.orders[direction], packed).unflatten(-2, self.shape)
 
 
 def step_slices(batch_sizes: Sequence[int]) -> list[slice]:
-    """Where the tokens of each step stand in a packed tensor."""
+    """Return the slice of each step's tokens in a packed tensor."""
     return [slice(*ends) for ends in pairwise(accumulate(batch_sizes, initial=0))]

@@ -1,4 +1,4 @@
-"""One vector per token from all layers of a biLM (Peters et al. 2018, eq. 1)."""
+"""Combines the layers of a biLM into one vector per token (Peters et al. 2018, eq. 1)."""
 
 from collections.abc import Sequence
 
@@ -8,23 +8,37 @@ from torch import Tensor, nn
 from elmo.errors import ElmoError
 
 LAYER_NORM_EPSILON = 1e-13
-"""Added to the variance; AllenNLP's value."""
+"""Added to the variance, as in AllenNLP."""
 
 
 def mix_layers(layers: Tensor, scores: Tensor, gamma: Tensor) -> Tensor:
-    """Blend biLM layers into one vector per token (Peters et al. 2018, eq. 1).
+    """Compute one vector per token as a weighted sum of all layers.
 
-    `layers` is (L, B, T, D); `scores` (L,), before the softmax; `gamma` a scalar. Returns (B, T, D).
-    Equal scores give the mean. Padded positions are blended like any other: callers keep them zero.
+    Args:
+        layers: The layers of the biLM, (L, B, T, D). Padding is treated like tokens, so callers keep it zero.
+        scores: The layers' weights before the softmax, (L,). Equal scores give the mean.
+        gamma: The scale, a scalar.
+
+    Returns:
+        The vectors, (B, T, D).
+
+    Source:
+        Peters et al. 2018, eq. 1.
     """
     return gamma * torch.einsum("l,lbtd->btd", scores.softmax(0), layers)
 
 
 def normalize_layers(layers: Tensor, mask: Tensor) -> Tensor:
-    """Layer norm as published: one mean and one variance for each layer over all unmasked numbers of the batch.
+    """Normalize each layer by one mean and one variance over all tokens of the batch, as published.
 
-    `layers` is (L, B, T, D), `mask` (B, T) bool. Returns (L, B, T, D); padding is shifted too, callers mask it.
-    It makes a vector depend on its neighbours in the batch.
+    This makes a token's vector depend on the other sentences of its batch.
+
+    Args:
+        layers: The layers of the biLM, (L, B, T, D).
+        mask: True at tokens and false at padding, (B, T) bool.
+
+    Returns:
+        The normalized layers, (L, B, T, D). Padding is not zero there: callers mask it.
     """
     weights = mask.to(layers.dtype)[None, :, :, None]
     count = mask.sum().clamp(min=1) * layers.shape[-1]
@@ -34,10 +48,22 @@ def normalize_layers(layers: Tensor, mask: Tensor) -> Tensor:
 
 
 class ScalarMix(nn.Module):
-    """The trainable weights of eq. 1: `scores` (L,), softmax-normalized into `s`, and the scale `gamma`.
+    """A trainable weighted sum of layers, with scores s before their softmax and a scale gamma.
 
-    `top_only` keeps only the last layer, scaled by `gamma` (Table 2 of the paper, "last only").
-    `trainable=False` freezes the scores and gamma, `scaled=False` gamma alone, at `initial_gamma`.
+    Args:
+        num_layers: The number of layers, L.
+        top_only: Whether to use only the last layer, scaled by gamma (Table 2 of the paper, "last only").
+        layer_norm: Whether to normalize the layers first (see `normalize_layers`).
+        initial_scores: The initial scores, zeros by default.
+        initial_gamma: The initial scale.
+        scaled: Whether gamma is trained.
+        trainable: Whether anything is trained, the scores or gamma.
+
+    Raises:
+        ElmoError: If there is not one initial score per layer.
+
+    Source:
+        Peters et al. 2018, eq. 1.
     """
 
     def __init__(
@@ -53,7 +79,7 @@ class ScalarMix(nn.Module):
     ) -> None:
         super().__init__()
         if initial_scores is not None and len(initial_scores) != num_layers:
-            raise ElmoError(f"{len(initial_scores)} initial scores for {num_layers} layers; give one per layer")
+            raise ElmoError(f"{len(initial_scores)} initial scores for {num_layers} layers; give one score per layer")
         self.top_only = top_only
         self.layer_norm = layer_norm
         scores = torch.zeros(num_layers) if initial_scores is None else torch.tensor(list(initial_scores))
@@ -61,7 +87,7 @@ class ScalarMix(nn.Module):
         self.gamma = nn.Parameter(torch.tensor(float(initial_gamma)), requires_grad=trainable and scaled)
 
     def forward(self, layers: Tensor, mask: Tensor) -> Tensor:
-        """`layers` (L, B, T, D) and `mask` (B, T) bool to (B, T, D), zero where the mask is false."""
+        """Combine `layers` (L, B, T, D) into (B, T, D), which is zero where `mask` (B, T) is false."""
         if self.layer_norm:
             layers = normalize_layers(layers, mask)
         mixed = self.gamma * layers[-1] if self.top_only else mix_layers(layers, self.scores, self.gamma)
@@ -69,10 +95,10 @@ class ScalarMix(nn.Module):
 
     @torch.no_grad()
     def start_from(self, other: "ScalarMix") -> None:
-        """Take the numbers of another mix of as many layers."""
+        """Copy the scores and gamma of another mix, which must have as many layers."""
         self.scores.copy_(other.scores)
         self.gamma.fill_(float(other.gamma))
 
     def penalty(self, strength: float) -> Tensor:
-        """`strength` (the paper's lambda) times the squared norm of the scores; pulls towards the plain mean."""
+        """Return `strength` (the paper's lambda) times the squared norm of the scores, which pulls towards the mean."""
         return strength * self.scores.square().sum()

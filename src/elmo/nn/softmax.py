@@ -1,4 +1,4 @@
-"""The softmax over the vocabulary that both directions share, whole or sampled."""
+"""The softmax over the vocabulary that both directions share, full or sampled."""
 
 import math
 from collections.abc import Iterator
@@ -13,18 +13,28 @@ from torch import Tensor, nn
 from elmo.nn.cross_entropy import cross_entropy
 
 BLOCK_NUMBERS = 1 << 25
-"""Logits held at once by the full softmax, in numbers (128 MB of float32)."""
+"""How many scores `log_probabilities` holds at a time (128 MB of float32)."""
 
 
 class Negatives(NamedTuple):
-    """Words drawn as negatives for a whole batch: `ids` (K,), each once, and the number of draws that took."""
+    """The words drawn as negatives for a whole batch.
+
+    Attributes:
+        ids: The ids of K distinct words, (K,).
+        num_tries: The number of draws, with repetition, that it took to find them.
+    """
 
     ids: Tensor
     num_tries: int
 
 
 class Softmax(nn.Module):
-    """Scores of V words for a biLM output of width P: `weight` (V, P), `bias` (V,)."""
+    """Probabilities of V words given a biLM output of width P.
+
+    Args:
+        num_words: The size of the vocabulary, V.
+        dim: The width of the biLM's output, P.
+    """
 
     def __init__(self, num_words: int, dim: int) -> None:
         super().__init__()
@@ -34,27 +44,38 @@ class Softmax(nn.Module):
 
     @property
     def num_words(self) -> int:
-        """V."""
+        """The size of the vocabulary, V."""
         return len(self.bias)
 
     def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross-entropy of the full softmax: `hidden` (N, P), `targets` (N,). Returns a scalar, in nats."""
+        """Return the mean cross-entropy of `targets` (N,) given `hidden` (N, P) over all words, a scalar in nats."""
         target_scores = _target_scores(hidden, F.embedding(targets, self.weight), self.bias.index_select(0, targets))
         everything = torch.arange(len(self.bias), device=targets.device)
         return cross_entropy(hidden, target_scores, self.weight, self.bias, targets, everything)
 
     def sampled_loss(self, hidden: Tensor, targets: Tensor, negatives: Negatives) -> Tensor:
-        """Mean cross-entropy of the target among the batch's negatives (Jean et al. 2015, eq. 10).
+        """Compute the mean cross-entropy of each target against the batch's negatives.
 
-        `hidden` (N, P), `targets` (N,). Each score is lowered by the log of its word's expected count among the
-        draws, and a negative that is the row's own target is left out; both as in TensorFlow's
-        `sampled_softmax_loss`, which trained the published models. The weight's gradient is sparse: only the rows
-        of targets and negatives. Returns a scalar, in nats.
+        Each score is lowered by the log of its word's expected count among the draws, and a negative that is the row's
+        own target is left out. Both are as in TensorFlow's `sampled_softmax_loss`, which trained the published models.
+        The gradient of the weight is sparse: it has only the rows of targets and negatives.
+
+        Args:
+            hidden: The biLM's outputs, (N, P).
+            targets: The ids of the words to predict, (N,).
+            negatives: The negatives, which all rows share.
+
+        Returns:
+            A scalar, in nats.
+
+        Source:
+            Jean et al. 2015, eq. 10.
         """
         words, where = torch.cat([targets, negatives.ids]).unique(return_inverse=True)
         weight = F.embedding(words, self.weight, sparse=True)
         bias = self.bias[words] - log_expected_count(words, len(self.bias), negatives.num_tries).to(hidden.dtype)
-        # Look-ups by `embedding` and `index_select`, not by indexing, whose backward on CPU adds in any order.
+        # `embedding` and `index_select` instead of indexing: on a CPU the backward pass of indexing adds in any order,
+        # so that a resumed run would not be bit-equal.
         (target_weight, negative_weight), (target_bias, negative_bias) = (
             [F.embedding(rows, weight) for rows in where.split([len(targets), len(negatives.ids)])],
             [bias.index_select(0, rows) for rows in where.split([len(targets), len(negatives.ids)])],
@@ -63,14 +84,14 @@ class Softmax(nn.Module):
         return cross_entropy(hidden, target_scores, negative_weight, negative_bias, targets, negatives.ids)
 
     def log_prob(self, hidden: Tensor) -> Tensor:
-        """Log probability of every word under the full softmax: `hidden` (N, P) to (N, V), in nats."""
+        """Return the log probabilities (N, V), in nats, of all words given `hidden` (N, P)."""
         return F.linear(hidden, self.weight, self.bias).log_softmax(dim=1)
 
     @torch.inference_mode()
     def log_probabilities(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Log probability of each target under the full softmax: `hidden` (N, P), `targets` (N,) to (N,), in nats.
+        """Return the log probabilities (N,), in nats, of `targets` (N,) given `hidden` (N, P).
 
-        Works in blocks of rows, so that memory doesn't grow with N.
+        They are computed in blocks of rows, so that the scores need the same memory however large N is.
         """
         rows = max(1, BLOCK_NUMBERS // len(self.bias))
         blocks = zip(hidden.split(rows), targets.split(rows), strict=True)
@@ -79,12 +100,16 @@ class Softmax(nn.Module):
 
 
 def _target_scores(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The score of each row's own target: (N, P), (N, P), (N,) to (N,)."""
+    """Return the score of each row's own target, (N,), given the targets' `weight` (N, P) and `bias` (N,)."""
     return (hidden * weight).sum(dim=1) + bias
 
 
 def log_expected_count(ids: Tensor, num_words: int, num_tries: int) -> Tensor:
-    """Log of the chance that each of `ids` is among the distinct words of `num_tries` log-uniform draws, float64."""
+    """Return the log of the probability that each of `ids` is drawn at least once in `num_tries` log-uniform draws.
+
+    The words of a sample are distinct, so this is also the log of a word's expected count in it. It is computed in
+    float64.
+    """
     x = ids.double()
     probability = torch.log1p(1 / (x + 1)) / math.log(num_words + 1)
     return torch.log(-torch.expm1(num_tries * torch.log1p(-probability)))
@@ -93,10 +118,13 @@ def log_expected_count(ids: Tensor, num_words: int, num_tries: int) -> Tensor:
 def draw_negatives(num_words: int, num_negatives: int, generator: np.random.Generator) -> Negatives:
     """Draw distinct words from the log-uniform distribution over ids, P(id) ~ log(1 + 1 / (id + 1)).
 
-    It fits a vocabulary sorted by falling count (Zipf's law). `num_negatives` must be below `num_words`.
+    This distribution fits a vocabulary sorted by falling count (Zipf's law).
+
+    Raises:
+        ValueError: If `num_negatives` is not below `num_words`.
     """
     if num_negatives >= num_words:
-        raise ValueError(f"can't draw {num_negatives} distinct negatives from {num_words} words")
+        raise ValueError(f"cannot draw {num_negatives} distinct negatives from {num_words} words; draw fewer")
     seen = np.zeros(num_words, dtype=bool)
     kept: list[NDArray[np.int64]] = []
     num_kept = num_tries = 0
@@ -114,7 +142,7 @@ def draw_negatives(num_words: int, num_negatives: int, generator: np.random.Gene
 
 
 def _log_uniform_draws(num_words: int, size: int, generator: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-    """Endless blocks of draws with repetition, by the inverse of the distribution function."""
+    """Yield blocks of draws with repetition, without end, by inverting the distribution function."""
     while True:
         draws = np.exp(generator.random(size) * math.log(num_words + 1)).astype(np.int64) - 1
         yield np.minimum(draws, num_words - 1)

@@ -1,4 +1,4 @@
-"""Work that is done at once on the cores of one processor."""
+"""Runs several pieces of work at the same time, on the cores of a CPU or on the streams of a GPU."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ T = TypeVar("T")
 
 
 def run_together(work: Callable[[int], T], num: int, device: torch.device) -> list[T]:
-    """The results of `work(0)`, … `work(num - 1)`, done at once: each by its share of torch's threads.
+    """Run `work(0)`, … `work(num - 1)` at the same time and return their results in order.
 
-    With fewer threads than that, one after the other; on a GPU each on a stream of its own.
+    On a CPU each runs with an equal share of torch's threads, or one after the other if there are fewer than `num`
+    threads. On a GPU each runs on a stream of its own.
     """
     if device.type == "cuda":
         return _on_streams(work, num, device)
@@ -27,13 +28,14 @@ def run_together(work: Callable[[int], T], num: int, device: torch.device) -> li
     try:
         return list(_workers(num, num_threads // num).map(work, range(num)))
     finally:
-        torch.set_num_threads(num_threads)  # a worker's first act tells threads still to come how many they get
+        torch.set_num_threads(num_threads)  # starting the workers changed the number that later threads would get
 
 
 def wait_for_previous(number: int, device: torch.device) -> None:
-    """In `work(number)` on a GPU: go on when `number - 1` has done all that it was asked for so far.
+    """Within `work(number)` on a GPU, wait until `work(number - 1)` has finished all that it has queued so far.
 
-    For what adds to a tensor that the others add to, as `backward` does to gradients; threads have torch's locks.
+    This is needed before an operation that adds to a tensor shared with the others, as `backward` adds to gradients.
+    On a CPU nothing needs to wait, because torch locks such tensors between threads.
     """
     if device.type == "cuda" and number > 0:
         torch.cuda.current_stream(device).wait_stream(_stream(number - 1, device))
@@ -53,23 +55,24 @@ def _on_streams(work: Callable[[int], T], num: int, device: torch.device) -> lis
 
 @cache
 def _stream(number: int, device: torch.device) -> torch.cuda.Stream:
-    """The same for each number and device, since memory belongs to the stream that first used it."""
+    """Return one stream per number and device, always the same: memory belongs to the stream that first used it."""
     return torch.cuda.Stream(device)
 
 
 @cache
 def _workers(num: int, num_threads: int) -> ThreadPoolExecutor:
-    """Threads that have `num_threads` of torch's own each. The number is each thread's own, and stays."""
+    """Start `num` threads that each use `num_threads` of torch's threads, a number that torch keeps per thread."""
     threads = ThreadPoolExecutor(num, initializer=_take_threads, initargs=(num_threads,))
-    all_started = Barrier(num)  # else one that starts late would change torch's number after it was put back
+    # Wait for all of them: a thread that started later would change torch's number after `run_together` restored it.
+    all_started = Barrier(num)
     list(threads.map(lambda _: all_started.wait(), range(num)))
     return threads
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_workers.cache_clear)  # threads don't follow a fork: a child starts its own
+    os.register_at_fork(after_in_child=_workers.cache_clear)  # threads do not survive a fork, so a child starts its own
 
 
 def _take_threads(num_threads: int) -> None:
-    torch.get_num_threads()  # else torch's first act in this thread would be to take the number set last in any
+    torch.get_num_threads()  # without this call, torch's first use in this thread would take the number set last in any
     torch.set_num_threads(num_threads)
