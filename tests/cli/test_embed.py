@@ -220,7 +220,7 @@ def test_unfinished_work_of_another_command_is_told(elmo: Run, folder: Path, mon
         assert "out.npz: has unfinished work of another command (other layers)" in err
         code, _, err = elmo("model", text if text == "-" else "text.txt", "out.npz", "--layers", layers, stdin="other")
         assert code == 2
-        assert "out.npz: has unfinished work on a text that began otherwise" in err
+        assert "out.npz: has unfinished work on a text with another beginning" in err
     assert elmo("model", "-", "out.npz", "--layers", "top", "--overwrite", stdin="other")[0] == 2
     assert elmo("model", "text.txt", "out.npz", "--layers", "top", "--overwrite")[0] == 0
     assert len(np.load(folder / "out.npz")) == len(SENTENCES)

@@ -92,7 +92,7 @@ def test_info_and_embed_and_convert_know_it(elmo: Run, folder: Path) -> None:
         (["warm", "nowhere", "text.txt"], "elmo: nowhere: no such file or folder\n"),
         (
             ["warm", "model", "blank.txt"],
-            "elmo: the text holds no tokens; a warm state is the mean over its",
+            "elmo: the text has no tokens, so there is no mean state",
         ),
         (["warm", "published", "text.txt"], "elmo: published: is not a native model folder, so the state cannot"),
         (

@@ -159,7 +159,7 @@ def test_a_killed_process_ends_the_run_which_can_be_gone_on_with(
                 os.kill(pid, signal.SIGKILL)
             yield from SENTENCES[40:]
 
-        with pytest.raises(ElmoError, match="device cpu: its process was killed, perhaps for want of memory"):
+        with pytest.raises(ElmoError, match="device cpu: its process was killed, perhaps because memory ran out"):
             embedder.write(path, sentences(), batch_size=1)
     assert work_folder_of(path).exists()
     assert model.write(path, SENTENCES, batch_size=1).notes

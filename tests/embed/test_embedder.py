@@ -219,7 +219,7 @@ def test_matches_published_vectors(shared: Path, release: str) -> None:
     [
         (lambda model: model.embed("A new play"), r"sentence 0: expected a list of tokens.*\.split\(\)"),
         (lambda model: model.embed([["a"], "A new play"]), r"sentence 1: expected a list of tokens.*\.split\(\)"),
-        (lambda model: model.embed([["a", 5]]), "sentence 0: token 5 is no string"),
+        (lambda model: model.embed([["a", 5]]), "sentence 0: token 5 is not a string"),
         (lambda model: model.embed([7]), "sentence 0: expected a list of tokens, found int"),
         (lambda model: model.stream([["a"]], layers="last"), "layers: 'last' is none of all, top, mean, token"),
         (lambda model: model.stream([["a"]], layers=3), "no layer 3; this model has layers 0 to 2"),

@@ -201,9 +201,9 @@ CHANGES: dict[str, Callable[[list[list[str]]], list[list[str]]]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_text_is_refused_or_begins_anew(model: Embedder, broken: Path, change: str) -> None:
     text = CHANGES[change](SENTENCES)
-    with pytest.raises(ElmoError, match=r"a\.h5: has unfinished work on a text that began otherwise; .* or remove "):
+    with pytest.raises(ElmoError, match=r"a\.h5: has unfinished work on a text with another beginning; .* or remove "):
         model.write(broken, text)
-    with pytest.raises(ElmoError, match="to begin anew"):
+    with pytest.raises(ElmoError, match="to start from the beginning"):
         model.write(broken, iter(text), overwrite=True)  # its beginning is gone
     assert progress(broken)["num_sentences"] > 0, "what is there stays"
     assert model.write(broken, text, overwrite=True).notes == ()
@@ -242,7 +242,7 @@ def test_damaged_work_is_refused_in_one_sentence(
     interrupt(model, path)
     data = work_folder_of(path) / "data"
     data.write_bytes(data.read_bytes()[:50])
-    with pytest.raises(ElmoError, match=r"damaged \(.*\); remove .*unfinished to begin anew"):
+    with pytest.raises(ElmoError, match=r"damaged \(.*\); remove .*unfinished to start from the beginning"):
         model.write(path, SENTENCES)
     (work_folder_of(path) / "progress.json").write_text("{")
     with pytest.raises(ElmoError, match=r"progress\.json, line 1: not valid JSON"):

@@ -60,7 +60,7 @@ def test_it_is_the_mean_of_the_states_in_which_sentences_end(
 
 def test_a_text_without_tokens_has_no_mean(loaded: formats.Model) -> None:
     for text in ([], [[], []]):
-        with pytest.raises(ElmoError, match="the text holds no tokens"):
+        with pytest.raises(ElmoError, match="the text has no tokens"):
             mean_state(loaded, text)
     with pytest.raises(ElmoError, match="sentence 0: expected a list of tokens"):
         mean_state(loaded, ["A new play"])

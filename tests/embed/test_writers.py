@@ -271,5 +271,5 @@ def test_a_lone_surrogate_can_be_written(model: Embedder, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("weight", [float("nan"), float("inf")])
 def test_weights_are_finite(model: Embedder, weight: float) -> None:
-    with pytest.raises(ElmoError, match="a weight is no finite number"):
+    with pytest.raises(ElmoError, match="a weight is not a finite number"):
         model.embed([["a"]], layers=[0.0, weight, 1.0])

@@ -315,7 +315,7 @@ def test_mistakes_are_named(nlpl: tuple[Path, Oracle], model: ElmoModel, tmp_pat
             call("w1 w2")
         with pytest.raises(ElmoError, match="sentence 1: expected a list of tokens, found int"):
             call([["w1"], 2])  # type: ignore[list-item]
-        with pytest.raises(ElmoError, match="sentence 0: token 2 is no string"):
+        with pytest.raises(ElmoError, match="sentence 0: token 2 is not a string"):
             call([[2]])  # type: ignore[list-item]
     with pytest.raises(ElmoError, match="substitutes need a model with a softmax and its vocabulary"):
         model.get_elmo_substitutes(SENTENCES)

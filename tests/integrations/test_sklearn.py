@@ -307,5 +307,5 @@ def test_bad_documents_are_refused(folder: Path) -> None:
         vectorizer.transform("a play")
     with pytest.raises(ElmoError, match="sentence 1: expected a list of tokens, found float"):
         vectorizer.transform(["a", float("nan")])  # type: ignore[list-item]
-    with pytest.raises(ElmoError, match="sentence 0: token 1 is no string"):
+    with pytest.raises(ElmoError, match="sentence 0: token 1 is not a string"):
         vectorizer.transform([["a", 1]])  # type: ignore[list-item]

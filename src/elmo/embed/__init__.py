@@ -1,4 +1,4 @@
-"""The inference engine: sentences to contextual vectors, in memory or in a file."""
+"""Inference: turns sentences into contextual vectors, in memory or in a file."""
 
 from elmo.embed.embedder import Embedder, load
 from elmo.embed.layers import Layers

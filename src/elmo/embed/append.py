@@ -1,4 +1,4 @@
-"""Files that only grow, so that they can be gone on with from any size they had when they were safe on the disk."""
+"""Files that are only appended to, so that a later run can continue from any size at which they were flushed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,26 @@ from typing import BinaryIO, Protocol
 from elmo.errors import ElmoError
 
 DATA = "data"
-"""The name of the file that becomes the output, in the folder of unfinished work."""
+"""Name of the file in the folder of unfinished work that becomes the output."""
 
 
 def open_at(path: Path, size: int) -> BinaryIO:
-    """Open a file to append to at `size`, cutting off what lies behind; a `size` of 0 makes it anew."""
+    """Open a file to append at `size` bytes, and cut off anything after that.
+
+    Args:
+        path: The file.
+        size: Number of bytes to keep. With 0 the file is created, or emptied if it exists.
+
+    Raises:
+        ElmoError: If the file is shorter than `size`.
+    """
     if size == 0:
         return path.open("w+b")
     found = path.stat().st_size if path.exists() else 0
     if found < size:
-        raise ElmoError(f"{path}: damaged ({found:,} bytes instead of {size:,}); remove {path.parent} to begin anew")
+        raise ElmoError(
+            f"{path}: damaged ({found:,} bytes instead of {size:,}); remove {path.parent} to start from the beginning"
+        )
     file = path.open("r+b")
     file.truncate(size)
     file.seek(size)
@@ -27,14 +37,14 @@ def open_at(path: Path, size: int) -> BinaryIO:
 
 
 def make_safe(file: BinaryIO) -> int:
-    """See to it that all that was written is on the disk; returns its size."""
+    """Force everything that was written to the disk, and return the size of the file."""
     file.flush()
     os.fsync(file.fileno())
     return file.tell()
 
 
 class Closeable(Protocol):
-    """What has to be closed."""
+    """Anything that can be closed."""
 
     def close(self) -> None:
         """Close it."""
@@ -42,7 +52,10 @@ class Closeable(Protocol):
 
 
 def close_all(*files: Closeable) -> None:
-    """Close files, complete or not. What doesn't fit on a full disk any more isn't needed: it wasn't safe before."""
+    """Close files, whether they are complete or not.
+
+    Errors of the system are ignored: data that a full disk refuses now was not committed, so no later run relies on it.
+    """
     for file in files:
         with suppress(OSError):
             file.close()

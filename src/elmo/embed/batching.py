@@ -1,4 +1,4 @@
-"""Batches for inference: any stream of sentences in constant memory, whatever their lengths."""
+"""Cuts a stream of sentences into batches for inference, in memory that does not grow with the stream."""
 
 from __future__ import annotations
 
@@ -18,11 +18,17 @@ Sentence = Sequence[str]
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Sentences that run together, in packed order (see `elmo.nn.lstm`) without any padding.
+    """Sentences that run together in packed order, without any padding (see `elmo.nn.lstm`).
 
-    `tokens` (N,) are indices into some types, sentence after sentence, boundaries included. `rows[d]` (N,) says in
-    which packed row direction d reads each of them: forward from the first token on, backward from the last one.
-    `inner` (N,) is true at tokens that are no boundary, `ends` (B,) counts these up to each sentence's end.
+    N is the number of tokens in the batch, including the boundaries `<S>` and `</S>` of each sentence.
+
+    Attributes:
+        batch_sizes: Number of sentences that have a token at each step, as an LSTM over packed rows takes it.
+        tokens: (N,) indices into a list of distinct words, sentence after sentence.
+        rows: For each direction, (N,) the packed row in which it reads each token. Forward (0) starts at the first
+            token of a sentence, backward (1) at the last one.
+        inner: (N,) true at tokens that are not boundaries.
+        ends: (B,) number of tokens that are not boundaries up to the end of each sentence.
     """
 
     batch_sizes: list[int]
@@ -33,7 +39,7 @@ class PackedBatch:
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> PackedBatch:
-        """The batch of one or more sentences of falling length, as type indices with their boundaries."""
+        """Make a batch of one or more sentences, given as word indices with boundaries, the longest sentence first."""
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         running = len(lengths) - np.searchsorted(lengths[::-1], np.arange(lengths[0]), side="right")
         starts = np.cumsum(running) - running
@@ -50,24 +56,30 @@ class PackedBatch:
         )
 
     def packed(self, direction: int) -> NDArray[np.int64]:
-        """The `tokens` in the order in which a direction reads them."""
+        """Return `tokens` in the packed order in which a direction (0 forward, 1 backward) reads them."""
         packed = np.empty_like(self.tokens)
         packed[self.rows[direction]] = self.tokens
         return packed
 
     def split(self, vectors: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """Cut vectors (…, tokens without boundaries, D) into those of each sentence: views (…, T, D)."""
+        """Split vectors (…, sum of T, D), without boundaries, into one view (…, T, D) per sentence."""
         return [vectors[..., start:end, :] for start, end in zip([0, *self.ends[:-1]], self.ends, strict=True)]
 
 
 def windows(
     sentences: Iterable[Sentence], max_tokens: int, max_sentences: int | None, first: int = 0
 ) -> Iterator[list[Sentence]]:
-    """Cut a stream into consecutive windows of `max_sentences` sentences, or of about `max_tokens` tokens.
+    """Cut a stream into consecutive windows, by number of sentences or else by number of tokens.
 
-    A window by tokens ends before the sentence that would exceed `max_tokens`, boundaries counted; a longer
-    sentence is a window of its own. Every window but the last has exactly `max_sentences` where that is given.
-    `first` is the number of the first sentence, for errors.
+    Args:
+        sentences: Lists of tokens.
+        max_tokens: Maximum number of tokens in a window, including boundaries, if `max_sentences` is None. A sentence
+            that is longer is a window by itself.
+        max_sentences: Exact number of sentences in every window except the last, if not None.
+        first: Number of the first sentence, for error messages.
+
+    Raises:
+        ElmoError: If a sentence is not a list of strings.
     """
     window: list[Sentence] = []
     num_tokens = 0
@@ -85,10 +97,16 @@ def windows(
 
 
 def plan_batches(lengths: Sequence[int], max_tokens: int, max_sentences: int | None) -> list[list[int]]:
-    """Which sentences run together: lists of indices into `lengths`, of falling length.
+    """Decide which sentences run together, from the longest to the shortest.
 
-    A batch has at most `max_sentences` sentences, or `max_tokens` tokens with boundaries; a longer sentence is a
-    batch of its own.
+    Args:
+        lengths: Number of tokens of each sentence, without boundaries.
+        max_tokens: Maximum number of tokens in a batch, including boundaries, if `max_sentences` is None. A sentence
+            that is longer is a batch by itself.
+        max_sentences: Maximum number of sentences in a batch, if not None.
+
+    Returns:
+        One list per batch of indices into `lengths`, the longest sentence first.
     """
     batches: list[list[int]] = []
     num_tokens = 0
@@ -104,10 +122,10 @@ def plan_batches(lengths: Sequence[int], max_tokens: int, max_sentences: int | N
 
 
 def check_sentence(sentence: object, number: int) -> None:
-    """Refuse what is no list of tokens."""
+    """Raise ElmoError if sentence `number` is not a list of strings."""
     refuse_string(sentence, number)
     if not isinstance(sentence, Sequence):
         raise ElmoError(f"sentence {number}: expected a list of tokens, found {type(sentence).__name__}")
     for token in cast("Sequence[Any]", sentence):
         if not isinstance(token, str):
-            raise ElmoError(f"sentence {number}: token {token!r} is no string")
+            raise ElmoError(f"sentence {number}: token {token!r} is not a string")

@@ -133,7 +133,7 @@ class SentenceEmbedder(ABC):
     ) -> Iterator[list[NDArray[np.float32]]]:
         """Embed as `stream` does, but yield the arrays of one window of sentences at a time.
 
-        A caller may stop after any window and later go on with the sentence that follows it. The windows and batches
+        A caller may stop after any window and later continue with the sentence that follows it. The windows and batches
         are then the same, so the numbers are equal to the bit.
         """
         job = self._job(layers, None, state, None)

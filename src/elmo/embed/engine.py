@@ -1,4 +1,4 @@
-"""What runs a biLM for inference, chosen by device and precision."""
+"""Chooses the engine that runs a biLM for inference, by device and precision."""
 
 from __future__ import annotations
 
@@ -22,36 +22,53 @@ from elmo.schema import require_choice
 Array = NDArray[np.float32]
 
 Precision = Literal["float32", "bf16", "float16", "int8", "auto"]
-"""The precision of products of matrices; sums, states and activations are float32 in all of them.
+"""The precision of matrix products. Sums, LSTM states and activations are float32 in every precision.
 
-`"float32"` is exact but for rounding. `"bf16"` rounds the operands of products to bfloat16. `"float16"` rounds them
-to float16, on a GPU. `"int8"`, on a processor with the native module, rounds weights to 8 bits by output and the
-recurrent and layer inputs to 8 bits by row; the char encoder, which each type passes but once, is in bf16.
-`"auto"` is bf16 where that is faster in bulk, and less exact: on GPUs that have it, and on AMD's processors that have
-instructions for it (AVX-512 BF16) which the native module uses. Elsewhere it is float32.
+- `"float32"`: differs from other float32 code only by rounding.
+- `"bf16"`: rounds the operands of products to bfloat16.
+- `"float16"`: rounds the operands of products to float16. GPUs only.
+- `"int8"`: rounds weights to 8 bits with one scale per output, and the inputs of LSTM layers and their recurrences to
+  8 bits with one scale per row. Processors with the native module only. The char encoder runs in bf16.
+- `"auto"`: bf16 if that is faster in bulk, which holds for GPUs that have it, and for AMD processors with AVX-512 BF16
+  instructions and the native module; otherwise float32.
 """
 
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 
 class Engine(Protocol):
-    """A biLM, ready to run (see `PackedEngine`), in a precision that isn't "auto"."""
+    """The interface of a biLM that is ready to run. `precision` is the resolved one, never "auto"."""
 
     precision: str
 
     def token_vectors(self, words: Sequence[str]) -> Array:
-        """Layer 0 of distinct `words` in one direction: (N, P)."""
+        """Return the vectors (N, P) of N distinct words: layer 0, which both directions share."""
         ...
 
     def run(
         self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: BiLMState | None
     ) -> tuple[Array, BiLMState | None]:
-        """Run a batch of indices into `vectors`; the layers' weighted sum or all of them, and the state after."""
+        """Run a batch.
+
+        Args:
+            vectors: (N, P) vectors of distinct words, as `token_vectors` returns them.
+            batch: Sentences as indices into `vectors`.
+            weights: One weight per layer, or None to keep the layers apart.
+            before: The LSTM state that each sentence starts from; None stands for zeros.
+
+        Returns:
+            The weighted sum (tokens, D), or all layers (L+1, tokens, D), in the order of the batch's sentences and
+            without boundaries; and the state after each sentence, which is None if `before` is None.
+        """
         ...
 
 
 def make_engine(model: Model, precision: str, device: torch.device) -> Engine:
-    """The engine for a model that is on `device`."""
+    """Make the engine for a model that is already on `device`.
+
+    Raises:
+        ElmoError: If the precision is unknown, or not available on this device.
+    """
     require_choice("precision", precision, PRECISIONS)
     if precision == "auto":
         gains = _native.gains_by_bf16() if device.type == "cpu" else device_multiplies_bf16(device)
@@ -64,6 +81,6 @@ def make_engine(model: Model, precision: str, device: torch.device) -> Engine:
         raise ElmoError("precision: float16 is for GPUs; use bf16 on a processor")
     if precision == "int8" and "int8" not in _native.available():
         raise ElmoError(
-            "precision: int8 needs the native module, which isn't built here or not for this processor; use bf16"
+            "precision: int8 needs the native module, which is not built, or does not support this processor; use bf16"
         )
     return PackedEngine(model.bilm, model.to_ids, precision)

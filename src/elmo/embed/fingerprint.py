@@ -1,4 +1,4 @@
-"""Which model it was: a checksum of all of it that decides on vectors."""
+"""Identifies a model by a checksum of everything that determines its vectors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from elmo.schema import to_mapping
 
 
 def fingerprint(model: Model, *, with_warm_state: bool = False) -> str:
-    """A checksum of the biLM's sizes and weights, and its lexicon or vocabulary if it reads by one.
+    """Compute the checksum of a biLM's configuration and weights, and of the word lists by which it reads, if any.
 
-    The warm state is part of it where vectors start from that. It takes 0.15 s for weights of `original`.
+    It takes 0.15 s for a model of the size `original`.
+
+    Args:
+        model: The model.
+        with_warm_state: Include the warm state. Leave it out for vectors that start from zeros, so that a new warm
+            state does not make them look outdated.
     """
     tensors = dict(model.bilm.state_dict())
     for number, state in enumerate(model.warm_state or () if with_warm_state else ()):

@@ -1,4 +1,4 @@
-"""Embeddings as HDF5, in the layout of AllenNLP's `elmo` command."""
+"""Writes embeddings as HDF5, in the layout of AllenNLP's `elmo` command."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,18 +14,24 @@ from elmo.embed.hdf5_stream import BLOCK, DATA_START, describe_data_sets
 from elmo.embed.layers import Entry, VectorLayout
 
 INDEX_BYTES = 1 << 26
-"""The longest `sentence_to_index`: HDF5 takes a string in one piece, so it has to fit into memory."""
+"""Maximum size of `sentence_to_index`. HDF5 takes a string in one piece, so the whole of it has to fit into memory."""
 
 ROOM_BYTES = 1 << 16
-"""More than HDF5 writes around a string."""
+"""More bytes than HDF5 writes in addition to the string itself."""
 
 
 class HDF5Writer:
-    """Data sets `"0"`, `"1"`, …, one per sentence, (T, D) or (L+1, T, D), and `sentence_to_index`.
+    """Writes data sets `"0"`, `"1"`, …, one per sentence, (T, D) or (L+1, T, D), and `sentence_to_index`.
 
-    `sentence_to_index`, (1,), holds JSON from a sentence (its tokens joined by spaces) to its data set's name; of
-    equal sentences the last counts, as in AllenNLP. Pooled vectors are one data set `sentence_vectors`, (N, D) or
-    (N, L+1, D), instead of the numbered ones.
+    `sentence_to_index`, (1,), holds a JSON object that maps a sentence (its tokens joined by spaces) to the name of
+    its data set; among equal sentences the last one wins, as in AllenNLP. Pooled vectors are one data set
+    `sentence_vectors`, (N, D) or (N, L+1, D), instead of the numbered ones.
+
+    Args:
+        folder: The folder of unfinished work.
+        layout: The shape of a sentence's array.
+        dtype: The type of the stored numbers.
+        sizes: The result of the last `commit` of an interrupted run, from which to continue; empty to start.
     """
 
     def __init__(self, folder: Path, layout: VectorLayout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
@@ -38,7 +44,7 @@ class HDF5Writer:
             self._data.write(bytes(DATA_START))
 
     def add(self, window: list[Entry]) -> None:
-        """Append entries."""
+        """Append the entries of a window."""
         for number, (tokens, vectors) in enumerate(window, self._count):
             self._data.write(np.ascontiguousarray(vectors, self._dtype).data)
             item = f"{json.dumps(' '.join(tokens))}: {json.dumps(str(number))}"
@@ -47,12 +53,12 @@ class HDF5Writer:
         self._count += len(window)
 
     def commit(self) -> dict[str, int]:
-        """Make what was added safe; returns the sizes to go on from."""
+        """Flush all added entries to disk, and return the file sizes from which to continue."""
         data, lengths, index = map(make_safe, self._files)
         return {"sentences": self._count, DATA: data, "lengths": lengths, "index": index}
 
     def finish(self) -> list[str]:
-        """Describe the data sets, and store `sentence_to_index`, unless it is too long for that."""
+        """Describe the data sets, and store `sentence_to_index`. If that is too long, return a note that says so."""
         pooled = self._layout.pooled
         self._data.truncate()
         describe_data_sets(
@@ -75,18 +81,18 @@ class HDF5Writer:
         return []
 
     def _reserve(self, size: int) -> None:
-        """Make sure that the disk has room for `size` bytes more: in HDF5's library a full one ends the process."""
+        """Reserve `size` more bytes on the disk, since HDF5's library ends the process if the disk is full."""
         self._data.seek(0, SEEK_END)
         for _ in range(0, size + ROOM_BYTES, ROOM_BYTES):
             self._data.write(bytes(ROOM_BYTES))
         self._data.flush()
 
     def close(self) -> None:
-        """Close the files, finished or not."""
+        """Close the files, whether they are complete or not."""
         close_all(*self._files)
 
     def _shapes(self) -> Iterator[tuple[int, ...]]:
-        """The shape of each data set, read from the lengths."""
+        """Yield the shape of each data set, from the stored lengths of the sentences."""
         *apart, width = self._layout.pooled_shape
         self._lengths.seek(0)
         while block := self._lengths.read(4 * BLOCK):

@@ -1,7 +1,9 @@
-"""HDF5 written as a stream: the numbers as they come, all that describes them at the end.
+"""Writes HDF5 as a stream: first the numbers as they come, and at the end everything that describes them.
 
-The library itself rewrites its directory all the time, so that a kill leaves a file that nothing can read. Here a
-file that was cut off anywhere can be gone on with. It is also about ten times as fast for many small data sets.
+HDF5's own library rewrites its directory all the time, so a process that is killed leaves a file that nothing can
+read. A file that is only appended to can be continued after an interruption at any point.
+This writer is also about four times as fast, for sentences of 25 tokens (docs/embedding.md).
+
 Names are those of the HDF5 file format specification, version 3.0: superblock 0 (III.A), B-tree 1 (III.A.1), symbol
 table nodes (III.B), local heap (III.D), object headers 1 (IV.A).
 """
@@ -17,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 DATA_START = 96
-"""Where the numbers begin: after the superblock, which is written last."""
+"""Offset of the first number: after the superblock, which is written last."""
 
 UNDEFINED = 2**64 - 1
 LEAF_K, INTERNAL_K = 32, 64
-"""Half of the links of a symbol table node, and of the children of a B-tree node."""
+"""Half of the maximum number of entries in a symbol table node, and of children in a B-tree node."""
 
 BLOCK = 1 << 15
-"""Data sets that are described at a time."""
+"""Number of data sets that are described at a time, which bounds memory."""
 
 _ENTRY = np.dtype([("name", "<u8"), ("header", "<u8"), ("unused", "V24")])
 _SYMBOLS = np.dtype([("start", "V6"), ("count", "<u2"), ("entries", _ENTRY, (2 * LEAF_K,))])
@@ -35,16 +37,20 @@ _TREE = np.dtype(
     ]
 )
 _FLOATS = {2: (15, 16, 10, 5, 0, 10, 15), 4: (31, 32, 23, 8, 0, 23, 127)}
-"""By size in bytes: place of the sign, bits; place and bits of exponent and mantissa; the exponent's bias."""
+"""IEEE formats by bytes: position of the sign, total bits, position and bits of exponent and mantissa, bias."""
 
 
 def describe_data_sets(
     file: BinaryIO, shapes: Iterator[Sequence[int]], num_sets: int, dtype: np.dtype[Any], name: str
 ) -> None:
-    """Describe `num_sets` data sets, whose numbers lie one after the other from `DATA_START` on, and end the file.
+    """Append the description of all data sets to a file of numbers, and complete it.
 
-    All `shapes` have the same number of dimensions. Data sets are called "0", "1", …; or `name`, if it isn't empty
-    (then there is but one). What lies in the file behind the numbers is cut off first.
+    Args:
+        file: A file that ends with the numbers, which lie one after the other from `DATA_START` on.
+        shapes: The shape of each data set. All have the same number of dimensions.
+        num_sets: Number of data sets.
+        dtype: The type of the numbers, float16 or float32.
+        name: Name of the only data set. If it is empty, the data sets are called "0", "1", ….
     """
     headers, size = _write_headers(file, shapes, dtype)
     names, width = _write_names(file, num_sets, name)
@@ -59,7 +65,7 @@ def describe_data_sets(
 
 
 def _append(file: BinaryIO, data: bytes) -> int:
-    """Append at a multiple of eight; returns where."""
+    """Append data at the next multiple of eight bytes, and return its offset."""
     file.write(bytes(-file.tell() % 8))
     place = file.tell()
     file.write(data)
@@ -67,7 +73,7 @@ def _append(file: BinaryIO, data: bytes) -> int:
 
 
 def _write_headers(file: BinaryIO, shapes: Iterator[Sequence[int]], dtype: np.dtype[Any]) -> tuple[int, int]:
-    """An object header for each data set, all of one size; returns where they start, and that size."""
+    """Append one object header per data set, all of the same size; return the offset of the first, and the size."""
     start, data = _append(file, b""), DATA_START
     size = 0
     while block := list(islice(shapes, BLOCK)):
@@ -85,7 +91,7 @@ def _write_headers(file: BinaryIO, shapes: Iterator[Sequence[int]], dtype: np.dt
 
 
 def _header(rank: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An object header, without dims, length and address: dataspace, datatype, fill value and layout."""
+    """Make an object header (dataspace, datatype, fill value, layout) without its dims, length and address."""
     sign, bits, *places, bias = _FLOATS[dtype.itemsize]
     datatype = struct.pack("<BBBBI HH4BI 4x", 0x11, 0x20, sign, 0, dtype.itemsize, 0, bits, *places, bias)
     parts = [
@@ -101,7 +107,7 @@ def _header(rank: int, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 def _write_names(file: BinaryIO, num_sets: int, name: str) -> tuple[int, int]:
-    """The local heap: names end with zero and have `width` bytes each; returns where it starts, and `width`."""
+    """Append the local heap of names, each of `width` bytes with its final zero; return its offset, and `width`."""
     width = 8 * (len(name or str(num_sets)) // 8 + 1)
     size = 8 + num_sets * width
     heap = _append(file, struct.pack("<4sB3xQQQ", b"HEAP", 0, size, 1, 0))
@@ -119,7 +125,7 @@ def _write_names(file: BinaryIO, num_sets: int, name: str) -> tuple[int, int]:
 def _write_symbols(
     file: BinaryIO, num_sets: int, headers: int, size: int, width: int
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Symbol table nodes, names in order; returns where each starts, and where its last name is in the heap."""
+    """Append symbol table nodes in the order of names; return each one's offset, and that of its last name."""
     order = _in_order_of_names(num_sets)
     places: list[NDArray[np.uint64]] = []
     lasts: list[NDArray[np.uint64]] = []
@@ -140,7 +146,7 @@ def _write_symbols(
 
 
 def _write_tree(file: BinaryIO, children: NDArray[np.uint64], lasts: NDArray[np.uint64]) -> int:
-    """The B-tree over symbol table nodes, level by level; returns where its root is."""
+    """Append the B-tree over symbol table nodes, level by level, and return the offset of its root."""
     level = 0
     while True:
         fan = 2 * INTERNAL_K
@@ -163,7 +169,7 @@ def _write_tree(file: BinaryIO, children: NDArray[np.uint64], lasts: NDArray[np.
 
 
 def _in_order_of_names(count: int) -> Iterator[int]:
-    """0 to `count` - 1 in the order of their decimal names: 0, 1, 10, 100, …, 11, …, 2, …."""
+    """Yield 0 to `count` - 1 in the alphabetical order of their decimal names: 0, 1, 10, 100, …, 11, …, 2, …."""
     if count:
         yield 0
     number = 1

@@ -1,7 +1,7 @@
-"""Products and LSTM recurrences with weights that are packed once.
+"""Matrix products and LSTM recurrences with weights that are packed once.
 
-The native module (`elmo._native`) has them where it is built and the processor can; those here, made of torch's
-operations, have the same interface and the same results, and take their place elsewhere.
+The native module (`elmo._native`) provides them if it is built and supports the processor. Otherwise the versions in
+this module, made of torch's operations, take their place. They have the same interface and the same results.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from elmo import _native
 Array = NDArray[np.float32]
 
 _onednn: Any = torch.ops.mkldnn
-"""Has oneDNN's product with a weight whose layout was changed once; not in every build of torch."""
+"""oneDNN's product with a weight that was packed in advance. Not every build of torch has it."""
 
 
 class PackedLinear(Protocol):
-    """A weight (M, K) and perhaps a bias (M,), packed."""
+    """A packed weight (M, K), with a bias (M,) or without."""
 
     def run(self, x: Array, out: Array, num_threads: int = 1) -> None:
-        """Write `x W^T + b`, of `x` (N, K), to `out` (N, M)."""
+        """Compute `x W^T + b` of `x` (N, K) and write it to `out` (N, M)."""
         ...
 
 
 class PackedRecurrence(Protocol):
-    """The recurrent weights of one LSTM layer, packed."""
+    """The packed recurrent weights of one LSTM layer."""
 
     def run(
         self,
@@ -45,18 +45,24 @@ class PackedRecurrence(Protocol):
     ) -> None:
         """Run one layer over a packed batch (see `elmo.nn.lstm`).
 
-        `gates` (N, 4H) is the input's part of the gates, both biases added, and may be overwritten. `hidden` (B, P)
-        and `cell` (B, H) are replaced by the state after each row's last token; `outputs` (N, P) are written.
+        Args:
+            gates: (N, 4H) the input's part of the gates, with the bias included. May be overwritten.
+            batch_sizes: Number of rows that are still running at each step; N is their sum.
+            hidden: (B, P) hidden state before the first token. It is replaced by that after each row's last token.
+            cell: (B, H) cell state, likewise.
+            outputs: (N, P) array for the outputs.
+            num_threads: Number of threads to use.
         """
         ...
 
 
 class Kernels(NamedTuple):
-    """What packs weights.
+    """The functions that pack weights for one precision. All arrays are float32 and contiguous.
 
-    `linear` takes a weight (M, K), a bias (M,) or None, and the precision; `recurrence` takes `weight_hh` (4H, P),
-    `weight_hr` (P, H) or None without a projection, the clips of cell and projection (None clips nothing), and the
-    precision. All arrays are float32 and contiguous.
+    Attributes:
+        linear: Takes a weight (M, K), a bias (M,) or None, and the precision.
+        recurrence: Takes `weight_hh` (4H, P), `weight_hr` (P, H) or None without a projection, the bounds to which
+            cell and projection are clipped (None to leave them as they are), and the precision.
     """
 
     linear: Callable[[Array, Array | None, str], PackedLinear]
@@ -64,14 +70,14 @@ class Kernels(NamedTuple):
 
 
 class TorchLinear:
-    """`PackedLinear` by torch, with as many threads as torch has; for bf16, operands and product are rounded."""
+    """Torch's version of `PackedLinear`, with as many threads as torch has. In bf16 it also rounds the products."""
 
     def __init__(self, weight: Array, bias: Array | None, precision: str) -> None:
         self._weight = _PackedWeight(weight, precision)
         self._bias = None if bias is None else torch.from_numpy(bias).clone()
 
     def run(self, x: Array, out: Array, num_threads: int = 1) -> None:
-        """As `PackedLinear.run`; the number of threads is torch's."""
+        """Do as `PackedLinear.run` does, but ignore `num_threads` and use torch's number."""
         result, product = torch.from_numpy(out), self._weight.multiply(torch.from_numpy(x))
         if self._bias is None:
             result.copy_(product)
@@ -80,7 +86,7 @@ class TorchLinear:
 
 
 class TorchRecurrence:
-    """`PackedRecurrence` by torch, with as many threads as torch has; for bf16, operands and products are rounded."""
+    """Torch's version of `PackedRecurrence`, with as many threads as torch has. In bf16 it also rounds the products."""
 
     def __init__(
         self,
@@ -104,7 +110,7 @@ class TorchRecurrence:
         outputs: Array,
         num_threads: int = 1,
     ) -> None:
-        """As `PackedRecurrence.run`; the number of threads is torch's."""
+        """Do as `PackedRecurrence.run` does, but ignore `num_threads` and use torch's number."""
         h, c, out = (torch.from_numpy(array) for array in (hidden, cell, outputs))
         steps = torch.from_numpy(gates).split(list(batch_sizes))
         for gate, step_out in zip(steps, out.split(list(batch_sizes)), strict=True):
@@ -113,7 +119,7 @@ class TorchRecurrence:
             h[:rows] = step_out
 
     def _step(self, gate: Tensor, h: Tensor, c: Tensor) -> Tensor:
-        """The output of one step (rows, P); `c` is replaced by the new cell."""
+        """Compute the output of one step (rows, P), and replace `c` by the new cell. The gates' order is i, j, f, o."""
         gate += self._weight_hh.multiply(h)
         i, j, f, o = gate.chunk(4, dim=1)
         gate[:, 2 * c.shape[1] :].sigmoid_()
@@ -128,18 +134,19 @@ class TorchRecurrence:
 
 
 class _PackedWeight:
-    """A weight (M, K) in the layout in which oneDNN multiplies it, where there is oneDNN."""
+    """A weight (M, K), in the layout in which oneDNN multiplies it if oneDNN is available."""
 
     def __init__(self, weight: Array, precision: str) -> None:
         self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self._packed = _packs(self._dtype)
-        self._weight = torch.from_numpy(weight).to(self._dtype, copy=not self._packed)  # or it would follow the model
+        # Without a copy the weight would share memory with the model, and change when the model is trained further.
+        self._weight = torch.from_numpy(weight).to(self._dtype, copy=not self._packed)
         if self._packed:
             self._weight = _onednn._reorder_linear_weight(self._weight)
 
     @torch.inference_mode()
     def multiply(self, x: Tensor) -> Tensor:
-        """`x W^T` of `x` (N, K), a new tensor (N, M)."""
+        """Compute `x W^T` of `x` (N, K) as a new float32 tensor (N, M)."""
         x = x.to(self._dtype)
         if self._packed:
             product: Tensor = _onednn._linear_pointwise(x, self._weight, None, "none", [], "")
@@ -149,14 +156,14 @@ class _PackedWeight:
 
 
 def _packs(dtype: torch.dtype) -> bool:
-    """Whether oneDNN is there, and multiplies numbers of this type on this processor."""
+    """Tell whether oneDNN is available, and multiplies numbers of this type on this processor."""
     if not torch.backends.mkldnn.is_available() or not hasattr(_onednn, "_linear_pointwise"):
         return False
     return dtype == torch.float32 or bool(_onednn._is_mkldnn_bf16_supported())
 
 
 def kernels_for(precision: str) -> Kernels:
-    """What packs weights for `precision`: native where there is such, else torch's, which has no int8."""
+    """Return the native functions if they are available for `precision`, else torch's, which have no int8."""
     if precision in _native.available():
         return Kernels(_native.Linear, _native.Recurrence)
     return Kernels(TorchLinear, TorchRecurrence)

@@ -1,4 +1,4 @@
-"""Which layers of a biLM become a token's vector, and the shapes that follow from it."""
+"""Defines which layers of a biLM become a token's vector, and the array shapes that follow from the choice."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,15 +11,32 @@ from elmo.embed.batching import Sentence
 from elmo.errors import ElmoError
 
 Layers = Literal["all", "top", "mean", "token"] | int | Sequence[float]
-"""`"all"` keeps the layers apart; the others give one vector per token: `"top"` is the last layer, `"mean"` the plain
-average of all (eq. 1 of the paper with equal weights: what a task's scalar mix starts from), `"token"` layer 0 (no
-context), a number that layer, and a list of L+1 numbers their weighted sum, weights taken as they are."""
+"""Which layers become a token's vector. All choices except `"all"` give one vector per token:
+
+- `"all"`: every layer, kept apart;
+- `"top"`: the last layer;
+- `"mean"`: the average of all layers (eq. 1 of Peters et al. 2018 with equal weights, from which a task's mix starts);
+- `"token"`: layer 0, which does not depend on the context;
+- an integer: the layer of that number, where 0 is the token layer;
+- a sequence of L+1 numbers: the sum of the layers with these weights, which are not normalized.
+"""
 
 NAMES = ("all", "top", "mean", "token")
 
 
 def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
-    """The weight of each of `num_layers` layers (layer 0 included), None where they are kept apart."""
+    """Translate a choice of layers into one weight per layer.
+
+    Args:
+        layers: The choice; see `Layers`.
+        num_layers: Number of layers of the model, including layer 0 (L+1).
+
+    Returns:
+        `num_layers` weights, or None if the layers are kept apart.
+
+    Raises:
+        ElmoError: If there is no such choice or layer, or if the weights are not `num_layers` finite numbers.
+    """
     is_number = isinstance(layers, int | np.integer)
     if layers not in NAMES if isinstance(layers, str) else not (is_number or hasattr(layers, "__len__")):
         raise ElmoError(f"layers: {layers!r} is none of {', '.join(NAMES)}, a layer's number or a list of weights")
@@ -35,27 +52,31 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
         return [float(number == layers) for number in range(num_layers)]
     if len(layers) != num_layers:
         raise ElmoError(
-            f"layers: {len(layers)} weights for {num_layers} layers (layer 0 is one of them); give one for each"
+            f"layers: {len(layers)} weights for {num_layers} layers (including layer 0); give one weight for each layer"
         )
     if not np.isfinite(layers).all():
-        raise ElmoError(f"layers: {', '.join(map(str, layers))}: a weight is no finite number")
+        raise ElmoError(f"layers: {', '.join(map(str, layers))}: a weight is not a finite number")
     return [float(weight) for weight in layers]
 
 
 def single_layer_weights(layer: Layers, num_layers: int) -> list[float]:
-    """The weight of each layer in the one vector that a token has; refuses `"all"`."""
+    """Translate a choice that gives one vector per token into one weight per layer.
+
+    Raises:
+        ElmoError: If the choice is `"all"`, or is not valid (see `layer_weights`).
+    """
     if (weights := layer_weights(layer, num_layers)) is None:
         raise ElmoError("layer: 'all' gives several vectors per token; choose one layer, 'mean' or weights")
     return weights
 
 
 def layer_name(layers: Layers) -> str:
-    """What tables call a choice of layers: "layer 1", "mean"."""
+    """Return the name of a choice of layers for use in tables, such as "layer 1" or "mean"."""
     return f"layer {layers}" if isinstance(layers, int | np.integer) else str(layers)
 
 
 class Entry(NamedTuple):
-    """A sentence and its array, whose shape a `VectorLayout` tells."""
+    """A sentence and its array, whose shape a `VectorLayout` describes."""
 
     tokens: Sentence
     vectors: NDArray[np.float32]
@@ -63,9 +84,10 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorLayout:
-    """The shape of one sentence's array.
+    """The shape of one sentence's array: (T, D), or (L+1, T, D) if `num_layers` is set.
 
-    (T, D); (L+1, T, D) where `num_layers` is set, that is, layers are kept apart; without T where `pooled`.
+    `num_layers` is None if a token has one vector, and L+1 if the layers are kept apart. If `pooled`, the axis T is
+    absent.
     """
 
     width: int
@@ -74,5 +96,5 @@ class VectorLayout:
 
     @property
     def pooled_shape(self) -> tuple[int, ...]:
-        """(D,) or (L+1, D): one sentence's shape without the tokens' axis."""
+        """The shape of one sentence's array without the axis of its tokens: (D,) or (L+1, D)."""
         return (self.width,) if self.num_layers is None else (self.num_layers, self.width)

@@ -1,4 +1,4 @@
-"""The biLM's own modules under autocast, for inference on a GPU."""
+"""Runs the biLM's own modules under autocast, for inference on a GPU."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from elmo.nn.together import run_together
 Array = NDArray[np.float32]
 
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "float16": torch.float16}
-"""What operands of products are rounded to."""
+"""The type to which the operands of products are rounded, by precision."""
 
 
 class ModuleEngine:
-    """Runs a biLM on its device, its directions on a stream each; the interface is that of `PackedEngine`."""
+    """Runs a biLM on its device, each direction on a stream of its own. Implements `elmo.embed.engine.Engine`."""
 
     def __init__(self, bilm: BiLM, to_ids: ToIds, precision: str, device: torch.device) -> None:
         self.precision = precision
@@ -32,21 +32,21 @@ class ModuleEngine:
         self._cache = TypeCache(self._encode, bilm.config.lstm.projection_dim)
 
     def token_vectors(self, words: Sequence[str]) -> Array:
-        """Layer 0 of distinct `words` in one direction: (N, P)."""
+        """Return the vectors (N, P) of N distinct words: layer 0, which both directions share."""
         return self._cache.vectors(words)
 
     @torch.inference_mode()
     def run(
         self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: BiLMState | None
     ) -> tuple[Array, BiLMState | None]:
-        """As `PackedEngine.run`; the state is on the device."""
+        """Run a batch as `Engine.run` describes. The state is on the device."""
         on_device = torch.from_numpy(vectors).to(self._device)
         mix = on_device.new_tensor(weights) if weights else None
         state = self._bilm.initial_state(batch.batch_sizes[0]) if before is None else before
 
-        @torch.inference_mode()  # it holds for one thread
+        @torch.inference_mode()  # again, because it holds for one thread only
         def work(number: int) -> tuple[Tensor, LSTMState]:
-            # To the device first: the host waits for its stream at each copy.
+            # Copy both to the device before computing: the host waits for its stream at each copy.
             inputs = on_device[torch.from_numpy(batch.packed(number)).to(self._device)]
             rows = torch.from_numpy(batch.rows[number][batch.inner]).to(self._device)
             with self._autocast():

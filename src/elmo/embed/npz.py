@@ -1,4 +1,4 @@
-"""Embeddings as NumPy's `.npz`: a zip file of arrays that `np.load` reads one by one."""
+"""Writes embeddings as NumPy's `.npz`: a zip file of arrays that `np.load` reads one by one."""
 
 import shutil
 import struct
@@ -15,23 +15,31 @@ from elmo.embed.layers import Entry, VectorLayout
 
 
 class NpzWriter:
-    """Arrays `"0"`, `"1"`, …, one per sentence, (T, D) or (L+1, T, D); pooled: one array `sentence_vectors`.
+    """Writes arrays `"0"`, `"1"`, …, one per sentence, (T, D) or (L+1, T, D).
 
-    A zip file's directory is kept in memory until the end, about half a kilobyte for each array: for millions of
-    unpooled sentences `.h5` or `.parquet` suits better.
+    Pooled vectors are one array `sentence_vectors`, (N, D) or (N, L+1, D), instead.
+
+    The directory of the zip file stays in memory until the end, at about half a kilobyte per array. Prefer `.h5` or
+    `.parquet` for millions of sentences that are not pooled.
+
+    Args:
+        folder: The folder of unfinished work.
+        layout: The shape of a sentence's array.
+        dtype: The type of the stored numbers.
+        sizes: The result of the last `commit` of an interrupted run, from which to continue; empty to start.
     """
 
     def __init__(self, folder: Path, layout: VectorLayout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
         self._dtype, self._layout = dtype, layout
         self._count = sizes.get("sentences", 0)
-        # An array's header says how long it is, so pooled vectors wait in a file of their own until the last is known.
+        # The header of an array states its length, so pooled vectors wait in a separate file until all are there.
         self._data, self._pooled = (open_at(folder / name, sizes.get(name, 0)) for name in (DATA, "pooled"))
         members = list(_members(self._data, self._data.tell()))
-        self._zip = ZipFile(self._data, "w")  # appends where the file stands
+        self._zip = ZipFile(self._data, "w")  # appends at the current position of the file
         self._zip.infolist().extend(members)
 
     def add(self, window: list[Entry]) -> None:
-        """Append entries."""
+        """Append the entries of a window."""
         for number, (_, vectors) in enumerate(window, self._count):
             array = np.ascontiguousarray(vectors, dtype=self._dtype)
             if self._layout.pooled:
@@ -42,11 +50,11 @@ class NpzWriter:
         self._count += len(window)
 
     def commit(self) -> dict[str, int]:
-        """Make what was added safe; returns the sizes to go on from."""
+        """Flush all added entries to disk, and return the file sizes from which to continue."""
         return {"sentences": self._count, DATA: make_safe(self._data), "pooled": make_safe(self._pooled)}
 
     def finish(self) -> list[str]:
-        """Write the pooled vectors, and the zip file's directory."""
+        """Write the pooled vectors, if any, and the directory of the zip file. There are no notes."""
         if self._layout.pooled:
             header = {
                 "descr": npy.dtype_to_descr(self._dtype),
@@ -61,15 +69,15 @@ class NpzWriter:
         return []
 
     def close(self) -> None:
-        """Close the files, finished or not."""
+        """Close the files, whether they are complete or not."""
         close_all(self._zip, self._pooled, self._data)
 
 
 def _members(file: BinaryIO, end: int) -> Iterator[ZipInfo]:
-    """The members of a zip file that was written up to `end` and has no directory yet, by what stands before each.
+    """List the members of a zip file of `end` bytes that has no directory yet, from the header before each member.
 
-    Offsets are those of the local header and its zip64 field (PKWARE's APPNOTE 4.3.7 and 4.5.3). The file stands at
-    `end` afterwards.
+    Leaves the file positioned at `end`. The offsets are those of the local header and its zip64 field (PKWARE's
+    APPNOTE 4.3.7 and 4.5.3).
     """
     file.seek(0)
     while (start := file.tell()) < end:
@@ -77,7 +85,7 @@ def _members(file: BinaryIO, end: int) -> Iterator[ZipInfo]:
         info = ZipInfo(file.read(name_size).decode())
         info.file_size, info.compress_size = struct.unpack_from("<4x QQ", file.read(extra_size))
         info.CRC, info.header_offset = crc, start
-        info.create_version = info.extract_version = 45  # zip64; this and the next as `ZipFile.open` sets them
+        info.create_version = info.extract_version = 45  # zip64; `ZipFile.open` sets this and the next field alike
         info.external_attr = 0o600 << 16
         file.seek(info.compress_size, 1)
         yield info

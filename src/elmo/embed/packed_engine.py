@@ -1,4 +1,4 @@
-"""The biLM with its weights packed once, for inference on a processor."""
+"""Runs a biLM with weights that are packed once, for inference on a processor."""
 
 from __future__ import annotations
 
@@ -21,39 +21,51 @@ from elmo.nn.together import run_together
 Array = NDArray[np.float32]
 
 GATE_ROWS = 128
-"""Tokens whose gates are computed at a time: enough for the product of their inputs to run at full speed, few enough
-for the gates still to be in the cache when the recurrence reads them."""
+"""Maximum number of tokens whose gates are computed at a time: enough for the product of their inputs to run at full
+speed, and few enough for the gates to be in the processor's cache still when the recurrence reads them."""
 
 CPU = torch.device("cpu")
 
 
 class PackedEngine:
-    """Runs a biLM as it was when the engine was made, its directions at once where torch has two threads or more.
+    """Runs a biLM as it was when the engine was made. Implements `elmo.embed.engine.Engine`.
 
-    It holds the packed weights alone: the biLM's own need not stay in memory.
+    Both directions run at the same time if torch has at least two threads. The engine holds only the packed weights,
+    so the biLM's own weights need not stay in memory.
+
+    Args:
+        bilm: The biLM.
+        to_ids: Converts words to the ids that the biLM's encoder takes.
+        precision: `"float32"`, `"bf16"` or `"int8"`.
     """
 
     def __init__(self, bilm: BiLM, to_ids: ToIds, precision: str) -> None:
         self.precision = precision
         self._config = bilm.config
-        # int8 would cost each type digits, and as each is encoded but once, save hardly any time
+        # Each distinct word is encoded only once, so int8 would save hardly any time here, and cost accuracy.
         of_types = "bf16" if precision == "int8" else precision
         encode = make_encode(bilm.token_encoder, to_ids, of_types)
         self._cache = TypeCache(encode, bilm.config.lstm.projection_dim)
         self._directions = [_Direction(stack, kernels_for(precision), precision) for stack in bilm.directions]
 
     def token_vectors(self, words: Sequence[str]) -> Array:
-        """Layer 0 of distinct `words` in one direction: (N, P)."""
+        """Return the vectors (N, P) of N distinct words: layer 0, which both directions share."""
         return self._cache.vectors(words)
 
     def run(
         self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: BiLMState | None
     ) -> tuple[Array, BiLMState | None]:
-        """Run a batch, whose tokens are indices into the token `vectors` (N, P).
+        """Run a batch.
 
-        Returns the layers' sum by `weights`, (tokens, D), or without them all layers, (L+1, tokens, D), in the order
-        of the batch's tokens without boundaries. `before` is the state before each sentence's first token, of which
-        that after its last token is returned; None stands for zeros, and is returned as it is.
+        Args:
+            vectors: (N, P) vectors of distinct words, as `token_vectors` returns them.
+            batch: Sentences as indices into `vectors`.
+            weights: One weight per layer, or None to keep the layers apart.
+            before: The LSTM state that each sentence starts from; None stands for zeros.
+
+        Returns:
+            The weighted sum (tokens, D), or all layers (L+1, tokens, D), in the order of the batch's sentences and
+            without boundaries; and the state after each sentence, which is None if `before` is None.
         """
         config = self._config
         P = config.lstm.projection_dim
@@ -72,7 +84,7 @@ class PackedEngine:
         return result[0] if weights else result, after
 
     def _own_state(self, num_sentences: int, before: LSTMState | None) -> tuple[Array, Array]:
-        """A direction's hidden (L, B, P) and cell (L, B, H), to be replaced in place by those after the batch."""
+        """Copy a direction's hidden (L, B, P) and cell (L, B, H), which the run then replaces in place."""
         lstm = self._config.lstm
         hidden, cell = (empty(lstm.n_layers, num_sentences, width) for width in (lstm.projection_dim, lstm.dim))
         hidden[:], cell[:] = (0, 0) if before is None else (part.numpy() for part in before)
@@ -80,7 +92,7 @@ class PackedEngine:
 
 
 class _Direction:
-    """An `LSTMStack`, packed."""
+    """An `LSTMStack` with packed weights."""
 
     def __init__(self, stack: LSTMStack, kernels: Kernels, precision: str) -> None:
         config = stack.config
@@ -101,7 +113,7 @@ class _Direction:
         ]
 
     def run(self, inputs: Array, batch_sizes: Sequence[int], hidden: Array, cell: Array) -> list[Array]:
-        """Packed `inputs` (N, P) to L+1 layers (N, P), they themselves the first; the state is replaced in place."""
+        """Compute L+1 layers (N, P), of which `inputs` (N, P) are the first, and replace the state in place."""
         num_threads = torch.get_num_threads()
         chunks = list(_chunks(batch_sizes))
         gates = empty(max(rows.stop - rows.start for rows, _ in chunks), 4 * self._config.dim)
@@ -120,14 +132,14 @@ class _Direction:
 
 
 def _bias(layer: LSTMLayer) -> Array:
-    """The bias of the gates, the forget gate's constant added."""
+    """Return the bias of the gates, including the constant that is added to the forget gate."""
     bias, size = numbers(layer.bias).copy(), layer.config.dim
     bias[2 * size : 3 * size] += FORGET_BIAS
     return bias
 
 
 def _chunks(batch_sizes: Sequence[int]) -> Iterator[tuple[slice, Sequence[int]]]:
-    """Consecutive steps of at most `GATE_ROWS` tokens, but one step at least: their packed rows and batch sizes."""
+    """Yield packed rows and batch sizes of consecutive steps: up to `GATE_ROWS` tokens, but at least one step."""
     first = start = stop = 0
     for step, size in enumerate(batch_sizes):
         if step > first and stop + size - start > GATE_ROWS:
@@ -138,7 +150,7 @@ def _chunks(batch_sizes: Sequence[int]) -> Iterator[tuple[slice, Sequence[int]]]
 
 
 def _weighted_sum(layers: Sequence[Array], weights: Sequence[float]) -> Array:
-    """The sum of `layers` (N, P) by `weights`, of which one at least isn't zero."""
+    """Return the weighted sum of `layers` (N, P). At least one of the weights must not be zero."""
     used = [(layer, np.float32(weight)) for layer, weight in zip(layers, weights, strict=True) if weight != 0]
     total = used[0][0] * used[0][1]
     for layer, weight in used[1:]:

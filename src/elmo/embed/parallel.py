@@ -1,4 +1,4 @@
-"""Embedding on several devices at once: a process for each, fed and collected in the text's order."""
+"""Embeds on several devices at once, with one process for each. Results come in the order of the text."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from elmo.text.parallel import start_worker
 T = TypeVar("T")
 
 WINDOWS_PER_DEVICE = 2
-"""Windows on the way to and from a device: one that it works on, one that waits there."""
+"""Number of windows that each device is given at a time: one to work on, and one that waits there."""
 
 
 class _Facts(NamedTuple):
-    """What the processes tell of the model that they have loaded."""
+    """What each process reports about the model that it has loaded."""
 
     config: BiLMConfig
     fingerprint: str
@@ -49,20 +49,30 @@ class _Facts(NamedTuple):
 
 
 class ParallelEmbedder(SentenceEmbedder):
-    """Embeds as `Embedder` does, on several devices, each in a process of its own that loads the model from `source`.
+    """Embeds as `Embedder` does, on several devices, each in a process of its own that loads the model.
 
     ```python
     with ParallelEmbedder("model", ["cuda:0", "cuda:1"]) as model:
         model.write("vectors.h5", sentences)
     ```
-    Vectors and their order are those of one device. Processors that are named several times (`["cpu", "cpu"]`) share
-    torch's threads. With `state="carry"`, each device computes the same rows of every batch, whose states it keeps.
-    As always where Python starts new processes, a script needs its `if __name__ == "__main__":`.
+    Vectors and their order are those of a single device. With `state="carry"`, each device computes the same rows of
+    every batch and keeps their states. The processes are spawned, so a script needs the usual
+    `if __name__ == "__main__":`.
+
+    Args:
+        source: A path or name of a model, as `elmo.load` takes it.
+        devices: Names such as `"cuda:0"` or `"cpu"`. A name that appears several times gets several processes;
+            processes on the processor share torch's threads.
+        precision: The precision of matrix products (see `Precision`). All devices must compute in the same one.
+
+    Raises:
+        ElmoError: If `devices` is empty, or names a device that does not exist, if the model cannot be read, if a
+            process dies, or if the devices choose different precisions for `"auto"`.
     """
 
     def __init__(self, source: str | Path, devices: Sequence[str], *, precision: Precision = "float32") -> None:
         if not devices:
-            raise ElmoError("devices: none is named")
+            raise ElmoError("devices: the list is empty; name at least one device")
         self.device, *_ = map(find_device, devices)
         num_threads = max(1, torch.get_num_threads() // max(1, devices.count("cpu")))
         self._workers = [_Worker(device) for device in devices]
@@ -70,7 +80,7 @@ class ParallelEmbedder(SentenceEmbedder):
             starts = [w.submit(_start, source, w.device, precision, num_threads) for w in self._workers]
             facts = [worker.wait(start) for worker, start in zip(self._workers, starts, strict=True)]
             if len({(fact.fingerprint, fact.precision) for fact in facts}) > 1:
-                raise ElmoError(f"devices: {', '.join(devices)} compute in different precisions; choose one of them")
+                raise ElmoError(f"devices: {', '.join(devices)} compute in different precisions; name one precision")
         except BaseException:
             self.close()
             raise
@@ -78,7 +88,7 @@ class ParallelEmbedder(SentenceEmbedder):
         self._batch_tokens = min(fact.batch_tokens for fact in facts)
 
     def close(self) -> None:
-        """End the processes."""
+        """End all processes."""
         for worker in self._workers:
             worker.close()
 
@@ -89,7 +99,7 @@ class ParallelEmbedder(SentenceEmbedder):
         self.close()
 
     def reset_state(self) -> None:
-        """Forget the state that `state="carry"` left on every device."""
+        """Forget the state that calls with `state="carry"` left on every device."""
         for future in [worker.submit(_reset_state) for worker in self._workers]:
             future.result()
 
@@ -97,14 +107,14 @@ class ParallelEmbedder(SentenceEmbedder):
         return self._in_parts(cut, job) if job.carry else self._in_turn(cut, job)
 
     def _in_parts(self, batches: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
-        """Give each device the same rows of every batch, since a row's state goes to the same row of the next batch.
+        """Give each device the same rows of every batch, because a row's state goes to that row of the next batch.
 
-        A batch is handed out when the one before is back, so that a stream that is left early leaves the states of the
-        batches that were taken from it, as on one device.
+        A batch is sent only after the previous one has come back. If the caller stops reading early, the states are
+        then those after the batches that were read, as on a single device.
         """
         num = len(self._workers)
         for batch in batches:
-            # Row r belongs to device r % num, whatever the size of this call's batches.
+            # Row r belongs to device r % num, independently of the batch size, which may change between calls.
             busy = self._workers[: len(batch)]
             sent = [worker.submit(_embed, batch[number::num], job) for number, worker in enumerate(busy)]
             try:
@@ -116,7 +126,7 @@ class ParallelEmbedder(SentenceEmbedder):
             yield batch, [parts[row % num][row // num] for row in range(len(batch))]
 
     def _in_turn(self, cut: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
-        """Give each window to the device that has the least to do."""
+        """Give each window to the device with the fewest waiting windows."""
         on_the_way: deque[tuple[list[Sentence], _Worker, Future[Parcel]]] = deque()
 
         def take() -> EmbeddedWindow:
@@ -132,12 +142,14 @@ class ParallelEmbedder(SentenceEmbedder):
             while on_the_way:
                 yield take()
         finally:
-            for _, _, future in on_the_way:  # of a stream that is left before its end
-                future.add_done_callback(_free)  # not cancelled: a pool whose process was killed ends them itself
+            # These are left only if the caller stops before the end of the stream. They are not cancelled, since a
+            # pool whose process was killed is ending them itself at the same time, and fails if both do it.
+            for _, _, future in on_the_way:
+                future.add_done_callback(_free)
 
 
 def _take(worker: _Worker, future: Future[Parcel]) -> list[NDArray[np.float32]]:
-    """The arrays that a device's process hands over."""
+    """Wait for the arrays of a window, and take them over from the device's process."""
     try:
         return unpack(worker.wait(future))
     except OSError:
@@ -145,9 +157,9 @@ def _take(worker: _Worker, future: Future[Parcel]) -> list[NDArray[np.float32]]:
 
 
 def _free(future: Future[Parcel]) -> None:
-    """Free the memory of arrays that nobody will read."""
+    """Free the memory of arrays that will not be read."""
     if not future.cancelled() and future.exception() is None:
-        with suppress(OSError):  # the sender is gone, and its memory with it
+        with suppress(OSError):  # the sender has ended, which freed its memory
             unpack(future.result())
 
 
@@ -156,19 +168,19 @@ class _Worker:
 
     def __init__(self, device: str) -> None:
         self.device = device
-        # not "fork": other threads may hold locks, and CUDA can't be used in a forked process
+        # Spawned rather than forked: other threads may hold locks, and CUDA does not work in a forked process.
         context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(1, mp_context=context, initializer=start_worker)
         self._waiting: list[Future[Any]] = []
 
     @property
     def num_waiting(self) -> int:
-        """Calls that aren't done yet."""
+        """Number of calls that are not finished yet."""
         self._waiting = [future for future in self._waiting if not future.done()]
         return len(self._waiting)
 
     def submit(self, call: Callable[..., T], *arguments: object) -> Future[T]:
-        """Have the process call a function."""
+        """Call a function in the process."""
         try:
             future = self._pool.submit(call, *arguments)
         except BrokenProcessPool:
@@ -177,7 +189,7 @@ class _Worker:
         return future
 
     def wait(self, future: Future[T]) -> T:
-        """What the function returned, or the error that it raised."""
+        """Wait for a call, and return its result or raise its error."""
         try:
             return future.result()
         except BrokenProcessPool:
@@ -188,15 +200,15 @@ class _Worker:
         self._pool.shutdown(cancel_futures=True)
 
     def died(self) -> ElmoError:
-        """What to tell the user if the process isn't there any more."""
+        """Return the error to raise if the process has ended by itself."""
         return ElmoError(
-            f"device {self.device}: its process was killed, perhaps for want of memory; with enough of it, or fewer "
-            "devices, the same command goes on"
+            f"device {self.device}: its process was killed, perhaps because memory ran out; free some, or name fewer "
+            "devices, and start the same command again to continue"
         )
 
 
 _embedder: Embedder | None = None
-"""In a process of a device: its own."""
+"""The embedder of this process, if it is the process of a device."""
 
 
 def _start(source: str | Path, device: str, precision: Precision, num_threads: int) -> _Facts:

@@ -1,4 +1,4 @@
-"""Embeddings as Parquet: one row per sentence, for data frames and query engines."""
+"""Writes embeddings as Parquet, one row per sentence, for data frames and query engines."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,17 +14,24 @@ from elmo.embed.layers import Entry, VectorLayout
 from elmo.embed.parquet_footer import join_footers
 
 ROW_GROUP_BYTES = 1 << 24
-"""Rows are held until they have this size, then written as a row group."""
+"""Rows are held in memory until their vectors have this size, and are then written as one row group."""
 
 pa: Any = pyarrow
 pq: Any = pyarrow_parquet
-"""pyarrow has no types."""
+"""pyarrow has no type annotations, so it is used as `Any`."""
 
 
 class ParquetWriter:
-    """Columns `sentence` (its number), `tokens` (list of strings) and the vectors (see `vector_columns`).
+    """Writes columns `sentence` (its number), `tokens` (list of strings) and the vectors (see `vector_columns`).
 
-    Every commit ends a Parquet file of its own; they follow each other in one file, and the last footer tells of all.
+    Every commit completes a small Parquet file, so that nothing before it is rewritten. These files follow each other
+    in one file, and its last footer describes all of them.
+
+    Args:
+        folder: The folder of unfinished work.
+        layout: The shape of a sentence's array.
+        dtype: The type of the stored numbers.
+        sizes: The result of the last `commit` of an interrupted run, from which to continue; empty to start.
     """
 
     def __init__(self, folder: Path, layout: VectorLayout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
@@ -43,7 +50,7 @@ class ParquetWriter:
         self._writer: Any = None
 
     def add(self, window: list[Entry]) -> None:
-        """Append entries."""
+        """Append the entries of a window."""
         for tokens, vectors in window:
             self._rows.append(Entry(tokens, vectors.astype(self._dtype, copy=False)))
             self._num_bytes += self._rows[-1].vectors.nbytes
@@ -51,13 +58,13 @@ class ParquetWriter:
                 self._flush()
 
     def commit(self) -> dict[str, int]:
-        """Make what was added safe; returns the sizes to go on from."""
+        """Flush all added entries to disk, and return the file sizes from which to continue."""
         self._flush()
         self._end()
         return {"sentences": self._count, DATA: make_safe(self._data), "ends": make_safe(self._ends)}
 
     def finish(self) -> list[str]:
-        """Write the last row group and the footer."""
+        """Write the last row group and the footer. There are no notes."""
         self._flush()
         if self._data.tell() == 0:
             self._open()
@@ -71,24 +78,25 @@ class ParquetWriter:
         return []
 
     def close(self) -> None:
-        """Close the files, finished or not."""
+        """Close the files, whether they are complete or not."""
         close_all(*([self._writer] if self._writer is not None else []), self._data, self._ends)
 
     def _open(self) -> Any:
-        """The Parquet file in hand, which begins where the one before ended."""
+        """Return the current Parquet file, which begins at the end of the previous one; start it if necessary."""
         if self._writer is None:
-            # Floats of a network hardly repeat: dictionaries and compression would only cost time.
+            # The numbers of a network hardly ever repeat, so dictionaries and compression would only cost time.
             self._writer = pq.ParquetWriter(self._data, self._schema, use_dictionary=False, compression="none")
         return self._writer
 
     def _end(self) -> None:
+        """Complete the current Parquet file, if there is one."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
             self._ends.write(np.int64(self._data.tell()).tobytes())
 
     def _flush(self) -> None:
-        """Write the rows held as one row group."""
+        """Write the rows in memory as one row group."""
         if not self._rows:
             return
         numbers = np.arange(self._count, self._count + len(self._rows))
@@ -100,15 +108,22 @@ class ParquetWriter:
 
 
 def _storable(token: str) -> str:
-    """A token with ? for lone surrogates, which Arrow can't hold."""
+    """Replace lone surrogates in a token by ?, since Arrow's strings are UTF-8."""
     return token.encode("utf-8", "replace").decode()
 
 
 def vector_columns(arrays: Sequence[NDArray[Any]], layout: VectorLayout, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Sentences' arrays (of the shape that `layout` tells) as Arrow columns, without a Python loop over numbers.
+    """Convert sentences' arrays to Arrow columns, without a Python loop over numbers.
 
-    `vectors` is a list of D numbers for each token; with all layers, `layer_0`, `layer_1`, … instead. Pooled:
-    `vector`, or `layer_0`, …, with D numbers each. The D numbers are of Arrow's fixed-size list type.
+    Args:
+        arrays: One array per sentence, of the shape that `layout` describes.
+        layout: The shape of a sentence's array.
+        dtype: The type of the stored numbers.
+
+    Returns:
+        Columns by name: `vectors`, or `layer_0`, `layer_1`, … if the layers are kept apart. A row holds a list of T
+        vectors. With pooled vectors, `vector` or `layer_0`, …, and a row holds one vector. A vector is a fixed-size
+        list of D numbers.
     """
     if layout.num_layers is None:
         return {"vector" if layout.pooled else "vectors": _column(arrays, layout, dtype)}

@@ -1,8 +1,8 @@
-"""Several Parquet files one after the other in one file: a footer that describes them as a single one.
+"""Makes a single Parquet file of several that follow each other in one file, by a footer that describes them all.
 
 A Parquet file ends with a footer that says where everything is (struct `FileMetaData` of the format's
-`parquet.thrift`, in Thrift's compact protocol). Behind files that follow each other, a last footer with their row
-groups, at the places where they now are, makes the whole a file of its own; the footers before it are never read.
+`parquet.thrift`, in Thrift's compact protocol). A last footer that lists the row groups of all the files, at their
+offsets in the whole, makes the whole a valid Parquet file; readers never look at the earlier footers.
 """
 
 from __future__ import annotations
@@ -15,22 +15,27 @@ from typing import Any, BinaryIO
 MAGIC = b"PAR1"
 STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, STRUCT = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12
 INTEGERS = (I16, I32, I64)
-"""Types of values in the compact protocol; integers are all written alike."""
+"""Types of values in the compact protocol; all of `INTEGERS` have the same encoding."""
 
 NUM_ROWS, ROW_GROUPS = 3, 4
 COLUMNS, GROUP_OFFSET, ORDINAL = 1, 5, 7
 CHUNK_OFFSETS, COLUMN = (2, 4, 6), 3
 COLUMN_OFFSETS = (9, 10, 11, 14)
-"""Numbers of fields: of the footer, of a row group, of a column chunk, and of its metadata."""
+"""Field numbers, line by line: of the footer, of a row group, of a column chunk, and of its metadata."""
 
 Struct = dict[int, tuple[int, Any]]
-"""Fields by number: (type, value). A list's value is (type of its elements, elements)."""
+"""The fields of a struct by number, each as (type, value). The value of a list is (type of its elements, elements)."""
 
 
 def join_footers(file: BinaryIO, ends: Sequence[int]) -> None:
-    """Append a footer to a file that is made of Parquet files, which end at `ends`."""
+    """Append a footer that describes all Parquet files of which a file consists.
+
+    Args:
+        file: Parquet files one after the other, opened for reading and writing.
+        ends: The offset at which each of them ends.
+    """
     footer: Struct = {}
-    groups: list[bytes] = []  # of a long text there are many, and bytes take little memory
+    groups: list[bytes] = []  # as bytes, because a long text has many, and objects would take more memory
     num_rows = 0
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
         footer = _read_footer(file, end)
@@ -43,6 +48,7 @@ def join_footers(file: BinaryIO, ends: Sequence[int]) -> None:
 
 
 def _read_footer(file: BinaryIO, end: int) -> Struct:
+    """Read the footer of the Parquet file that ends at `end`."""
     file.seek(end - 8)
     (length,) = struct.unpack("<I4x", file.read(8))
     file.seek(end - 8 - length)
@@ -50,7 +56,7 @@ def _read_footer(file: BinaryIO, end: int) -> Struct:
 
 
 def _move(group: Struct, distance: int) -> bytes:
-    """A row group that stands `distance` bytes further on, as bytes."""
+    """Encode a row group with all its offsets moved by `distance` bytes, and without its ordinal."""
     for chunk in group[COLUMNS][1][1]:
         _shift(chunk, CHUNK_OFFSETS, distance)
         _shift(chunk[COLUMN][1], COLUMN_OFFSETS, distance)
@@ -61,18 +67,18 @@ def _move(group: Struct, distance: int) -> bytes:
 
 
 def _shift(fields: Struct, numbers: Sequence[int], distance: int) -> None:
-    """Add to offsets; 0 stands for none."""
+    """Add `distance` to the offsets in the fields `numbers`. An offset of 0 means that there is none."""
     for number in numbers:
         if number in fields and fields[number][1] > 0:
             fields[number] = (fields[number][0], fields[number][1] + distance)
 
 
 def _read(data: BytesIO, kind: int) -> Any:
-    """A value of the compact protocol."""
+    """Read a value of the compact protocol."""
     if kind in INTEGERS:
         number = _read_varint(data)
         return number >> 1 ^ -(number & 1)
-    if kind in (TRUE, FALSE, BYTE):  # of a list; a field's boolean is its type
+    if kind in (TRUE, FALSE, BYTE):  # an element of a list; the boolean of a field is its type, without a value
         return data.read(1)
     if kind == DOUBLE:
         return data.read(8)
@@ -93,7 +99,7 @@ def _read(data: BytesIO, kind: int) -> Any:
 
 
 def _write(data: bytearray, kind: int, value: Any) -> None:
-    """Append a value, the reverse of `_read`; a struct may be bytes already."""
+    """Append a value, as the reverse of `_read`. A struct may be given as its bytes."""
     ready: object = value
     if isinstance(ready, bytes) and kind != BINARY:
         data += ready
@@ -112,7 +118,7 @@ def _write(data: bytearray, kind: int, value: Any) -> None:
     elif kind == STRUCT:
         before = 0
         for number, (field, each) in sorted(value.items()):
-            data.append((number - before) << 4 | field)  # Parquet's numbers leave no gaps of 16
+            data.append((number - before) << 4 | field)  # fits: Parquet's field numbers leave no gaps of 16
             before = number
             if field not in (TRUE, FALSE):
                 _write(data, field, each)

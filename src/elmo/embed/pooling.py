@@ -1,4 +1,4 @@
-"""One vector for a sentence from the vectors of its tokens."""
+"""Pools the vectors of a sentence's tokens into one vector."""
 
 from typing import Literal
 
@@ -6,22 +6,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 Pool = Literal["mean", "max", "first-last"]
+"""How to reduce a sentence to one vector; see `pool_tokens`."""
 
 POOLS = ("mean", "max", "first-last")
 
 
 def pool_tokens(vectors: NDArray[np.float32], pool: Pool, *, bidirectional: bool = True) -> NDArray[np.float32]:
-    """Pool the tokens of one sentence: (…, T, D) to (…, D). There is no padding to count: arrays hold tokens only.
+    """Pool the token vectors of one sentence into a single vector.
 
-    `"mean"` and `"max"` go over the tokens. `"first-last"` puts the forward half of the last token beside the
-    backward half of the first one: what each direction knows once it has read the whole sentence. With one
-    direction it is the last token. A sentence without tokens gives zeros.
+    Args:
+        vectors: (…, T, D) vectors of the tokens of one sentence, without padding.
+        pool: `"mean"` and `"max"` are taken over the tokens. `"first-last"` joins the forward half of the last token
+            to the backward half of the first token: the outputs of each direction after it has read the whole
+            sentence.
+        bidirectional: Whether a vector has two halves. Without them, `"first-last"` is the last token.
+
+    Returns:
+        (…, D) vectors; zeros if the sentence has no tokens.
     """
     num_tokens, width = vectors.shape[-2:]
     if num_tokens == 0:
         return np.zeros((*vectors.shape[:-2], width), dtype=np.float32)
     if pool == "mean":
-        # float64, so that a sentence of thousands of tokens loses nothing
+        # Sum in float64, so that a sentence of thousands of tokens loses no digits.
         return vectors.mean(axis=-2, dtype=np.float64).astype(np.float32)
     if pool == "max":
         return vectors.max(axis=-2)

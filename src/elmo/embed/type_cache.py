@@ -1,4 +1,4 @@
-"""The vectors of types met before, in bounded memory: text repeats most of its words."""
+"""Keeps the vectors of words met before, in bounded memory, because a text repeats most of its words."""
 
 from __future__ import annotations
 
@@ -11,21 +11,28 @@ from numpy.typing import NDArray
 Array = NDArray[np.float32]
 
 CACHE_BYTES = 1 << 26
-"""Memory for cached types: 28,000 types of a vector of 512 numbers."""
+"""Memory for cached words in bytes: enough for about 28,000 words with vectors of 512 numbers."""
 
 LONGEST = 50
-"""Longer words, in letters, are not kept, so that memory is bounded."""
+"""Maximum length of a cached word in characters. Longer words are not kept, so that memory is bounded."""
 
 _ENTRY_BYTES = 250
-"""What a word and its place in a dictionary take beside the vector, at most."""
+"""Upper bound for the bytes that a word and its entry in a dictionary take in addition to the vector."""
 
 
 class TypeCache:
-    """Vectors (P,) of words, encoded when they are first asked for, and kept while they are in use.
+    """Vectors (P,) of words, which are encoded when they are first needed and kept while they are in use.
 
-    Two generations share the memory. New types, and those of the old generation that are used again, go into the
-    young one; when that is full it becomes the old one, and what was old is forgotten. So a type that occurs at
-    least once in each generation stays, and a hit costs one look-up.
+    Two generations share the memory. New words, and words of the old generation that are used again, go into the
+    young generation. When that is full, it becomes the old one and the previous old one is dropped. A word that occurs
+    at least once per generation therefore stays, and a hit costs a single look-up, without any record of its use.
+
+    It may be used by several threads at once.
+
+    Args:
+        encode: Computes the vectors (N, P) of N words.
+        width: Width of a vector (P).
+        num_bytes: Memory for both generations together.
     """
 
     def __init__(self, encode: Callable[[Sequence[str]], Array], width: int, num_bytes: int = CACHE_BYTES) -> None:
@@ -36,7 +43,7 @@ class TypeCache:
         self._lock = threading.Lock()
 
     def vectors(self, words: Sequence[str]) -> Array:
-        """The vectors (N, P) of `words`, no word twice."""
+        """Return the vectors (N, P) of N distinct words."""
         with self._lock:
             found, new = self._young.read(words)
             if new:
@@ -61,19 +68,19 @@ class TypeCache:
 
 
 class _Generation:
-    """Types and their vectors, as many as `size`."""
+    """At most `size` words and their vectors."""
 
     def __init__(self, size: int, width: int) -> None:
         self._rows: dict[str, int] = {}
-        self._vectors = np.empty((size, width), np.float32)  # takes no memory before it is written
+        self._vectors = np.empty((size, width), np.float32)  # the system provides the memory only when it is written
 
     @property
     def room(self) -> int:
-        """How many more types it takes."""
+        """Number of words that can still be added."""
         return len(self._vectors) - len(self._rows)
 
     def read(self, words: Sequence[str]) -> tuple[Array, list[int]]:
-        """Vectors (N, P) of `words`, and the indices of those it doesn't have, whose rows hold anything."""
+        """Return the vectors (N, P) of `words`, and the indices of unknown words, whose rows are not initialized."""
         found = np.empty((len(words), self._vectors.shape[1]), np.float32)
         get = self._rows.get
         rows = np.fromiter((get(word, -1) for word in words), np.int64, len(words))
@@ -83,7 +90,7 @@ class _Generation:
         return found, unknown
 
     def add(self, words: Sequence[str], vectors: Array) -> None:
-        """Add types it doesn't have, for which it has room."""
+        """Add words that are not here yet, and for which there must be room."""
         start = len(self._rows)
         self._vectors[start : start + len(words)] = vectors
         self._rows.update(zip(words, range(start, start + len(words)), strict=True))

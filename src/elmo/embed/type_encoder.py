@@ -1,4 +1,4 @@
-"""From words to token vectors, for inference: char encoders, on a processor with their weights packed once."""
+"""Turns words into token vectors for inference. On a processor, the weights of char encoders are packed once."""
 
 from __future__ import annotations
 
@@ -18,16 +18,23 @@ from elmo.nn.char_encoder import CharEncoder, Highway, word_lengths
 
 Array = NDArray[np.float32]
 Encode = Callable[[Sequence[str]], Array]
-"""Words to their vectors (N, P)."""
+"""Computes the vectors (N, P) of N words."""
+
 TYPES_AT_ONCE = 512
-"""Types that are encoded together: enough for products at full speed, few enough for any memory."""
+"""Number of words that are encoded together: enough for products at full speed, few enough for any memory."""
 
 TYPES_AT_ONCE_BY_MODULE = 4096
-"""The same for a module as it is, which makes its tables anew each time, and may be on a GPU."""
+"""The same number if a module runs unpacked: higher, since it rebuilds its tables each time, and may be on a GPU."""
 
 
 def make_encode(encoder: TokenEncoder, to_ids: ToIds, precision: str) -> Encode:
-    """Encodes words on a processor. An encoder that isn't just a `CharEncoder` runs as it is, in float32."""
+    """Make a function that encodes words on a processor.
+
+    Args:
+        encoder: The biLM's encoder. Only an exact `CharEncoder` is packed; any other runs unpacked, in float32.
+        to_ids: Converts words to the ids that the encoder takes.
+        precision: The precision of a packed encoder's products.
+    """
     if isinstance(encoder, CharEncoder) and type(encoder) is CharEncoder:
         run = TypeEncoder(encoder, precision).encode
     else:
@@ -37,16 +44,17 @@ def make_encode(encoder: TokenEncoder, to_ids: ToIds, precision: str) -> Encode:
 
 @torch.inference_mode()
 def run_module(encoder: TokenEncoder, ids: NDArray[Any]) -> Array:
-    """The vectors (N, P) of ids (N, C), by the module on the device where it is."""
+    """Compute the vectors (N, P) of ids (N, C) with the module, on the device where it is."""
     device = encoder.embedding.weight.device
     blocks = [encoder(block.to(device)) for block in torch.from_numpy(ids).split(TYPES_AT_ONCE_BY_MODULE)]
     return torch.cat(blocks).float().cpu().numpy()
 
 
 class TypeEncoder:
-    """Encodes as `CharEncoder` does, by tables and weights made once.
+    """Encodes as `CharEncoder` does, with tables and packed weights that are made once.
 
-    What a filter makes of a character at a place of its window is looked up; the two products of a highway are one.
+    A table holds what each filter computes from each character at each position of its window, so a convolution is a
+    sum of look-ups. The two products of a highway layer are computed as one.
     """
 
     @torch.inference_mode()
@@ -63,7 +71,7 @@ class TypeEncoder:
 
     @torch.inference_mode()
     def encode(self, ids: NDArray[Any]) -> Array:
-        """The vectors (N, P) of ids (N, C)."""
+        """Compute the vectors (N, P) of ids (N, C)."""
         return np.concatenate([self._encode(block) for block in torch.from_numpy(ids).split(TYPES_AT_ONCE)])
 
     def _encode(self, characters: Tensor) -> Array:
@@ -93,5 +101,5 @@ def _pack_highway(highway: torch.nn.Module, kernels: Kernels, precision: str) ->
 
 
 def numbers(x: Tensor) -> Array:
-    """A tensor as contiguous float32 numbers."""
+    """Convert a tensor to a contiguous float32 array."""
     return x.detach().float().contiguous().numpy()

@@ -1,7 +1,7 @@
-"""What is kept of a run until its file is complete, so that the same command goes on where it was.
+"""Keeps the work of a run until its file is complete, so that the same command can continue after an interruption.
 
-Beside `vectors.h5` stands the folder `.vectors.h5.unfinished`. It holds what a writer has written so far, and
-`progress.json`: what is being made from which text, and how much of it is safe on the disk.
+The folder `.vectors.h5.unfinished` next to `vectors.h5` holds what has been written so far, and `progress.json`, which
+says what is being written, from which text, and how much of it has been flushed to disk.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ from elmo.targets import LOCK, unfinished_folder
 FORMAT = 1
 PROGRESS = "progress.json"
 SKIPPED_TOGETHER = 1000
-"""Sentences that are compared at a time."""
+"""Number of sentences that are read and added to the checksum at a time when a run skips finished ones."""
 
 
 @dataclass(frozen=True)
 class EmbeddingProgress:
-    """How far a run has come. `num_bytes` are those of the sentences as UTF-8, `seconds` those of all starts.
+    """How far the work has come.
 
-    `checksum` is that of the sentences, and `sizes` are those of the writer's files.
+    `num_bytes` is the size of the sentences as UTF-8, with one byte for each separator. `seconds` is the time that all
+    runs took together. `checksum` is the checksum of the sentences, and `sizes` holds the sizes of the writer's files.
     """
 
     num_sentences: int = 0
@@ -42,14 +43,14 @@ class EmbeddingProgress:
 
 
 class Counter:
-    """Counts sentences, and sums them up to a checksum, whatever the portions in which they come."""
+    """Counts sentences and computes their checksum, which does not depend on how they are divided into portions."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
         self.progress = EmbeddingProgress()
 
     def add(self, sentences: Sequence[Sentence]) -> EmbeddingProgress:
-        """Count sentences; returns what was counted until now."""
+        """Add sentences, and return the totals so far."""
         text = "".join("\x1f".join(tokens) + "\x1e" for tokens in sentences).encode("utf-8", "surrogatepass")
         self._hash.update(text)
         self.progress = EmbeddingProgress(
@@ -62,7 +63,7 @@ class Counter:
 
 
 class Unfinished:
-    """The folder of one output's unfinished work; see `unfinished_work`."""
+    """The unfinished work on one output file, and the folder that holds it. Made by `unfinished_work`."""
 
     def __init__(self, path: Path, job: Mapping[str, object], overwrite: bool) -> None:
         self.path, self.folder = path, work_folder_of(path)
@@ -70,12 +71,16 @@ class Unfinished:
         self.progress = EmbeddingProgress()
 
     def load(self) -> None:
-        """Find out how far the work had come; refuse that of another command."""
+        """Read how far the work has come.
+
+        Raises:
+            ElmoError: If the folder holds work of another command and `overwrite` is false, or if it is damaged.
+        """
         progress: EmbeddingProgress | None = None
         if (self.folder / PROGRESS).exists():
             job, progress = self._read()
             same = is_same_job(self.path, job, self._job, self._overwrite)
-            # What has its name already was finished, and only not tidied up.
+            # The data file was moved to its final path, but the run ended before it removed the rest.
             finished = DATA in progress.sizes and not (self.folder / DATA).exists()
             progress = progress if same and not finished else None
         if progress is None:
@@ -84,7 +89,7 @@ class Unfinished:
             self.progress = progress
 
     def _read(self) -> tuple[Mapping[str, object], EmbeddingProgress]:
-        """The job that the folder holds work of, and how far it came."""
+        """Read the job that the folder belongs to, and its progress."""
         found = cast("dict[str, Any]", read_json(self.folder / PROGRESS))
         try:
             return dict(found["job"]), EmbeddingProgress(
@@ -96,7 +101,15 @@ class Unfinished:
             ) from None
 
     def skip(self, sentences: Iterable[Sentence]) -> tuple[Iterator[Sentence], Counter]:
-        """The sentences still to be embedded, and the counter of those before; refuse a text that began otherwise."""
+        """Skip the sentences that are finished already.
+
+        Returns:
+            The sentences that remain to be embedded, and a counter that includes the skipped ones.
+
+        Raises:
+            ElmoError: If the skipped sentences are not those of the unfinished work. With `overwrite`, that work is
+                discarded instead, unless `sentences` is an iterator, whose beginning cannot be read again.
+        """
         iterator, counter = iter(sentences), Counter()
         while missing := self.progress.num_sentences - counter.progress.num_sentences:
             portion = list(islice(iterator, min(missing, SKIPPED_TOGETHER)))
@@ -111,18 +124,18 @@ class Unfinished:
             self._clear()
             return iter(sentences), Counter()
         raise ElmoError(
-            f"{self.path}: has unfinished work on a text that began otherwise; give that text again to go on, or "
-            f"remove {self.folder} to begin anew"
+            f"{self.path}: has unfinished work on a text with another beginning; give that text again to continue, or "
+            f"remove {self.folder} to start from the beginning"
         )
 
     def save(self, progress: EmbeddingProgress) -> None:
-        """Write down what is safe now."""
+        """Record progress that has been flushed to disk."""
         content = {"job": self._job, "progress": asdict(progress)}
         write_all({self.folder / PROGRESS: lambda path: write_json(path, content)})
         self.progress = progress
 
     def complete(self) -> None:
-        """Give the finished file its name."""
+        """Move the finished file to its final path, and remove everything else from the folder."""
         sync(self.folder / DATA)
         (self.folder / DATA).replace(self.path)
         self._clear()
@@ -137,10 +150,17 @@ class Unfinished:
 
 @contextmanager
 def unfinished_work(path: Path, job: Mapping[str, object], overwrite: bool) -> Generator[Unfinished]:
-    """The unfinished work on `path`, which no other process works on at the same time.
+    """Open the unfinished work on a file, and lock it against other processes.
 
-    `job` says what decides on the vectors; another one is refused, or with `overwrite` begun anew. What is safe when
-    the block ends, by whatever error, is kept.
+    Whatever was recorded by `Unfinished.save` is kept when the block ends, also if it ends by an error.
+
+    Args:
+        path: The output file.
+        job: Everything that determines the vectors, as values that JSON can store.
+        overwrite: Discard unfinished work of another job. Without it, such work is an error.
+
+    Raises:
+        ElmoError: If the folder holds work of another job, is damaged, or is in use by another process.
     """
     work = Unfinished(path, job, overwrite)
     with unfinished_folder(work.folder, path, is_kept=(work.folder / PROGRESS).exists):
@@ -149,16 +169,26 @@ def unfinished_work(path: Path, job: Mapping[str, object], overwrite: bool) -> G
 
 
 def is_same_job(path: Path, found: Mapping[str, object], job: Mapping[str, object], overwrite: bool) -> bool:
-    """Whether the unfinished work on `path` is that of this command; another's is refused, unless `overwrite`."""
+    """Tell whether the unfinished work on `path` belongs to this command.
+
+    Args:
+        path: The output file.
+        found: The job of the unfinished work.
+        job: The job of this command.
+        overwrite: Return False for another job, instead of raising an error.
+
+    Raises:
+        ElmoError: If the work belongs to another job and `overwrite` is false.
+    """
     other = [name for name, value in job.items() if found.get(name) != value]
     if other and not overwrite:
         raise ElmoError(
-            f"{path}: has unfinished work of another command (other {', '.join(other)}); repeat that one to go on, or "
-            "pass --overwrite (overwrite=True) to begin anew"
+            f"{path}: has unfinished work of another command (other {', '.join(other)}); repeat that one to continue, "
+            "or pass --overwrite (overwrite=True) to start from the beginning"
         )
     return not other
 
 
 def work_folder_of(path: Path) -> Path:
-    """Where the unfinished work on `path` is kept."""
+    """Return the folder that holds the unfinished work on `path`."""
     return path.with_name(f".{path.name}.unfinished")

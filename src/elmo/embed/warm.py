@@ -1,8 +1,9 @@
-"""The warm state: one state that every sentence may start from, instead of zeros.
+"""The warm state: a single LSTM state from which every sentence can start, instead of zeros.
 
-In training, and in the published toolkits, a sentence goes on from the state in which another one ended. Where each
-starts from zeros instead, so that its vectors are its own, its first tokens are read by LSTMs that rarely saw zeros.
-The mean of the states in which sentences end is as much the same for every sentence, and nearer to what they know.
+In training, and in the published toolkits, a sentence starts from the state in which another one ended. If each
+sentence starts from zeros instead, so that its vectors do not depend on other sentences, the LSTMs read its first
+tokens in a state that they rarely saw in training. The mean of the states in which sentences end is also the same for
+every sentence, and closer to the states that they did see.
 """
 
 from __future__ import annotations
@@ -18,16 +19,25 @@ from elmo.nn.bilm import BiLMState
 from elmo.nn.lstm import LSTMState
 
 BATCH_TOKENS, WINDOW_TOKENS = 2048, 1 << 15
-"""Tokens that run together, and those whose sentences are sorted by length together."""
+"""Maximum number of tokens in a batch, and in a window, whose sentences are sorted by length."""
 
 
 def mean_state(model: Model, sentences: Iterable[Sentence]) -> BiLMState:
-    """The mean of the states in which the `sentences` of a text end, each of them started from zeros: one row.
+    """Compute the mean of the states in which the sentences of a text end, if each starts from zeros.
 
-    A sentence ends for the forward direction after its last token, for the backward one after its first: as in
-    training, the boundary there is predicted, but not read. Starting from carried states instead moves the mean by
-    a hundredth or two, and nothing else that could be measured. Sentences without tokens are left out; raises
-    ElmoError where no other is there.
+    A sentence ends after its last token for the forward direction, and after its first token for the backward one. As
+    in training, the boundary that follows is predicted but not read. Starting from carried states instead changes the
+    mean by one or two hundredths, without any effect that could be measured (docs/lab-notes.md).
+
+    Args:
+        model: The model.
+        sentences: Lists of tokens. Sentences without tokens are ignored.
+
+    Returns:
+        A state of one row, in float32.
+
+    Raises:
+        ElmoError: If the text has no tokens.
     """
     sums = [LSTMState(*(part.double() for part in direction)) for direction in model.bilm.initial_state(1)]
     num_sentences = 0
@@ -41,13 +51,13 @@ def mean_state(model: Model, sentences: Iterable[Sentence]) -> BiLMState:
             ]
         num_sentences += len(window)
     if not num_sentences:
-        raise ElmoError("the text holds no tokens; a warm state is the mean over its sentences")
+        raise ElmoError("the text has no tokens, so there is no mean state; give a text that has some")
     return tuple(LSTMState(*((part / num_sentences).float() for part in direction)) for direction in sums)
 
 
 @torch.inference_mode()
 def _ends(model: Model, sentences: Sequence[Sentence]) -> BiLMState:
-    """The state in which each sentence ends that starts from zeros."""
+    """Compute the state in which each sentence ends if it starts from zeros."""
     bilm = model.bilm.eval()
     device = next(bilm.parameters()).device
     inputs = predictor_inputs(model, sentences, device)
