@@ -349,7 +349,7 @@ def test_the_state_can_be_forgotten_row_by_row(files: tuple[str, str]) -> None:
     bilm._elmo_lstm.reset_states(torch.tensor([True, False, True]))
     again = torch.stack(bilm(ids)["activations"])
     assert [torch.equal(again[:, row], first[:, row]) for row in range(3)] == [True, False, True]
-    with pytest.raises(ConfigurationError, match="mask: of 2 rows, but the state is of 3"):
+    with pytest.raises(ConfigurationError, match="mask: has 2 rows, but the state has 3"):
         bilm._elmo_lstm.reset_states(torch.tensor([True, False]))
     bilm._elmo_lstm.stateful = False
     assert torch.equal(torch.stack(bilm(ids)["activations"]), first)
@@ -589,7 +589,7 @@ def test_settings_that_are_refused(files: tuple[str, str]) -> None:
         ),
         (Elmo, params, r"Elmo\.from_params: key 'num_output_representations' is missing"),
         (ElmoTokenEmbedder, {}, "options_file: is not given; download"),
-        (ElmoTokenEmbedder, [1], "expected params, a mapping of arguments, found list"),
+        (ElmoTokenEmbedder, [1], "params must be a mapping of arguments, not list"),
         (ElmoTokenEmbedder, {**params, "namespace_to_cache": "tokens"}, "namespace_to_cache: needs the vocabulary"),
     ):
         with pytest.raises(ConfigurationError, match=message):

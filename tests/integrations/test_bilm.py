@@ -189,7 +189,7 @@ def test_published_ids(shared: Path) -> None:
 
 
 def test_names_of_the_graph_lead_to_what_takes_their_place() -> None:
-    with pytest.raises(ImportError, match=r"weight_layers builds a graph of TensorFlow; use elmo\.Elmo in its place"):
+    with pytest.raises(ImportError, match=r"weight_layers builds a graph of TensorFlow; use elmo\.Elmo instead"):
         from elmo.integrations.bilm import weight_layers  # type: ignore[attr-defined]  # noqa: F401
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         from elmo.integrations.bilm import nothing  # type: ignore[attr-defined]  # noqa: F401

@@ -1,1 +1,1 @@
-"""Drop-in modules for code written for older toolkits, and components for programs of today."""
+"""Drop-in replacements for the modules of older toolkits, and components for current libraries."""

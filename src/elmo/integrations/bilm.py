@@ -1,7 +1,7 @@
-"""For code written for bilm-tf: `Batcher`, `TokenBatcher`, `dump_bilm_embeddings` and `dump_token_embeddings`.
+"""Runs code written for bilm-tf: `Batcher`, `TokenBatcher`, `dump_bilm_embeddings` and `dump_token_embeddings`.
 
-Only the import changes (see `docs/migrating.md`). TensorFlow's graph (`BidirectionalLanguageModel`, `weight_layers`)
-has no counterpart; `elmo.load` and `elmo.Elmo` take its place.
+Only the import has to change (see `docs/migrating.md`). What builds a graph of TensorFlow
+(`BidirectionalLanguageModel`, `weight_layers`) has no counterpart; use `elmo.load` and `elmo.Elmo` instead.
 """
 
 from __future__ import annotations
@@ -30,26 +30,32 @@ Ids = NDArray[np.int64]
 Sentence = Sequence[str]
 
 SHORTEST = 3
-"""Ids of a word of one byte: begin, byte, end."""
+"""Number of ids in the shortest word, of one byte: begin of word, byte, end of word."""
 
 WORDS_AT_ONCE = 1024
-"""Words whose token vectors are computed together."""
+"""Number of words whose token vectors are computed together."""
 
 
 _GRAPH = {"BidirectionalLanguageModel": "elmo.load", "weight_layers": "elmo.Elmo"}
-"""What built TensorFlow's graph, and what to use now."""
+"""Names that build a graph of TensorFlow, and what to use instead."""
 
 
 def __getattr__(name: str) -> object:
     if name in _GRAPH:
-        raise ImportError(f"{name} builds a graph of TensorFlow; use {_GRAPH[name]} in its place (docs/migrating.md)")
+        raise ImportError(f"{name} builds a graph of TensorFlow; use {_GRAPH[name]} instead (docs/migrating.md)")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Batcher:
-    """Character ids of tokenized sentences, of `max_token_length` ids a word.
+    """Converts tokenized sentences to character ids.
 
-    The vocabulary only sped bilm-tf up: ids depend on the characters alone, and it is not read.
+    Args:
+        lm_vocab_file: A vocabulary. It must exist, but is not read: ids depend on the characters alone, and bilm-tf
+            used it only as a cache.
+        max_token_length: Number of ids per word (C).
+
+    Raises:
+        ElmoError: If there is no such file, or `max_token_length` leaves no room for a character.
     """
 
     def __init__(self, lm_vocab_file: str | Path, max_token_length: int) -> None:
@@ -59,7 +65,7 @@ class Batcher:
         self._max_token_length = max_token_length
 
     def batch_sentences(self, sentences: Sequence[Sentence]) -> Ids:
-        """Ids (B, T+2, C), `<S>` and `</S>` around each sentence, shifted by one, zeros at padding."""
+        """Return ids (B, T+2, C), shifted by one so that padding is 0, with `<S>` and `</S>` around each sentence."""
         ids = np.zeros((len(sentences), _longest(sentences), self._max_token_length), np.int64)
         for row, sentence in zip(ids, sentences, strict=True):
             row[: len(sentence) + 2] = encode_words([BOS, *sentence, EOS], self._max_token_length)
@@ -67,19 +73,33 @@ class Batcher:
 
 
 class TokenBatcher:
-    """Word ids of tokenized sentences, by the lines of a vocabulary, which must hold `<S>` and `</S>`."""
+    """Converts tokenized sentences to word ids, which are the line numbers of a vocabulary.
+
+    Args:
+        lm_vocab_file: A vocabulary with one word per line, which must contain `<S>` and `</S>`.
+
+    Raises:
+        ElmoError: If the vocabulary cannot be read, or one of the two is missing.
+    """
 
     def __init__(self, lm_vocab_file: str | Path) -> None:
         self._path = lm_vocab_file
         self._ids = {word: number for number, word in enumerate(_vocabulary(lm_vocab_file), 1)}
         for word in (BOS, EOS):
             if word not in self._ids:
-                raise ElmoError(f"{lm_vocab_file}: {word} is missing, which stands at each sentence's boundary; add it")
+                raise ElmoError(f"{lm_vocab_file}: {word} is missing, which marks a boundary of each sentence; add it")
 
     def batch_sentences(self, sentences: Sequence[Sentence]) -> Ids:
-        """Ids (B, T+2), `<S>` and `</S>` around each sentence: lines counted from 1, zeros at padding.
+        """Convert sentences to word ids, with `<S>` and `</S>` around each sentence.
 
-        Absent words are `<UNK>`; an error where the vocabulary has none.
+        Args:
+            sentences: B lists of tokens. A word that the vocabulary does not contain is read as `<UNK>`.
+
+        Returns:
+            (B, T+2) line numbers counted from 1, and 0 at padding.
+
+        Raises:
+            ElmoError: If a word is not in the vocabulary and `<UNK>` is not either.
         """
         ids = np.zeros((len(sentences), _longest(sentences)), np.int64)
         for row, sentence in zip(ids, sentences, strict=True):
@@ -100,10 +120,18 @@ def dump_bilm_embeddings(
     weight_file: str | Path,
     outfile: str | Path,
 ) -> None:
-    """Write all layers of a tokenized text, a sentence a line, to HDF5: data sets "0", "1", … of (L+1, T, D).
+    """Write all layers of a tokenized text to HDF5, as data sets "0", "1", … of shape (L+1, T, D).
 
-    As in bilm-tf, a sentence at a time, each from the state in which the one before ended. A blank line is an entry
-    without tokens, and an existing `outfile` is replaced. `elmo embed` is faster, since it needs no order.
+    As in bilm-tf, sentences run one at a time, and each starts from the state in which the previous one ended.
+    `elmo embed` is faster, since its sentences do not depend on each other.
+
+    Args:
+        vocab_file: A vocabulary. It must exist, but is not read.
+        dataset_file: The text, one sentence per line with tokens separated by spaces. A blank line is an entry without
+            tokens.
+        options_file: The model's options.
+        weight_file: The model's weights.
+        outfile: The file to write. An existing file is replaced.
     """
     _require_file(vocab_file)
     embedder = _load(options_file, weight_file)
@@ -120,9 +148,14 @@ def dump_bilm_embeddings(
 def dump_token_embeddings(
     vocab_file: str | Path, options_file: str | Path, weight_file: str | Path, outfile: str | Path
 ) -> None:
-    """Write the token vectors of a vocabulary's words to HDF5: data set `embedding` (V, P), in the words' order.
+    """Write the token vectors of a vocabulary's words to HDF5, as a data set `embedding` (V, P).
 
-    `<S>` and `</S>` have their own. An existing `outfile` is replaced.
+    Args:
+        vocab_file: A vocabulary with one word per line. The vectors have its order. `<S>` and `</S>` are encoded as
+            boundaries, not as words.
+        options_file: The model's options.
+        weight_file: The model's weights.
+        outfile: The file to write. An existing file is replaced.
     """
     words = _vocabulary(vocab_file)
     embedder = _load(options_file, weight_file)
@@ -141,11 +174,12 @@ def dump_token_embeddings(
 
 
 def _vocabulary(path: str | Path) -> list[str]:
-    """The words of a list, a line each, in whichever order."""
+    """Read the words of a vocabulary, one per line, in any order."""
     return [word for line in read_words(Path(path)) if (word := line.strip()) != NO_WORD]
 
 
 def _longest(sentences: Sequence[Sentence]) -> int:
+    """Return the number of tokens in the longest sentence, including its boundaries."""
     for number, sentence in enumerate(sentences):
         refuse_string(sentence, number)
     return max(map(len, sentences), default=0) + 2
@@ -161,6 +195,6 @@ def _require_file(path: str | Path) -> None:
 
 
 def _write(path: str | Path, write: Callable[[Path], object]) -> None:
-    """Write a file, which takes its name when it is complete."""
+    """Write a file that appears under its name only when it is complete."""
     require_parent(Path(path))
     write_all({Path(path): write})

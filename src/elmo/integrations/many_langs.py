@@ -1,18 +1,19 @@
-"""`Embedder` of ELMoForManyLangs (Che et al. 2018): change the import, and a program runs as before.
+"""Runs code written for the `Embedder` of ELMoForManyLangs (Che et al. 2018). Only the import has to change.
 
 ```python
 from elmo.integrations.many_langs import Embedder  # was: from elmoformanylangs import Embedder
 
 vectors = Embedder("zht.model").sents2elmo([["潮水", "退", "了"], ["好", "阿"]])  # (3, D) and (2, D)
 ```
-What is other than there, faults first:
+Differences from the original, those that fix its faults first:
 
-- A sentence's vectors depend on the sentence alone. There the LSTM state flowed from batch to batch and from call to
-  call, and the batches of a call ran in random order. These numbers are those of the batch that ran first, from zeros.
-- Nothing is kept for gradients, which took memory there.
-- A sentence that is a string is refused; there, each of its letters became a word.
-- No sentences give `[]`, where there was an error, and a layer that doesn't exist is refused by its number.
-- Models of every format are read, and the settings that `config_path` names need not be beside a model.
+- A sentence's vectors depend on that sentence alone. In the original, the LSTM state flowed from batch to batch and
+  from call to call, and the batches of a call ran in random order. The numbers here equal those of the original's
+  first batch, which starts from zeros.
+- Nothing is kept for gradients, which took memory in the original.
+- A sentence given as a string is refused. In the original, each of its letters became a word.
+- An empty list of sentences gives `[]` instead of an error, and a layer that does not exist is refused by its number.
+- Models of every format are read, and the settings that `config_path` names need not be next to the model.
 """
 
 from __future__ import annotations
@@ -32,16 +33,27 @@ from elmo.formats import Model
 from elmo.schema import to_mapping
 
 MEAN, ALL = -1, -2
-"""What `output_layer` may be beside a layer's number."""
+"""Values of `output_layer` other than the number of a layer."""
 
 
 class Embedder:
-    """Embeds tokenized sentences with the model in `model_dir`, on a GPU where there is one.
+    """Embeds tokenized sentences, on a GPU if there is one.
 
-    Attributes are those of the original: `model_dir`, `batch_size` (may be changed), `use_cuda`, `config` (the sizes,
-    under its keys: D is `2 * config["encoder"]["projection_dim"]`), `char_lexicon` and `word_lexicon` (ids by name,
-    None where the model reads bytes, or has no vectors of words). There is no `model`: `elmo.load` has more to offer.
-    Raises `ElmoError` as `elmo.load` does.
+    The attribute `model` of the original is absent; use `elmo.load` for more control.
+
+    Args:
+        model_dir: The model, as `elmo.load` takes it.
+        batch_size: Number of sentences that run together.
+
+    Attributes:
+        batch_size: As given. It may be changed at any time.
+        use_cuda: Whether the model is on a GPU.
+        config: The sizes of the model under the keys of the original; D is `2 * config["encoder"]["projection_dim"]`.
+        char_lexicon: Ids by character, or None if the model reads bytes.
+        word_lexicon: Ids by word, or None if the model has no word vectors.
+
+    Raises:
+        ElmoError: If the model cannot be read.
     """
 
     def __init__(self, model_dir: str | Path, batch_size: int = 64) -> None:
@@ -55,10 +67,18 @@ class Embedder:
         self._embedder = embed.Embedder(model, device="cuda" if self.use_cuda else "cpu")
 
     def sents2elmo(self, sents: Iterable[Sentence], output_layer: int = MEAN) -> list[NDArray[np.float32]]:
-        """One array for each sentence, in their order: (T, D), or (L+1, T, D) of all layers with `output_layer` -2.
+        """Embed sentences and return one array for each, in their order.
 
-        `output_layer` -1 is the mean of all layers, 0 the token layer, 1 and above those of the LSTMs. A sentence
-        without tokens gives (0, D). Raises `ElmoError` for another layer, and a sentence that is no list of strings.
+        Args:
+            sents: Lists of tokens.
+            output_layer: -1 for the mean of all layers, -2 for all layers, 0 for the token layer, and 1 and above for
+                the LSTM layers.
+
+        Returns:
+            Arrays (T, D), or (L+1, T, D) with `output_layer` -2. A sentence without tokens gives T = 0.
+
+        Raises:
+            ElmoError: If there is no such layer, or a sentence is not a list of strings.
         """
         layers: Layers = output_layer
         if output_layer in (MEAN, ALL):
@@ -67,7 +87,7 @@ class Embedder:
 
 
 def _config(model: Model) -> dict[str, Any]:
-    """The sizes under the keys of the published settings."""
+    """Return the sizes of a model under the keys of the published settings."""
     sizes = to_mapping(model.config)
     characters, encoder = sizes.get("char_cnn"), model.bilm.token_encoder
     words: Any = getattr(encoder, "words", None) if characters else encoder.embedding

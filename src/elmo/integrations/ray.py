@@ -1,4 +1,4 @@
-"""Embedding a Ray Dataset, on a laptop or on a cluster.
+"""Embeds a Ray Dataset, on a laptop or on a cluster.
 
 ```python
 import ray
@@ -32,15 +32,15 @@ from elmo.schema import require_choice, require_positive
 from elmo.text.tokenizers import get_tokenizer
 
 pa: Any = pyarrow
-"""pyarrow has no types."""
+"""pyarrow has no type annotations, so it is used as `Any`."""
 
 ROWS = 256
-"""Sentences that an actor takes at a time: enough to fill batches, few enough for any memory."""
+"""Number of sentences that an actor takes at a time: enough to fill batches, few enough for any memory."""
 
 
 @dataclass(frozen=True)
 class _Options:
-    """What every actor is told."""
+    """The options that every actor receives."""
 
     model: str | Path
     column: str
@@ -67,15 +67,30 @@ def embed_dataset(
     num_cpus: int = 1,
     batch_size: int = ROWS,
 ) -> ray.data.Dataset:
-    """Add the vectors of a column to a dataset: one row per sentence, as `elmo embed` writes them to Parquet.
+    """Add vectors to a dataset of sentences, one row per sentence, as `elmo embed` writes them to Parquet.
 
-    `column` holds lists of tokens, or text, which `tokenizer` splits; then the tokens are added as column `tokens`.
-    `vectors` is a list of D numbers for each token; with `layers="all"`, `layer_0`, `layer_1`, … instead. Pooled:
-    `vector`, or `layer_0`, …, with D numbers each. Every row has its vectors once, also if actors are lost.
+    Every row gets its vectors exactly once, even if actors are lost.
 
-    `model` is anything that `elmo.load` takes; each node must find it under that name. Up to `concurrency` actors
-    hold it, with `num_cpus` threads each: by default one for each GPU of the cluster, or, where there
-    is none, as many as its processors allow if one is left for reading and writing.
+    Args:
+        dataset: A dataset with one sentence per row.
+        model: Anything that `elmo.load` takes. Every node must find it under this name.
+        column: Name of the column with the sentences, as lists of tokens or as text.
+        tokenizer: Name of the tokenizer that splits text.
+        layers: Which layers become a token's vector (see `Embedder.embed`).
+        pool: How to reduce a sentence to one vector, or None for one vector per token.
+        dtype: The type of the numbers in the dataset, `"float32"` or `"float16"`.
+        precision: The precision of matrix products (see `elmo.load`).
+        concurrency: Maximum number of actors, each of which holds a model. By default one per GPU of the cluster, or,
+            without GPUs, as many as the processors allow if one processor is left for reading and writing.
+        num_cpus: Number of threads per actor.
+        batch_size: Number of sentences that an actor takes at a time.
+
+    Returns:
+        The dataset with more columns: `tokens`, if `column` holds text; and `vectors`, with D numbers for each token,
+        or `layer_0`, `layer_1`, … with `layers="all"`. With `pool`, `vector` or `layer_0`, …, with D numbers.
+
+    Raises:
+        ElmoError: If `dtype` is unknown, or a number is not positive. Other errors appear when the dataset is read.
     """
     require_choice("dtype", dtype, DTYPES)
     for name, number in (("concurrency", concurrency), ("num_cpus", num_cpus), ("batch_size", batch_size)):
@@ -86,7 +101,7 @@ def embed_dataset(
     num_gpus, spare_cpus = int(resources.get("GPU", 0)), resources.get("CPU", 1) - 1
     if concurrency is None:
         concurrency = num_gpus or max(1, int(spare_cpus / num_cpus))
-    # If actors reserved all processors, nothing could be read, and they would wait for ever.
+    # If actors reserved all processors, none would be left to read the dataset, and they would wait forever.
     reserved = num_cpus if num_cpus * concurrency <= spare_cpus else 0
     options = _Options(
         model,
@@ -111,7 +126,7 @@ def embed_dataset(
 
 
 class _Embed:
-    """An actor: a model, and what it does to a batch of rows."""
+    """An actor, which holds a model and embeds batches of rows."""
 
     def __init__(self, **options: Any) -> None:
         self._options = _Options(**options)
@@ -120,7 +135,7 @@ class _Embed:
         self._model = load(self._options.model, device=self._options.device, precision=self._options.precision)
 
     def __call__(self, table: Any) -> Any:
-        """Add columns to a `pyarrow.Table`."""
+        """Add the columns to a `pyarrow.Table`."""
         options = self._options
         sentences, added = self._sentences(table)
         arrays = self._model.embed(sentences, layers=options.layers, pool=options.pool)
@@ -133,7 +148,7 @@ class _Embed:
         return table
 
     def _sentences(self, table: Any) -> tuple[list[list[str]], dict[str, Any]]:
-        """The sentences of a table, and the column of their tokens where it has none."""
+        """Return the sentences of a table, and a column of their tokens if the table holds text."""
         name = self._options.column
         if name not in table.column_names:
             raise ElmoError(f"column {name!r}: not in the dataset, which has {', '.join(table.column_names)}")

@@ -1,4 +1,4 @@
-"""`ElmoModel` of simple_elmo 0.9: change the import, and a program runs as before.
+"""Runs code written for the `ElmoModel` of simple_elmo 0.9. Only the import has to change.
 
 ```python
 from elmo.integrations.simple_elmo import ElmoModel  # was: from simple_elmo import ElmoModel
@@ -7,25 +7,28 @@ model = ElmoModel()
 model.load("193.zip")
 vectors = model.get_elmo_vectors([["A", "new", "play"], ["Children", "play"]])  # (2, 3, D)
 ```
-What is other than there, faults first:
+Differences from simple_elmo, those that fix its faults first:
 
-- A sentence's vectors depend on the sentence alone. There the LSTM state flowed from batch to batch, and `warmup` ran
-  the first batch once before. `ElmoModel(state="carry")` does just that, and gives the numbers of simple_elmo.
-- Padding is zero, as its manual says. There, layer 0 of an absent word was what the char encoder makes of nothing.
-- A sentence's mean is that of its own words; there it counted this padding, so that it changed with the longest
-  sentence of the batch. It has length 1, as there. A sentence without words gives zeros, not NaN.
-- The mean with `layers="all"` keeps layers apart; there, words and layers were mixed up.
-- Substitutes come from the whole text on each side of a word. There, the state was never carried from word to word:
-  they came from the one word before and the one after.
-- Substitutes come for every sentence, in the order of the text, the best candidate first. There, sentences came in
-  the order in which they ended, those at the end of the data were lost, fewer than a batch were refused, and candidates
-  had no order. `<S>` and `</S>` are left out for good, and words out of the vocabulary keep their spelling.
-- `logp` holds log probabilities, as its name says, where it had unnormalised scores.
-- A sentence may be a string, cut at white space; there, each of its letters became a word.
-- Arrays are float32, as the model computes; there the same numbers took twice the memory.
-- Mistakes raise `ElmoError`; there, some ended the program.
+- A sentence's vectors depend on that sentence alone. In simple_elmo, the LSTM state flowed from batch to batch, and
+  `warmup` ran the first batch once in advance. `ElmoModel(state="carry")` does the same, and gives the same numbers.
+- Padding is zero, as the manual of simple_elmo says. There, layer 0 of padding was the char encoder's output for an
+  empty word.
+- The mean of a sentence covers only its own words. In simple_elmo it included the padding, so it depended on the
+  longest sentence of the batch. It is scaled to length 1, as there. A sentence without words gives zeros, not NaN.
+- The mean with `layers="all"` keeps the layers apart. In simple_elmo, words and layers were mixed up.
+- Substitutes depend on the whole sentence on each side of a word. In simple_elmo, the state was never carried from word
+  to word, so they depended only on the word before and the word after.
+- Substitutes come for every sentence, in the order of the text, with the best candidate first. In simple_elmo,
+  sentences came in the order in which they ended, those at the end of the data were lost, fewer sentences than a batch
+  were refused, and candidates had no order. Words that are not in the vocabulary keep their spelling.
+- `nodelimiters` leaves `<S>` and `</S>` out. In simple_elmo it set their scores to 0, which can be the highest.
+- `logp` holds log probabilities, as its name says. In simple_elmo it held unnormalized scores.
+- A sentence may be a string, which is split at white space. In simple_elmo, each of its letters became a word.
+- Arrays are float32, as the model computes. In simple_elmo the same numbers took twice the memory.
+- Mistakes raise `ElmoError`. In simple_elmo, some of them ended the program.
 
-`limit` (words to cache) and `session` (of TensorFlow) are taken and do nothing. What belongs to TensorFlow is absent.
+`limit` (words to cache) and `session` (of TensorFlow) are accepted and have no effect. Everything that belongs to
+TensorFlow is absent.
 """
 
 from __future__ import annotations
@@ -59,7 +62,7 @@ LAYERS: dict[str, Layers] = {"average": "mean", "top": "top", "all": "all"}
 
 
 class Candidates(TypedDict):
-    """The most probable words, best first: their ids, the words, and their log probabilities in nats."""
+    """The most probable words, best first: their ids, spellings and log probabilities in nats."""
 
     candidates: list[int]
     candidate_words: list[str]
@@ -67,7 +70,7 @@ class Candidates(TypedDict):
 
 
 class Substitutes(TypedDict):
-    """A word of the text, and what each direction would have put there; `backward` is absent where there is none."""
+    """A word of the text, and the words that each direction predicts there. One-way models have no `backward`."""
 
     word: str
     forward: Candidates
@@ -75,7 +78,7 @@ class Substitutes(TypedDict):
 
 
 class Words(Vocabulary):
-    """A vocabulary under the names that it had: `size`, `id_to_word`, `word_to_id`."""
+    """A vocabulary with the names that simple_elmo used: `size`, `id_to_word` and `word_to_id`."""
 
     @property
     def size(self) -> int:
@@ -83,22 +86,31 @@ class Words(Vocabulary):
         return len(self)
 
     def id_to_word(self, cur_id: int) -> str:
-        """The word of an id."""
+        """Return the word of an id."""
         return self.words[cur_id]
 
     def word_to_id(self, word: str) -> int:
-        """The id of `word`, or that of `<UNK>`."""
+        """Return the id of `word`, or the id of `<UNK>` if the vocabulary does not contain it."""
         return self.id(word)
 
 
 class ElmoModel:
-    """A model of any format that `elmo.load` reads, on a GPU where there is one.
+    """A model of any format that `elmo.load` reads, on a GPU if there is one.
 
-    After `load`: `batch_size`, `max_chars` (characters of a word that are read), `vector_size` (D), `n_layers` (L+1,
-    layer 0 counted) and `vocab`, the words that the model predicts, None where it has no softmax.
+    Args:
+        state: The LSTM state that a sentence starts from. `"zero"` makes vectors independent of one another. With
+            `"carry"`, each call starts from zeros and the state flows from batch to batch, which gives the numbers of
+            simple_elmo. `"warm"` starts from the state that is stored with the model.
 
-    `state="zero"` makes vectors independent of one another. With `"carry"`, each call starts from zeros and the state
-    flows from batch to batch, as it did: needed for the same numbers. `"warm"` starts from a stored state.
+    Attributes:
+        batch_size: Maximum number of sentences that run together. This and all others are None before `load`.
+        max_chars: Number of characters of a word that are read, or None if the model reads whole words.
+        vector_size: Width of a vector (D).
+        n_layers: Number of layers, including layer 0 (L+1).
+        vocab: The words that the model predicts, or None if it has no softmax.
+
+    Raises:
+        ElmoError: If `state` is unknown.
     """
 
     def __init__(self, state: State = "zero") -> None:
@@ -113,10 +125,20 @@ class ElmoModel:
         self._predictor: _Predictor | None = None
 
     def load(self, directory: str | Path, max_batch_size: int = 32, limit: int = 100, full: bool = False) -> str:
-        """Read a model; returns what was recognised. At most `max_batch_size` sentences run together.
+        """Read a model.
 
-        Substitutes need a softmax, which is kept where the model has one. `full=True` takes a folder's checkpoint of
-        TensorFlow rather than its other files, and raises `ElmoError` for a model without a softmax.
+        Args:
+            directory: The model, as `elmo.load` takes it.
+            max_batch_size: Maximum number of sentences that run together.
+            limit: Ignored.
+            full: Require a softmax, as `get_elmo_substitutes` does, and prefer a folder's TensorFlow checkpoint to
+                its other files. A softmax is also kept without `full`, if the model has one.
+
+        Returns:
+            A description of the format that was recognized.
+
+        Raises:
+            ElmoError: If the model cannot be read, or has no softmax with its vocabulary and `full` is true.
         """
         require_positive("max_batch_size", max_batch_size)
         is_folder = full and Path(directory).is_dir()
@@ -136,10 +158,20 @@ class ElmoModel:
     def get_elmo_vectors(
         self, texts: Iterable[Sentence], warmup: bool = True, layers: LayerName = "average", session: object = None
     ) -> Array:
-        """Vectors (N, T, D) of N sentences, T words in the longest; (N, L+1, T, D) with `layers="all"`. Zero padding.
+        """Return the vectors of all words of N sentences in one array.
 
-        `layers` is "average", "top" or "all". `warmup` matters with a carried state only: the first batch runs once
-        before. Raises `ElmoError` before `load`, and for anything that is no list of sentences.
+        Args:
+            texts: Sentences, as lists of words or as strings, which are split at white space.
+            warmup: With `state="carry"`, run the first batch once in advance. Otherwise without effect.
+            layers: `"average"` or `"top"` for one vector per word, or `"all"` to keep the layers apart.
+            session: Ignored.
+
+        Returns:
+            (N, T, D), or (N, L+1, T, D) with `layers="all"`, where T is the number of words in the longest sentence.
+            Padding is zero.
+
+        Raises:
+            ElmoError: If no model is loaded, or `texts` is not a list of sentences.
         """
         sentences = _tokenize(texts)
         shape = (max(map(len, sentences), default=0), self._loaded().width)
@@ -151,7 +183,11 @@ class ElmoModel:
     def get_elmo_vector_average(
         self, texts: Iterable[Sentence], warmup: bool = True, layers: LayerName = "average", session: object = None
     ) -> Array:
-        """The mean over each sentence's words, (N, D) or (N, L+1, D), scaled to length 1 (all layers together)."""
+        """Return the mean vector of each sentence's words, scaled to length 1.
+
+        The arguments and errors are those of `get_elmo_vectors`. With `layers="all"` the result is (N, L+1, D), and
+        the layers of a sentence together have length 1; otherwise it is (N, D).
+        """
         sentences = _tokenize(texts)
         vectors = self._zeros(len(sentences), layers, (self._loaded().width,))
         for row, mean in zip(vectors, self._stream(sentences, warmup, layers, "mean"), strict=True):
@@ -161,10 +197,18 @@ class ElmoModel:
     def get_elmo_substitutes(
         self, data: Iterable[Sentence], topn: int = 3, nodelimiters: bool = True
     ) -> list[list[Substitutes]]:
-        """For each word of each sentence, the `topn` words that each direction finds most probable in its place.
+        """Find the words that each direction considers most probable in the place of each word.
 
-        There are fewer where the vocabulary has fewer. `nodelimiters` leaves `<S>` and `</S>` out. Raises
-        `ElmoError` for a model without a softmax, as published HDF5 files are.
+        Args:
+            data: Sentences, as lists of words or as strings, which are split at white space.
+            topn: Number of candidates per word and direction. There are fewer if the vocabulary has fewer words.
+            nodelimiters: Leave `<S>` and `</S>` out of the candidates.
+
+        Returns:
+            One entry for each word of each sentence.
+
+        Raises:
+            ElmoError: If no model is loaded, or it has no softmax, as is the case for published HDF5 files.
         """
         self._loaded()
         if self._predictor is None:
@@ -185,7 +229,7 @@ class ElmoModel:
     def _stream(
         self, sentences: Sequence[Sentence], warmup: bool, layers: str, pool: Pool | None = None
     ) -> Iterator[Array]:
-        """One array for each sentence. Every call starts anew, so that none depends on those before."""
+        """Yield one array per sentence. Every call starts from a fresh state, so none depends on earlier calls."""
         embedder = self._loaded()
         embedder.reset_state()
         if warmup and self.state == "carry":
@@ -196,7 +240,7 @@ class ElmoModel:
 
 
 class _Predictor:
-    """A biLM with its softmax and vocabulary: what each direction expects in the place of a word."""
+    """A biLM with its softmax and vocabulary, which finds what each direction expects in the place of a word."""
 
     def __init__(self, model: Model, softmax: AnySoftmax, vocabulary: Vocabulary, device: torch.device) -> None:
         self.vocabulary = Words(vocabulary.words)
@@ -206,7 +250,7 @@ class _Predictor:
 
     @classmethod
     def of(cls, model: Model, device: torch.device) -> _Predictor | None:
-        """Of a model that has what it takes, else None."""
+        """Return the predictor of a model, or None if the model has no softmax or no vocabulary."""
         if model.softmax is None or model.vocabulary is None:
             return None
         return cls(model, model.softmax, model.vocabulary, device)
@@ -214,7 +258,7 @@ class _Predictor:
     def run(
         self, sentences: Sequence[Sentence], batch_size: int, state: str, topn: int, nodelimiters: bool
     ) -> Iterator[list[Substitutes]]:
-        """The substitutes of each sentence; batches are taken in the given order."""
+        """Yield the substitutes of each sentence. Batches are taken in the given order."""
         model = self._model
         start = require_warm_state(model.warm_state) if state == "warm" else model.bilm.initial_state(1)
         before = repeat_row(to_device(start, self._device), batch_size)
@@ -229,9 +273,9 @@ class _Predictor:
 
     @torch.inference_mode()
     def _predict(self, batch: Sequence[Sentence], before: BiLMState) -> tuple[list[Tensor], BiLMState]:
-        """The outputs (N, P) from which each direction predicts the batch's N words, and the state after.
+        """Compute the outputs (N, P) from which each direction predicts the batch's N words, and the state after it.
 
-        The boundaries that they predict are left out.
+        Outputs that predict boundaries are left out.
         """
         characters, tokens, lengths = predictor_inputs(self._model, batch, self._device)
         tops, orders, after = self._model.bilm.predictors(characters, tokens, lengths, before)
@@ -244,7 +288,7 @@ class _Predictor:
 
     @torch.inference_mode()
     def _best(self, hidden: Tensor, topn: int, nodelimiters: bool) -> Iterator[Candidates]:
-        """The `topn` most probable words after each of `hidden` (N, P); a block of rows at a time, to bound memory."""
+        """Yield the `topn` most probable words for each of `hidden` (N, P), in blocks of rows to bound memory."""
         num_words, skipped = len(self.vocabulary), 2 if nodelimiters else 0
         for block in hidden.split(max(1, BLOCK_NUMBERS // num_words)):
             scores = self._softmax.log_prob(block)[:, skipped:]
@@ -255,7 +299,7 @@ class _Predictor:
 
 
 def _substitutes(word: str, found: Sequence[Candidates]) -> Substitutes:
-    """A word with the candidates of each direction."""
+    """Join a word with the candidates of each direction."""
     entry = Substitutes(word=word, forward=found[0])
     if len(found) > 1:
         entry["backward"] = found[1]
@@ -263,7 +307,7 @@ def _substitutes(word: str, found: Sequence[Candidates]) -> Substitutes:
 
 
 def _tokenize(texts: Iterable[Sentence]) -> list[Sentence]:
-    """Sentences as lists of words."""
+    """Turn sentences, which may be strings, into lists of words."""
     if isinstance(texts, str):
         raise ElmoError("texts: expected a list of sentences, found a string")
     sentences = [text.split() if isinstance(text, str) else text for text in texts]

@@ -1,4 +1,4 @@
-"""`ElmoVectorizer`: sentence vectors as a step of scikit-learn.
+"""Provides sentence vectors as a step of a scikit-learn pipeline: `ElmoVectorizer`.
 
 ```python
 from sklearn.linear_model import LogisticRegression
@@ -30,23 +30,28 @@ from elmo.schema import require_choice
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
 MODELS_KEPT = 2
-"""Loaded models that a process keeps, so that a grid search doesn't load one for each candidate."""
+"""Number of loaded models that a process keeps, so that a grid search does not load one for each candidate."""
 
 Document = str | Sequence[str]
 
 
 class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
-    """Turns documents, strings or lists of tokens, into one vector each: a transformer of scikit-learn.
+    """A scikit-learn transformer that turns each document, a string or a list of tokens, into one vector.
 
-    `model` is any source that `elmo.load` takes, by its name: it is loaded when it is needed, and not pickled.
-    `layers` is as in `Embedder.embed`, where `"all"` puts the layers' vectors one after the other; `pool` is "mean",
-    "max" or "first-last" (see `pool_tokens`). `tokenizer`, for documents that are strings, is a name that
-    `elmo.text.tokenizers.get_tokenizer` knows or a function from a string to tokens; `lowercase` lowers these tokens.
-    `precision`, `batch_size` and `device` are as in `Embedder`.
-
-    A document is one sequence for the LSTMs, and one without tokens gives zeros. Nothing is learned: `transform`
-    works without `fit`, which only checks the parameters. Bad parameters and documents raise `ElmoError`, which is
+    The LSTMs read a document as one sequence. A document without tokens gives zeros. Nothing is learned: `transform`
+    works without `fit`, which only checks the parameters. Invalid parameters and documents raise `ElmoError`, which is
     a ValueError.
+
+    Args:
+        model: A path or name that `elmo.load` takes. The model is loaded when it is needed, and is not pickled.
+        layers: Which layers become a token's vector, as in `Embedder.embed`. `"all"` joins the vectors of all layers.
+        pool: How to reduce a document to one vector: `"mean"`, `"max"` or `"first-last"` (see `pool_tokens`).
+        tokenizer: For documents that are strings: a name that `elmo.text.tokenizers.get_tokenizer` knows, or a
+            function from a string to tokens.
+        lowercase: Convert the tokens of documents that are strings to lower case.
+        precision: The precision of matrix products, as in `elmo.load`.
+        batch_size: Number of documents in a batch, as in `Embedder.embed`.
+        device: The device to compute on, as in `elmo.load`.
     """
 
     def __init__(
@@ -71,12 +76,12 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         self.device = device
 
     def fit(self, X: Iterable[Document] | None = None, y: object = None) -> Self:
-        """Check the parameters and load the model; neither `X` nor `y` is looked at."""
+        """Check the parameters and load the model. `X` and `y` are ignored."""
         self.transform([])
         return self
 
     def transform(self, X: Iterable[Document]) -> NDArray[np.float32]:
-        """The vectors (N, D) of N documents, or (N, (L+1) * D) with `layers="all"`."""
+        """Return the vectors (N, D) of N documents, or (N, (L+1) * D) with `layers="all"`."""
         if isinstance(X, str):
             raise ElmoError("X: expected a list of documents, found a string")
         require_choice("pool", self.pool, POOLS)
@@ -89,7 +94,7 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         return vectors
 
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
-        """elmovectorizer0, elmovectorizer1, …: one name for each number of a vector, whatever `input_features` are."""
+        """Return elmovectorizer0, elmovectorizer1, …, one name per feature. `input_features` is ignored."""
         return np.array([f"elmovectorizer{number}" for number in range(self._num_features())], dtype=object)
 
     def _tokens(self, document: Document, tokenize: Tokenizer) -> Sequence[str]:
@@ -101,7 +106,8 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
     def _embedder(self) -> Embedder:
         path = Path(self.model)
         written = path.stat().st_mtime_ns if path.exists() else 0
-        source = self.model if isinstance(self.model, str) else str(path.absolute())  # Path("en") is a folder
+        # A path is made absolute, since Path("en") is a folder, but the string "en" is the package's own model.
+        source = self.model if isinstance(self.model, str) else str(path.absolute())
         return _load(source, written, self.precision, self.device)
 
     def _num_features(self) -> int:
@@ -117,5 +123,5 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
 
 @lru_cache(MODELS_KEPT)
 def _load(model: str, written: int, precision: Precision, device: str) -> Embedder:
-    """The model, loaded once a process; anew when a folder or file of that name was written since."""
+    """Load a model once per process, and again if its folder or file was modified at another time (`written`)."""
     return load(model, device=device, precision=precision)

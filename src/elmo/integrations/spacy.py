@@ -1,6 +1,6 @@
-"""ELMo in spaCy: the component `elmo`, and `elmo.Tok2Vec.v1`, a layer that spaCy's own components train on.
+"""ELMo in spaCy: the component `elmo`, and `elmo.Tok2Vec.v1`, a layer on which spaCy's own components can train.
 
-spaCy finds both by their names, without an import. `docs/spacy.md` shows how to use them.
+spaCy finds both by their names, so a program need not import this module. `docs/spacy.md` shows how to use them.
 """
 
 import math
@@ -31,17 +31,17 @@ from elmo.formats.native import CONFIG, VOCABULARY, WEIGHTS
 Array = NDArray[np.float32]
 
 thinc: Any = api
-Shim: Any = shims.Shim  # Thinc has types only in part
+Shim: Any = shims.Shim  # Thinc is annotated only in part
 
 FILES = (CONFIG, WEIGHTS, VOCABULARY)
-"""What a stored pipeline needs of a model folder; the words only where the model reads whole ones."""
+"""Files of a model folder that a stored pipeline needs. There is a vocabulary only if the model reads whole words."""
 
 TOKENS_AT_ONCE = 1 << 15
-"""Docs are embedded together until they have so many tokens: enough for full batches, few enough for any memory."""
+"""Number of tokens from which a group of docs is embedded: enough for full batches, few enough for any memory."""
 
 
 class _Loaded:
-    """A model, to be saved; its engine; and all layers of sentences that were trained on."""
+    """A model, its embedder, and the kept layers of sentences that were used in training."""
 
     def __init__(self, model: Model, device: str, precision: Precision) -> None:
         self.model, self.arguments = model, (device, precision)
@@ -50,23 +50,23 @@ class _Loaded:
         self._kept_bytes = 0
 
     def keep(self, arrays: dict[tuple[str, ...], Array], num_bytes: int) -> None:
-        """Keep what fits; nothing is dropped for it, since the next epoch brings the oldest sentence as surely."""
+        """Keep what fits. Nothing is dropped for it, because the next epoch needs the oldest sentence just as much."""
         for words, array in arrays.items():
             if self._kept_bytes + array.nbytes <= num_bytes:
                 self.kept[words] = array
                 self._kept_bytes += array.nbytes
 
     def __deepcopy__(self, memo: object) -> "_Loaded":
-        """A copied pipeline has the same weights: nothing changes them."""
+        """Return the object itself: a copied pipeline can share the weights, because nothing changes them."""
         return self
 
     def __reduce__(self) -> tuple[Callable[..., "_Loaded"], tuple[object, ...]]:
-        """Packed weights don't travel to another process; they are packed there."""
+        """Pickle the model without its packed weights. Another process packs them again."""
         return _shared, (self.model, *self.arguments)
 
 
 _in_use: WeakValueDictionary[tuple[str, str, str], _Loaded] = WeakValueDictionary()
-"""By weights, device and precision: all pipelines' parts with the same weights share one engine."""
+"""Loaded models by weights, device and precision: all parts of pipelines with the same weights share one of them."""
 
 
 def _shared(model: Model, device: str, precision: Precision) -> _Loaded:
@@ -78,10 +78,15 @@ def _shared(model: Model, device: str, precision: Precision) -> _Loaded:
 
 
 class CarriesBiLM:
-    """A part of a pipeline with a biLM that is read from `source` when first needed, and stored with the pipeline.
+    """Base class for a part of a pipeline with a biLM, which is read when it is first needed and stored with the part.
 
-    A stored pipeline needs no `source`, which may be a path on another machine. But a model of ELMoForManyLangs,
-    which no format of ours can hold, isn't stored: it is read from `source` again.
+    A stored pipeline does not need `source`, which may be a path on another machine. The exception is a model of
+    ELMoForManyLangs, which no format of this package can hold: it is read from `source` again.
+
+    Args:
+        source: The model, as `elmo.load` takes it.
+        device: The device to compute on, as in `elmo.load`.
+        precision: The precision of matrix products, as in `elmo.load`.
     """
 
     def __init__(self, source: str, device: str, precision: Precision) -> None:
@@ -91,35 +96,35 @@ class CarriesBiLM:
 
     @property
     def loaded(self) -> _Loaded:
-        """The model, loaded now if it wasn't yet."""
+        """The model. It is loaded on first access."""
         if self._loaded is None:
             self._loaded = _shared(load(self.source), self.device, self.precision)
         return self._loaded
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Store a native model folder, which `elmo.load` reads too; without the softmax, which no vector needs."""
+        """Store a native model folder, which `elmo.load` can read, without the softmax, which vectors do not need."""
         model = self.loaded.model
         if model.lexicon is not None:
-            for name in FILES:  # of another pipeline, stored here before
+            for name in FILES:  # left by another pipeline that was stored here before
                 (Path(path) / name).unlink(missing_ok=True)
         else:
             save_native(replace(without_softmax(model), card=None), Path(path))
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
-        """Read what `to_disk` stored."""
+        """Read the model that `to_disk` stored, if any."""
         if (Path(path) / CONFIG).is_file():
             self._loaded = _shared(load(path), self.device, self.precision)
         return self
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """As `to_disk`."""
+        """Return what `to_disk` stores, as bytes."""
         with TemporaryDirectory() as folder:
             self.to_disk(folder)
             paths = [path for path in Path(folder).iterdir() if path.name in FILES]
             return srsly.msgpack_dumps({path.name: path.read_bytes() for path in paths})
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
-        """As `from_disk`."""
+        """Read the model that `to_bytes` returned, if any."""
         files = cast("dict[str, bytes]", srsly.msgpack_loads(data))
         with TemporaryDirectory() as folder:
             for name in {*FILES} & files.keys():
@@ -128,7 +133,7 @@ class CarriesBiLM:
 
 
 def _groups(docs: Iterable[Doc], most: float = math.inf) -> Iterator[list[Doc]]:
-    """Docs that are embedded together: at most so many, and no further one once they have `TOKENS_AT_ONCE`."""
+    """Group docs to be embedded together. A group ends at `most` docs, or once it has `TOKENS_AT_ONCE` tokens."""
     group: list[Doc] = []
     num_tokens = 0
     for doc in docs:
@@ -144,7 +149,7 @@ def _groups(docs: Iterable[Doc], most: float = math.inf) -> Iterator[list[Doc]]:
 def _embed_docs(
     docs: Sequence[Doc], embed: Callable[[list[Sentence]], Iterable[Array]], lead: tuple[int, ...], width: int
 ) -> Iterator[Array]:
-    """One array (*lead, T, D) per doc from what `embed` makes of all their sentences; zeros at tokens of whitespace."""
+    """Embed the sentences of all docs together; yield one array (*lead, T, D) per doc, zeros at whitespace tokens."""
     places = [_sentences(doc) for doc in docs]
     words: list[Sentence] = [[doc[i].text for i in s] for doc, found in zip(docs, places, strict=True) for s in found]
     arrays = iter(embed(words))
@@ -156,9 +161,9 @@ def _embed_docs(
 
 
 def _sentences(doc: Doc) -> list[list[int]]:
-    """The places of the words of each sentence; a doc without sentence boundaries is one.
+    """Return the indices of each sentence's tokens. A doc without sentence boundaries is one sentence.
 
-    Whitespace is left out, as in the text that the biLM learned from: it would be a strange word to its neighbors.
+    Whitespace tokens are left out, because the text on which the biLM was trained has none.
     """
     spans = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
     found = [[token.i for token in span if not token.is_space] for span in spans]
@@ -166,7 +171,7 @@ def _sentences(doc: Doc) -> list[list[int]]:
 
 
 def _vector(token: Token) -> Array | None:
-    """`token._.elmo`: its row of `doc.tensor`, which is ELMo's once the component ran; None where nothing set it."""
+    """Return `token._.elmo`: the token's row of `doc.tensor`, which the component sets, or None if it is not set."""
     tensor = cast(Any, token.doc).tensor
     return tensor[token.i] if tensor.size else None
 
@@ -175,9 +180,10 @@ Token.set_extension("elmo", getter=_vector, force=True)
 
 
 class ElmoComponent(CarriesBiLM):
-    """Sets `doc.tensor`, (T, D) float32, hence `token._.elmo`, (D,); zeros at tokens of whitespace.
+    """Pipeline component that sets `doc.tensor`, (T, D) float32, and thereby `token._.elmo`, (D,).
 
-    A sentence is embedded alone where the doc has sentence boundaries; without them, the doc is taken as one.
+    Whitespace tokens have zeros. Each sentence is embedded separately if the doc has sentence boundaries; otherwise
+    the doc is embedded as a single sentence. `make_elmo` explains the arguments.
     """
 
     def __init__(self, name: str, layers: Layers, source: str, device: str, precision: Precision) -> None:
@@ -190,7 +196,7 @@ class ElmoComponent(CarriesBiLM):
         return next(self._embed([doc]))
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 1000) -> Iterator[Doc]:
-        """Embed many docs, up to `batch_size` together: faster than one by one."""
+        """Embed many docs, up to `batch_size` of them together, which is faster than one by one."""
         for docs in _groups(stream, batch_size):
             yield from self._embed(docs)
 
@@ -210,10 +216,18 @@ def make_elmo(
     precision: Precision = "float32",
     device: str = "cpu",
 ) -> ElmoComponent:
-    """The component of `nlp.add_pipe("elmo", config={"model": "run"})`.
+    """Make the component for `nlp.add_pipe("elmo", config={"model": "run"})`.
 
-    `model` is anything that `elmo.load` takes, read when the first doc comes; `layers`, `precision` and `device` are
-    those of `Embedder.embed` and `elmo.load`. `layers="all"` is refused: a token has one vector here.
+    Args:
+        nlp: The pipeline.
+        name: Name of the component in the pipeline.
+        model: Anything that `elmo.load` takes. It is read when the first doc arrives.
+        layers: Which layers become a token's vector, as in `Embedder.embed`, except `"all"`.
+        precision: The precision of matrix products, as in `elmo.load`.
+        device: The device to compute on, as in `elmo.load`.
+
+    Raises:
+        ElmoError: If `layers` is `"all"`, since a token has only one vector here.
     """
     if layers == "all":
         raise ElmoError("layers: 'all' gives a token several vectors, doc.tensor has one; choose mean, top or token")
@@ -224,10 +238,10 @@ Language.factory("elmo", assigns=["doc.tensor", "token._.elmo"], func=make_elmo)
 
 
 class BiLMShim(CarriesBiLM, Shim):
-    """The biLM of a layer: Thinc stores it with the layer's own parameters, and doesn't train it.
+    """The biLM of a Thinc layer, which Thinc stores with the layer's own parameters and does not train.
 
-    From the first training step on, all layers of sentences are kept, up to `cache_mb` megabytes: every epoch brings
-    them back. What comes when that is full is embedded anew each time.
+    From the first training step on, all layers of each sentence are kept, because every epoch needs them again. Once
+    `cache_mb` megabytes are full, further sentences are embedded again each time.
     """
 
     def __init__(self, source: str, device: str, precision: Precision, cache_mb: int) -> None:
@@ -237,7 +251,7 @@ class BiLMShim(CarriesBiLM, Shim):
         self._trains = False
 
     def all_layers(self, sentences: Iterable[Sentence], *, is_train: bool) -> list[Array]:
-        """The layers of sentences, (L+1, T, D) each."""
+        """Return all layers (L+1, T, D) of each sentence."""
         self._trains = self._trains or is_train
         wanted = [tuple(sentence) for sentence in sentences]
         kept = self.loaded.kept
@@ -248,10 +262,10 @@ class BiLMShim(CarriesBiLM, Shim):
         return [found[words] if words in found else kept[words] for words in wanted]
 
     def to_device(self, device_type: str, device_id: int) -> None:
-        """The biLM stays on the device that the configuration names."""
+        """Do nothing, since the biLM stays on the device that the configuration names."""
 
     def finish_update(self, optimizer: object) -> None:
-        """Nothing to train."""
+        """Do nothing, since the biLM is not trained."""
 
 
 @registry.architectures("elmo.Tok2Vec.v1")
@@ -263,10 +277,23 @@ def make_tok2vec(
     device: str = "cpu",
     cache_mb: int = 1024,
 ) -> Any:
-    """A layer `Model[list[Doc], list[Floats2d]]`: (T, D) per doc, the layers of a frozen biLM in a trained mix.
+    """Make a Thinc layer `Model[list[Doc], list[Floats2d]]` that returns a trained mix of a frozen biLM's layers.
 
-    The mix is eq. 1 of Peters et al. 2018, and starts as the plain mean; `dropout` is its own (section 3.4), not that
-    of `[training]`. With `width`, maxout with layer norm follows, (T, width). `cache_mb` bounds what is kept.
+    The mix starts as the mean of all layers.
+
+    Args:
+        model: Anything that `elmo.load` takes.
+        width: Width of the output. If given, a maxout layer with layer norm follows the mix.
+        dropout: Dropout after the mix. It is separate from that of spaCy's `[training]`.
+        precision: The precision of matrix products, as in `elmo.load`.
+        device: The device on which the biLM computes, as in `elmo.load`.
+        cache_mb: Megabytes of memory for the layers of sentences that are used in training.
+
+    Returns:
+        A layer that gives (T, D), or (T, `width`), per doc.
+
+    Source:
+        Peters et al. 2018, eq. 1 for the mix and section 3.4 for the dropout.
     """
     mix = thinc.Model(
         "elmo",
@@ -277,12 +304,13 @@ def make_tok2vec(
         shims=[BiLMShim(model, device, precision, cache_mb)],
         attrs={"dropout": dropout},
     )
-    # as spaCy brings its own embeddings to a width; a linear layer learned far more slowly (docs/spacy.md)
+    # spaCy brings its own embeddings to a width in the same way. A linear layer learned far more slowly
+    # (docs/spacy.md).
     return mix if width is None else thinc.chain(mix, thinc.with_array(thinc.Maxout(width, nP=3, normalize=True)))
 
 
 def _mix_init(model: Any, X: object = None, Y: object = None) -> None:
-    """Equal shares, and `gamma` 1."""
+    """Initialize the mix with equal shares and `gamma` 1."""
     embedder: Embedder = model.shims[0].loaded.embedder
     model.set_dim("nO", embedder.width)
     model.set_param("scores", model.ops.alloc1f(embedder.num_layers))
@@ -290,14 +318,14 @@ def _mix_init(model: Any, X: object = None, Y: object = None) -> None:
 
 
 def _mix_forward(model: Any, docs: Sequence[Doc], is_train: bool) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
-    """As `_mix_docs`; predictions, which may be on any number of docs, hold the layers of some at a time."""
+    """Do as `_mix_docs` does. Predictions, on any number of docs, hold the layers of one group at a time."""
     if is_train:
         return _mix_docs(model, docs, is_train)
     return [mixed for group in _groups(docs) for mixed in _mix_docs(model, group, is_train)[0]], lambda _: []
 
 
 def _mix_docs(model: Any, docs: Sequence[Doc], is_train: bool) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
-    """The mix of the docs' layers, (T, D) each, and what takes its gradient to `scores` and `gamma`."""
+    """Return the mixed layers (T, D) of each doc, and the function that backpropagates to `scores` and `gamma`."""
     ops, bilm = model.ops, cast(BiLMShim, model.shims[0])
     lead, width = (bilm.loaded.embedder.num_layers,), bilm.loaded.embedder.width
     arrays = _embed_docs(docs, lambda words: bilm.all_layers(words, is_train=is_train), lead, width)
@@ -308,7 +336,7 @@ def _mix_docs(model: Any, docs: Sequence[Doc], is_train: bool) -> tuple[list[Any
     lengths = ops.asarray1i([len(doc) for doc in docs])
 
     def backprop(gradients: list[Any]) -> list[Any]:
-        # per layer, the sum of gradient times value: all that shares and gamma have to do with
+        # The sum of gradient times value for each layer is all that the gradients of shares and gamma need.
         products = ops.xp.tensordot(layers, ops.flatten(gradients) * mask, axes=([1, 2], [0, 1]))
         total = shares @ products
         model.inc_grad("gamma", total.reshape(1))

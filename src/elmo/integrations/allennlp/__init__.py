@@ -1,6 +1,6 @@
-"""For code written for AllenNLP, 2.10 and older: its modules, functions and classes for ELMo, under their names.
+"""Runs code written for AllenNLP 2.10 and older: its modules, functions and classes for ELMo, under their names.
 
-Only the import changes (see `docs/migrating.md`). The LSTM state goes from batch to batch, as it does in AllenNLP.
+Only the import has to change (see `docs/migrating.md`). The LSTM state is carried from batch to batch, as in AllenNLP.
 """
 
 from elmo.errors import ElmoError as ConfigurationError

@@ -1,4 +1,4 @@
-"""Sentence boundaries around padded batches, and off again, as in AllenNLP's `nn.util`."""
+"""Adds sentence boundaries to padded batches and removes them, as AllenNLP's `nn.util` does."""
 
 from __future__ import annotations
 
@@ -11,11 +11,20 @@ from elmo.errors import ElmoError
 def add_sentence_boundary_token_ids(
     tensor: Tensor, mask: Tensor, sentence_begin_token: Tensor | float, sentence_end_token: Tensor | float
 ) -> tuple[Tensor, Tensor]:
-    """Put a begin before each sentence and an end after it.
+    """Put a begin token before each sentence and an end token after it.
 
-    `tensor` is (B, T), ids, or (B, T, D), ids of characters or vectors, padded on the right; `mask` (B, T) says where
-    tokens are. Returns (B, T+2) or (B, T+2, D), zeros at padding, and its mask (B, T+2) bool: of ids, what isn't 0; of
-    (B, T+2, D), where any number is above 0, as AllenNLP has it.
+    Args:
+        tensor: (B, T) ids, or (B, T, D) character ids or vectors, padded on the right.
+        mask: (B, T) true at tokens.
+        sentence_begin_token: The id, or the (D,) ids or vector, of the begin token.
+        sentence_end_token: The same for the end token.
+
+    Returns:
+        (B, T+2) or (B, T+2, D) with zeros at padding, and its bool mask (B, T+2). As in AllenNLP, the mask is true
+        where an id is not 0, or where any of D numbers is above 0.
+
+    Raises:
+        ElmoError: If `tensor` has another number of dimensions.
     """
     if tensor.dim() not in (2, 3):
         raise ElmoError(f"tensor: expected (B, T) or (B, T, D), found {tuple(tensor.shape)}")
@@ -28,10 +37,14 @@ def add_sentence_boundary_token_ids(
 
 
 def remove_sentence_boundaries(tensor: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Take the first and the last token off each sentence.
+    """Remove the first and the last token of each sentence.
 
-    `tensor` is (B, T, D), padded on the right, `mask` (B, T) its mask. Returns (B, T-2, D), zeros at padding, and its
-    mask (B, T-2) bool.
+    Args:
+        tensor: (B, T, D) vectors, padded on the right.
+        mask: (B, T) true at tokens.
+
+    Returns:
+        (B, T-2, D) with zeros at padding, and its bool mask (B, T-2).
     """
     lengths = mask.sum(dim=1, keepdim=True) - 2
     inside = torch.arange(tensor.shape[1] - 2, device=tensor.device) < lengths

@@ -1,4 +1,4 @@
-"""`Elmo` and `ElmoTokenEmbedder` of AllenNLP, for task models."""
+"""Provides AllenNLP's `Elmo` and `ElmoTokenEmbedder` for task models."""
 
 from __future__ import annotations
 
@@ -22,15 +22,30 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class Elmo(layer.Elmo):
-    """`elmo.Elmo` with AllenNLP's arguments, parts and state.
+    """`elmo.Elmo` with AllenNLP's arguments, submodules and state dict.
 
-    The state goes from batch to batch, in training too, unless `elmo._elmo_lstm._elmo_lstm.stateful = False`;
-    `elmo._elmo_lstm._elmo_lstm.reset_states()` forgets it. `elmo.scalar_mix_0` has `scalar_parameters` and `gamma`.
-    `module` is a `_ElmoBiLm`, or any module with `num_layers` that returns `activations` and `mask` as that does, in
-    place of both files; or a biLM or an `Elmo` of this package, of which the biLM is shared.
+    The LSTM state is carried from batch to batch, also in training. `elmo._elmo_lstm._elmo_lstm.stateful = False`
+    turns this off, and `elmo._elmo_lstm._elmo_lstm.reset_states()` forgets the state. `elmo.scalar_mix_0` has
+    `scalar_parameters` and `gamma`.
 
-    `state_dict` has AllenNLP's names; `load_state_dict` takes it, alone or as a part of a task model's, and what
+    `state_dict` has AllenNLP's names. `load_state_dict` takes it, alone or as part of a task model's, and also what
     earlier versions of this class stored.
+
+    Args:
+        options_file: The model's options, or None with `module`.
+        weight_file: The model's weights, or None with `module`.
+        num_output_representations: Number of representations, each with a mix of its own.
+        requires_grad: Train the biLM, too. Ignored with `module`.
+        do_layer_norm: Normalize each layer before it is mixed.
+        dropout: Dropout of the representations.
+        vocab_to_cache: Words whose token vectors are computed only once, if the biLM is not trained.
+        keep_sentence_boundaries: Keep the vectors of `<S>` and `</S>`.
+        scalar_mix_parameters: Fixed weights of the layers before the softmax. By default they are trained.
+        module: Takes the place of both files: an `_ElmoBiLm`; any module with `num_layers` that returns `activations`
+            and `mask` as that does; or a biLM or `Elmo` of this package, whose biLM is then shared.
+
+    Raises:
+        ElmoError: If the files cannot be read, or both they and `module` are given.
     """
 
     def __init__(
@@ -73,7 +88,7 @@ class Elmo(layer.Elmo):
         top_only: bool = False,
         stateful: bool = True,
     ) -> None:
-        nn.Module.__init__(self)  # the parent's parts have other names
+        nn.Module.__init__(self)  # not the parent's, whose submodules have other names
         self._elmo_lstm = part
         self._has_cached_vocab = has_words
         self.dropout, self.keep_sentence_boundaries = dropout, keep_sentence_boundaries
@@ -103,22 +118,22 @@ class Elmo(layer.Elmo):
 
     @property
     def bilm(self) -> BiLM:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The biLM, as `elmo.Elmo` has it; none where the `module` is of another kind."""
+        """The biLM, as in `elmo.Elmo`. It is absent if `module` is a module of another kind."""
         return self._model.bilm
 
     @property
     def mixes(self) -> list[ScalarMix]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """`scalar_mix_0`, `scalar_mix_1`, …."""
+        """The mixes `scalar_mix_0`, `scalar_mix_1`, …."""
         return [self.get_submodule(f"scalar_mix_{number}") for number in range(self._num_mixes)]  # pyright: ignore[reportReturnType]
 
     @property
     def words(self) -> WordCache | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The cached words."""
+        """The cached words, or None."""
         return self._elmo_lstm.words
 
     @property
     def stateful(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Whether a batch starts from the state that the one before left."""
+        """Whether a batch starts from the state that the previous batch left."""
         return self._elmo_lstm._elmo_lstm.stateful
 
     @stateful.setter
@@ -131,7 +146,7 @@ class Elmo(layer.Elmo):
 
     @property
     def output_dim(self) -> int:
-        """Width of every representation."""
+        """Width of every representation (D)."""
         return self._elmo_lstm.get_output_dim()
 
     def get_output_dim(self) -> int:
@@ -139,14 +154,17 @@ class Elmo(layer.Elmo):
         return self.output_dim
 
     def as_model(self) -> Model:
-        """As `elmo.Elmo.as_model`."""
+        """Return the biLM and the mixes as a model, as `elmo.Elmo.as_model` does."""
         model = super().as_model()
         model.mixes = [mix.plain() for mix in self.mixes]
         return model
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], vocab: object = None) -> Self:
-        """Make the layer by a mapping of its arguments, as AllenNLP's settings hold them (`vocab` isn't needed)."""
+        """Make the layer from a mapping of its arguments, as AllenNLP's settings have them.
+
+        `vocab` is needed only for the key `namespace_to_cache` (see `from_params` of this module).
+        """
         return from_params(cls, params, vocab)
 
     def _layers(self, inputs: Tensor, word_inputs: Tensor | None) -> tuple[Tensor, Tensor, Sequence[int]]:
@@ -161,7 +179,7 @@ class Elmo(layer.Elmo):
     def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride] - torch passes all by position
         self, state_dict: dict[str, Tensor], prefix: str, *others: Any
     ) -> None:
-        """Torch calls it for each module within a larger one, before the modules inside."""
+        """Translate older names. Torch calls this for each module of a larger one, before its submodules."""
         for name in [name for name in state_dict if name.startswith(prefix)]:
             for new, tensor in _renamed(name.removeprefix(prefix), state_dict[name]):
                 state_dict.pop(name, None)
@@ -173,7 +191,7 @@ class Elmo(layer.Elmo):
 
 
 class ElmoTokenEmbedder(nn.Module):
-    """One ELMo representation, projected to `projection_dim` if that is given; the other arguments are `Elmo`'s."""
+    """One ELMo representation, projected to `projection_dim` if that is given. `Elmo` explains the other arguments."""
 
     def __init__(
         self,
@@ -202,28 +220,37 @@ class ElmoTokenEmbedder(nn.Module):
         self.output_dim = projection_dim or width
 
     def get_output_dim(self) -> int:
-        """Width of a vector."""
+        """Return the width of a vector."""
         return self.output_dim
 
     def forward(self, elmo_tokens: Tensor, word_inputs: Tensor | None = None) -> Tensor:
-        """The vectors (…, T, D) of characters (…, T, C); `word_inputs` as in `Elmo.forward`."""
+        """Return the vectors (…, T, D) of character ids (…, T, C). `Elmo.forward` explains `word_inputs`."""
         vectors = self._elmo(elmo_tokens, word_inputs)["elmo_representations"][0]
         return vectors if self._projection is None else self._projection(vectors)
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], vocab: Any = None) -> Self:
-        """Make the embedder by a mapping of its arguments, as AllenNLP's settings hold them.
+        """Make the embedder from a mapping of its arguments, as AllenNLP's settings have them.
 
-        `namespace_to_cache` (AllenNLP 0.9) names the words of `vocab`, a vocabulary of AllenNLP's, to cache.
+        The key `namespace_to_cache` (AllenNLP 0.9) names those words of `vocab`, a vocabulary of AllenNLP, to cache.
         """
         return from_params(cls, params, vocab)
 
 
 def from_params(kind: type[M], params: Any, vocab: Any) -> M:
-    """Make `kind` by a mapping of its arguments; a key `type`, by which AllenNLP finds the class, says nothing here."""
+    """Make an instance of `kind` from a mapping of its arguments.
+
+    Args:
+        kind: The class.
+        params: Its arguments by name. The key `type`, by which AllenNLP finds the class, is ignored.
+        vocab: A vocabulary of AllenNLP, needed only for the key `namespace_to_cache`.
+
+    Raises:
+        ElmoError: If an argument is unknown or missing.
+    """
     name = f"{kind.__name__}.from_params"
     if not isinstance(params, Mapping):
-        raise ElmoError(f"{name}: expected params, a mapping of arguments, found {type(params).__name__}")
+        raise ElmoError(f"{name}: params must be a mapping of arguments, not {type(params).__name__}")
     arguments = {key: value for key, value in params.items() if key != "type"}
     namespace = arguments.pop("namespace_to_cache", None)
     if namespace is not None:
@@ -243,7 +270,7 @@ def from_params(kind: type[M], params: Any, vocab: Any) -> M:
 def _part(
     module: nn.Module, options_file: object, weight_file: object, vocab_to_cache: Sequence[str] | None
 ) -> nn.Module:
-    """What takes the place of the biLM of two files."""
+    """Return the module that takes the place of a biLM from two files."""
     if options_file is not None or weight_file is not None:
         raise ElmoError("module: takes the place of both files; pass None for options_file and weight_file")
     if hasattr(module, "num_layers"):
@@ -252,7 +279,7 @@ def _part(
 
 
 def _renamed(name: str, tensor: Tensor) -> list[tuple[str, Tensor]]:
-    """What a tensor is called here that an earlier version stored under `name`; nothing for any other."""
+    """Translate a tensor that an earlier version stored under `name`. Returns nothing for a name of another kind."""
     part, _, rest = name.partition(".")
     if part == "bilm":
         encoder, stacks = "_elmo_lstm._token_embedder.encoder.", "_elmo_lstm._elmo_lstm."

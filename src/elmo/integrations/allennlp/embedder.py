@@ -1,4 +1,4 @@
-"""`ElmoEmbedder` of AllenNLP 0.9 and older: vectors of tokenized sentences, as arrays and in files."""
+"""Provides AllenNLP 0.9's `ElmoEmbedder`, which returns vectors of tokenized sentences or writes them to files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Stateful(Protocol):
 
 
 class _LSTM:
-    """What AllenNLP's users reach into for the carried state of `owner`; it has nothing else."""
+    """The attributes through which AllenNLP's users reach the carried state of `owner`, and nothing else."""
 
     __slots__ = ("_owner",)
 
@@ -49,7 +49,7 @@ class _LSTM:
 
     @property
     def stateful(self) -> bool:
-        """Whether a batch starts from the state that the one before left."""
+        """Whether a batch starts from the state that the previous batch left."""
         return self._owner.stateful
 
     @stateful.setter
@@ -62,7 +62,7 @@ class _LSTM:
 
 
 class _BiLM:
-    """The way to `_LSTM`."""
+    """An object whose only attribute is the `_LSTM`."""
 
     __slots__ = ("_elmo_lstm",)
 
@@ -71,11 +71,19 @@ class _BiLM:
 
 
 class ElmoEmbedder:
-    """Vectors of tokenized sentences from the two published files, by the engine of `elmo.Embedder`.
+    """Embeds tokenized sentences with a model of two files, using the engine of `elmo.Embedder`.
 
-    `cuda_device` is the number of a GPU, -1 the processor. Sentence i of a batch goes on from the state in which
-    sentence i of the batch before ended, whichever method was called for it, unless
-    `embedder.elmo_bilm._elmo_lstm.stateful = False`; `embedder.elmo_bilm._elmo_lstm.reset_states()` forgets the state.
+    Sentence i of a batch starts from the state in which sentence i of the previous batch ended, whichever method was
+    called for it. `embedder.elmo_bilm._elmo_lstm.stateful = False` turns this off, and
+    `embedder.elmo_bilm._elmo_lstm.reset_states()` forgets the state.
+
+    Args:
+        options_file: The model's options.
+        weight_file: The model's weights.
+        cuda_device: Number of a GPU, or -1 for the processor.
+
+    Raises:
+        ElmoError: If the files cannot be read, or there is no such GPU.
     """
 
     def __init__(
@@ -91,7 +99,7 @@ class ElmoEmbedder:
 
     @property
     def elmo_bilm(self) -> _BiLM:
-        """The way to the carried state: `elmo_bilm._elmo_lstm.stateful` and `.reset_states()`, and nothing else."""
+        """Gives access to the carried state only: `elmo_bilm._elmo_lstm.stateful` and `.reset_states()`."""
         return _BiLM(self)
 
     def reset_state(self) -> None:
@@ -99,27 +107,28 @@ class ElmoEmbedder:
         self._embedder.reset_state()
 
     def embed_sentence(self, sentence: Sentence) -> Layers:
-        """All layers of a sentence: (L+1, T, D), (3, T, 1024) of the published models; (L+1, 0, D) of `[]`."""
+        """Return all layers (L+1, T, D) of a sentence, for example (3, T, 1024)."""
         return self.embed_batch([sentence])[0]
 
     def embed_batch(self, batch: Sequence[Sentence]) -> list[Layers]:
-        """All layers (L+1, T, D) of each sentence. A batch without any token leaves the state as it is."""
+        """Return all layers (L+1, T, D) of each sentence. A batch without any token does not change the state."""
         if not any(batch):
             return [np.zeros((self._embedder.num_layers, 0, self._embedder.width), np.float32) for _ in batch]
         state = "carry" if self.stateful else "zero"
         return self._embedder.embed(batch, layers="all", state=state, batch_size=len(batch))
 
     def embed_sentences(self, sentences: Iterable[Sentence], batch_size: int = 64) -> Iterator[Layers]:
-        """As `embed_batch`, `batch_size` sentences at a time, in constant memory."""
+        """Yield all layers (L+1, T, D) of each sentence, in memory that does not grow with their number."""
         require_positive("batch_size", batch_size)
         remaining = iter(sentences)
         while batch := list(islice(remaining, batch_size)):
             yield from self.embed_batch(batch)
 
     def batch_to_embeddings(self, batch: Sequence[Sentence]) -> tuple[Tensor, Tensor]:
-        """All layers of a batch, (B, L+1, T, D), zeros at padding, and the mask (B, T): int64, 1 at tokens.
+        """Return all layers of a batch as a tensor, and its mask, both on the embedder's device.
 
-        Both are on the embedder's device.
+        Returns:
+            (B, L+1, T, D) with zeros at padding, and (B, T) int64 with 1 at tokens.
         """
         arrays = self.embed_batch(batch)
         longest = max(map(len, batch), default=0)
@@ -139,12 +148,22 @@ class ElmoEmbedder:
         forget_sentences: bool = False,
         use_sentence_keys: bool = False,
     ) -> None:
-        """Embed a text, a sentence a line, tokens between spaces, into an HDF5 file, which is replaced if it exists.
+        """Embed the lines of a text into an HDF5 file, which appears under its name when it is complete.
 
-        Data set "0", "1", … is that of each line, or the line itself is its name with `use_sentence_keys`: (L+1, T, D)
-        for the `output_format` "all", (T, D) for "top" and "average". `sentence_to_index` (1,) holds JSON from a line
-        to its data set's name, unless `forget_sentences` or `use_sentence_keys`. A blank line is an entry without
-        tokens. The file takes its name when it is complete.
+        The file has one data set per line, and a data set `sentence_to_index` (1,), a JSON object that maps a line to
+        the name of its data set.
+
+        Args:
+            input_file: Lines, one sentence each, with tokens separated by spaces. A blank line is an entry without
+                tokens.
+            output_file_path: The file to write. An existing file is replaced.
+            output_format: `"all"` for data sets (L+1, T, D), `"top"` or `"average"` for (T, D).
+            batch_size: Number of sentences in a batch.
+            forget_sentences: Leave out `sentence_to_index`.
+            use_sentence_keys: Name each data set by its line instead of "0", "1", …, without `sentence_to_index`.
+
+        Raises:
+            ElmoError: If the file cannot be written, or a line cannot be the name of a data set.
         """
         require_choice("output_format", output_format, _FORMATS)
         path = Path(output_file_path)
@@ -156,7 +175,7 @@ class ElmoEmbedder:
 
 
 def _write(part: Path, path: Path, entries: Iterable[tuple[str, Layers]], with_index: bool, by_line: bool) -> None:
-    """Write lines and their vectors to `part`, which will be `path`."""
+    """Write lines and their vectors to `part`, which is moved to `path` later."""
     index: dict[str, str] = {}
     with new_hdf5(part) as add:
         for number, (line, vectors) in enumerate(entries):
@@ -165,7 +184,7 @@ def _write(part: Path, path: Path, entries: Iterable[tuple[str, Layers]], with_i
                 raise _no_name(path, number, "empty, or with a zero character")
             try:
                 add(key, data=vectors)
-            except (TypeError, ValueError) as error:  # TypeError where a name before is the start of a path
+            except (TypeError, ValueError) as error:  # TypeError if an earlier name is the start of this path
                 raise _no_name(path, number, error) from None
             index[line] = key
         if with_index and not by_line:

@@ -1,4 +1,4 @@
-"""Words as character ids by AllenNLP's names: `ELMoCharacterMapper`, `ELMoTokenCharactersIndexer`."""
+"""Provides AllenNLP's `ELMoCharacterMapper` and `ELMoTokenCharactersIndexer`, which turn words into character ids."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from elmo.errors import ElmoError
 from elmo.text.characters import BOS, EOS, NUM_CHARACTERS, encode_words
 
 TOKENS = "elmo_tokens"
-"""The key of ids in what an indexer returns, and the name of the argument of `ElmoTokenEmbedder.forward`."""
+"""The key of the ids that an indexer returns, which is the name of the argument of `ElmoTokenEmbedder.forward`."""
 
 
 class Token(Protocol):
-    """What an indexer asks of a token: its text. AllenNLP's and spaCy's tokens have it."""
+    """Any object with a text, such as a token of AllenNLP or spaCy."""
 
     @property
     def text(self) -> str | None:
-        """None for a token that has lost it."""
+        """The text, or None if it is not known."""
         ...
 
 
 def _one_sign(character: int) -> list[int]:
-    """The ids, not yet shifted, of a word of a single character."""
+    """Return the ids of a word of one character, before they are shifted by one."""
     return [BEGIN_WORD, character, END_WORD, *[PADDING] * (NUM_CHARACTERS - 3)]
 
 
 class ELMoCharacterMapper:
-    """Words to character ids, shifted by one.
+    """Converts words to character ids, shifted by one so that padding is 0.
 
-    `tokens_to_add` are words that have a character of their own in place of theirs, of an id below 261 before the
-    shift; that of a byte which no text holds (1 to 32) is a good choice.
+    Args:
+        tokens_to_add: Words that are encoded as one special character each, with its id below 261 before the shift.
+            The id of a byte that no text contains (1 to 32) is a good choice.
     """
 
     max_word_length = NUM_CHARACTERS
@@ -51,7 +52,7 @@ class ELMoCharacterMapper:
         self.tokens_to_add = dict(tokens_to_add or {})
 
     def convert_word_to_char_ids(self, word: str) -> list[int]:
-        """The 50 ids of a word."""
+        """Return the 50 ids of a word."""
         if word in self.tokens_to_add:
             return [character + 1 for character in _one_sign(self.tokens_to_add[word])]
         return encode_words([word], self.max_word_length)[0].tolist()
@@ -61,10 +62,12 @@ class ELMoCharacterMapper:
 
 
 class ELMoTokenCharactersIndexer:
-    """Tokens to character ids, for readers that were written for AllenNLP.
+    """Converts tokens to character ids, for dataset readers that were written for AllenNLP.
 
-    `namespace` and `token_min_padding_length`, the fewest tokens that `get_padding_lengths` gives, are as there;
-    `tokens_to_add` are those of `ELMoCharacterMapper`.
+    Args:
+        namespace: Ignored.
+        tokens_to_add: Words with a character of their own, as in `ELMoCharacterMapper`.
+        token_min_padding_length: The smallest number of tokens that `get_padding_lengths` returns.
     """
 
     def __init__(
@@ -78,29 +81,38 @@ class ELMoTokenCharactersIndexer:
         self._token_min_padding_length = token_min_padding_length
 
     def count_vocab_items(self, token: Token, counter: dict[str, dict[str, int]]) -> None:
-        """Count nothing: characters are no part of a vocabulary."""
+        """Do nothing, since characters do not belong to a vocabulary."""
 
     def get_empty_token_list(self) -> dict[str, list[list[int]]]:
-        """What `tokens_to_indices` returns of no tokens."""
+        """Return what `tokens_to_indices` returns for an empty list of tokens."""
         return {TOKENS: []}
 
     def tokens_to_indices(
         self, tokens: Sequence[Token], vocabulary: object = None, index_name: str = TOKENS
     ) -> dict[str, list[list[int]]]:
-        """The ids of each token, under the key "elmo_tokens", or the `index_name` of AllenNLP 0.9.
+        """Convert tokens to character ids.
 
-        The `vocabulary` isn't looked at. Raises ElmoError for a token without a text.
+        Args:
+            tokens: The T tokens of a sentence.
+            vocabulary: Ignored.
+            index_name: The key of the result, as in AllenNLP 0.9.
+
+        Returns:
+            One entry, with a list of 50 ids for each token.
+
+        Raises:
+            ElmoError: If a token has no text.
         """
         return {index_name: [self._mapper.convert_word_to_char_ids(_text_of(token)) for token in tokens]}
 
     def get_padding_lengths(self, indexed_tokens: Mapping[str, Sequence[object]]) -> dict[str, int]:
-        """The number of tokens under each key."""
+        """Return the number of tokens under each key, which is at least `token_min_padding_length`."""
         return {key: max(len(ids), self._token_min_padding_length) for key, ids in indexed_tokens.items()}
 
     def as_padded_tensor_dict(
         self, tokens: Mapping[str, Sequence[Sequence[int]]], padding_lengths: Mapping[str, int]
     ) -> dict[str, Tensor]:
-        """The ids under each key as an int64 tensor (T, 50), T as `padding_lengths` says: zeros at padding, or cut."""
+        """Return the ids under each key as an int64 tensor (T, 50), cut or padded with zeros to `padding_lengths`."""
         width = self._mapper.max_word_length
         padded: dict[str, Tensor] = {}
         for key, ids in tokens.items():
@@ -115,7 +127,7 @@ class ELMoTokenCharactersIndexer:
         desired_num_tokens: Mapping[str, int],
         padding_lengths: Mapping[str, int],
     ) -> dict[str, Tensor]:
-        """As `as_padded_tensor_dict`, by the name and arguments of AllenNLP 0.9."""
+        """Do as `as_padded_tensor_dict` does, with the name and arguments of AllenNLP 0.9."""
         return self.as_padded_tensor_dict(tokens, desired_num_tokens)
 
     def __eq__(self, other: object) -> bool:

@@ -1,7 +1,7 @@
-"""What AllenNLP's `Elmo` is made of, around a biLM of ours: `ScalarMix`, the character encoder, the LSTMs, `_ElmoBiLm`.
+"""Provides the parts of AllenNLP's `Elmo`: `ScalarMix`, the character encoder, the LSTMs and `_ElmoBiLm`.
 
-Modules, their results and the names in their state dicts are those of AllenNLP. The parameters themselves are ours:
-where AllenNLP lays numbers out otherwise (the LSTMs' gates, the highways), `state_dict` makes copies.
+The modules, their results and the names in their state dicts are those of AllenNLP, but the parameters are those of
+this package's biLM. Where AllenNLP's layout differs (the gates of the LSTMs, the highways), `state_dict` makes copies.
 """
 
 from __future__ import annotations
@@ -33,11 +33,19 @@ LSTM = allennlp_layout.lstm("", "{direction}_layer_{{l}}")
 
 
 class ScalarMix(scalar_mix.ScalarMix):
-    """gamma times the sum of tensors by weights s, a softmax of `scalar_parameters` (Peters et al. 2018, eq. 1).
+    """A weighted sum of tensors, times `gamma`. The weights are the softmax of `scalar_parameters`.
 
-    `scalar_parameters` holds `mixture_size` parameters of shape (1,), `gamma` is (1,); both are frozen unless
-    `trainable`. With `do_layer_norm`, each tensor is first normalized by one mean and one variance of all its unmasked
-    numbers.
+    Args:
+        mixture_size: Number of tensors.
+        do_layer_norm: First normalize each tensor by a single mean and variance of all its unmasked numbers.
+        initial_scalar_parameters: One number per tensor, before the softmax. By default, all are 0.
+        trainable: Whether `scalar_parameters` (`mixture_size` parameters of shape (1,)) and `gamma` (1,) are trained.
+
+    Raises:
+        ElmoError: If `initial_scalar_parameters` has another length.
+
+    Source:
+        Peters et al. 2018, eq. 1.
     """
 
     def __init__(
@@ -47,7 +55,7 @@ class ScalarMix(scalar_mix.ScalarMix):
         initial_scalar_parameters: Sequence[float] | None = None,
         trainable: bool = True,
     ) -> None:
-        nn.Module.__init__(self)  # the parent's scores are one parameter
+        nn.Module.__init__(self)  # not the parent's, which has a single parameter for all scores
         scores = [0.0] * mixture_size if initial_scalar_parameters is None else list(initial_scalar_parameters)
         if len(scores) != mixture_size:
             raise ElmoError(
@@ -66,44 +74,52 @@ class ScalarMix(scalar_mix.ScalarMix):
 
     @property
     def do_layer_norm(self) -> bool:
-        """Whether tensors are normalized first."""
+        """Whether tensors are normalized before they are mixed."""
         return self.layer_norm
 
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride] - the names are AllenNLP's
         self, tensors: Sequence[Tensor] | Tensor, mask: Tensor | None = None
     ) -> Tensor:
-        """Mix `mixture_size` tensors of one shape (…, D) into one of that shape.
+        """Mix tensors.
 
-        `mask` (…) bool is needed for layer norm, which shifts padding too, and else not looked at.
+        Args:
+            tensors: `mixture_size` tensors of the same shape (…, D).
+            mask: (…) bool, needed only for layer norm. Padding has no part in the mean and variance, but is normalized.
+
+        Returns:
+            A tensor (…, D).
+
+        Raises:
+            ElmoError: If the number of tensors is wrong, or the mask for layer norm is missing.
         """
         if len(tensors) != self.mixture_size:
             raise ElmoError(f"tensors: {len(tensors)} were given to a mixture of {self.mixture_size}")
         layers = tensors if isinstance(tensors, Tensor) else torch.stack(list(tensors))
         if self.layer_norm:
             if mask is None:
-                raise ElmoError("mask: layer norm needs one, which says what numbers its mean and variance are of")
+                raise ElmoError("mask: layer norm needs one, to leave padding out of its mean and variance")
             flat = layers.flatten(1, -2).unsqueeze(1)
             layers = normalize_layers(flat, mask.flatten().unsqueeze(0).bool()).view_as(layers)
         return self.gamma * (layers[-1] if self.top_only else torch.tensordot(self.scores.softmax(0), layers, 1))
 
     def plain(self) -> scalar_mix.ScalarMix:
-        """The same mix as the rest of the package has it."""
+        """Return this mix as the class that the rest of the package uses."""
         mix = scalar_mix.ScalarMix(self.mixture_size, top_only=self.top_only, layer_norm=self.layer_norm)
         mix.start_from(self)
         return mix
 
     @torch.no_grad()
     def start_from(self, other: scalar_mix.ScalarMix) -> None:
-        """Take the numbers of another mix of as many layers."""
+        """Copy the parameters of another mix with the same number of layers."""
         for parameter, score in zip(self.scalar_parameters, other.scores, strict=True):
             parameter.fill_(score)
         self.gamma.fill_(float(other.gamma))
 
 
 class _Renamed(nn.Module):
-    """Modules of ours whose state dict, both ways, has the names and layouts of AllenNLP's, where `renames` has them.
+    """Base class of modules whose state dict has AllenNLP's names and layouts, both in storing and in loading.
 
-    What `state_dict` gives under another layout is a copy: to change it doesn't change the module.
+    Where the layout differs, `state_dict` returns a copy, so changing it does not change the module.
     """
 
     def __init__(self, renames: Sequence[Rename]) -> None:
@@ -122,7 +138,7 @@ class _Renamed(nn.Module):
     def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride] - torch passes all by position
         self, state_dict: dict[str, Tensor], prefix: str, *others: Any
     ) -> None:
-        """Torch calls it for each module within a larger one, before the modules inside."""
+        """Translate AllenNLP's names. Torch calls this for each module of a larger one, before its submodules."""
         shapes = {name: parameter.shape for name, parameter in self.named_parameters()}
         given = {name for name in state_dict if name.startswith(prefix)}
         if self._renames and given and not given & {prefix + name for name in shapes}:
@@ -140,14 +156,14 @@ class _Renamed(nn.Module):
 
 
 class ElmoCharacterEncoder(_Renamed):
-    """The token vectors of a model, from characters: AllenNLP's `_ElmoCharacterEncoder`."""
+    """AllenNLP's `_ElmoCharacterEncoder`, which computes a model's token vectors from character ids."""
 
     def __init__(self, options_file: str | Path, weight_file: str | Path, requires_grad: bool = False) -> None:
         self._hold(load_pair(options_file, weight_file).bilm.requires_grad_(requires_grad))
 
     @classmethod
     def of(cls, bilm: BiLM) -> Self:
-        """That of a biLM, which is shared."""
+        """Return the encoder of a biLM, with which it shares the weights."""
         encoder = cls.__new__(cls)
         encoder._hold(bilm)
         return encoder
@@ -158,14 +174,15 @@ class ElmoCharacterEncoder(_Renamed):
         self.output_dim = bilm.config.lstm.projection_dim
 
     def get_output_dim(self) -> int:
-        """Width of a token vector (P)."""
+        """Return the width of a token vector (P)."""
         return self.output_dim
 
     def forward(self, inputs: Tensor) -> dict[str, Tensor]:
-        """Encode characters (B, T, C), zeros at padding.
+        """Encode character ids (B, T, C), which are zero at padding.
 
-        Returns `token_embedding` (B, T+2, P), of `<S>` and `</S>` too, and `mask` (B, T+2) bool. Padding has the vector
-        of a word of zeros.
+        Returns:
+            `token_embedding` (B, T+2, P), including `<S>` and `</S>`, and the bool `mask` (B, T+2). At padding,
+            `token_embedding` has the vector of a word whose ids are all zero.
         """
         begin, end = (boundary_word(boundary, inputs) for boundary in (BEGIN_SENTENCE, END_SENTENCE))
         bounded, mask = add_sentence_boundary_token_ids(inputs, (inputs > 0).any(dim=2), begin, end)
@@ -174,10 +191,10 @@ class ElmoCharacterEncoder(_Renamed):
 
 
 class ElmoLstm(_Renamed):
-    """The LSTMs of a biLM, which is shared, under AllenNLP's names: `forward_layer_0`, `backward_layer_0`, ….
+    """The LSTMs of a biLM under AllenNLP's names, `forward_layer_0`, `backward_layer_0`, …, with shared weights.
 
-    A batch starts from the state that the one before left, unless `stateful` is false. `_states` holds it, None before
-    the first batch: hidden (L, B, D) and cell (L, B, 2H), both directions side by side.
+    A batch starts from the state that the previous batch left, unless `stateful` is false. `_states` holds that state
+    for both directions side by side, hidden (L, B, D) and cell (L, B, 2H). It is None before the first batch.
     """
 
     def __init__(self, bilm: BiLM) -> None:
@@ -203,9 +220,14 @@ class ElmoLstm(_Renamed):
         return self._layers("backward") if "backward" in self._directions else []
 
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
-        """The outputs of all layers, (L, B, T, D), zeros at padding, for token vectors (B, T, P) and their mask (B, T).
+        """Run the LSTMs over a batch.
 
-        Sentences are padded on the right.
+        Args:
+            inputs: (B, T, P) token vectors, padded on the right.
+            mask: (B, T) true at tokens.
+
+        Returns:
+            The outputs (L, B, T, D) of all layers, with zeros at padding.
         """
         tokens = torch.arange(mask.numel(), device=inputs.device).view(mask.shape)
         stacks = [
@@ -221,12 +243,19 @@ class ElmoLstm(_Renamed):
         return layers[1:]
 
     def reset_states(self, mask: Tensor | None = None) -> None:
-        """Forget the carried state, of the rows alone where `mask` (B,) bool is true if there is one."""
+        """Forget the carried state.
+
+        Args:
+            mask: (B,) bool; if given, only the rows where it is true are forgotten. B must be that of the state.
+
+        Raises:
+            ElmoError: If the mask has another number of rows than the state.
+        """
         if mask is None or self._states is None:
             self._states = None
             return
         if len(mask) != (num_rows := self._states[0].shape[1]):
-            raise ElmoError(f"mask: of {len(mask)} rows, but the state is of {num_rows}")
+            raise ElmoError(f"mask: has {len(mask)} rows, but the state has {num_rows}")
         self._states = tuple(state.masked_fill(mask.bool().view(1, -1, 1), 0) for state in self._states)
 
     def _layers(self, direction: str) -> list[nn.Module]:
@@ -244,10 +273,16 @@ class ElmoLstm(_Renamed):
 
 
 class ElmoBiLm(nn.Module):
-    """A biLM as AllenNLP's `_ElmoBiLm`: all layers of a batch, boundaries included, with the state carried on.
+    """AllenNLP's `_ElmoBiLm`, which computes all layers of a batch, including boundaries, and carries the LSTM state.
 
-    `vocab_to_cache` are words whose token vectors are computed but once, if the biLM isn't trained (`requires_grad`).
-    `num_layers` counts layer 0 too; `_token_embedder` and `_elmo_lstm` are the parts.
+    Args:
+        options_file: The model's options.
+        weight_file: The model's weights.
+        requires_grad: Train the biLM.
+        vocab_to_cache: Words whose token vectors are computed only once, if the biLM is not trained.
+
+    Attributes:
+        num_layers: Number of layers, including layer 0 (L+1).
     """
 
     def __init__(
@@ -261,7 +296,7 @@ class ElmoBiLm(nn.Module):
 
     @classmethod
     def of(cls, model: Model, requires_grad: bool | None = None, vocab_to_cache: Sequence[str] | None = None) -> Self:
-        """That of a model, whose biLM is shared; `requires_grad` None leaves that as it is."""
+        """Return the module of a model, whose weights it shares. If `requires_grad` is None, it is left unchanged."""
         bilm = cls.__new__(cls)
         bilm._hold(model, requires_grad, vocab_to_cache)
         return bilm
@@ -270,7 +305,7 @@ class ElmoBiLm(nn.Module):
         super().__init__()
         bilm = model.bilm if requires_grad is None else model.bilm.requires_grad_(requires_grad)
         self.model = without_softmax(model)
-        """The biLM as it is here, with what it reads words by."""
+        """The biLM in this package's form, with the lists by which it reads words, if any."""
         self._token_embedder = ElmoCharacterEncoder.of(bilm)
         self._elmo_lstm = ElmoLstm(bilm)
         self.num_layers = bilm.config.num_layers
@@ -279,16 +314,19 @@ class ElmoBiLm(nn.Module):
             self.create_cached_cnn_embeddings(vocab_to_cache)
 
     def get_output_dim(self) -> int:
-        """Width of every layer (D)."""
+        """Return the width of every layer (D)."""
         return self.model.config.width
 
     def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> dict[str, Any]:
-        """All layers of characters (B, T, C), zeros at padding.
+        """Compute all layers of a batch.
 
-        `word_inputs` (B, T), zeros at padding, may tell the same tokens by their numbers among the cached words, and
-        `inputs` isn't looked at then; if a number is none of theirs, or there are no cached words, only `inputs` is.
+        Args:
+            inputs: (B, T, C) character ids, zero at padding.
+            word_inputs: (B, T) the same tokens by their numbers among the cached words, zero at padding. If all are
+                cached, `inputs` is not read; if one is not, or no words are cached, only `inputs` is read.
 
-        Returns `activations`, a list of L+1 tensors (B, T+2, D), zeros at padding, and `mask` (B, T+2) bool.
+        Returns:
+            `activations`, a list of L+1 tensors (B, T+2, D) with zeros at padding, and the bool `mask` (B, T+2).
         """
         if word_inputs is not None and self.words is not None and self.words.holds(word_inputs):
             numbers, lengths = add_boundaries(word_inputs.long(), word_inputs > 0, *self.words.boundaries)
@@ -302,13 +340,13 @@ class ElmoBiLm(nn.Module):
         return {"activations": [first, *self._elmo_lstm(vectors, mask)], "mask": mask}
 
     def create_cached_cnn_embeddings(self, tokens: Sequence[str]) -> None:
-        """Cache the token vectors of words: `forward` then takes their numbers in this list, of which 0 is padding."""
+        """Cache the token vectors of words. `forward` then takes their positions in this list, where 0 is padding."""
         device = next(self.parameters()).device
         self.words = WordCache(ids_of_words(self.model, tokens).to(device))
 
     @property
     def _word_embedding(self) -> nn.Embedding | None:
-        """The cached vectors (V, P) as they are now, zeros in row 0; None where there are none."""
+        """The current cached vectors (V, P) with zeros in row 0, or None if no words are cached."""
         if self.words is None:
             return None
         vectors = self._cached()[:-2].clone()
@@ -317,12 +355,12 @@ class ElmoBiLm(nn.Module):
 
     @property
     def _bos_embedding(self) -> Tensor | None:
-        """The vector (P,) of `<S>`, where words are cached."""
+        """The vector (P,) of `<S>`, or None if no words are cached."""
         return None if self.words is None else self._cached()[-2]
 
     @property
     def _eos_embedding(self) -> Tensor | None:
-        """The vector (P,) of `</S>`, where words are cached."""
+        """The vector (P,) of `</S>`, or None if no words are cached."""
         return None if self.words is None else self._cached()[-1]
 
     def _cached(self) -> Tensor:
@@ -332,5 +370,5 @@ class ElmoBiLm(nn.Module):
     def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride] - torch passes all by position
         self, state_dict: dict[str, Tensor], prefix: str, *others: Any
     ) -> None:
-        state_dict.pop(f"{prefix}_word_embedding.weight", None)  # cached vectors, which we make ourselves
+        state_dict.pop(f"{prefix}_word_embedding.weight", None)  # cached vectors, which are computed here instead
         super()._load_from_state_dict(state_dict, prefix, *others)
