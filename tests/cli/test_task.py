@@ -307,7 +307,7 @@ def test_a_kill_changes_nothing(folder: Path) -> None:
         ),
         (["task", "evaluate", "nowhere", "text.conll", "--predictions", "text.conll"], "text.conll: exists already"),
         (["task", "evaluate", "nowhere", "text.conll", "--predictions", "no/out.conll"], "no/out.conll: there is no"),
-        (["task", "predict", "nowhere", "text.conll"], "nowhere: no run folder of a task"),
+        (["task", "predict", "nowhere", "text.conll"], "nowhere: is not the run folder of a task"),
         (["task", "predict", "nowhere", "nothing.txt"], "nothing.txt: no such file"),
         (["task", "predict", "nowhere", "*.*"], "*.*: matches "),
     ],

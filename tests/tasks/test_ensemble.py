@@ -149,7 +149,7 @@ def test_an_ensemble_of_one_is_that_one(folder: Path) -> None:
     ("other", "says"),
     [
         ("labels", "labels: labels contradiction, entailment, neutral, unsure, but a has contradiction, entailment"),
-        ("words", "words: tokenizer whitespace, but a has ptb; they make no ensemble"),
+        ("words", "words: tokenizer whitespace, but a has ptb; they cannot form an ensemble"),
         ("model", r"model/config\.json: key 'recipe' is missing"),
     ],
 )
@@ -163,7 +163,7 @@ def test_tasks_without_ensembles_are_refused(folder: Path) -> None:
     Path("t.conll").write_text("Ann B-PER\nran O\n")
     files = ["--train", "t.conll", "--dev", "t.conll", "--elmo", "none", "--out", "ner", "--device", "cpu"]
     run("task", "train", "ner", *files, "--set", "training.max_epochs=1", "--set", "words.dim=4")
-    with pytest.raises(ElmoError, match=r"^ner: models of the task ner make no ensemble"):
+    with pytest.raises(ElmoError, match=r"^ner: models of the task ner cannot form an ensemble"):
         run("task", "evaluate", "ner", "t.conll", "--ensemble")
-    with pytest.raises(ElmoError, match=r"^ner: task ner, but a has snli; they make no ensemble"):
+    with pytest.raises(ElmoError, match=r"^ner: task ner, but a has snli; they cannot form an ensemble"):
         load_ensemble([Path("a"), Path("ner")], torch.device("cpu"))

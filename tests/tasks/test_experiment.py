@@ -131,7 +131,7 @@ def test_without_a_copy_the_bilm_must_stay(files: Path, recipe: Recipe) -> None:
     other = make_model()
     torch.nn.init.ones_(other.bilm.char_encoder.embedding.weight)
     formats.save_native(other, files / "model")
-    with pytest.raises(ElmoError, match=r"run: was trained with another biLM than what is now .*model"):
+    with pytest.raises(ElmoError, match=r"run: was not trained with the biLM that is now .*model"):
         load_run(job.folder)
 
 
@@ -186,7 +186,7 @@ def test_several_seeds(files: Path, recipe: Recipe) -> None:
         examples = run.task.read(experiment.job.test or "", run.recipe)
         assert run.task.score(examples, predict(run.task, run.model, examples)) == result.scores["test"]
     (folder / "seed-2").rename(files / "moved")
-    with pytest.raises(ElmoError, match=r"moved: its biLM is .*bilm, which all seeds of a run share, and isn't there"):
+    with pytest.raises(ElmoError, match=r"moved: its biLM .*bilm, which all seeds of a run share, is missing"):
         load_run(files / "moved")
 
 
@@ -297,9 +297,9 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
         (make_job(files, recipe(training__max_epochs=1), elmo=None), "of another recipe, text or biLM"),
         (replace(make_job(files, recipe(training__max_epochs=1)), dev=str(files / "test.conll")), "of another recipe"),
         (replace(make_job(files, recipe(training__max_epochs=1)), test=None), "of another recipe, text or biLM"),
-        (make_job(files, recipe(training__max_epochs=2)), "is finished, with other settings"),
+        (make_job(files, recipe(training__max_epochs=2)), "was finished with other settings"),
         (make_job(files, recipe(training__max_epochs=1), num_seeds=2), "neither empty nor a run of several seeds"),
-        (make_job(files, recipe(), "model"), "model: is|model: neither empty nor a run folder|'recipe' is missing"),
+        (make_job(files, recipe(), "model"), "model: is|model: is neither empty nor a run folder|'recipe' is missing"),
     ]
     for job, says in others:
         with pytest.raises(ElmoError, match=says):
@@ -324,7 +324,7 @@ def test_a_start_that_trained_nothing_leaves_the_folder_free(
     assert other.folder == job.folder
     Experiment(other).run()
     assert not (job.folder / "bilm").exists()
-    with pytest.raises(ElmoError, match="is of another recipe, text or biLM"):
+    with pytest.raises(ElmoError, match="was started with another recipe, text or biLM"):
         Experiment(job).run()
 
 
@@ -335,7 +335,7 @@ def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -
     before = (job.folder / "results.json").read_bytes()
     for changes, elmo in (({"dropout": 0.3}, "model"), ({}, None)):
         other = make_job(files, recipe(training__max_epochs=1, training__seed=2, **changes), elmo=elmo, num_seeds=2)
-        with pytest.raises(ElmoError, match=r"seed-[01]: is of another recipe, text or biLM"):
+        with pytest.raises(ElmoError, match=r"seed-[01]: was started with another recipe, text or biLM"):
             Experiment(other).run()
     assert sorted(path.name for path in job.folder.glob("seed-*")) == ["seed-0", "seed-1"]
     assert (job.folder / "results.json").read_bytes() == before
@@ -364,7 +364,7 @@ def test_words_of_a_run_stay_as_they_are(files: Path, recipe: Recipe) -> None:
     assert isinstance(model, NerModel)
     assert model.words([["Ann", "Bo"]])[0].tolist() == [[1, 2], [3, 4]]
     (files / "v.txt").write_text("Bo 3 4\nAnn 1 2\n")
-    with pytest.raises(ElmoError, match="run: knows other words than the recipe's files hold now"):
+    with pytest.raises(ElmoError, match="run: was started with other words than the recipe's files hold now"):
         Experiment(job).run()
 
 
@@ -416,9 +416,9 @@ def test_nothing_is_left_of_a_job_that_is_refused(files: Path, recipe: Recipe) -
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("null", "holds something else than lists of strings"),
-        ('{"words": "all"}', "holds something else than lists of strings"),
-        ('{"words": [1]}', "holds something else than lists of strings"),
+        ("null", "holds something other than lists of strings"),
+        ('{"words": "all"}', "holds something other than lists of strings"),
+        ('{"words": [1]}', "holds something other than lists of strings"),
         ('{"words": []}', "key '.*' is missing"),
         ("{", "not valid JSON"),
     ],
@@ -432,7 +432,7 @@ def test_damaged_vocabularies_are_named(content: str, says: str, files: Path, re
 
 
 def test_a_folder_that_is_no_run_is_refused(files: Path) -> None:
-    with pytest.raises(ElmoError, match="no run folder of a task"):
+    with pytest.raises(ElmoError, match="is not the run folder of a task"):
         load_run(files)
     with pytest.raises(ElmoError, match="key 'recipe' is missing"):
         load_run(files / "model")

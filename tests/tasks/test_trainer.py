@@ -329,7 +329,7 @@ def test_a_damaged_checkpoint_is_told(recipe: Recipe, examples: list[NerExample]
     make_trainer(tmp_path, recipe(training__max_epochs=1), examples).train()
     path = tmp_path / CHECKPOINT
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
-    with pytest.raises(ElmoError, match=r"checkpoint\.safetensors: .*; remove it to begin anew"):
+    with pytest.raises(ElmoError, match=r"checkpoint\.safetensors: .*; remove it to start from the beginning"):
         make_trainer(tmp_path, recipe(), examples)
 
 

@@ -1,4 +1,4 @@
-"""The exponential moving average of a model's weights, which is measured and kept instead of them."""
+"""An exponential moving average of a model's weights, which is evaluated and kept in place of the weights."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 
 class Averages:
-    """The averages of what is trained of a model, by name, in `tensors`; none if `decay` is None.
+    """The averages of a model's trained parameters, by name, in `tensors`; empty if `decay` is None.
 
-    They start as the weights are, and each update leaves them `decay` of what they were, without correction for how
-    few updates there have been.
+    They start at the initial weights. Each update multiplies them by `decay` and adds `1 - decay` times the current
+    weights; there is no correction for a small number of updates.
     """
 
     def __init__(self, model: nn.Module, decay: float | None) -> None:
@@ -23,13 +23,13 @@ class Averages:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the weights of this step."""
+        """Include the weights of the current step."""
         for name, average in self.tensors.items():
             average.lerp_(self._parameters[name], 1 - self._decay)
 
     @contextmanager
     def in_place(self) -> Generator[None]:
-        """Have the averages in the model, which gets its weights back afterwards, to the bit."""
+        """Put the averages into the model for the duration of the context. Afterwards the weights are back, to the bit."""
         weights = {name: p.detach().clone() for name, p in self._parameters.items()}
         self._put(self.tensors)
         try:

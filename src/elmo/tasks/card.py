@@ -1,4 +1,4 @@
-"""What the README.md of a task's run folder says."""
+"""The README.md of a task's run folder, and the summaries of scores in it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,16 @@ Model: Peters et al. 2018, *Deep contextualized word representations*, section 4
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a training. `scores` are those of each set under the weights of `best_epoch` ("dev", "test").
+    """The result of training one seed.
 
-    `seconds` are those of training and of measuring the dev set after each epoch; `examples_per_second` those trained
-    on in this time; `machine` is what it was done on.
+    Attributes:
+        seed: The seed.
+        epochs: The number of epochs.
+        best_epoch: The epoch whose weights are kept.
+        seconds: The time for training, and for evaluating the dev set after each epoch.
+        examples_per_second: The number of examples trained on, divided by `seconds`.
+        scores: The scores of each set ("dev", "test") with the weights of `best_epoch`.
+        machine: A description of the machine.
     """
 
     seed: int
@@ -50,43 +56,53 @@ class Result:
     machine: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """Plain values."""
+        """Return the result as plain values."""
         return asdict(self)
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Mean, and standard deviation of the sample (0 of one value)."""
+    """Return the mean and the sample standard deviation of values. The deviation of a single value is 0."""
     return {"mean": statistics.fmean(values), "sd": statistics.stdev(values) if len(values) > 1 else 0.0}
 
 
 def mean_and_deviation(values: Sequence[float]) -> str:
-    """Values of several runs as "mean ± deviation", one as it is."""
+    """Write the values of several runs as "mean ± deviation", and a single value alone."""
     mean, deviation = spread(values).values()
     return f"{mean:.2f}" if len(values) == 1 else f"{mean:.2f} ± {deviation:.2f}"
 
 
 def summarize(results: Sequence[Result]) -> dict[str, dict[str, list[float]]]:
-    """Each score of each set, of all `results`, seed by seed; a detail that one of them lacks is 0 there."""
+    """Collect each score of each set from all `results`, in their order.
+
+    A detail that a result lacks counts as 0 there.
+    """
     parts = results[0].scores if results else {}
     names = {part: dict.fromkeys(name for result in results for name in result.scores[part]) for part in parts}
     return {part: {n: [r.scores[part].get(n, 0.0) for r in results] for n in known} for part, known in names.items()}
 
 
 def describe_scores(results: Sequence[Result], metric: str) -> str:
-    """The score that counts, of each set, as "dev f1 92.00 ± 0.10, test f1 90.00 ± 0.20"."""
+    """Describe the deciding score of each set, as in "dev f1 92.00 ± 0.10, test f1 90.00 ± 0.20"."""
     return ", ".join(
         f"{part} {metric} {mean_and_deviation(values[metric])}" for part, values in summarize(results).items()
     )
 
 
 def best_of(results: Sequence[Result], metric: str) -> Result:
-    """That of the seed that is best on the dev set, the first of equals."""
+    """Return the result of the seed that is best on the dev set, or the first of these if several are equal."""
     return max(results, key=lambda result: result.scores["dev"][metric])
 
 
 def task_card(task: str, train: str, elmo: str, results: Sequence[Result], metric: str) -> str:
-    """Markdown that says what a model is of: the training set, what ELMo was used, and the scores of the `results`, one
-    for each seed; of several the model is the best one."""
+    """Write the card in Markdown: what the model was trained on, what ELMo it uses, and the scores of all seeds.
+
+    Args:
+        task: The name of the task.
+        train: A description of the training set.
+        elmo: A description of the ELMo model.
+        results: The results of all seeds. The card is for the model of the best one.
+        metric: The score that decides which one is the best.
+    """
     best = best_of(results, metric)
     rows = {
         "task": f"{task}: {TASKS[task]}",

@@ -1,4 +1,4 @@
-"""All that a task's training needs to go on as if it had never stopped, in one safetensors file."""
+"""The checkpoint of a task's training: one safetensors file with everything needed to continue as if never stopped."""
 
 from __future__ import annotations
 
@@ -18,12 +18,20 @@ CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "weights.safetensors"
 
 @dataclass
 class TaskProgress:
-    """Where a training is: `epoch` epochs are finished, and `batch` batches of the next one.
+    """How far a training has come.
 
-    `loss_sum` is over these batches, and `num_examples` are those in them; `epoch_seconds` is the time they took,
-    `seconds` that of the whole training with its evaluations. `best_score` of the dev set is that after `best_epoch`.
-    `rate` is the factor on the learning rate that plateaus have brought, `waited` the epochs since the last of these or
-    the best score.
+    Attributes:
+        epoch: The number of finished epochs.
+        batch: The number of finished batches in the current epoch.
+        step: The number of finished batches in all epochs.
+        loss_sum: The sum of the losses of the current epoch's batches.
+        num_examples: The number of examples in these batches.
+        epoch_seconds: The time that these batches took.
+        seconds: The time of the whole training, evaluations included.
+        best_score: The best dev score so far.
+        best_epoch: The epoch after which it was reached, counted from 1; 0 if there is none.
+        rate: The factor on the learning rate that plateaus have led to.
+        waited: The number of epochs since the last plateau or the last best score, whichever came later.
     """
 
     epoch: int = 0
@@ -46,7 +54,10 @@ def save_task_checkpoint(
     progress: TaskProgress,
     averages: Mapping[str, Tensor],
 ) -> None:
-    """Replace the folder's checkpoint, whole or not at all. `averages` are those of parameters, by name."""
+    """Replace the folder's checkpoint, either completely or not at all.
+
+    `averages` are the moving averages of the parameters, by name.
+    """
     tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"average/{name}": tensor for name, tensor in averages.items()}
     for name, parameter in model.named_parameters():
@@ -59,15 +70,21 @@ def save_task_checkpoint(
 def resume_task(
     folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, averages: Mapping[str, Tensor]
 ) -> TaskProgress:
-    """Put the folder's checkpoint into model, optimizer and `averages`; returns where the training is, its begin
-    without one."""
+    """Load the folder's checkpoint into the model, the optimizer and `averages`.
+
+    Returns:
+        How far the training has come. Without a checkpoint, this is the beginning.
+
+    Raises:
+        ElmoError: If the checkpoint is damaged or belongs to another model.
+    """
     path = folder / CHECKPOINT
     if not path.exists():
         return TaskProgress()
     try:
         tensors, metadata = read_tensors(path)
     except ElmoError as error:
-        raise ElmoError(f"{error}; remove it to begin anew") from None
+        raise ElmoError(f"{error}; remove it to start from the beginning") from None
     for kind, wanted in (("model/", model.state_dict()), ("average/", averages)):
         _fill(wanted, {name.removeprefix(kind): t for name, t in tensors.items() if name.startswith(kind)}, path)
     parameters = dict(model.named_parameters())
@@ -75,7 +92,7 @@ def resume_task(
         kind, _, rest = name.partition("/")
         if kind == "optimizer":
             key, _, of = rest.partition("/")
-            # Torch keeps a count of steps on the CPU, unless a fused optimizer reads it on the GPU.
+            # PyTorch keeps the number of steps on the CPU, unless a fused optimizer reads it on the GPU.
             is_there = key != "step" or optimizer.defaults.get("fused")
             device = parameters[of].device if is_there else tensor.device
             optimizer.state[parameters[of]][key] = tensor.to(device, copy=True)
@@ -88,7 +105,7 @@ def save_weights(folder: Path, model: nn.Module) -> None:
 
 
 def load_weights(folder: Path, model: nn.Module) -> None:
-    """Put the folder's weights into a model of the same sizes."""
+    """Load the folder's weights into a model of the same shape."""
     _fill(model.state_dict(), read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
 
 
@@ -96,5 +113,5 @@ def _fill(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Pat
     """Copy `tensors` into those of the model, `wanted`, which must have the same names and shapes."""
     for name in sorted(wanted.keys() | tensors.keys()):
         if name not in tensors or name not in wanted or tensors[name].shape != wanted[name].shape:
-            raise ElmoError(f"{path}: tensor {name!r} isn't what the settings beside it say; is it of another model?")
+            raise ElmoError(f"{path}: tensor {name!r} does not match the settings next to it; is it of another model?")
         wanted[name].copy_(tensors[name])

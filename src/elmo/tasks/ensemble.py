@@ -1,4 +1,4 @@
-"""Several trained models of one task that predict together (Peters et al. 2018, tables 8 and 9)."""
+"""Ensembles: several trained models of one task that predict together (Peters et al. 2018, tables 8 and 9)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,22 @@ Members = Sequence[TrainedTask[Any, Any]]
 
 
 def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -> list[TrainedTask[Any, Any]]:
-    """The models of run folders. Raises ElmoError for models of several tasks, of other labels or of text cut by other
-    rules, and for a task whose predictions can't be joined."""
+    """Load the models of several run folders that are to predict together.
+
+    Args:
+        folders: The run folders, at least one.
+        device: The device to put the models on.
+
+    Raises:
+        ElmoError: If the models are of different tasks, have different labels or tokenizers, or are of a task whose
+            predictions cannot be combined.
+    """
     members = [load_run(folder, device) for folder in folders]
     task = members[0].task
     if type(task).combine is Task.combine:
-        raise ElmoError(f"{folders[0]}: models of the task {task.name} make no ensemble; evaluate them one by one")
+        raise ElmoError(
+            f"{folders[0]}: models of the task {task.name} cannot form an ensemble; evaluate them one by one"
+        )
     for name, own in {
         "task": [member.task.name for member in members],
         "labels": [", ".join(sorted(member.model.labels)) for member in members],
@@ -32,12 +42,17 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
     }.items():
         for folder, value in zip(folders, own, strict=True):
             if value != own[0]:
-                raise ElmoError(f"{folder}: {name} {value}, but {folders[0]} has {own[0]}; they make no ensemble")
+                raise ElmoError(
+                    f"{folder}: {name} {value}, but {folders[0]} has {own[0]}; they cannot form an ensemble"
+                )
     return members
 
 
 def predict_together(members: Members, examples: Sequence[Any], batch_size: int) -> list[Any]:
-    """The joint predictions for examples. Members with the same biLM share its vectors, on the disk meanwhile."""
+    """Return the combined predictions for examples.
+
+    Members with the same biLM share its vectors, which are on disk in a temporary folder until all have predicted.
+    """
     task, recipe = members[0].task, members[0].recipe
     sentences = list(task.all_sentences(examples))
     found: list[list[Any]] = []

@@ -1,8 +1,9 @@
-"""A task's run folder: a finished model with all that it needs, to be loaded anywhere; of several seeds the best one,
-and with it the folder of each, which shares its biLM.
+"""The run folder of a task: a finished model with everything that is needed to load it on any machine.
 
-`config.json` (task, recipe, what it was trained on), `vocabularies.json`, `weights.safetensors`, `bilm/` (a model
-folder, where ELMo is used), `README.md`, `results.json`, `metrics.csv`; and a checkpoint until training is done.
+It holds `config.json` (the task, the recipe, and checksums of what it was trained on), `vocabularies.json`,
+`weights.safetensors`, `bilm/` (a model folder, if ELMo is used), `README.md`, `results.json`, `metrics.csv`, and a
+checkpoint until training is finished. With several seeds, it is the run folder of the best seed, and has a subfolder
+for each seed; all of them share one `bilm/`.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ BILM, CACHE = "bilm", "vectors"
 SHARED_BILM = f"../{BILM}"
 FORMAT = 1
 CHANGEABLE = ("max_epochs", "patience", "max_minutes", "checkpoint_every_minutes")
-"""What of a recipe's training may change from start to start of a run that isn't done."""
+"""The keys of a recipe's section `training` that may change when an unfinished run is continued."""
 
 LARGEST_VOCABULARIES = 1 << 30
-"""In bytes: some fifty million words."""
+"""The largest size of `vocabularies.json` in bytes: room for some fifty million words."""
 
 E = TypeVar("E")
 P = TypeVar("P")
@@ -52,10 +53,16 @@ P = TypeVar("P")
 
 @dataclass(frozen=True)
 class RunConfig:
-    """What `config.json` says, beside the recipe.
+    """The contents of `config.json`, except the recipe.
 
-    `bilm` is where ELMo's model is, from the folder on, and `fingerprint` its checksum, both None without ELMo;
-    `train`, `dev` and `test` are checksums of the sets.
+    Attributes:
+        format: The version of the run folder's format.
+        task: The name of the task.
+        bilm: The path of the biLM, relative to the run folder if it is kept there. None without ELMo.
+        fingerprint: The checksum of the biLM. None without ELMo.
+        train: The checksum of the training set.
+        dev: The checksum of the dev set.
+        test: The checksum of the test set, if there is one.
     """
 
     format: int
@@ -69,7 +76,7 @@ class RunConfig:
 
 @dataclass
 class TrainedTask(Generic[E, P]):
-    """A task's model, ready to predict (see `trainer.predict`)."""
+    """A task with a trained model, ready to predict (see `trainer.predict`)."""
 
     task: Task[Any, E, P]
     recipe: TaskRecipe
@@ -77,12 +84,23 @@ class TrainedTask(Generic[E, P]):
 
 
 def load_run(folder: Path, device: torch.device | str = "cpu") -> TrainedTask[Any, Any]:
-    """The model of a run folder, as of its best epoch."""
+    """Load the model of a run folder, with the weights of its best epoch.
+
+    Args:
+        folder: The run folder.
+        device: The device to put the model on.
+
+    Raises:
+        ElmoError: If the folder is not a run folder, has not finished an epoch yet, is damaged, or its biLM is missing
+            or a different one.
+    """
     if not (folder / CONFIG).is_file():
-        raise ElmoError(f"{folder}: no run folder of a task; make one with 'elmo task train'")
+        raise ElmoError(f"{folder}: is not the run folder of a task; make one with 'elmo task train'")
     config, values = read_config(folder)
     if not (folder / WEIGHTS).is_file():
-        raise ElmoError(f"{folder}: its training hasn't finished an epoch yet; the same 'elmo task train' goes on")
+        raise ElmoError(
+            f"{folder}: its training has not finished an epoch yet; run the same 'elmo task train' again to continue"
+        )
     task = get_task(config.task)
     recipe: TaskRecipe = from_mapping(task.recipe, values, f"{folder / CONFIG}: recipe")
     bilm = _load_bilm(folder, config)
@@ -93,7 +111,7 @@ def load_run(folder: Path, device: torch.device | str = "cpu") -> TrainedTask[An
 
 
 class _Lists(dict[str, list[str]]):
-    """Lists by their names; one that a model asks for must be there."""
+    """Lists of strings by name, with an error message of our own for a name that is missing."""
 
     def __init__(self, lists: dict[str, list[str]], path: Path) -> None:
         super().__init__(lists)
@@ -104,29 +122,29 @@ class _Lists(dict[str, list[str]]):
 
 
 def _read_vocabularies(path: Path) -> Vocabularies:
-    """The lists of strings that a model knows."""
+    """Read the lists of strings that a model knows."""
     found = read_json(path, LARGEST_VOCABULARIES)
     if isinstance(found, dict):
         lists = cast("dict[str, object]", found)
         if all(isinstance(words, list) and all(isinstance(word, str) for word in words) for words in lists.values()):
             return _Lists(cast("dict[str, list[str]]", lists), path)
-    raise ElmoError(f"{path}: holds something else than lists of strings; get it again or train again")
+    raise ElmoError(f"{path}: holds something other than lists of strings; get it again or train again")
 
 
 def _load_bilm(folder: Path, config: RunConfig) -> Model | None:
-    """The biLM that a run was trained with, and no other; None without ELMo."""
+    """Load the biLM that a run was trained with, and refuse any other one. Return None without ELMo."""
     if config.bilm is None:
         return None
     source = find_bilm(folder, config.bilm)
     bilm = formats.load(source)
-    # Runs of earlier versions know their biLM by its warm state, too, whether they start from it or not.
+    # Earlier versions included the warm state in the fingerprint, whether a run used it or not.
     if config.fingerprint not in (fingerprint(bilm), fingerprint(bilm, with_warm_state=True)):
-        raise ElmoError(f"{folder}: was trained with another biLM than what is now {source}; put that one there")
+        raise ElmoError(f"{folder}: was not trained with the biLM that is now {source}; put the original one there")
     return bilm
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is a task's run folder, finished or not."""
+    """Return whether a folder is the run folder of a task, finished or not."""
     if not (folder / CONFIG).is_file():
         return False
     values = read_json(folder / CONFIG)
@@ -134,7 +152,7 @@ def is_run(folder: Path) -> bool:
 
 
 def read_results(folder: Path) -> list[Result]:
-    """What came of each seed of a run folder; nothing as long as it isn't finished."""
+    """Read the results of each seed of a run folder; empty if the run is not finished."""
     path = folder / RESULTS
     if not is_there(path):
         return []
@@ -142,13 +160,16 @@ def read_results(folder: Path) -> list[Result]:
     try:
         return [Result(**run) for run in values.get("runs", [values])]
     except (AttributeError, TypeError) as error:
-        raise ElmoError(f"{path}: holds something else than results ({error}); train anew") from None
+        raise ElmoError(f"{path}: holds something other than results ({error}); train again") from None
 
 
 def make_elmo_layers(
     bilm: Model | None, config: ElmoConfig, device: torch.device | str
 ) -> LiveLayers | TrainedLayers | None:
-    """Where a task's ELMo vectors come from, apart from a cache. A biLM that will be trained is a copy of `bilm`'s."""
+    """Make the source of a task's ELMo layers, without a cache.
+
+    A biLM that will be trained is a copy of the one in `bilm`.
+    """
     if bilm is None:
         return None
     state = require_warm_state(bilm.warm_state) if config.state == "warm" else None
@@ -158,12 +179,18 @@ def make_elmo_layers(
 
 
 def make_elmo_input(bilm: Model | None, config: ElmoConfig, layers: FrozenLayers | TrainedLayers | None) -> ElmoInput:
-    """New scalar mixes of `layers`, which are those of `bilm`."""
+    """Make the ELMo part of a task's model, with new scalar mixes over `layers`.
+
+    Args:
+        bilm: The model that the layers come from. None without ELMo.
+        config: How the task uses ELMo.
+        layers: The source of the layers. None without ELMo.
+    """
     return ElmoInput(config, layers, *((bilm.config.num_layers, bilm.config.width) if bilm else ()))
 
 
 def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
-    """What a run folder is of, and its recipe's values."""
+    """Read what a run folder was trained on, and the values of its recipe."""
     values = read_json(folder / CONFIG)
     if not isinstance(values, dict) or "recipe" not in values:
         raise ElmoError(f"{folder / CONFIG}: key 'recipe' is missing; is it a run folder of a task?")
@@ -175,11 +202,17 @@ def read_config(folder: Path) -> tuple[RunConfig, Mapping[str, Any]]:
 
 
 def claim_task_run(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
-    """Make `folder`, which is there and held by this process, a run folder, or see that it is one of the same task,
-    recipe, data and biLM. What a process that was killed left half-written there is removed, and all of one that had
-    trained nothing yet, as one that ran out of memory, if this is another run."""
+    """Make `folder` a run folder, or check that it already is one of the same task, recipe, data and biLM.
+
+    The folder must exist, and this process must hold its lock. Files that a killed process left half-written are
+    removed. If the folder belongs to another run that had not trained anything yet, for instance because it ran out of
+    memory, that run is removed.
+
+    Raises:
+        ElmoError: If the folder holds another run, or other files.
+    """
     if (folder / CONFIG).exists():
-        read_config(folder)  # or it is no run folder
+        read_config(folder)  # raises ElmoError if this is not a run folder
         try:
             require_same(folder, config, recipe, vocabularies)
         except ElmoError:
@@ -190,9 +223,9 @@ def claim_task_run(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabula
             for name in (BILM, BOARD):
                 shutil.rmtree(folder / name, ignore_errors=True)
     elif any(file.name[0] != "." for file in folder.iterdir()):
-        raise ElmoError(f"{folder}: neither empty nor a run folder of a task; choose another one")
+        raise ElmoError(f"{folder}: is neither empty nor a run folder of a task; choose another one")
     remove_partial(folder)
-    # The configuration first: a kill between the two leaves what is known to be a run folder.
+    # The configuration is written first: after a kill between the two files, this is still known to be a run folder.
     write_all(
         {
             folder / CONFIG: lambda path: write_config(path, config, to_mapping(recipe)),
@@ -202,39 +235,44 @@ def claim_task_run(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabula
 
 
 def require_same(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
-    """Raise ElmoError for a run folder of another task, recipe, data or biLM."""
+    """Raise ElmoError if a run folder belongs to another task, recipe, data or biLM."""
     before, values = read_config(folder)
     known = from_mapping(get_task(before.task).recipe, values, f"{folder / CONFIG}: recipe")
     essence = without(known, CHANGEABLE), replace(before, bilm=None)
     if essence != (without(recipe, CHANGEABLE), replace(config, bilm=None)):
-        raise ElmoError(f"{folder}: is of another recipe, text or biLM; choose another run folder")
+        raise ElmoError(f"{folder}: was started with another recipe, text or biLM; choose another run folder")
     if (folder / RESULTS).exists() and known != recipe:
-        raise ElmoError(f"{folder}: is finished, with other settings; choose another run folder")
+        raise ElmoError(f"{folder}: was finished with other settings; choose another run folder")
     kept = {name: list(words) for name, words in vocabularies.items()}
     if (folder / VOCABULARIES).exists() and read_json(folder / VOCABULARIES, LARGEST_VOCABULARIES) != kept:
-        raise ElmoError(f"{folder}: knows other words than the recipe's files hold now; choose another run folder")
+        raise ElmoError(
+            f"{folder}: was started with other words than the recipe's files hold now; choose another run folder"
+        )
 
 
 def write_config(path: Path, config: RunConfig, recipe: Mapping[str, Any]) -> None:
-    """Write what `read_config` reads."""
+    """Write the file that `read_config` reads."""
     write_json(path, {**to_mapping(config), "recipe": recipe})
 
 
 def keep_bilm(model: Model, folder: Path) -> None:
-    """Keep what ELMo's vectors need of a model as the model folder `folder`, once."""
+    """Save what ELMo's vectors need of a model as the model folder `folder`, unless it is already there."""
     if not is_native(folder):
         save_native(replace(without_softmax(model), warm_state=model.warm_state), folder)
 
 
 def find_bilm(folder: Path, name: str) -> Path | str:
-    """Where the biLM of a run folder is: in the folder or beside it, or else where it was trained from."""
+    """Return where the biLM of a run folder is.
+
+    It is in the folder or next to it, or else where it was when the run was trained.
+    """
     if name == SHARED_BILM and not (folder / name).exists():
-        raise ElmoError(f"{folder}: its biLM is {folder / name}, which all seeds of a run share, and isn't there")
+        raise ElmoError(f"{folder}: its biLM {folder / name}, which all seeds of a run share, is missing; put it back")
     return folder / name if (folder / name).exists() else name
 
 
 def checksum_of_examples(examples: Sequence[object]) -> str:
-    """A checksum of what examples hold, which prints all of it."""
+    """Return a checksum of everything that examples hold. It is computed from their `repr`, which must show all of it."""
     digest = hashlib.blake2b(digest_size=16)
     for example in examples:
         digest.update(f"{example!r}\n".encode("utf-8", "backslashreplace"))

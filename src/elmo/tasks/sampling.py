@@ -1,4 +1,4 @@
-"""Examples by chance, for training on a part of a set."""
+"""Choosing examples at random, to train on a part of a set."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ E = TypeVar("E")
 
 
 def choose(examples: Sequence[E], number: int) -> Sequence[E]:
-    """So many of the examples by chance, or all, in an order by chance: always the same one, whatever the number."""
+    """Return `number` examples, or all if there are fewer, in a random order that is always the same.
+
+    A larger number gives the same examples and more.
+    """
     order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0)).tolist()
     return [examples[index] for index in order[:number]]
 
 
 def share_of(train: Sequence[Any], task: Task[Any, Any, Any], recipe: TaskRecipe) -> Sequence[Any]:
-    """The recipe's share of a training set, which larger ones contain; more, if the task can't be trained on so few:
-    on sentences without any name, for instance."""
+    """Return the share of a training set that the recipe asks for. A larger share contains a smaller one.
+
+    If the task cannot be trained on so few examples, for instance because no sentence has a name in it, examples are
+    added until it can.
+    """
     share = recipe.training.share
     if share == 1:
         return train

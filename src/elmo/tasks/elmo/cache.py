@@ -1,4 +1,4 @@
-"""A biLM's layers of a text, once computed and kept on disk, so that a task's epochs needn't run the biLM again."""
+"""The layers of a biLM for a task's sentences, computed once and kept on disk, so that epochs need not run the biLM."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Arrays = Sequence[NDArray[np.floating]]
 
 
 class LiveLayers:
-    """All layers of sentences, computed when they are asked for."""
+    """Computes all layers of sentences each time it is called."""
 
     def __init__(self, embedder: Embedder, config: ElmoConfig) -> None:
         self.embedder, self.config = embedder, config
 
     def __call__(self, sentences: Sentences, /) -> Arrays:
-        """The layers (L, T, D) of each sentence."""
+        """Return the layers (L, T, D) of each sentence."""
         return self.embedder.embed(sentences, layers="all", state=self._state)
 
     @property
@@ -41,9 +41,10 @@ class LiveLayers:
         return "warm" if self.config.state == "warm" else "zero"
 
     def cached(self, sentences: Iterable[Sequence[str]], folder: Path) -> CachedLayers:
-        """The layers of `sentences` kept in `folder`, computed if it doesn't have those of this model and text.
+        """Return a cache of the layers of `sentences`, and compute it if `folder` does not have it yet.
 
-        Where another process is computing them, this one waits for it. Where one was killed, this one goes on.
+        If another process is computing the same cache, this one waits for it. If a process was killed while computing
+        it, this one continues there.
         """
         texts = list(dict.fromkeys(map(tuple, sentences)))
         path = folder / f"{self._fingerprint(texts)}.layers"
@@ -58,20 +59,21 @@ class LiveLayers:
         return CachedLayers(numbers, dict(zip(texts, accumulate(lengths, initial=0), strict=False)), self)
 
     def _require_room(self, folder: Path, num_tokens: int) -> None:
-        """Refuse to begin what the disk can't hold."""
+        """Refuse to start if the disk has no room for the cache."""
         row = self.embedder.num_layers * self.embedder.width
         size, free = num_tokens * row * np.dtype(self.config.cache_dtype).itemsize, shutil.disk_usage(folder).free
         if size > free:
             raise ElmoError(
-                f"{folder}: ELMo's vectors of {num_tokens:,} tokens take {size / 1e6:,.0f} MB, where "
-                f"{free / 1e6:,.0f} are free; elmo.cache_dtype=float16 halves them, elmo.vectors=live keeps none, and "
-                "--cache names another folder"
+                f"{folder}: ELMo's vectors of {num_tokens:,} tokens take {size / 1e6:,.0f} MB, but only "
+                f"{free / 1e6:,.0f} MB are free; set elmo.cache_dtype=float16 for half the size, or "
+                "elmo.vectors=live for no cache, or name another folder with --cache"
             )
 
     def _compute(self, texts: Sentences, path: Path, work: Path) -> None:
-        """Write the layers of `texts` to `path`, window by window, on from the last window that is safe on the disk.
+        """Write the layers of `texts` to `path`, window by window, starting after the last window that is safe on disk.
 
-        A rest of the text that begins with a window is cut, and so computed, as the whole is: to the same bits.
+        The rest of a text that begins at a window is cut into the same windows as the whole text, so the numbers are
+        the same to the bit.
         """
         data, progress = work / "data", work / "progress.json"
         with unfinished_folder(work, path, progress.exists, wait=True):
@@ -99,7 +101,7 @@ class LiveLayers:
         return tqdm(desc="ELMo vectors", total=total, initial=done, unit="sentence", disable=None)
 
     def _fingerprint(self, texts: Sentences) -> str:
-        """What decides on the numbers: model, precision, state, type, and the text."""
+        """Return a checksum of everything that the numbers depend on: model, precision, state, number type and text."""
         model = self.embedder.warm_fingerprint if self.config.state == "warm" else self.embedder.fingerprint
         facts = [model, self.embedder.precision, self.config.state, self.config.cache_dtype]
         text = json.dumps([facts, texts]).encode()
@@ -107,7 +109,7 @@ class LiveLayers:
 
 
 def _read_progress(progress: Path, data: Path) -> tuple[int, int]:
-    """How many sentences are safe on the disk, and their bytes; none where what is written there isn't so."""
+    """Return how many sentences are safe on disk, and their size in bytes; both are 0 if the note of this is damaged."""
     if not progress.exists() or not data.exists():
         return 0, 0
     match read_json(progress):
@@ -118,17 +120,21 @@ def _read_progress(progress: Path, data: Path) -> tuple[int, int]:
 
 
 class CachedLayers:
-    """All layers of the sentences it was made of, memory-mapped; others are given by `live`.
+    """All layers of the sentences that a cache was made for, memory-mapped. Other sentences are computed live.
 
-    The file holds nothing but numbers: for each distinct sentence, in the order of the text, (L, T, D). `places` tells
-    where each begins, in tokens.
+    The file holds nothing but numbers: (L, T, D) for each distinct sentence, in the order of the text.
+
+    Args:
+        numbers: The contents of the file, one row of L * D numbers for each token.
+        places: The row at which each sentence begins.
+        live: Computes the layers of batches that hold any other sentence.
     """
 
     def __init__(self, numbers: NDArray[np.floating], places: dict[tuple[str, ...], int], live: LiveLayers) -> None:
         self._numbers, self._places, self._live = numbers, places, live
 
     def __call__(self, sentences: Sentences, /) -> Arrays:
-        """The layers (L, T, D) of each sentence."""
+        """Return the layers (L, T, D) of each sentence."""
         keys = [tuple(sentence) for sentence in sentences]
         if not all(key in self._places for key in keys):
             return self._live(sentences)

@@ -1,4 +1,4 @@
-"""ELMo in a task model: layers of a biLM from wherever they come, and a scalar mix for each place they go to."""
+"""ELMo inside a task model: the layers of a biLM, and a scalar mix for each place that they go to."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from elmo.text.characters import number_types
 
 Sentences = Sequence[Sequence[str]]
 FrozenLayers = Callable[[Sentences], Sequence[NDArray[np.floating]]]
-"""Where the layers of a biLM that isn't trained come from: an array (L, T, D) for each sentence."""
+"""The source of the layers of a biLM that is not trained: it returns an array (L, T, D) for each sentence."""
 
 
 class ElmoVectors(NamedTuple):
-    """What goes to the input and to the output of a task's lowest RNN: (B, T, D) each, zeros at padding.
+    """The vectors that go to the input and to the output of a task's lowest RNN: (B, T, D) each, zeros at padding.
 
-    D is 0 where ELMo doesn't go.
+    D is 0 at a place that ELMo does not go to.
     """
 
     input: Tensor
@@ -38,7 +38,10 @@ class ElmoVectors(NamedTuple):
 class TrainedLayers(nn.Module):
     """The layers of a biLM that is trained along with the task.
 
-    `state`, of one row, is what each sentence starts from, zeros when None.
+    Args:
+        bilm: The biLM.
+        to_ids: Turns words into what the biLM reads.
+        state: The LSTM state that every sentence starts from, with one row. None starts from zeros.
     """
 
     def __init__(self, bilm: BiLM, to_ids: ToIds, state: BiLMState | None = None) -> None:
@@ -47,7 +50,7 @@ class TrainedLayers(nn.Module):
         self._to_ids, self._state = to_ids, state
 
     def forward(self, sentences: Sentences) -> Tensor:
-        """(L, B, T, D), zeros at padding."""
+        """Return the layers (L, B, T, D), zeros at padding."""
         device = self.bilm.token_encoder.embedding.weight.device
         types, rows = number_types(sentences)
         lengths = lengths_of(rows)
@@ -64,13 +67,19 @@ class _Latest(NamedTuple):
 
 
 class ElmoInput(nn.Module):
-    """The ELMo vectors of a batch's sentences, mixed and dropped out.
+    """Turns a batch of sentences into ELMo vectors: layers, mixed, with dropout.
 
-    `layers` gives L layers of width D; None is for a model without ELMo, whose vectors have a width of 0. Mixes see
-    tokens alone, no sentence boundaries, wherever the layers come from. That matters with layer norm only.
+    Mixes see tokens only, without sentence boundaries, wherever the layers come from. This makes a difference only with
+    layer norm.
 
-    In prediction, layers of a sentence that occurs several times in a batch are computed once; so are those of frozen
-    layers that were in one of the two batches before, such as the paragraph that many questions are about.
+    In prediction, the layers of a sentence that occurs several times in a batch are computed once. Frozen layers are
+    also kept from the two batches before, for instance those of a paragraph that many questions are about.
+
+    Args:
+        config: How the task uses ELMo.
+        layers: The source of L layers of width D. None is for a model without ELMo, whose vectors have a width of 0.
+        num_layers: L.
+        width: D.
     """
 
     def __init__(
@@ -93,23 +102,23 @@ class ElmoInput(nn.Module):
 
     @property
     def input_width(self) -> int:
-        """Width of the vectors for the task's input."""
+        """The width of the vectors for the task's input."""
         return self._width if "input" in self.mixes else 0
 
     @property
     def output_width(self) -> int:
-        """Width of the vectors for the task's output."""
+        """The width of the vectors for the task's output."""
         return self._width if "output" in self.mixes else 0
 
     def forward(self, sentences: Sentences) -> ElmoVectors:
-        """The vectors of B sentences, T the longest."""
+        """Return the vectors of B sentences; T is the length of the longest."""
         device = self.get_buffer("_here").device
         mask = padding_mask(lengths_of(sentences), device)
         layers = self._run(sentences, mask)
         return ElmoVectors(*(self._mix(place, layers, mask) for place in ("input", "output")))
 
     def penalty(self) -> Tensor:
-        """What the scores of the mixes add to the loss, a scalar."""
+        """Return what the weights of the mixes add to the loss, a scalar."""
         strength = self.config.penalty
         terms = [mix.penalty(strength) for mix in self.mixes.values() if isinstance(mix, ScalarMix)]
         return torch.stack(terms).sum() if terms else self.get_buffer("_here").sum()
@@ -122,12 +131,12 @@ class ElmoInput(nn.Module):
             if self.training or len(places) == len(sentences):
                 return self.layers(sentences)
             return self.layers(list(places))[:, [places[tuple(sentence)] for sentence in sentences]]
-        with own_products(None):  # what isn't trained is the same in training and in prediction
+        with own_products(None):  # a biLM that is not trained gives the same vectors in training and in prediction
             layers = self.layers(sentences) if self.training else self._repeated(sentences, self.layers)
         return pad_layers(layers, mask.shape[1]).to(mask.device)
 
     def _repeated(self, sentences: Sentences, layers: FrozenLayers) -> list[NDArray[np.floating]]:
-        """The layers of each sentence; only those of new ones are asked for."""
+        """Return the layers of each sentence, computing only those that are not known yet."""
         if self._latest.source is not layers:
             self._latest = _Latest(layers, deque(maxlen=2))
         keys = list(map(tuple, sentences))
@@ -144,7 +153,7 @@ class ElmoInput(nn.Module):
 
 
 def pad_layers(arrays: Sequence[NDArray[np.floating]], longest: int) -> Tensor:
-    """Arrays (L, T, D) of sentences as one float32 tensor (L, B, `longest`, D), zeros at padding."""
+    """Put arrays (L, T, D) of sentences into one float32 tensor (L, B, `longest`, D), with zeros at padding."""
     num_layers, _, width = arrays[0].shape
     padded = np.zeros((num_layers, len(arrays), longest, width), np.float32)
     for row, array in enumerate(arrays):
