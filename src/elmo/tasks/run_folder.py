@@ -272,7 +272,7 @@ def find_bilm(folder: Path, name: str) -> Path | str:
 
 
 def checksum_of_examples(examples: Sequence[object]) -> str:
-    """Return a checksum of everything that examples hold. It is computed from their `repr`, which must show all of it."""
+    """Return a checksum of everything that examples hold, which their `repr` must show."""
     digest = hashlib.blake2b(digest_size=16)
     for example in examples:
         digest.update(f"{example!r}\n".encode("utf-8", "backslashreplace"))

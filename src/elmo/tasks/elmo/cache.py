@@ -109,7 +109,10 @@ class LiveLayers:
 
 
 def _read_progress(progress: Path, data: Path) -> tuple[int, int]:
-    """Return how many sentences are safe on disk, and their size in bytes; both are 0 if the note of this is damaged."""
+    """Return how many sentences are safe on disk, and their size in bytes.
+
+    Both are 0 if there is no note of this, or a damaged one.
+    """
     if not progress.exists() or not data.exists():
         return 0, 0
     match read_json(progress):
