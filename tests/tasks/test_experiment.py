@@ -195,7 +195,7 @@ def test_a_cache_that_the_disk_cannot_hold_is_refused(
 ) -> None:
     usage = shutil.disk_usage(files)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=1000))
-    with pytest.raises(ElmoError, match=r"vectors: ELMo's vectors of [0-9,]+ tokens take 0 MB, where 0 are free; "):
+    with pytest.raises(ElmoError, match=r"vectors: ELMo's vectors of [0-9,]+ tokens take 0 MB, but only 0 MB are free"):
         Experiment(make_job(files, recipe())).run()
 
 
@@ -293,10 +293,10 @@ def test_a_cache_for_nothing_is_refused(
 def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) -> None:
     Experiment(make_job(files, recipe(training__max_epochs=1))).run()
     others = [
-        (make_job(files, recipe(training__max_epochs=1, dropout=0.3)), "of another recipe, text or biLM"),
-        (make_job(files, recipe(training__max_epochs=1), elmo=None), "of another recipe, text or biLM"),
-        (replace(make_job(files, recipe(training__max_epochs=1)), dev=str(files / "test.conll")), "of another recipe"),
-        (replace(make_job(files, recipe(training__max_epochs=1)), test=None), "of another recipe, text or biLM"),
+        (make_job(files, recipe(training__max_epochs=1, dropout=0.3)), "with another recipe, text or biLM"),
+        (make_job(files, recipe(training__max_epochs=1), elmo=None), "with another recipe, text or biLM"),
+        (replace(make_job(files, recipe(training__max_epochs=1)), dev=str(files / "test.conll")), "with another recipe"),
+        (replace(make_job(files, recipe(training__max_epochs=1)), test=None), "with another recipe, text or biLM"),
         (make_job(files, recipe(training__max_epochs=2)), "was finished with other settings"),
         (make_job(files, recipe(training__max_epochs=1), num_seeds=2), "neither empty nor a run of several seeds"),
         (make_job(files, recipe(), "model"), "model: is|model: is neither empty nor a run folder|'recipe' is missing"),

@@ -29,7 +29,7 @@ class Averages:
 
     @contextmanager
     def in_place(self) -> Generator[None]:
-        """Put the averages into the model for the duration of the context, and the weights back afterwards, to the bit."""
+        """Put the averages into the model for the duration of the context, and then the weights back, to the bit."""
         weights = {name: p.detach().clone() for name, p in self._parameters.items()}
         self._put(self.tensors)
         try:

@@ -36,7 +36,7 @@ def test_columns_count_from_the_end_too(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("0 In O\n1 Espoo B-LOC\n\nNow O\n")
     assert [sentence.tokens for sentence in read_conll(tmp_path / "a", -2)] == [("In", "Espoo"), ("Now",)]
     (tmp_path / "a").write_text("Now O\nO\n")
-    with pytest.raises(ElmoError, match="line 2: 1 columns, but the token should be column 0"):
+    with pytest.raises(ElmoError, match="line 2: 1 columns, but the token should be in column 0"):
         read_conll(tmp_path / "a", -2)
 
 
@@ -48,15 +48,15 @@ def test_a_tab_apart_token_may_hold_a_blank(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("Espoo\tB-LOC\n\nNow\n", r"a\.conll, line 3: 1 columns, but the token should be column 1"),
-        ("Espoo\tB-LOC\nNow\tRB\n", r"a\.conll, line 2: 'RB' is no tag such as O, B-LOC"),
+        ("Espoo\tB-LOC\n\nNow\n", r"a\.conll, line 3: 1 columns, but the token should be in column 1"),
+        ("Espoo\tB-LOC\nNow\tRB\n", r"a\.conll, line 2: 'RB' is not a tag such as O, B-LOC"),
         ("\tO\n", r"a\.conll, line 1: the token is empty"),
         ("\n\n", r"a\.conll: holds no sentence"),
         ("-DOCSTART- O\n\n", r"a\.conll: holds no sentence"),
-        ("Espoo\tO-LOC\n", r"a\.conll, line 1: 'O-LOC' is no tag"),
+        ("Espoo\tO-LOC\n", r"a\.conll, line 1: 'O-LOC' is not a tag"),
         (
             "0 In O\n1 Espoo B-LOC\n\n0 Now O\n",
-            r"a\.conll: all tokens are numbers, as if column 0 counted them; ",
+            r"a\.conll: all tokens in column 0 are numbers; ",
         ),
     ],
 )

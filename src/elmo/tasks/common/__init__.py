@@ -1,1 +1,1 @@
-"""What at least two tasks use: data readers, labels and spans, and the layers that their models are built from."""
+"""What two or more tasks use: data readers, labels and spans, and the layers that their models are built from."""

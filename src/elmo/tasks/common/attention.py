@@ -1,4 +1,4 @@
-"""Soft alignment of two sentences: what each token finds in the other one."""
+"""Soft alignment: for each token of one sentence, a weighted mean of the tokens of another one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ from torch import Tensor
 
 
 def soft_align(a: Tensor, b: Tensor, mask_a: Tensor, mask_b: Tensor) -> tuple[Tensor, Tensor]:
-    """For each token of either sentence, the mean of the other's, weighted by the softmax of dot products.
+    """For each token of two sentences, return the mean of the other sentence, weighted by the softmax of dot products.
 
-    `a` is (B, Ta, D) and `b` (B, Tb, D), their masks (B, Ta) and (B, Tb) bool, true at tokens, one in each row at
-    least. Returns the means of `b` (B, Ta, D) and of `a` (B, Tb, D); at padding they are of no use, but finite.
+    Args:
+        a: The tokens of the first sentences (B, Ta, D).
+        b: The tokens of the second sentences (B, Tb, D).
+        mask_a: Bool (B, Ta), true at the tokens of `a`; at least one in each row.
+        mask_b: Bool (B, Tb), the same for `b`.
+
+    Returns:
+        The means of `b` (B, Ta, D), and the means of `a` (B, Tb, D). At padding they are finite but meaningless.
+
     Source: Chen et al. 2017, sec. 3.2.
     """
     scores = a @ b.transpose(1, 2)
@@ -20,8 +27,8 @@ def soft_align(a: Tensor, b: Tensor, mask_a: Tensor, mask_b: Tensor) -> tuple[Te
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """The softmax over the last axis of what `mask` (bool, broadcast) is true at, 0 elsewhere.
+    """Return the softmax over the last axis where `mask` (bool, broadcast to `scores`) is true, and 0 elsewhere.
 
-    Where the mask is false all along, the weights are equal.
+    Where the mask is false along the whole axis, the weights are equal.
     """
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)

@@ -1,4 +1,4 @@
-"""Which examples are trained on together, and when: a function of seed and epoch alone."""
+"""Which examples share a batch, and in what order batches come: a function of seed and epoch alone."""
 
 from __future__ import annotations
 
@@ -8,13 +8,25 @@ from typing import Any
 import numpy as np
 
 POOL_BATCHES = 50
-"""Batches that are sorted by length together: enough for little padding, few enough that neighbours change."""
+"""The number of batches whose examples are sorted by length together.
+
+It is large enough for little padding, and small enough that an example meets others in each epoch.
+"""
 
 
 def plan_epoch(lengths: Sequence[int], batch_size: int, seed: int, epoch: int) -> list[list[int]]:
-    """An epoch's batches, indices into `lengths`: every example once, in batches of about the same length.
+    """Plan the batches of an epoch: every example once, in batches of about the same length.
 
-    Examples are shuffled, pools of many batches sorted by length and cut, and the batches shuffled.
+    Examples are shuffled, pools of `POOL_BATCHES` batches are sorted by length and cut, and the batches are shuffled.
+
+    Args:
+        lengths: The number of tokens of each example.
+        batch_size: The number of examples in a batch.
+        seed: The seed of the training.
+        epoch: The number of the epoch.
+
+    Returns:
+        The batches, as indices into `lengths`.
     """
     rng = np.random.default_rng([seed, epoch])
     shuffled = rng.permutation(len(lengths)).tolist()
@@ -27,13 +39,16 @@ def plan_epoch(lengths: Sequence[int], batch_size: int, seed: int, epoch: int) -
 
 
 def plan_evaluation(keys: Sequence[Any], batch_size: int) -> list[list[int]]:
-    """Batches of all examples in the order of their keys (see `Task.order`)."""
+    """Return batches of all examples in the order of their keys (see `Task.order`)."""
     return cut(sorted(range(len(keys)), key=keys.__getitem__), batch_size)
 
 
 def cut_to_fit(costs: Sequence[int], most: int) -> Iterator[slice]:
-    """Consecutive examples, as many as together cost at most `most` if each costs as much as the dearest of them, as it
-    does with padding; one alone may cost more."""
+    """Cut consecutive examples into as few pieces as possible that each cost at most `most`.
+
+    Every example of a piece costs as much as the most expensive one in it, because of padding. A piece of a single
+    example may cost more than `most`.
+    """
     start = dearest = 0
     for place, cost in enumerate(costs):
         dearest = max(dearest, cost)
@@ -45,5 +60,5 @@ def cut_to_fit(costs: Sequence[int], most: int) -> Iterator[slice]:
 
 
 def cut(indices: list[int], batch_size: int) -> list[list[int]]:
-    """Consecutive pieces of `batch_size`, the last one shorter."""
+    """Cut a list into consecutive pieces of `batch_size`; the last one may be shorter."""
     return [indices[start : start + batch_size] for start in range(0, len(indices), batch_size)]

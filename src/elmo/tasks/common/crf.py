@@ -1,4 +1,4 @@
-"""A linear-chain conditional random field: scores of whole tag sequences (Lafferty et al. 2001; Lample et al. 2016)."""
+"""A linear-chain conditional random field over tag sequences (Lafferty et al. 2001; Lample et al. 2016)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from torch import Tensor, nn
 
 
 class Allowed(NamedTuple):
-    """Which tags may begin a sequence, `start` (K,), follow one another, `transitions` (K from, K to), and end it,
-    `end` (K,): all bool. At least one sequence of every length must be possible."""
+    """Which tag sequences are allowed, for K tags. At least one sequence of every length must be.
+
+    Attributes:
+        start: Bool (K,), the tags that may begin a sequence.
+        transitions: Bool (K, K), the pairs in which the column's tag may follow the row's tag.
+        end: Bool (K,), the tags that may end a sequence.
+    """
 
     start: Tensor
     transitions: Tensor
@@ -18,12 +23,13 @@ class Allowed(NamedTuple):
 
 
 class CRF(nn.Module):
-    """The score of a tag sequence is the sum of its emissions, its transitions, and those into and out of it.
+    """Scores a tag sequence by the sum of its emissions, its transitions, and those into its start and out of its end.
 
-    Likelihoods are over all sequences, whatever `allowed` says; decoding chooses among the allowed ones alone.
+    Likelihoods are over all sequences, including those that are not allowed. Decoding chooses among the allowed ones
+    only.
 
-    Shapes: `emissions` (B, T, K), `tags` (B, T) of any valid tag at padding, `mask` (B, T) bool, true at tokens, which
-    stand at the beginning of their row, one at least. Padding changes nothing.
+    Shapes: `emissions` are (B, T, K). `tags` are (B, T), with any valid tag at padding. `mask` is bool (B, T), true at
+    tokens; these are at the beginning of each row, and there is at least one. Padding has no effect on the results.
     """
 
     def __init__(self, allowed: Allowed) -> None:
@@ -33,11 +39,11 @@ class CRF(nn.Module):
         self._decoder = Decoder(allowed)
 
     def forward(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
-        """The log-likelihood (B,) of the `tags` of each row, in nats."""
+        """Return the log-likelihood (B,) of the `tags` of each row, in nats."""
         return self._score(emissions, tags, mask) - self.log_partition(emissions, mask)
 
     def log_partition(self, emissions: Tensor, mask: Tensor) -> Tensor:
-        """The log of the sum over all tag sequences of the exp of their scores, (B,): the forward algorithm."""
+        """Return the log of the summed exponentiated scores of all tag sequences (B,), by the forward algorithm."""
         first, *rest = emissions.unbind(1)
         scores = self.start + first
         for emission, is_token in zip(rest, mask.unbind(1)[1:], strict=True):
@@ -46,7 +52,7 @@ class CRF(nn.Module):
         return torch.logsumexp(scores + self.end, dim=1)
 
     def decode(self, emissions: Tensor, mask: Tensor) -> list[list[int]]:
-        """The best allowed tag sequence of each row. A row without tokens gives `[]`."""
+        """Return the best allowed tag sequence of each row. A row without tokens gives `[]`."""
         return self._decoder(emissions, mask, self.start, self.transitions, self.end)
 
     def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
@@ -74,16 +80,19 @@ class Decoder(nn.Module):
         transitions: Tensor | float = 0,
         end: Tensor | float = 0,
     ) -> list[list[int]]:
-        """The best tags of each row under these scores. Shapes are as in `CRF`; a row without tokens gives `[]`."""
+        """Return the best tags of each row under these scores.
+
+        A row without tokens gives `[]`. Shapes are as in `CRF`.
+        """
         scores = zip((start, transitions, end), Allowed._fields, strict=True)
         return viterbi(emissions, mask, *(score + self.get_buffer(name) for score, name in scores))
 
 
 @torch.no_grad()
 def viterbi(emissions: Tensor, mask: Tensor, start: Tensor, transitions: Tensor, end: Tensor) -> list[list[int]]:
-    """The tag sequence of each row with the highest sum of scores: the Viterbi algorithm. Shapes are as in `CRF`.
+    """Return the tag sequence of each row with the highest sum of scores, by the Viterbi algorithm.
 
-    A row without tokens gives `[]`.
+    A row without tokens gives `[]`. Shapes are as in `CRF`.
     """
     lengths = mask.sum(dim=1).tolist()
     if not emissions.shape[1]:

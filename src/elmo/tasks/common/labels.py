@@ -1,4 +1,4 @@
-"""One label for a whole example: what a model says, and how a set is scored."""
+"""Tasks with one label for a whole example: predictions, ensembles and scores."""
 
 from __future__ import annotations
 
@@ -14,30 +14,39 @@ from elmo.tasks.task import Scores
 
 
 class LabelPrediction(NamedTuple):
-    """The likeliest label, and the probability of each."""
+    """The most likely label, and the probability of each label."""
 
     label: str
     probabilities: dict[str, float]
 
 
 def label_predictions(scores: Tensor, labels: Sequence[str]) -> list[LabelPrediction]:
-    """The predictions of a batch, from the scores (B, K) of K `labels` before the softmax."""
+    """Return the predictions of a batch, given the scores (B, K) of K `labels` before the softmax."""
     rows: list[list[float]] = scores.softmax(dim=1).tolist()
     return [LabelPrediction(labels[row.index(max(row))], dict(zip(labels, row, strict=True))) for row in rows]
 
 
 def combine_labels(predictions: Sequence[LabelPrediction]) -> LabelPrediction:
-    """What several models say of one example: the mean of their probabilities."""
+    """Combine what several models predict for one example, by the mean of their probabilities."""
     labels = list(predictions[0].probabilities)
     shares = {label: fmean(found.probabilities[label] for found in predictions) for label in labels}
     return LabelPrediction(max(labels, key=shares.__getitem__), shares)
 
 
 def score_labels(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> Scores:
-    """Accuracy in percent, in all and of the examples of each label; and the confusion matrix.
+    """Return accuracy in percent, overall and for the examples of each label, and the confusion matrix.
 
-    "accuracy/A" is there for labels that occur in `gold`; "confusion/A/B" is the number of examples of A that were
-    taken for B, for all pairs of `labels`. Raises ElmoError for a label in `gold` that is none of them.
+    Args:
+        gold: The true labels of the examples, at least one.
+        predicted: The predicted labels.
+        labels: All labels of the model.
+
+    Returns:
+        "accuracy"; "accuracy/A" for each label A that occurs in `gold`; and for all pairs of `labels` "confusion/A/B",
+        the number of examples of A that were predicted as B.
+
+    Raises:
+        ElmoError: If `gold` has a label that is not among `labels`.
     """
     if strange := next((label for label in gold if label not in labels), None):
         raise ElmoError(f"the model's labels are {', '.join(labels)}, but an example's is {strange}")

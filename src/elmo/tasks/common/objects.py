@@ -1,4 +1,4 @@
-"""Examples as JSON objects, or as two texts with a tab between them."""
+"""Examples as JSON objects, or as two texts separated by a tab."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ _KINDS: dict[type, str] = {list: "a list", str: "text", int: "a whole number"}
 
 
 def read_object(line: str) -> dict[str, Any]:
-    """The JSON object of a line."""
+    """Parse the JSON object of a line.
+
+    Raises:
+        ElmoError: If the line is not a JSON object.
+    """
     try:
         values: object = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -22,7 +26,11 @@ def read_object(line: str) -> dict[str, Any]:
 
 
 def get(values: object, key: str, kind: type[T]) -> T:
-    """The value of a key of a JSON object, of the right kind."""
+    """Return the value of a key of a JSON object, and check its type.
+
+    Raises:
+        ElmoError: If `values` is not an object, the key is missing, or its value is not of type `kind`.
+    """
     known = _as_object(values)
     if key not in known:
         raise ElmoError(f"key {key!r} is missing")
@@ -32,12 +40,21 @@ def get(values: object, key: str, kind: type[T]) -> T:
 
 
 def whole(text: str) -> str:
-    """A text without halves of characters, which JSON can spell but no file can hold; as long as it was."""
+    """Replace lone surrogates, which JSON can express but no file can hold, and keep the length of the text."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def two_texts(line: str, what: str, keys: tuple[str, str]) -> tuple[str, str]:
-    """The two texts of a line: with a tab between them, or in a JSON object by their keys. `what` says which two."""
+    """Return the two texts of a line: separated by a tab, or in a JSON object under two keys.
+
+    Args:
+        line: The line.
+        what: What the two texts are, for error messages.
+        keys: The keys of the JSON object.
+
+    Raises:
+        ElmoError: If the line has neither form.
+    """
     texts = line.split("\t")
     if len(texts) == 2:
         return texts[0], texts[1]

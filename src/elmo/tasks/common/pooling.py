@@ -1,4 +1,4 @@
-"""One vector for a whole sentence."""
+"""Pooling: one vector for a whole sentence."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from elmo.tasks.common.attention import masked_softmax
 
 
 def pool(x: Tensor, mask: Tensor) -> Tensor:
-    """Mean and maximum over the tokens of each row, side by side.
+    """Return the mean and the maximum over the tokens of each row, concatenated: (B, 2D).
 
-    `x` is (B, T, D), `mask` (B, T) bool, true at one token at least. Returns (B, 2D).
+    Args:
+        x: The tokens (B, T, D).
+        mask: Bool (B, T), true at tokens; at least one in each row.
     """
     is_token = mask.unsqueeze(2)
     mean = (x * is_token).sum(dim=1) / is_token.sum(dim=1)
@@ -19,9 +21,11 @@ def pool(x: Tensor, mask: Tensor) -> Tensor:
 
 
 class AttentivePooling(nn.Module):
-    """Mean, maximum and minimum over the tokens, and a mean weighted by a learned score of each token.
+    """The mean, maximum and minimum over the tokens, and a mean weighted by a learned score of each token.
 
-    Source: McCann et al. 2017, sec. 5; their scores' bias is left out, which a softmax doesn't see.
+    The scores have no bias, unlike those of the paper: a softmax cancels it.
+
+    Source: McCann et al. 2017, sec. 5.
     """
 
     def __init__(self, in_width: int) -> None:
@@ -30,7 +34,7 @@ class AttentivePooling(nn.Module):
         self.score = nn.Linear(in_width, 1, bias=False)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """`x` (B, T, D) and `mask` (B, T), bool, true at one token at least, to (B, 4D)."""
+        """Pool `x` (B, T, D) to (B, 4D). `mask` is bool (B, T), true at tokens; at least one in each row."""
         least = x.masked_fill(~mask.unsqueeze(2), torch.inf).amin(dim=1)
         weights = masked_softmax(self.score(x).squeeze(2), mask)
         attended = (weights.unsqueeze(1) @ x).squeeze(1)

@@ -1,4 +1,4 @@
-"""Bidirectional LSTMs of task models, with one dropout mask a sentence."""
+"""Bidirectional LSTMs of task models, with the same dropout mask at all tokens of a sentence."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from elmo.nn.packing import Packing
 
 
 def variational_dropout(x: Tensor, share: float, training: bool) -> Tensor:
-    """Dropout with the same mask at all tokens of a sentence (Gal and Ghahramani 2016); `x` is (B, T, D)."""
+    """Drop the same elements at all tokens of a sentence (Gal and Ghahramani 2016). `x` is (B, T, D)."""
     return x * F.dropout(torch.ones_like(x[:, :1]), share, training) if training and share else x
 
 
 class BiLSTM(nn.Module):
     """A forward and a backward LSTM of `size` hidden units each.
 
-    It is the biLM's LSTM without projection and clips: on a processor a training step takes a third less time than
-    with torch's, which for packed sentences fills a gradient of the whole batch at each step.
+    It uses the biLM's LSTM, without projection and clipping. On a CPU a training step takes a third less time than with
+    PyTorch's LSTM, which fills a gradient of the whole batch at each step of packed sentences.
     """
 
     def __init__(self, in_width: int, size: int) -> None:
@@ -29,7 +29,7 @@ class BiLSTM(nn.Module):
         self.size, self.width = size, 2 * size
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
-        """(B, T, D) to (B, T, 2H), zeros at padding."""
+        """Return the outputs (B, T, 2H) for `x` (B, T, D), zeros at padding."""
         state = x.new_zeros(len(packing.rows), self.size)
         halves: list[Tensor] = []
         for number, direction in enumerate(self.directions):
@@ -39,9 +39,9 @@ class BiLSTM(nn.Module):
 
 
 class BiLSTMs(nn.Module):
-    """Bidirectional LSTMs, one on top of the other, of `sizes` hidden units in each direction.
+    """A stack of bidirectional LSTMs, with `sizes` hidden units in each direction.
 
-    Variational `dropout` is on the input of each.
+    Variational `dropout` is applied to the input of each.
     """
 
     def __init__(self, in_width: int, sizes: tuple[int, ...], dropout: float) -> None:
@@ -52,7 +52,12 @@ class BiLSTMs(nn.Module):
         self.width = widths[-1]
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """`x` (B, T, D) and `lengths` (B,), a CPU tensor, one of them positive, to (B, T, 2H), zeros at padding."""
+        """Return the outputs (B, T, 2H) of the last layer, zeros at padding.
+
+        Args:
+            x: The input (B, T, D).
+            lengths: The lengths (B,), a tensor on the CPU, at least one of them positive.
+        """
         packing = Packing.of(lengths, x.shape[1], x.device)
         for layer in self.layers:
             x = layer(variational_dropout(x, self.dropout, self.training), packing)

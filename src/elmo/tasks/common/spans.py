@@ -1,4 +1,4 @@
-"""Spans of text with a type, their tags, and their F1 as the script of the CoNLL shared tasks counts it."""
+"""Typed spans of text, their tags, and their F1 as the script of the CoNLL shared tasks computes it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from elmo.errors import ElmoError
 from elmo.tasks.common.crf import Allowed
 
 SCHEMES = ("BIO", "IOB1", "BIOUL")
-"""How spans become tags. BIO: every span begins with B. IOB1: only one right after another of its type does, all else
-is I. BIOUL: a span of one token is U, others begin with B and end with L."""
+"""How spans become tags.
+
+BIO: every span begins with B. IOB1: a span begins with B only if it directly follows another one of the same type; all
+other tokens are I. BIOUL: a span of one token is U, and longer ones begin with B and end with L.
+"""
 
 OUTSIDE = "O"
 
 
 class Span(NamedTuple):
-    """The tokens from `start` up to, not including, `end`, counted from 0, and what they are."""
+    """The tokens from `start` up to but not including `end`, counted from 0, and their type."""
 
     start: int
     end: int
@@ -27,16 +30,16 @@ class Span(NamedTuple):
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """Position and type of a tag: ("B", "LOC") of "B-LOC", ("O", "") of "O"."""
+    """Split a tag into position and type: "B-LOC" into ("B", "LOC"), "O" into ("O", "")."""
     position, _, kind = tag.partition("-")
     return position, kind
 
 
 def spans_of(tags: Sequence[str]) -> list[Span]:
-    """The spans that tags of any scheme stand for, by the rules of conlleval, whatever their order.
+    """Return the spans of a sequence of tags in any scheme, well-formed or not, by the rules of conlleval.
 
-    A span begins at B, U, S, and at any other tag but O that follows O, a span's end (L, E, U, S), or another type. So
-    "O I-LOC I-LOC" is one span, and "B-PER I-LOC" are two.
+    A span begins at B, U or S, and at any other tag except O that follows O, the end of a span (L, E, U, S), or another
+    type. So "O I-LOC I-LOC" is one span, and "B-PER I-LOC" is two.
     """
     spans: list[Span] = []
     start, before, kind_before = 0, OUTSIDE, ""
@@ -53,7 +56,7 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
 
 
 def tags_of(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
-    """The tags of `length` tokens with these spans, which don't overlap."""
+    """Return the tags of `length` tokens with these spans, which must not overlap."""
     tags = [OUTSIDE] * length
     for start, end, kind in sorted(spans):
         marks = ["I"] * (end - start)
@@ -67,14 +70,18 @@ def tags_of(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
 
 
 def tags_for(types: Iterable[str], scheme: str) -> list[str]:
-    """All tags of a scheme for these types: O first."""
+    """Return all tags of a scheme for these types, O first.
+
+    Raises:
+        ElmoError: If the scheme is neither BIO nor BIOUL.
+    """
     if scheme not in ("BIO", "BIOUL"):
         raise ElmoError(f"scheme: {scheme!r} is neither BIO nor BIOUL")
     return [OUTSIDE, *(f"{position}-{kind}" for kind in types for position in scheme if position != OUTSIDE)]
 
 
 def allowed_sequences(tags: Sequence[str]) -> Allowed:
-    """Which of `tags`, of BIO or BIOUL, may begin, follow one another, and end, so that sequences are well-formed."""
+    """Return which of `tags`, in BIO or BIOUL, may begin, follow one another and end in a well-formed sequence."""
     must_end = any(split_tag(tag)[0] in "LU" for tag in tags)
 
     def may_follow(before: str, tag: str) -> bool:
@@ -92,9 +99,9 @@ def allowed_sequences(tags: Sequence[str]) -> Allowed:
 
 
 def score_spans(gold: Iterable[Sequence[Span]], predicted: Iterable[Sequence[Span]]) -> dict[str, float]:
-    """Precision, recall and F1 in percent over all sentences, and the F1 of each type as "f1/TYPE".
+    """Return precision, recall and F1 in percent over all sentences, and the F1 of each type as "f1/TYPE".
 
-    A span counts if start, end and type are those of a gold one. Without any span to divide by, a score is 0.
+    A span is correct if its start, end and type are those of a gold span. A score whose denominator is 0 is 0.
     """
     wanted, found, right = Counter[str](), Counter[str](), Counter[str]()
     for gold_spans, predicted_spans in zip(gold, predicted, strict=True):
@@ -108,7 +115,7 @@ def score_spans(gold: Iterable[Sequence[Span]], predicted: Iterable[Sequence[Spa
 
 
 def precision_recall_f1(right: int, found: int, wanted: int) -> dict[str, float]:
-    """All three in percent, of how many were `right` of those `found` and of those `wanted`."""
+    """Return precision, recall and F1 in percent, from the numbers of correct, predicted and gold items."""
     return {
         "precision": percent(right, found),
         "recall": percent(right, wanted),
@@ -117,5 +124,5 @@ def precision_recall_f1(right: int, found: int, wanted: int) -> dict[str, float]
 
 
 def percent(part: float, whole: float) -> float:
-    """`part` of `whole` in percent, 0 of nothing."""
+    """Return `part` of `whole` in percent, or 0 if `whole` is 0."""
     return 100 * part / whole if whole else 0.0

@@ -1,7 +1,7 @@
 """Static word vectors in the text formats of word2vec and GloVe, plain or compressed.
 
-A file may have millions of lines. It is read twice, a line at a time: first for its words, of which `find_words`
-chooses those that a model keeps, then for their vectors, which `set_word_vectors` puts into the model one by one.
+A file may have millions of lines. It is read twice, one line at a time: first for its words, from which `find_words`
+chooses the ones that a model keeps, and then for their vectors, which `set_word_vectors` copies into the model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from elmo.tasks.recipe import WordsConfig
 from elmo.text.reading import read_lines
 
 _OF_NUMBERS = b"0123456789.+-eE "
-"""All that numbers and the blanks between them consist of."""
+"""All characters that numbers and the blanks between them consist of."""
 
 
 class StaticVectors(NamedTuple):
@@ -34,10 +34,14 @@ class StaticVectors(NamedTuple):
 
 
 class FileWords(NamedTuple):
-    """What a recipe's files of vectors have of a task's data.
+    """What a recipe's files of vectors have of the words of a task's data.
 
-    `words` are those that a model keeps, in the order of the files. Of the `num_words` distinct words of the data
-    `num_known` have a vector, in lower case if not as they are, and of its `num_tokens` tokens `num_known_tokens`.
+    Attributes:
+        words: The words that a model keeps, in the order of the files.
+        num_words: The number of distinct words of the data.
+        num_known: How many of these have a vector, as they are or in lower case.
+        num_tokens: The number of tokens of the data.
+        num_known_tokens: How many of these have a vector.
     """
 
     words: list[str]
@@ -48,7 +52,7 @@ class FileWords(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """A line of a file: its number, the word, and its numbers as text with one blank between them."""
+    """A line of a file: its number, its word, and its numbers as text separated by single blanks."""
 
     line: int
     word: str
@@ -56,10 +60,12 @@ class _Entry(NamedTuple):
 
 
 def read_vectors(path: str | Path) -> StaticVectors:
-    """All vectors of a file: a word and its numbers a line, between blanks.
+    """Read all vectors of a file with a word and its numbers on each line, separated by blanks.
 
-    A first line of two numbers, as word2vec writes it, holds no vector. A word may hold blanks. Raises ElmoError, which
-    names the line, for one of another width than the first, and for anything that is not a finite number.
+    A first line of two numbers, as word2vec writes it, is skipped. A word may contain blanks.
+
+    Raises:
+        ElmoError: If a line does not have the width of the first one, or holds anything but finite numbers.
     """
     words: list[str] = []
     rows: list[NDArray[np.float32]] = []
@@ -70,12 +76,14 @@ def read_vectors(path: str | Path) -> StaticVectors:
 
 
 def find_words(sentences: Iterable[Sequence[str]], config: WordsConfig) -> FileWords:
-    """The words of the recipe's files that a model keeps: those of `sentences`, and the most frequent others.
+    """Choose the words of the recipe's files that a model keeps: those of `sentences`, and the most frequent others.
 
     Files begin with their most frequent words, so the others are the first words of the first file, then those of the
-    next one, until there are `max_words` in all. A word of the sentences that no file has as it is counts in lower
-    case. What is held in memory grows with `max_words` and the sentences' words, not with the files. Raises ElmoError
-    as `read_vectors` does, and for files of other widths than the recipe's.
+    next one, until there are `max_words` in all. A word of the sentences that is in no file is looked up in lower case.
+    Memory grows with `max_words` and with the words of the sentences, not with the files.
+
+    Raises:
+        ElmoError: As in `read_vectors`, and if the widths of the files do not add up to the recipe's `dim`.
     """
     counts = Counter(chain.from_iterable(sentences))
     if not config.files:
@@ -96,8 +104,11 @@ def find_words(sentences: Iterable[Sequence[str]], config: WordsConfig) -> FileW
 
 
 def describe_words(config: WordsConfig, found: FileWords | None) -> str | None:
-    """One sentence on how much of the data the recipe's files cover, or on vectors without a file that are trained
-    although the recipe says `trainable: false`; None where there is nothing to say."""
+    """Return one sentence about the word vectors of a training for its user, or None if there is nothing to say.
+
+    It tells how much of the data the recipe's files cover, or that vectors without a file are trained although the
+    recipe has `trainable: false`.
+    """
     if found is not None:
         words = f"{found.num_known:,} of the data's {found.num_words:,} words"
         tokens = f"{found.num_known_tokens:,} of its {found.num_tokens:,} tokens"
@@ -113,16 +124,19 @@ def describe_words(config: WordsConfig, found: FileWords | None) -> str | None:
 
 
 def choose_words(sentences: Iterable[Sequence[str]], config: WordsConfig, found: FileWords | None = None) -> list[str]:
-    """The words with a vector of their own: those that are kept of the files, then others of the training set's
-    `sentences`.
+    """Return the words that get a vector of their own: those kept from the files, then others of the training set.
 
-    `found` is what the files have of all the data, by default of these sentences. A word that a file has in lower case
-    alone has that vector, and none of its own.
+    A word that a file has only in lower case shares that vector.
+
+    Args:
+        sentences: The sentences of the training set.
+        config: The recipe's word vectors.
+        found: What the files have of all the data. None looks up `sentences`.
     """
     sentences = list(sentences)
     given = dict.fromkeys((find_words(sentences, config) if found is None else found).words)
     if config.unknown == "zeros" and not config.are_trained:
-        return list(given)  # others would be what an unknown word is
+        return list(given)  # other words would keep zeros, just as an unknown word does
     counts = Counter(chain.from_iterable(sentences))
     own = [word for word, count in counts.most_common() if count >= config.min_count]
     return [*given, *(word for word in own if word not in given and word.lower() not in given)]
@@ -130,10 +144,10 @@ def choose_words(sentences: Iterable[Sequence[str]], config: WordsConfig, found:
 
 @torch.no_grad()
 def set_word_vectors(embedding: WordEmbedding, config: WordsConfig) -> None:
-    """Put the vectors of the recipe's files, if it names any, into a model that is on the CPU.
+    """Copy the vectors of the recipe's files, if it names any, into a model that is on the CPU.
 
-    Where a file lacks a word, its part of the vector stays random or becomes zeros, as `unknown` says. The vector of
-    unknown words becomes the mean of all vectors, or zeros.
+    Where a file lacks a word, the file's part of that word's vector is zeros or stays random, as `unknown` says. The
+    vector of unknown words becomes zeros, or the mean of all vectors.
     """
     if not config.files:
         return
@@ -157,7 +171,7 @@ def set_word_vectors(embedding: WordEmbedding, config: WordsConfig) -> None:
 
 
 def _require_width(config: WordsConfig) -> list[int]:
-    """The widths of the recipe's files, which must come to that of the recipe."""
+    """Return the widths of the recipe's files, which must add up to the recipe's."""
     widths = [len(next(_entries(path)).numbers.split(" ")) for path in config.files]
     if sum(widths) != config.dim:
         total = " + ".join(map(str, widths)) + (f" = {sum(widths)}" if len(widths) > 1 else "")
@@ -166,7 +180,7 @@ def _require_width(config: WordsConfig) -> list[int]:
 
 
 def _entries(path: str | Path) -> Iterator[_Entry]:
-    """The lines of a file, one at least. All are of the same width, and hold nothing but finite numbers."""
+    """Yield the lines of a file, at least one. All have the same width and hold nothing but finite numbers."""
     lines = ((number, line.rstrip()) for number, line in enumerate(read_lines(path), 1))
     first = list(islice(lines, 1))
     header = first[0][1].split() if first else []
@@ -181,17 +195,17 @@ def _entries(path: str | Path) -> Iterator[_Entry]:
         else:
             word, numbers = _split(path, number, line, width)
         if not word or not numbers:
-            raise ElmoError(f"{path}, line {number}: expected a word and {width or 'its'} numbers, between blanks")
+            raise ElmoError(f"{path}, line {number}: expected a word and {width or 'its'} numbers, separated by blanks")
         entry = _Entry(number, word, numbers)
-        if numbers.encode("ascii", "replace").translate(None, _OF_NUMBERS):  # cheaper than to parse what isn't kept
-            _vector(path, entry)
+        if numbers.encode("ascii", "replace").translate(None, _OF_NUMBERS):  # cheaper than parsing every line
+            _vector(path, entry)  # raises ElmoError if it does not hold finite numbers
         yield entry
     if is_empty:
-        raise ElmoError(f"{path}: holds no vectors; expected a word and its numbers a line")
+        raise ElmoError(f"{path}: holds no vectors; expected a word and its numbers on each line")
 
 
 def _split(path: str | Path, number: int, line: str, width: int) -> tuple[str, str]:
-    """The word and the numbers of a line that has more or fewer blanks than numbers: a word may hold blanks itself."""
+    """Split a line in which the number of blanks is not the number of numbers: a word may itself contain blanks."""
     word, *fields = line.rsplit(" ", width)
     if len(fields) < width:
         return "", ""
@@ -202,7 +216,7 @@ def _split(path: str | Path, number: int, line: str, width: int) -> tuple[str, s
 
 
 def _vector(path: str | Path, entry: _Entry) -> NDArray[np.float32]:
-    """The numbers of a line, all finite."""
+    """Parse the numbers of a line, which must be finite."""
     fields = entry.numbers.split(" ")
     try:
         with np.errstate(over="ignore"):
@@ -220,7 +234,7 @@ def _vector(path: str | Path, entry: _Entry) -> NDArray[np.float32]:
 
 
 def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A vector with a length of 1; zeros stay."""
+    """Scale a vector to a length of 1; a vector of zeros stays as it is."""
     return (vector / (np.linalg.norm(vector) or 1)).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Token vectors that know no context: of whole words, and of their characters."""
+"""Token vectors without context: one for each word, and one computed from its characters."""
 
 from __future__ import annotations
 
@@ -17,42 +17,54 @@ Sentences = Sequence[Sequence[str]]
 UNKNOWN = 0
 
 TOKENS_AT_ONCE = 512
-"""Tokens that are convolved together, sorted by length so that short ones don't wait for long ones."""
+"""The number of tokens that are convolved together.
+
+They are sorted by length, so that short ones are not padded to the length of long ones.
+"""
 
 
 class WordEmbedding(nn.Module):
-    """A vector for each of `words`, and one for all others, zeros at first.
+    """A vector for each of `words`, and one for all other words, which is zeros at first.
 
-    A word that isn't there is looked up in lower case before it counts as unknown.
+    A word that is not among them is looked up in lower case before it counts as unknown.
+
+    Args:
+        words: The words.
+        dim: The width of a vector.
+        trainable: Whether vectors are trained.
     """
 
     def __init__(self, words: Sequence[str], dim: int, *, trainable: bool = True) -> None:
         super().__init__()
         self.places = {word: place for place, word in enumerate(words, 1)}
         weight = torch.randn(len(words) + 1, dim) / dim**0.5
-        weight[UNKNOWN] = 0  # of no direction, should no word of the training set be unknown
+        weight[UNKNOWN] = 0  # neutral, because it is never trained if the training set has no unknown word
         self.weight = nn.Parameter(weight, requires_grad=trainable)
 
     @property
     def width(self) -> int:
-        """Width of a vector."""
+        """The width of a vector."""
         return self.weight.shape[1]
 
     def place(self, word: str) -> int:
-        """The row of a word's vector."""
+        """Return the row of a word's vector."""
         return self.places.get(word) or self.places.get(word.lower(), UNKNOWN)
 
     def forward(self, sentences: Sentences) -> Tensor:
-        """(B, T, D), zeros at padding."""
+        """Return the vectors of the tokens (B, T, D), zeros at padding."""
         types, tokens = number_distinct_words(sentences, self.weight.device)
         rows = torch.tensor([self.place(word) for word in types], device=self.weight.device)
         return F.embedding(rows[tokens], self.weight) * (tokens > 0).unsqueeze(2)
 
 
 class CharacterEmbedding(nn.Module):
-    """Convolutions of `widths` over the characters (bytes) of each word, and the maximum over their places.
+    """Convolutions over the characters (bytes) of each word, followed by the maximum over all positions.
 
-    `dropout` is on the vectors of the characters, before the convolutions, in training; each token has its own.
+    Args:
+        dim: The width of a character's vector.
+        filters: The number of filters of each width.
+        widths: The widths of the convolutions.
+        dropout: Dropout of the characters' vectors, before the convolutions. Each token has its own mask.
     """
 
     def __init__(self, dim: int, filters: int, *widths: int, dropout: float = 0.0) -> None:
@@ -62,7 +74,7 @@ class CharacterEmbedding(nn.Module):
         self.encoder = CharEncoder(CharCNNConfig(CharEmbeddingConfig(dim), sizes), self.width)
 
     def forward(self, sentences: Sentences) -> Tensor:
-        """(B, T, `width`), zeros at padding."""
+        """Return the vectors of the tokens (B, T, `width`), zeros at padding."""
         device = self.encoder.embedding.weight.device
         types, tokens = number_distinct_words(sentences, device)
         characters = torch.from_numpy(encode_words(types)).to(device)
@@ -72,10 +84,10 @@ class CharacterEmbedding(nn.Module):
         return F.embedding(tokens, self.encoder(characters)) * is_token.unsqueeze(2)
 
     def _encode_with_dropout(self, characters: Tensor) -> Tensor:
-        """Characters of tokens (N, C) to their vectors (N, `width`).
+        """Encode the characters of tokens (N, C) as vectors (N, `width`).
 
-        The encoder looks up the product of each character with each filter, which with dropout is another one for each
-        token and has to be computed.
+        The encoder looks up the product of each character with each filter. With dropout that product differs from
+        token to token, so it has to be computed.
         """
         lengths = word_lengths(characters)
         order = lengths.argsort(stable=True)
@@ -83,8 +95,11 @@ class CharacterEmbedding(nn.Module):
         return torch.cat(parts)[order.argsort()]
 
     def _convolve(self, characters: Tensor, lengths: Tensor) -> Tensor:
-        """As `_encode_with_dropout`, for tokens of about the same length. Of the windows that lie behind a token, only
-        the first counts: a longer token next to it makes no difference."""
+        """Do the work of `_encode_with_dropout` for tokens of about the same length.
+
+        Of the windows behind the end of a token only the first counts, so that longer tokens in the batch make no
+        difference.
+        """
         convolutions = [module for module in self.encoder.convolutions if isinstance(module, nn.Conv1d)]
         widest = max(convolution.kernel_size[0] for convolution in convolutions)
         vectors = self.encoder.embedding(characters[:, : int(lengths.max()) + widest].long()).transpose(1, 2)
