@@ -102,9 +102,7 @@ def test_predicts_raw_text_from_a_pipe_as_json(trained: str) -> None:
 def test_how_a_file_is_read_may_differ(trained: str) -> None:
     lines = Path("text.conll").read_text().splitlines()
     Path("numbered.conll").write_text("\n".join(line and f"{number}\t{line}" for number, line in enumerate(lines)))
-    with pytest.raises(
-        ElmoError, match=r"numbered\.conll: all tokens in column 0 are numbers; .*=1\)"
-    ):
+    with pytest.raises(ElmoError, match=r"numbered\.conll: all tokens in column 0 are numbers; .*=1\)"):
         run("task", "evaluate", "run", "numbered.conll", "--json")
     right = json.loads(run("task", "evaluate", "run", "numbered.conll", "--json", "--set", "token_column=1"))
     assert right["scores"]["f1"] == 100

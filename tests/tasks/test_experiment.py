@@ -295,7 +295,10 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
     others = [
         (make_job(files, recipe(training__max_epochs=1, dropout=0.3)), "with another recipe, text or biLM"),
         (make_job(files, recipe(training__max_epochs=1), elmo=None), "with another recipe, text or biLM"),
-        (replace(make_job(files, recipe(training__max_epochs=1)), dev=str(files / "test.conll")), "with another recipe"),
+        (
+            replace(make_job(files, recipe(training__max_epochs=1)), dev=str(files / "test.conll")),
+            "with another recipe",
+        ),
         (replace(make_job(files, recipe(training__max_epochs=1)), test=None), "with another recipe, text or biLM"),
         (make_job(files, recipe(training__max_epochs=2)), "was finished with other settings"),
         (make_job(files, recipe(training__max_epochs=1), num_seeds=2), "neither empty nor a run of several seeds"),

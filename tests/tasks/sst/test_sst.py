@@ -188,7 +188,7 @@ def test_what_is_read(tmp_path: Path) -> None:
         ("very good a b", "positive"),
         sentences[0],
     ]
-    with pytest.raises(ElmoError, match="a: none of its trees is used: see the recipe's keys binary and min_phrase"):
+    with pytest.raises(ElmoError, match="a: none of its trees is used; change the recipe's keys binary and min_phrase"):
         read(train=True, min_phrase=6)
 
 

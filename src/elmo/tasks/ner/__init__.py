@@ -1,1 +1,1 @@
-"""Named entities (Peters et al. 2018, appendix A.7)."""
+"""Named entity recognition (Peters et al. 2018, appendix A.7)."""

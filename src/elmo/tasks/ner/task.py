@@ -1,4 +1,4 @@
-"""Named entities: a biLSTM-CRF over words and their characters (Peters et al. 2018, sec. 4 and appendix A.7)."""
+"""Named entity recognition: a biLSTM-CRF over words and their characters (Peters et al. 2018, sec. 4, appendix A.7)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,17 @@ Spans = tuple[Span, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class NerRecipe(TaskRecipe):
-    """`token_column` of the files counts from 0, or from the end if negative; the last column is the tag. The model
-    predicts tags of `scheme`, BIO or BIOUL. `lstm` holds the hidden units of each biLSTM, per direction; `dropout` is
-    variational, on the input of each, and a plain one on the last output."""
+    """The recipe of named entity recognition.
+
+    Attributes:
+        token_column: The column of the token in files, counted from 0, or from the end if negative. The last column is
+            the tag.
+        scheme: The scheme of the tags that the model predicts, BIO or BIOUL.
+        words: The word vectors.
+        characters: The convolution over a word's characters.
+        lstm: The hidden units of each biLSTM, per direction.
+        dropout: Variational dropout on the input of each biLSTM, and plain dropout on the output of the last one.
+    """
 
     token_column: int = 0
     scheme: str = "BIOUL"
@@ -55,7 +63,10 @@ class NerExample:
 
 
 class NerModel(TaskModel[NerExample, Spans]):
-    """Word and character vectors, with ELMo's beside them, two biLSTMs, and a CRF over tags."""
+    """Word and character vectors, concatenated with ELMo's; a stack of biLSTMs; and a CRF over tags.
+
+    Source: Peters et al. 2018, sec. 4 and appendix A.7.
+    """
 
     def __init__(self, recipe: NerRecipe, words: Sequence[str], types: Sequence[str], elmo: ElmoInput) -> None:
         super().__init__(elmo)
@@ -71,17 +82,17 @@ class NerModel(TaskModel[NerExample, Spans]):
         self.crf = CRF(allowed_sequences(self.tags))
 
     def loss(self, examples: Sequence[NerExample]) -> Tensor:
-        """The mean negative log-likelihood of the sentences' tags, in nats a sentence."""
+        """Return the mean negative log-likelihood of the sentences' tags, in nats per sentence."""
         emissions, mask = self._emissions(examples)
         return -self.crf(emissions, self._gold(examples), mask).mean()
 
     def predict(self, examples: Sequence[NerExample]) -> list[Spans]:
-        """The spans of each sentence's best tags."""
+        """Return the spans of each sentence's best tags."""
         rows = self.crf.decode(*self._emissions(examples))
         return [tuple(spans_of([self.tags[place] for place in row])) for row in rows]
 
     def _emissions(self, examples: Sequence[NerExample]) -> tuple[Tensor, Tensor]:
-        """The score of each tag at each token (B, T, K), and the mask (B, T)."""
+        """Return the score of each tag at each token (B, T, K), and the mask (B, T)."""
         sentences = [example.tokens for example in examples]
         lengths = lengths_of(sentences)
         elmo = self.elmo(sentences)
@@ -95,49 +106,49 @@ class NerModel(TaskModel[NerExample, Spans]):
 
 
 class Ner(Task[NerRecipe, NerExample, Spans]):
-    """Reads CoNLL columns in any scheme, scores as conlleval does, writes BIO."""
+    """Reads CoNLL columns in any tagging scheme, scores as conlleval does, and writes BIO."""
 
     name, metric, recipe, reading = "ner", "f1", NerRecipe, ("token_column",)
 
     def read(self, path: str, recipe: NerRecipe) -> list[NerExample]:
-        """The sentences of a CoNLL file."""
+        """Read the sentences of a CoNLL file."""
         sentences = read_conll(path, recipe.token_column)
         return [NerExample(sentence.tokens, tuple(spans_of(sentence.tags))) for sentence in sentences]
 
     def parse(self, line: str, tokenize: Tokenizer) -> NerExample:
-        """A sentence."""
+        """Make an example from a sentence."""
         return NerExample(tuple(tokenize(line)))
 
     def sentences(self, example: NerExample) -> Sequence[Sentence]:
-        """The one sentence."""
+        """Return the one sentence of the example."""
         return [example.tokens]
 
     def require_gold(self, examples: Sequence[NerExample]) -> None:
-        """One entity at least."""
+        """Require at least one entity."""
         if not any(example.spans for example in examples):
             raise ElmoError("has no entity in it; is its last column the tag?")
 
     def vocabularies(
         self, train: Sequence[NerExample], recipe: NerRecipe, found: FileWords | None = None
     ) -> Vocabularies:
-        """`types` of entities, and `words` with a vector of their own, those of files first."""
+        """Return the `types` of entities, and the `words` with a vector of their own, those of files first."""
         types = sorted({span.type for example in train for span in example.spans})
         return {"types": types, "words": choose_words((example.tokens for example in train), recipe.words, found)}
 
     def model(self, recipe: NerRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> NerModel:
-        """A model with random weights."""
+        """Make a model with random weights."""
         return NerModel(recipe, vocabularies["words"], vocabularies["types"], elmo)
 
     def score(self, examples: Sequence[NerExample], predictions: Sequence[Spans]) -> Scores:
-        """Precision, recall and F1 of spans in percent, and the F1 of each type."""
+        """Return precision, recall and F1 of spans in percent, and the F1 of each type."""
         return score_spans([example.spans for example in examples], predictions)
 
     def as_text(self, example: NerExample, prediction: Spans) -> str:
-        """Token and tag a line, in BIO, and a blank line."""
+        """Write a token and its BIO tag on each line, and a blank line at the end."""
         return format_conll(example.tokens, tags_of(prediction, len(example.tokens), "BIO")) + "\n"
 
     def as_json(self, example: NerExample, prediction: Spans) -> dict[str, object]:
-        """`tokens`, and `entities` with `start`, `end` (behind the last token), `type` and `text`."""
+        """Return `tokens`, and `entities` with `start`, `end` (one past the last token), `type` and `text`."""
         entities = [span._asdict() | {"text": " ".join(example.tokens[span.start : span.end])} for span in prediction]
         return {"tokens": list(example.tokens), "entities": entities}
 

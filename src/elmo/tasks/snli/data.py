@@ -1,4 +1,4 @@
-"""Pairs of sentences with a label: JSON a line, as SNLI and MultiNLI are published, or the two sentences and a tab."""
+"""Labelled pairs of sentences: JSON lines as in SNLI and MultiNLI, or two sentences separated by a tab."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from elmo.text.tokenizers import Tokenizer
 
 LABEL, PREMISE, HYPOTHESIS = "gold_label", "sentence1", "sentence2"
 NO_LABEL = "-"
-"""What SNLI says where its annotators found no majority."""
+"""The label of SNLI's pairs for which the annotators found no majority."""
 
 
 @dataclass(frozen=True)
 class PairExample:
-    """Two tokenized sentences; does the second follow from the first? `label` is "" where that isn't known."""
+    """Two tokenized sentences, and whether the second follows from the first. An unknown `label` is ""."""
 
     premise: tuple[str, ...]
     hypothesis: tuple[str, ...]
@@ -27,11 +27,13 @@ class PairExample:
 
 
 def read_pairs(path: str | Path, labels: Sequence[str], tokenize: Tokenizer) -> list[PairExample]:
-    """The labelled pairs of a file, plain or compressed, with a JSON object a line.
+    """Read the labelled pairs of a file, plain or compressed, with one JSON object on each line.
 
-    Its keys are "gold_label", "sentence1" and "sentence2", others don't matter; pairs with the label "-" are passed
-    over. Raises ElmoError for a line that isn't such an object, a label that is none of `labels` and a sentence without
-    tokens, naming the line, and for a file without pairs.
+    The keys that are read are "gold_label", "sentence1" and "sentence2". Pairs with the label "-" are skipped.
+
+    Raises:
+        ElmoError: If a line is not such an object, a label is not among `labels`, a sentence has no tokens, or the file
+            has no pairs.
     """
     pairs = list(_read(path, labels, tokenize))
     if not pairs:
@@ -40,7 +42,7 @@ def read_pairs(path: str | Path, labels: Sequence[str], tokenize: Tokenizer) -> 
 
 
 def parse_pair(line: str, tokenize: Tokenizer) -> PairExample:
-    """A pair without label: premise, tab and hypothesis, or a JSON object as in files."""
+    """Make an unlabelled pair from premise, tab and hypothesis, or from a JSON object as in files."""
     return _pair(*two_texts(line, "premise and hypothesis", (PREMISE, HYPOTHESIS)), tokenize)
 
 

@@ -27,10 +27,12 @@ from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
 @dataclass(frozen=True)
 class WithElmoConfig:
-    """What a model with ELMo, which has more parameters, is regularized by beside all else; a baseline isn't.
+    """Additional regularization of a model with ELMo, which has more parameters than a baseline.
 
-    `attention_dropout` is on what comes of the attention; `l2`, times the sum of the squares of all weight matrices of
-    LSTMs and linear layers, is part of the loss.
+    Attributes:
+        attention_dropout: Dropout of the vectors that the attention results in.
+        l2: The factor of an L2 penalty in the loss: the summed squares of all weight matrices of LSTMs and linear
+            layers.
     """
 
     attention_dropout: float = 0.5
@@ -43,9 +45,17 @@ class WithElmoConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SnliRecipe(TaskRecipe):
-    """`tokenizer` is what the sentences of files are cut by (as `--tokenizer`). `size` is the hidden units of the
-    biLSTMs, per direction, and the width of linear layers; `dropout` is variational, on the input of the biLSTMs, and a
-    plain one on the input of the last two linear layers."""
+    """The recipe of textual entailment.
+
+    Attributes:
+        labels: The labels of the files.
+        tokenizer: The tokenizer that cuts the sentences of files (as `--tokenizer`).
+        words: The word vectors.
+        size: The hidden units of the biLSTMs, per direction, and the width of linear layers.
+        dropout: Variational dropout on the input of the biLSTMs, and plain dropout on the input of the last two linear
+            layers.
+        with_elmo: Additional regularization of a model with ELMo.
+    """
 
     labels: tuple[str, ...] = ("entailment", "neutral", "contradiction")
     tokenizer: str = "ptb"
@@ -62,7 +72,10 @@ class SnliRecipe(TaskRecipe):
 
 
 class SnliModel(TaskModel[PairExample, LabelPrediction]):
-    """ESIM: both sentences are encoded, aligned, compared token by token, read again, and pooled."""
+    """ESIM: both sentences are encoded, aligned, compared token by token, encoded again, and pooled.
+
+    Source: Chen et al. 2017, sec. 3; Peters et al. 2018, appendix A.3.
+    """
 
     def __init__(self, recipe: SnliRecipe, words: Sequence[str], elmo: ElmoInput) -> None:
         super().__init__(elmo)
@@ -84,20 +97,21 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
         )
 
     def loss(self, examples: Sequence[PairExample]) -> Tensor:
-        """The mean cross-entropy of the labels in nats, and with ELMo the penalty of weight matrices."""
+        """Return the mean cross-entropy of the labels in nats, and with ELMo add the penalty on weight matrices."""
         gold = [self.labels.index(example.label) for example in examples]
         loss = F.cross_entropy(self._scores(examples), torch.tensor(gold, device=self.device))
         return loss + self.l2 * self._squares() if self.l2 else loss
 
     def predict(self, examples: Sequence[PairExample]) -> list[LabelPrediction]:
-        """The probabilities of each pair's labels."""
+        """Return the probabilities of each pair's labels."""
         return label_predictions(self._scores(examples), self.labels)
 
     def _scores(self, examples: Sequence[PairExample]) -> Tensor:
-        """The score of each label (B, K), before the softmax.
+        """Return the score of each label (B, K), before the softmax.
 
-        Premises and hypotheses go through each layer together, as the rows of one batch: a processor multiplies many
-        rows at little more cost than few. So ELMo's layer norm is over both, where AllenNLP's is over either.
+        Premises and hypotheses go through each layer together, as rows of one batch, because many rows cost little more
+        than few. As a consequence ELMo's layer norm is over both, whereas in AllenNLP it is over premises and
+        hypotheses separately.
         """
         sentences: list[Sentence] = [*(e.premise for e in examples), *(e.hypothesis for e in examples)]
         lengths, half = lengths_of(sentences), len(examples)
@@ -108,7 +122,7 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
         return self.classify(torch.cat([pooled[:half], pooled[half:]], dim=1))
 
     def _align(self, sentences: Sequence[Sentence], lengths: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The encoded tokens (N, D) of all sentences, one after the other, and what each is aligned with (N, D)."""
+        """Return the encoded tokens (N, D) of all sentences in a row, and what each is aligned with (N, D)."""
         elmo, half = self.elmo(sentences), len(sentences) // 2
         encoded = self.encoder(torch.cat([self.words(sentences), elmo.input], dim=2), lengths)
         vectors = torch.cat([encoded, elmo.output], dim=2)
@@ -121,52 +135,52 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
 
 
 class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
-    """Reads JSON lines as SNLI is published, and pairs of plain text; scores accuracy."""
+    """Reads SNLI's JSON lines and pairs of plain text, and scores accuracy."""
 
     name, metric, recipe, reading = "snli", "accuracy", SnliRecipe, ("labels", "tokenizer")
 
     def read(self, path: str, recipe: SnliRecipe) -> list[PairExample]:
-        """The pairs of a JSON lines file that have a label."""
+        """Read the pairs of a JSON lines file that have a label."""
         return read_pairs(path, recipe.labels, get_tokenizer(recipe.tokenizer))
 
     def tokenizer(self, recipe: SnliRecipe) -> str:
-        """The recipe's."""
+        """Return the recipe's tokenizer."""
         return recipe.tokenizer
 
     def parse(self, line: str, tokenize: Tokenizer) -> PairExample:
-        """Premise, tab and hypothesis, or a JSON object."""
+        """Make an example from premise, tab and hypothesis, or from a JSON object."""
         return parse_pair(line, tokenize)
 
     def sentences(self, example: PairExample) -> Sequence[Sentence]:
-        """Both sentences."""
+        """Return premise and hypothesis."""
         return [example.premise, example.hypothesis]
 
     def vocabularies(
         self, train: Sequence[PairExample], recipe: SnliRecipe, found: FileWords | None = None
     ) -> Vocabularies:
-        """`words` with a vector of their own, those of files first."""
+        """Return the `words` with a vector of their own, those of files first."""
         return {"words": choose_words((s for example in train for s in self.sentences(example)), recipe.words, found)}
 
     def model(self, recipe: SnliRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SnliModel:
-        """A model with random weights."""
+        """Make a model with random weights."""
         return SnliModel(recipe, vocabularies["words"], elmo)
 
     def combine(self, recipe: SnliRecipe, predictions: Sequence[LabelPrediction]) -> LabelPrediction:
-        """The mean of the probabilities."""
+        """Combine predictions by the mean of their probabilities."""
         return combine_labels(predictions)
 
     def score(self, examples: Sequence[PairExample], predictions: Sequence[LabelPrediction]) -> Scores:
-        """Accuracy in percent, that of each label, and the confusion matrix (see `labels.score_labels`)."""
+        """Return accuracy in percent, overall and for each label, and the confusion matrix (see `score_labels`)."""
         labels = list(predictions[0].probabilities)
         return score_labels([e.label for e in examples], [p.label for p in predictions], labels)
 
     def as_text(self, example: PairExample, prediction: LabelPrediction) -> str:
-        """A line: the label, and behind tabs the probability of each as label=0.123."""
+        """Write a line with the label, and after tabs the probability of each label as label=0.123."""
         shares = (f"{label}={share:.3f}" for label, share in prediction.probabilities.items())
         return "\t".join([prediction.label, *shares]) + "\n"
 
     def as_json(self, example: PairExample, prediction: LabelPrediction) -> dict[str, object]:
-        """`label`, `probabilities`, and the tokenized pair."""
+        """Return `label`, `probabilities`, and the tokenized pair."""
         pair = {PREMISE: " ".join(example.premise), HYPOTHESIS: " ".join(example.hypothesis)}
         return {**prediction._asdict(), **pair}
 

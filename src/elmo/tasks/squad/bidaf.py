@@ -1,4 +1,4 @@
-"""Attention for reading comprehension: of a paragraph to a question, and of a paragraph to itself."""
+"""Attention for reading comprehension: from a paragraph to a question, and from a paragraph to itself."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from torch import Tensor, nn
 from elmo.tasks.common.attention import masked_softmax
 
 NOTHING = -1.0
-"""What the score of attending to nothing starts from."""
+"""The initial score of attending to nothing."""
 
 
 class TriLinear(nn.Module):
-    """How well a pair of vectors fits: u·x + v·y + w·(x * y) (Seo et al. 2017, eq. 1, with the weight in three)."""
+    """Scores how well two vectors fit: u·x + v·y + w·(x * y).
+
+    Source: Seo et al. 2017, eq. 1, whose weight vector is split into u, v and w here.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -20,15 +23,15 @@ class TriLinear(nn.Module):
         self.weight = nn.Parameter(torch.empty(3, width).uniform_(-limit, limit))
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        """`x` (B, T, D) and `y` (B, J, D) to (B, T, J)."""
+        """Return the scores (B, T, J) of `x` (B, T, D) and `y` (B, J, D)."""
         u, v, w = self.weight
         return (x * w) @ y.transpose(1, 2) + (x @ u).unsqueeze(2) + (y @ v).unsqueeze(1)
 
 
 class BiAttention(nn.Module):
-    """What a paragraph's tokens find in a question, and which of them the question is about.
+    """Attention between a paragraph and a question, in both directions.
 
-    Source: Seo et al. 2017, sec. 2, item 4, as Clark and Gardner 2017, sec. 2.1, have it.
+    Source: Seo et al. 2017, sec. 2, item 4, in the form of Clark and Gardner 2017, sec. 2.1.
     """
 
     def __init__(self, width: int) -> None:
@@ -36,10 +39,13 @@ class BiAttention(nn.Module):
         self.scores, self.width = TriLinear(width), 4 * width
 
     def forward(self, x: Tensor, y: Tensor, x_mask: Tensor, y_mask: Tensor) -> Tensor:
-        """Paragraphs `x` (B, T, D) and questions `y` (B, J, D) to (B, T, 4D).
+        """Return the paragraph's tokens with what they attend to, (B, T, 4D). Padding gets finite, meaningless numbers.
 
-        The masks, (B, T) and (B, J), are true at tokens, one in each row at least. What stands at padding is finite
-        and of no use.
+        Args:
+            x: The paragraphs (B, T, D).
+            y: The questions (B, J, D).
+            x_mask: Bool (B, T), true at tokens; at least one in each row.
+            y_mask: Bool (B, J), the same for `y`.
         """
         scores = self.scores(x, y)
         found = masked_softmax(scores, y_mask.unsqueeze(1)) @ y
@@ -49,9 +55,9 @@ class BiAttention(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """What each token finds in all other ones; it may attend to nothing, which has a learned score.
+    """Attention of each token to all other ones, or to nothing, which has a learned score.
 
-    Source: Clark and Gardner 2017, sec. 2.1; that a token may attend to nothing is in their code alone.
+    Source: Clark and Gardner 2017, sec. 2.1; attending to nothing is found only in their code.
     """
 
     def __init__(self, width: int) -> None:
@@ -60,7 +66,12 @@ class SelfAttention(nn.Module):
         self.nothing = nn.Parameter(torch.tensor(NOTHING))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """`x` (B, T, D) and `mask` (B, T), true at tokens, to (B, T, 3D), of no use at padding."""
+        """Return the tokens with what they attend to, (B, T, 3D). Numbers at padding are meaningless.
+
+        Args:
+            x: The tokens (B, T, D).
+            mask: Bool (B, T), true at tokens.
+        """
         is_self = torch.eye(x.shape[1], dtype=torch.bool, device=x.device)
         scores = self.scores(x, x).masked_fill(is_self | ~mask.unsqueeze(1), -torch.inf)
         nothing = self.nothing.expand(*x.shape[:2], 1)

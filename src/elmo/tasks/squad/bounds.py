@@ -1,4 +1,4 @@
-"""Spans by their bounds: a score for each token as the first one, and one as the last one."""
+"""Answer spans: scores for each token as the first and as the last one of the span."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Bounds = tuple[int, int]
-"""A span's first and last token."""
+"""The first and the last token of a span."""
 
 
 def bounds_loss(starts: Tensor, ends: Tensor, spans: Sequence[Sequence[Bounds]]) -> Tensor:
-    """The mean over the rows of -log p(start) - log p(end), a scalar in nats.
+    """Return the mean over the rows of -log p(start) - log p(end), a scalar in nats.
 
-    `starts` and `ends` (B, T) are scores before the softmax, minus infinity at padding. The `spans` of a row are all
-    right: the probabilities of their starts are summed, and those of their ends, apart from one another.
-    Source: Clark and Gardner 2017, sec. 3.3, the summed objective; of one span it is the common one.
+    Args:
+        starts: The scores (B, T) of tokens as the first one, before the softmax; minus infinity at padding.
+        ends: The same for the last token.
+        spans: The correct spans of each row. The probabilities of their starts are summed, and separately those of
+            their ends. With one span, this is the usual cross-entropy.
+
+    Source: Clark and Gardner 2017, sec. 3.3, the summed objective.
     """
     losses: list[Tensor] = []
     for side, scores in enumerate((starts, ends)):
@@ -29,7 +33,7 @@ def bounds_loss(starts: Tensor, ends: Tensor, spans: Sequence[Sequence[Bounds]])
 
 
 def best_spans(starts: Tensor, ends: Tensor, longest: int) -> tuple[list[Bounds], list[float]]:
-    """The span of at most `longest` tokens with the highest p(start) p(end) in each row, and this product.
+    """Return the span of at most `longest` tokens with the highest p(start) p(end) in each row, and this product.
 
     `starts` and `ends` (B, T) are probabilities, 0 at padding.
     """

@@ -1,4 +1,4 @@
-"""Paragraphs, questions on them and their answers: JSON as SQuAD v1.1 is published, and lines of plain text."""
+"""Paragraphs with questions and answers: the JSON of SQuAD v1.1, and lines of plain text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ARTICLES = re.compile(r"#(\d*):(\d*)$")
 
 @dataclass(frozen=True)
 class Passage:
-    """A paragraph: its text, its tokens, and the characters of the text that each begins with and ends before."""
+    """A paragraph: its text, its tokens, and the characters of the text at which each token begins and ends."""
 
     text: str
     tokens: tuple[str, ...]
@@ -32,26 +32,37 @@ class Passage:
 
     @classmethod
     def of(cls, text: str, tokenize: Tokenizer) -> Passage:
-        """A text cut sentence by sentence. Raises ElmoError if it has no token."""
+        """Cut a text into tokens, sentence by sentence.
+
+        Raises:
+            ElmoError: If the text has no token.
+        """
         tokens = tuple(token for sentence in split_sentences(text) for token in tokenize(sentence))
         if not tokens:
             raise ElmoError("is empty")
         return cls(text, tokens, tuple(find_tokens(text, tokens)))
 
     def characters(self, bounds: Bounds) -> tuple[int, int]:
-        """Where the span of these tokens begins and ends in the text."""
+        """Return the characters of the text at which the span of these tokens begins and ends."""
         return self.places[bounds[0]][0], self.places[bounds[1]][1]
 
     def bounds(self, start: int, end: int) -> Bounds:
-        """The first and the last token with a part in the characters from `start` to `end`, which hold one."""
+        """Return the first and the last token that overlap the characters from `start` to `end`; there must be one."""
         first = bisect_right(self.places, start, key=lambda place: place[1])
         return first, bisect_left(self.places, end, key=lambda place: place[0]) - 1
 
 
 @dataclass(frozen=True)
 class SquadExample:
-    """A question on a paragraph. `answers` are all that are right and `spans` where they stand, one at least for
-    each question of a file; a question that is typed in has none."""
+    """A question about a paragraph.
+
+    Attributes:
+        context: The paragraph.
+        question: The tokens of the question.
+        id: The question's id in its file.
+        answers: All correct answers. A question of a file has at least one, and a question of plain text has none.
+        spans: The distinct spans of the answers' tokens.
+    """
 
     context: Passage
     question: tuple[str, ...]
@@ -61,11 +72,14 @@ class SquadExample:
 
 
 def read_squad(path: str | Path, tokenize: Tokenizer) -> list[SquadExample]:
-    """The questions of a file, plain or compressed, or of several with commas between.
+    """Read the questions of a file, plain or compressed, or of several files separated by commas.
 
-    A file may be followed by the articles that are read, as "train.json#40:" for all but the first 40 and
-    "train.json#:40" for these. Raises ElmoError for what is no such JSON, an empty paragraph or question, and a
-    question without answer or with one that the paragraph doesn't have at its "answer_start", saying where.
+    A path may end with the articles to read: "train.json#:40" stands for the first 40, and "train.json#40:" for all
+    others.
+
+    Raises:
+        ElmoError: If the file is not such JSON, a paragraph or question is empty, or a question has no answer or one
+            that is not in the paragraph at its "answer_start". The message says where.
     """
     examples = [example for part in split_paths(path) for example in _read_part(part, tokenize)]
     if not examples:
@@ -74,12 +88,12 @@ def read_squad(path: str | Path, tokenize: Tokenizer) -> list[SquadExample]:
 
 
 def split_paths(path: str | Path) -> list[str]:
-    """The files that a path stands for."""
+    """Return the files that a path stands for."""
     return str(path).split(",")
 
 
 def parse_question(line: str, tokenize: Tokenizer) -> SquadExample:
-    """A question without answer: paragraph, tab and question, or a JSON object with "context" and "question"."""
+    """Make a question without answers from paragraph, tab and question, or from a JSON object with both."""
     return _example(*two_texts(line, "a paragraph and a question", (CONTEXT, QUESTION)), tokenize)
 
 

@@ -13,14 +13,14 @@ from elmo.nn.packing import Packing, step_slices
 from elmo.nn.precision import add_product, product_dtype
 
 _aten: Any = torch.ops.aten
-"""Holds the derivatives of the activations as one operation each."""
+"""PyTorch's operators, among them the derivatives of activations as single operations."""
 
 
 class _GRU(torch.autograd.Function):
-    """One direction over a packed batch (see `elmo.nn.lstm`), from a state of zeros.
+    """One direction of a GRU over a packed batch (see `elmo.nn.lstm`), which starts from zeros.
 
-    Gates are in the order r, z, n, as torch has them: n = tanh(W_n x + r * (U_n h)), h' = n + z * (h - n). Autograd
-    would add to each weight's gradient once a step; here it is one product over all steps.
+    Gates are in the order r, z, n, as in PyTorch: n = tanh(W_n x + r * (U_n h)), h' = n + z * (h - n). Autograd would
+    add to the gradient of each weight at every step. This code computes it as one product over all steps.
     """
 
     @staticmethod
@@ -85,7 +85,10 @@ class _GRU(torch.autograd.Function):
 
 
 class _Direction(nn.Module):
-    """Weights of one direction, with torch's names and order of gates: from chance, near zero; biases start at zero."""
+    """The weights of one direction, with PyTorch's names and order of gates.
+
+    Weights start at random near zero, and biases at zero.
+    """
 
     def __init__(self, in_width: int, size: int) -> None:
         super().__init__()
@@ -95,15 +98,17 @@ class _Direction(nn.Module):
             nn.init.trunc_normal_(weight, std=0.05, a=-0.1, b=0.1)
 
     def forward(self, inputs: Tensor, batch_sizes: Sequence[int]) -> Tensor:
-        """Packed (N, I) to (N, H)."""
+        """Return the outputs (N, H) of packed inputs (N, I)."""
         return _GRU.apply(inputs, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh, batch_sizes)
 
 
 class BiGRU(nn.Module):
-    """A forward and a backward GRU of `size` hidden units each (Cho et al. 2014), as cuDNN and torch compute it.
+    """A forward and a backward GRU of `size` hidden units each, with the equations of cuDNN and PyTorch.
 
-    On a processor a training step takes a third less time than with torch's, as with `BiLSTM`. Its weights start from a
-    truncated normal distribution of deviation 0.05 (Clark and Gardner 2017, their code).
+    On a CPU a training step takes a third less time than with PyTorch's GRU, as with `BiLSTM`. Weights are initialized
+    from a truncated normal distribution with a standard deviation of 0.05.
+
+    Source: Cho et al. 2014; the initialization is that of Clark and Gardner's code (2017).
     """
 
     def __init__(self, in_width: int, size: int) -> None:
@@ -112,7 +117,7 @@ class BiGRU(nn.Module):
         self.size, self.width = size, 2 * size
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
-        """(B, T, D) to (B, T, 2H), zeros at padding."""
+        """Return the outputs (B, T, 2H) for `x` (B, T, D), zeros at padding."""
         halves = (
             packing.unpack(direction(packing.pack(x, number), packing.batch_sizes), number)
             for number, direction in enumerate(self.directions)

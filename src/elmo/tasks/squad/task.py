@@ -31,9 +31,16 @@ from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
 @dataclass(frozen=True, kw_only=True)
 class SquadRecipe(TaskRecipe):
-    """`tokenizer` is what the paragraphs and questions of files are cut by (as `--tokenizer`). `size` is the hidden
-    units of the GRUs, per direction, and half the width of linear layers; `dropout` is variational, but for that of
-    characters; an answer has at most `longest_answer` tokens."""
+    """The recipe of question answering.
+
+    Attributes:
+        tokenizer: The tokenizer that cuts the paragraphs and questions of files (as `--tokenizer`).
+        words: The word vectors.
+        characters: The convolution over a word's characters.
+        size: The hidden units of the GRUs, per direction, and half the width of linear layers.
+        dropout: Variational dropout. Only the dropout of characters has a different mask at each token.
+        longest_answer: The largest number of tokens in a predicted answer.
+    """
 
     tokenizer: str = "ptb"
     words: WordsConfig
@@ -49,8 +56,14 @@ class SquadRecipe(TaskRecipe):
 
 
 class SquadPrediction(NamedTuple):
-    """The likeliest span, and its probability if its bounds have nothing to do with one another; and for each token of
-    the paragraph (T,) the probability that the answer starts with it, and that it ends with it."""
+    """The predicted answer to a question.
+
+    Attributes:
+        bounds: The most likely span.
+        score: Its probability, if start and end are independent.
+        starts: For each token of the paragraph (T,), the probability that the answer starts there.
+        ends: The probability that it ends there.
+    """
 
     bounds: Bounds
     score: float
@@ -59,7 +72,7 @@ class SquadPrediction(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """Sentences as the first GRU and ELMo see them: `vectors` (B, T, D), `mask` (B, T), and their packing."""
+    """Sentences as the first GRU and ELMo read them: `vectors` (B, T, D), `mask` (B, T), and their packing."""
 
     vectors: Tensor
     mask: Tensor
@@ -67,11 +80,15 @@ class _Read(NamedTuple):
 
 
 class SquadModel(TaskModel[SquadExample, SquadPrediction]):
-    """One GRU reads paragraph and question; the paragraph looks at the question, then at itself; a GRU finds the start
-    of the answer, and another one, which sees what that one made of it, the end.
+    """BiDAF with self-attention.
 
-    Variational dropout is where the published code has it: before and after both reading GRUs, and on what the last two
-    read. Dropout of characters is, as there, on their vectors, before the convolution.
+    A GRU reads paragraph and question; the paragraph attends to the question, then to itself; a GRU finds the start of
+    the answer, and another one, which also sees the output of that GRU, finds the end.
+
+    Variational dropout is where the published code has it: before and after both reading GRUs, and on the input of the
+    last two. Dropout of characters is on their vectors, before the convolution, also as in that code.
+
+    Source: Clark and Gardner 2017, sec. 2.1; Peters et al. 2018, appendix A.4.
     """
 
     def __init__(self, recipe: SquadRecipe, words: Sequence[str], elmo: ElmoInput) -> None:
@@ -90,11 +107,11 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
         self.start, self.end = _linear(2 * size, 1), _linear(2 * size, 1)
 
     def loss(self, examples: Sequence[SquadExample]) -> Tensor:
-        """The mean of what start and end lose (see `bounds_loss`), in nats."""
+        """Return the mean of the losses of start and end (see `bounds_loss`), in nats."""
         return bounds_loss(*self._scores(examples), [example.spans for example in examples])
 
     def predict(self, examples: Sequence[SquadExample]) -> list[SquadPrediction]:
-        """The best span of each paragraph."""
+        """Return the best span of each paragraph."""
         starts, ends = (scores.softmax(dim=1).cpu() for scores in self._scores(examples))
         return [
             best_prediction(start[: len(example.context.tokens)], end[: len(example.context.tokens)], self.longest)
@@ -102,7 +119,7 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
         ]
 
     def _scores(self, examples: Sequence[SquadExample]) -> tuple[Tensor, Tensor]:
-        """The scores (B, T) of each token as the answer's first and last one, minus infinity at padding."""
+        """Return the scores (B, T) of each token as the answer's first and last one, minus infinity at padding."""
         context = self._read([example.context.tokens for example in examples])
         question = self._read([example.question for example in examples])
         x = self.merge(self.attention(context.vectors, question.vectors, context.mask, question.mask)).relu()
@@ -126,7 +143,7 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
 
 
 def _linear(in_width: int, out_width: int) -> nn.Linear:
-    """A linear layer that starts as Glorot and Bengio 2010 propose, its bias at zero."""
+    """Make a linear layer with the initialization of Glorot and Bengio 2010, and a bias of zero."""
     layer = nn.Linear(in_width, out_width)
     nn.init.xavier_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -134,13 +151,13 @@ def _linear(in_width: int, out_width: int) -> nn.Linear:
 
 
 def best_prediction(starts: NDArray[np.float32], ends: NDArray[np.float32], longest: int) -> SquadPrediction:
-    """What probabilities of starts and ends (T,) come to, with answers of at most `longest` tokens."""
+    """Make a prediction from the probabilities of starts and ends (T,). Answers have at most `longest` tokens."""
     bounds, scores = best_spans(torch.from_numpy(starts)[None], torch.from_numpy(ends)[None], longest)
     return SquadPrediction(bounds[0], scores[0], starts, ends)
 
 
 class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
-    """Reads JSON as SQuAD v1.1 is published, and questions in plain text; scores F1 and exact match."""
+    """Reads the JSON of SQuAD v1.1 and questions in plain text; scores F1 and exact match."""
 
     name, metric, recipe, reading = "squad", "f1", SquadRecipe, ("tokenizer",)
 
@@ -165,52 +182,55 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
         return [example.context.tokens, example.question]
 
     def texts(self, example: SquadExample) -> Mapping[str, Sequence[Sentence]]:
-        """The paragraph, which the published biLM was fine-tuned on, and the question, which that biLM reads, too."""
+        """Return the paragraph and the question, as two kinds of text.
+
+        The published biLM was fine-tuned on paragraphs alone, but reads questions too.
+        """
         return {"contexts": [example.context.tokens], "questions": [example.question]}
 
     def order(self, example: SquadExample) -> tuple[int, tuple[str, ...]]:
-        """The longest paragraph first, with all its questions."""
+        """Put the longest paragraphs first, and the questions about the same paragraph next to each other."""
         return -len(example.context.tokens), example.context.tokens
 
     def vocabularies(
         self, train: Sequence[SquadExample], recipe: SquadRecipe, found: FileWords | None = None
     ) -> Vocabularies:
-        """`words` with a vector of their own, those of files first. A paragraph counts once."""
+        """Return the `words` with a vector of their own, those of files first. A paragraph is counted once."""
         paragraphs = dict.fromkeys(example.context.tokens for example in train)
         return {"words": choose_words([*paragraphs, *(example.question for example in train)], recipe.words, found)}
 
     def model(self, recipe: SquadRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SquadModel:
-        """A model with random weights."""
+        """Make a model with random weights."""
         return SquadModel(recipe, vocabularies["words"], elmo)
 
     def combine(self, recipe: SquadRecipe, predictions: Sequence[SquadPrediction]) -> SquadPrediction:
-        """The best span by the mean probabilities of starts, and of ends."""
+        """Return the best span by the mean probabilities of starts and of ends."""
         starts, ends = (np.mean([getattr(p, side) for p in predictions], axis=0) for side in ("starts", "ends"))
         return best_prediction(starts, ends, recipe.longest_answer)
 
     def score(self, examples: Sequence[SquadExample], predictions: Sequence[SquadPrediction]) -> Scores:
-        """ "f1" and "exact_match" in percent, of the answers' texts."""
+        """Return "f1" and "exact_match" of the answers' texts, in percent."""
         answers = [_answer(example, found) for example, found in zip(examples, predictions, strict=True)]
         return score_answers(answers, [example.answers for example in examples])
 
     def as_text(self, example: SquadExample, prediction: SquadPrediction) -> str:
-        """A line: the answer, tab, its score. Line ends and tabs in an answer become blanks."""
+        """Write a line with the answer, a tab and its score. Line ends and tabs in an answer become blanks."""
         return f"{' '.join(_answer(example, prediction).split())}\t{prediction.score:.3f}\n"
 
     def as_file(self, examples: Sequence[SquadExample], predictions: Sequence[SquadPrediction]) -> str:
-        """A JSON object with the answer to each question's id, as the official script reads it."""
+        """Write a JSON object with the answer to each question's id, as the official script reads it."""
         answers = {e.id: _answer(e, found) for e, found in zip(examples, predictions, strict=True)}
         return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
 
     def as_json(self, example: SquadExample, prediction: SquadPrediction) -> dict[str, object]:
-        """`answer`, `score`, where it begins and ends in the paragraph, in characters, `context` and `question`."""
+        """Return `answer`, `score`, `start` and `end` (in characters of the paragraph), `context` and `question`."""
         start, end = example.context.characters(prediction.bounds)
         texts = {CONTEXT: example.context.text, QUESTION: " ".join(example.question)}
         return {"answer": _answer(example, prediction), "score": prediction.score, "start": start, "end": end, **texts}
 
 
 def _answer(example: SquadExample, prediction: SquadPrediction) -> str:
-    """The characters of the paragraph from the answer's first token to its last one."""
+    """Return the characters of the paragraph from the answer's first token to its last one."""
     start, end = example.context.characters(prediction.bounds)
     return example.context.text[start:end]
 

@@ -1,1 +1,1 @@
-"""Semantic roles (Peters et al. 2018, appendix A.5)."""
+"""Semantic role labeling (Peters et al. 2018, appendix A.5)."""

@@ -1,7 +1,7 @@
-"""Predicates and their arguments, PropBank's frames, in the columns of CoNLL and of PropBank's own releases.
+"""Predicates and their arguments (PropBank frames), in the columns of CoNLL and of PropBank's own releases.
 
-A sentence has a token a line, and a column for each predicate: `(ARG0*` begins an argument, `*)` ends one, `(ARG1*)`
-is one of a single token, `*` is neither. One argument of each column is `V`, at the predicate itself.
+A sentence has one token on each line, and a column for each predicate: `(ARG0*` begins an argument, `*)` ends one,
+`(ARG1*)` is one of a single token, and `*` is none of these. One argument of each column is `V`, the predicate itself.
 """
 
 from __future__ import annotations
@@ -15,15 +15,22 @@ from elmo.tasks.common.spans import Span
 from elmo.text.reading import read_paragraphs
 
 VERB = "V"
-"""The role of the predicate itself, be it a verb or not."""
+"""The role of the predicate itself, whether it is a verb or not."""
 
 _CELL = re.compile(r"(?:\(([^()*]+))?\*(\))?")
 _DOCUMENT = ("#begin document", "#end document")
 
 
 class Columns(NamedTuple):
-    """Where a format has token, part of speech (None: nowhere) and the first predicate's column, counted from 0; how
-    many columns stand behind those of the predicates; what they are called all together."""
+    """The layout of a format.
+
+    Attributes:
+        token: The column of the token, counted from 0.
+        tag: The column of the part of speech. None if there is none.
+        roles: The column of the first predicate.
+        behind: The number of columns after those of the predicates.
+        names: A description of the columns for error messages.
+    """
 
     token: int
     tag: int | None
@@ -37,12 +44,17 @@ FORMATS = {
     "conll2012": Columns(3, 4, 11, 1, "those of CoNLL-2012: 11, then predicates, then coreference"),
     "conll2005": Columns(0, None, 2, 0, "token, the predicate's lemma or -, then predicates"),
 }
-"""The known formats: PropBank's releases, OntoNotes as in CoNLL-2012, and CoNLL-2005's words beside its props."""
+"""The known formats: PropBank's releases, OntoNotes as in CoNLL-2012, and CoNLL-2005's words joined with its props."""
 
 
 class Frame(NamedTuple):
-    """A predicate, as the place of its token; its arguments in order, itself (`V`) among them; and its part of speech,
-    empty where that isn't known."""
+    """A predicate and its arguments.
+
+    Attributes:
+        predicate: The index of the predicate's token.
+        spans: The arguments in order, including the predicate itself (`V`).
+        tag: The predicate's part of speech, or "" if it is unknown.
+    """
 
     predicate: int
     spans: tuple[Span, ...] = ()
@@ -57,10 +69,12 @@ class FramedSentence(NamedTuple):
 
 
 def read_frames(path: str, layout: str) -> list[FramedSentence]:
-    """The sentences of a file in one of `FORMATS`, plain or compressed.
+    """Read the sentences of a file in one of `FORMATS`, plain or compressed.
 
-    A predicate is where its column's first `V` begins. Raises ElmoError for what isn't in the format, arguments inside
-    one another among it, naming the line, and for a file without sentences.
+    A predicate is where the first `V` of its column begins.
+
+    Raises:
+        ElmoError: If a line is not in the format, arguments are nested, or the file holds no sentence.
     """
     columns = FORMATS[layout]
     sentences = [_parse(rows, columns, f"{path}, line") for rows in _blocks(path)]
@@ -70,7 +84,7 @@ def read_frames(path: str, layout: str) -> list[FramedSentence]:
 
 
 def format_frames(tokens: Sequence[str], frames: Sequence[Frame]) -> str:
-    """A sentence in the format conll2005, with the predicate itself for its lemma, and a blank line."""
+    """Write a sentence in the format conll2005, with the predicate itself in place of its lemma, and a blank line."""
     columns = [list(tokens), ["-"] * len(tokens)]
     for frame in frames:
         columns[1][frame.predicate] = tokens[frame.predicate]
@@ -82,14 +96,14 @@ def format_frames(tokens: Sequence[str], frames: Sequence[Frame]) -> str:
     return "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True)) + "\n"
 
 
-OTHER_FORMAT = "if the file is of another format, the recipe's key format says which"
+OTHER_FORMAT = "if the file is in another format, set the recipe's key format"
 
 Row = tuple[int, list[str]]
-"""A line's number and its columns."""
+"""The number of a line, and its columns."""
 
 
 def _blocks(path: str) -> Iterator[list[Row]]:
-    """The rows of each sentence."""
+    """Yield the rows of each sentence."""
     for lines in read_paragraphs(path):
         words = ((number, line) for number, line in lines if not line.startswith(_DOCUMENT))
         if rows := [(number, [field for field in re.split(r"[ \t]+", line) if field]) for number, line in words]:
@@ -101,7 +115,7 @@ def _parse(rows: Sequence[Row], columns: Columns, where: str) -> FramedSentence:
     for number, fields in rows:
         if len(fields) != width or width < columns.roles + columns.behind:
             raise ElmoError(
-                f"{where} {number}: {len(fields)} columns, where the sentence's first line has {width} and there "
+                f"{where} {number}: {len(fields)} columns, but the sentence's first line has {width}, and there "
                 f"should be {columns.roles + columns.behind} or more: {columns.names}; {OTHER_FORMAT}"
             )
     places = range(columns.roles, width - columns.behind)
@@ -118,7 +132,7 @@ def _parse(rows: Sequence[Row], columns: Columns, where: str) -> FramedSentence:
 
 
 def _spans(cells: Sequence[tuple[int, str]], column: str, where: str) -> list[Span]:
-    """The arguments of a column."""
+    """Return the arguments of a column."""
     spans: list[Span] = []
     start, role = 0, ""
     for place, (number, cell) in enumerate(cells):
@@ -129,7 +143,7 @@ def _spans(cells: Sequence[tuple[int, str]], column: str, where: str) -> list[Sp
             )
         opened, closed = match.groups()
         if (opened and role) or (closed and not (opened or role)):
-            fault = f"begins in {role}, arguments may not overlap" if role else "ends what hasn't begun"
+            fault = f"begins in {role}, arguments may not overlap" if role else "ends an argument that has not begun"
             raise ElmoError(f"{where} {number}: {column}, {cell!r} {fault}")
         if opened:
             start, role = place, opened
@@ -137,5 +151,5 @@ def _spans(cells: Sequence[tuple[int, str]], column: str, where: str) -> list[Sp
             spans.append(Span(start, place + 1, role))
             role = ""
     if role:
-        raise ElmoError(f"{where} {cells[-1][0]}: {column}, {role} doesn't end with the sentence")
+        raise ElmoError(f"{where} {cells[-1][0]}: {column}, {role} does not end before the sentence does")
     return spans

@@ -1,8 +1,8 @@
-"""Highway LSTMs that read a sentence in turn from its two ends (He et al. 2017, sec. 2.1 to 2.3).
+"""Highway LSTMs that read a sentence forward and backward in turn (He et al. 2017, sec. 2.1 to 2.3).
 
-*Packed* is as in `elmo.nn.lstm`: time-major, rows by falling length, `batch_sizes[t]` of them at step t, N tokens in
-all. A layer that reads backward walks through the same packed tensor from its end: rows join at their last token, so
-that no token is moved between layers.
+*Packed* means the same as in `elmo.nn.lstm`: time-major, rows sorted from long to short, `batch_sizes[t]` of them at
+step t, N tokens in all. A backward layer walks through the same packed tensor from its end, and rows join at their last
+token. So no token has to be moved between layers.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from elmo.nn.packing import Packing, step_slices
 from elmo.nn.precision import add_product, product_dtype
 
 _aten: Any = torch.ops.aten
-"""Holds the derivatives of the activations as one operation each."""
+"""PyTorch's operators, among them the derivatives of activations as single operations."""
 
 
 class Course(NamedTuple):
     """The order in which a layer reads packed tokens.
 
-    `steps` are the places of each step's tokens, the longest row's first; `heard` are those of all tokens that another
-    one was read before, and `spoke` those of the tokens before.
+    Attributes:
+        steps: The places of each step's tokens, those of the longest row first.
+        heard: The places of all tokens that another token of their row was read before.
+        spoke: The places of those earlier tokens.
     """
 
     steps: list[slice]
@@ -36,7 +38,7 @@ class Course(NamedTuple):
 
     @classmethod
     def both(cls, batch_sizes: Sequence[int], device: torch.device) -> tuple[Course, Course]:
-        """Forward and backward."""
+        """Return the forward and the backward order."""
         steps = step_slices(batch_sizes)
         numbers = torch.arange(sum(batch_sizes), device=device)
         later = numbers[batch_sizes[0] :]
@@ -44,15 +46,15 @@ class Course(NamedTuple):
         return cls(steps, later, earlier), cls(steps[::-1], earlier, later)
 
     def before(self, x: Tensor) -> Tensor:
-        """For each token what `x` (N, H) holds at the one read before, zeros where there is none."""
+        """Return for each token what `x` (N, H) holds at the token read before it, and zeros where there is none."""
         return torch.zeros_like(x).index_copy_(0, self.heard, x[self.spoke])
 
 
 class _HighwayLSTM(torch.autograd.Function):
-    """One layer over a whole packed batch, with the backward pass written out.
+    """One layer over a whole packed batch, with a hand-written backward pass.
 
-    The blocks of the gates are j (candidate), i, f, o, t (transform) and k (what is carried past the LSTM); all but k
-    also hear the output before. c = f * c_before + i * j and h = mask * (t * o * tanh(c) + (1 - t) * k).
+    The gates are blocks in the order j (candidate), i, f, o, t (transform) and k (what bypasses the LSTM). All except k
+    also depend on the previous output. c = f * c_before + i * j and h = mask * (t * o * tanh(c) + (1 - t) * k).
     """
 
     @staticmethod
@@ -65,7 +67,10 @@ class _HighwayLSTM(torch.autograd.Function):
         mask: Tensor | None,
         course: Course,
     ) -> Tensor:
-        """`inputs` (N, I) to outputs (N, H); `mask` (B, H) is on those of each row, at all steps."""
+        """Return the outputs (N, H) of `inputs` (N, I).
+
+        `mask` (B, H) multiplies the outputs of each row at all steps.
+        """
         H, dtype = weight_hh.shape[1], product_dtype(inputs)
         cells, tanh_cells, outputs = (bias.new_empty(len(inputs), H) for _ in range(3))
         inputs, weight_ih, weight_hh = (x.to(dtype) for x in (inputs, weight_ih, weight_hh))
@@ -93,10 +98,10 @@ class _HighwayLSTM(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
         ctx: Any, *grad_outputs: Any
     ) -> tuple[Tensor | None, ...]:
-        """Gradients of every tensor argument of `forward` but the mask.
+        """Return the gradients of every tensor argument of `forward` except the mask.
 
-        What each gate's gradient is in proportion to is computed for all tokens at once, and then multiplied step by
-        step with the gradient of the cell (the first three gates) or of the output (the others).
+        The factors of each gate's gradient are computed for all tokens at once. Then each step multiplies them by the
+        gradient of the cell (the first three gates) or of the output (the others).
         """
         inputs, weight_ih, weight_hh, mask, gates, cells, tanh_cells, outputs = ctx.saved_tensors
         course: Course = ctx.course
@@ -131,7 +136,7 @@ class _HighwayLSTM(torch.autograd.Function):
 
 
 def _proportions(gates: Tensor, c_before: Tensor, tanh_cells: Tensor) -> tuple[Tensor, Tensor]:
-    """What the gradients of the gates (N, 6H) and of the cells (N, H) are in proportion to."""
+    """Return the factors of the gradients of the gates (N, 6H) and of the cells (N, H)."""
     result = torch.empty_like(gates)
     j, i, f, o, t, k = gates.chunk(6, dim=1)
     d_j, d_i, d_f, d_o, d_t, d_k = result.chunk(6, dim=1)
@@ -145,7 +150,7 @@ def _proportions(gates: Tensor, c_before: Tensor, tanh_cells: Tensor) -> tuple[T
 
 
 class HighwayLSTMLayer(nn.Module):
-    """One layer. Weights start orthonormal, block by block, and biases at 0, that of the forget gate at 1."""
+    """One layer. Each block of weights starts orthonormal, and biases start at 0, except the forget gate's at 1."""
 
     def __init__(self, in_width: int, size: int) -> None:
         super().__init__()
@@ -158,15 +163,20 @@ class HighwayLSTMLayer(nn.Module):
             self.bias[2 * size : 3 * size] = 1
 
     def forward(self, inputs: Tensor, mask: Tensor | None, course: Course) -> Tensor:
-        """Packed inputs (N, I) to packed outputs (N, H), times `mask` (B, H), rows as they are packed."""
+        """Return packed outputs (N, H) of packed inputs (N, I).
+
+        `mask` (B, H) multiplies them, in the packed order of rows.
+        """
         return _HighwayLSTM.apply(inputs, self.weight_ih, self.weight_hh, self.bias, mask, course)  # pyright: ignore
 
 
 class AlternatingLSTM(nn.Module):
-    """Highway LSTMs of `size` hidden units, one on top of the other: the first reads forward, the second backward, …
+    """A stack of highway LSTMs of `size` hidden units: the first reads forward, the second backward, and so on.
 
-    `dropout` is on the outputs of each, the same at all steps of a sentence, as the layer itself and the next one hear
-    them (He et al. 2017, sec. 2.2).
+    `dropout` is applied to the outputs of each layer, with the same mask at all steps of a sentence, before the layer
+    itself and the next one read them.
+
+    Source: He et al. 2017, sec. 2.2.
     """
 
     def __init__(self, in_width: int, size: int, num_layers: int, dropout: float) -> None:
@@ -177,7 +187,12 @@ class AlternatingLSTM(nn.Module):
         )
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """`x` (B, T, D) and `lengths` (B,), a CPU tensor, one of them positive, to (B, T, H), zeros at padding."""
+        """Return the outputs (B, T, H) of the last layer, zeros at padding.
+
+        Args:
+            x: The input (B, T, D).
+            lengths: The lengths (B,), a tensor on the CPU, at least one of them positive.
+        """
         packing = Packing.of(lengths, x.shape[1], x.device)
         courses, packed = Course.both(packing.batch_sizes, x.device), packing.pack(x, 0)
         for number, layer in enumerate(self.layers):

@@ -1,4 +1,4 @@
-"""Arguments of predicates, scored as the script of CoNLL-2005, srl-eval.pl, does (Carreras and Màrquez 2005)."""
+"""Scores of arguments, as in the script srl-eval.pl of CoNLL-2005 (Carreras and Màrquez 2005)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from elmo.tasks.common.spans import Span, percent, precision_recall_f1
 from elmo.tasks.srl.frames import VERB
 
 CONTINUATION = "C-"
-"""Before the role of a span that goes on with the last argument of this role."""
+"""The prefix of the role of a span that continues the last argument with this role."""
 
 
 class Argument(NamedTuple):
-    """A role, and the tokens that fill it: `pieces` of (start, end), one behind the other."""
+    """A role, and the tokens that fill it: `pieces` of (start, end), in order."""
 
     role: str
     pieces: tuple[tuple[int, int], ...]
 
 
 def arguments_of(spans: Iterable[Span]) -> list[Argument]:
-    """The arguments of a predicate, continuations joined; one of nothing before it is an argument of its own."""
+    """Return the arguments of a predicate, with continuations joined to what they continue.
+
+    A continuation that has nothing to continue is an argument of its own.
+    """
     found: list[tuple[str, list[tuple[int, int]]]] = []
     latest: dict[str, list[tuple[int, int]]] = {}
     for start, end, kind in sorted(spans):
@@ -34,14 +37,14 @@ def arguments_of(spans: Iterable[Span]) -> list[Argument]:
 
 
 class ArgumentCounts:
-    """Arguments that were right, found and wanted, of each role. `V` isn't counted."""
+    """Counts the correct, predicted and gold arguments of each role. `V` is not counted."""
 
     def __init__(self) -> None:
         self.right, self.found, self.wanted = Counter[str](), Counter[str](), Counter[str]()
         self.num_frames = self.num_perfect = 0
 
     def add(self, gold: Sequence[Span], predicted: Sequence[Span]) -> None:
-        """Count those of one predicate. One is right if role and all pieces are."""
+        """Count the arguments of one predicate. An argument is correct if its role and all its pieces are."""
         wanted, found = ({a for a in arguments_of(spans) if a.role != VERB} for spans in (gold, predicted))
         for counter, arguments in ((self.right, wanted & found), (self.found, found), (self.wanted, wanted)):
             counter.update(argument.role for argument in arguments)
@@ -49,12 +52,15 @@ class ArgumentCounts:
         self.num_perfect += wanted == found
 
     def scores(self) -> dict[str, float]:
-        """Precision, recall and F1 in percent, and the share of predicates without a mistake; 0 of nothing."""
+        """Return precision, recall and F1 in percent, and the percentage of predicates without a mistake.
+
+        A score whose denominator is 0 is 0.
+        """
         totals = precision_recall_f1(self.right.total(), self.found.total(), self.wanted.total())
         return totals | {"perfect": percent(self.num_perfect, self.num_frames)}
 
     def role_scores(self) -> dict[str, float]:
-        """Precision, recall and F1 of each role, as "f1/ROLE"."""
+        """Return precision, recall and F1 of each role, as "precision/ROLE", "recall/ROLE" and "f1/ROLE"."""
         return {
             f"{name}/{role}": value
             for role in sorted(self.wanted | self.found)

@@ -1,4 +1,4 @@
-"""Which words of a plain text are predicates: a rule of word forms alone, learned from the training set."""
+"""Finds predicates in plain text by a rule over word forms alone, learned from the training set."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Collection, Iterable, Sequence
 
 LONGEST_ENDING = 4
 RARE = 3
-"""Forms that training has this often or less tell how new ones behave."""
+"""Forms that occur in training at most this often tell how unknown forms behave."""
 ENOUGH = 5
-"""Occurrences that an ending must have to be believed."""
+"""The number of occurrences that an ending must have to be used."""
 
 
 def count_predicates(sentences: Iterable[tuple[Sequence[str], Collection[int]]]) -> list[str]:
-    """Each form of the sentences, in lower case, with how often it was a predicate and how often it was there at all:
-    "run 13 15". `sentences` are tokens and the places of predicates."""
+    """Count how often each form was a predicate and how often it occurred, in lower case: "run 13 15".
+
+    `sentences` are tokens and the indices of predicates.
+    """
     predicates, tokens = Counter[str](), Counter[str]()
     for words, places in sentences:
         forms = [word.lower() for word in words]
@@ -24,10 +26,10 @@ def count_predicates(sentences: Iterable[tuple[Sequence[str], Collection[int]]])
 
 
 class PredicateFinder:
-    """Says that a word is a predicate if its form was one in at least half of its occurrences in training.
+    """Takes a word for a predicate if its form was one in at least half of its occurrences in training.
 
-    A form that wasn't there is judged by its longest ending, of up to four letters, that forms had which were rare in
-    training. `counts` are what `count_predicates` gives.
+    An unknown form is judged by its ending: the longest one, of up to four letters, that was frequent enough among rare
+    forms of the training set. `counts` are what `count_predicates` returns.
     """
 
     def __init__(self, counts: Iterable[str]) -> None:
@@ -43,7 +45,7 @@ class PredicateFinder:
         self._endings = {ending: 2 * predicates[ending] >= n for ending, n in tokens.items() if n >= ENOUGH}
 
     def __call__(self, tokens: Sequence[str]) -> list[int]:
-        """The places of the predicates."""
+        """Return the indices of the predicates."""
         return [place for place, token in enumerate(tokens) if self._is_predicate(token.lower())]
 
     def _is_predicate(self, form: str) -> bool:
@@ -53,5 +55,5 @@ class PredicateFinder:
 
 
 def _endings(form: str) -> list[str]:
-    """The endings of a form, the longest first, none of them the whole of it."""
+    """Return the proper endings of a form, the longest first."""
     return [form[-length:] for length in range(LONGEST_ENDING, 0, -1) if length < len(form)]

@@ -1,4 +1,4 @@
-"""Semantic roles: a deep highway LSTM over words and a predicate (He et al. 2017; Peters et al. 2018, appendix A.5)."""
+"""Semantic role labeling: a deep highway LSTM (He et al. 2017), with ELMo as in Peters et al. 2018, appendix A.5."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ Pair = tuple[tuple[str, ...], Frame]
 """A sentence and one of its predicates."""
 
 MOST_TOKENS = 1 << 14
-"""Tokens, each once for each predicate of its sentence, that are looked at together in prediction: their vectors take
-up to 200 MB at the published sizes, however long a sentence is or many its predicates."""
+"""The number of tokens that are predicted on together, each counted once for each predicate of its sentence.
+
+At the published sizes their vectors take up to 200 MB, however long a sentence is or many predicates it has.
+"""
 
 
 @dataclass(frozen=True)
 class LSTMsConfig:
-    """Hidden units of each layer, and the number of layers, which read forward and backward in turn."""
+    """The hidden units of each layer, and the number of layers, which read forward and backward in turn."""
 
     size: int = 300
     layers: int = 8
@@ -50,9 +52,15 @@ class LSTMsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class SrlRecipe(TaskRecipe):
-    """`format` is that of the files (see `frames.FORMATS`). Without `words`, tokens are told by ELMo alone.
-    `predicate_dim` is the width of the vector that says whether a token is the predicate; `dropout` is on the outputs
-    of each LSTM, the same at all tokens. A batch of training is of predicates, one of prediction of sentences."""
+    """The recipe of semantic role labeling. A batch is of predicates in training, and of sentences in prediction.
+
+    Attributes:
+        format: The format of the files (see `frames.FORMATS`).
+        words: The word vectors. None represents tokens by ELMo alone.
+        predicate_dim: The width of the vector that says whether a token is the predicate.
+        lstm: The sizes of the LSTMs.
+        dropout: Dropout of the outputs of each LSTM, with the same mask at all tokens.
+    """
 
     format: str = "gold_conll"
     words: WordsConfig | None
@@ -70,8 +78,13 @@ class SrlRecipe(TaskRecipe):
 
 @dataclass(frozen=True)
 class SrlExample:
-    """A sentence and its predicates with their arguments; None where the predicates are to be found. An example of
-    training has one of them, and the `places` of all."""
+    """A sentence and its predicates with their arguments.
+
+    Attributes:
+        tokens: The tokens.
+        frames: The predicates; one of them in a training example. None if they are still to be found.
+        places: In a training example, the indices of all predicates of the sentence.
+    """
 
     tokens: tuple[str, ...]
     frames: Frames | None = None
@@ -79,10 +92,12 @@ class SrlExample:
 
 
 class SrlModel(TaskModel[SrlExample, Frames]):
-    """Word vectors, ELMo's beside them, and what tells the predicate; highway LSTMs; a score for each tag.
+    """Word vectors with ELMo's and an indicator of the predicate; highway LSTMs; and a score for each tag.
 
-    A sentence is read once for each predicate. Tags are BIO. Their likelihoods are independent of one another; the best
-    sequence that BIO allows is predicted, in which V begins at the predicate and nowhere else.
+    A sentence is read once for each of its predicates. Tags are BIO, and their likelihoods are independent of each
+    other. The prediction is the best sequence that BIO allows in which V begins at the predicate and nowhere else.
+
+    Source: He et al. 2017, sec. 2; Peters et al. 2018, appendix A.5.
     """
 
     def __init__(self, recipe: SrlRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> None:
@@ -102,7 +117,7 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         self.decoder = Decoder(allowed_sequences(self.tags))
 
     def loss(self, examples: Sequence[SrlExample]) -> Tensor:
-        """The mean negative log-likelihood of the predicates' tags, in nats a predicate."""
+        """Return the mean negative log-likelihood of the predicates' tags, in nats per predicate."""
         pairs = [(example.tokens, frame) for example in examples for frame in example.frames or ()]
         emissions, mask = self._emissions(pairs)
         rows = [tags_of(frame.spans, len(tokens), "BIO") for tokens, frame in pairs]
@@ -110,7 +125,7 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         return F.cross_entropy(emissions[mask], gold[mask], reduction="sum") / len(pairs)
 
     def predict(self, examples: Sequence[SrlExample]) -> list[Frames]:
-        """The arguments of each sentence's predicates, of those that are found where none are given."""
+        """Return the arguments of each sentence's predicates. Where no predicates are given, they are found first."""
         given = [self._frames(example) for example in examples]
         pairs = [(example.tokens, frame) for example, frames in zip(examples, given, strict=True) for frame in frames]
         parts = cut_to_fit([len(tokens) for tokens, _ in pairs], MOST_TOKENS)
@@ -123,7 +138,7 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         return tuple(map(Frame, self.find_predicates(example.tokens)))
 
     def _decode(self, pairs: Sequence[Pair]) -> list[Frame]:
-        """The predicates' frames with the arguments of their best tags."""
+        """Return the predicates' frames, with the arguments of their best tags."""
         emissions, mask = self._emissions(pairs)
         is_verb = torch.arange(len(self.tags), device=self.device) == self._places[f"B-{VERB}"]
         emissions = emissions.masked_fill(self._is_predicate(pairs, mask).unsqueeze(2) ^ is_verb, -torch.inf)
@@ -131,9 +146,9 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         return [frame._replace(spans=tuple(found)) for (_, frame), found in zip(pairs, spans, strict=True)]
 
     def _emissions(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
-        """The score of each tag at each token (B, T, K) of each predicate's sentence, and the mask (B, T).
+        """Return the score of each tag at each token (B, T, K) of each predicate's sentence, and the mask (B, T).
 
-        What is said of tokens whatever the predicate is computed once for each sentence.
+        Vectors that do not depend on the predicate are computed once for each sentence.
         """
         places = {tokens: place for place, tokens in enumerate(dict.fromkeys(tokens for tokens, _ in pairs))}
         sentences, rows = list(places), [places[tokens] for tokens, _ in pairs]
@@ -145,26 +160,26 @@ class SrlModel(TaskModel[SrlExample, Frames]):
         return self.emit(torch.cat([outputs, elmo.output[rows]], dim=2)), mask
 
     def _is_predicate(self, pairs: Sequence[Pair], mask: Tensor) -> Tensor:
-        """(B, T) bool, true at each row's predicate; `mask` is of the same shape."""
+        """Return a bool tensor (B, T), true at each row's predicate. `mask` has the same shape."""
         places = torch.tensor([frame.predicate for _, frame in pairs], device=self.device)
         return torch.arange(mask.shape[1], device=self.device) == places.unsqueeze(1)
 
 
 _OBJECT = re.compile(r'\s*\{\s*"')
-"""The beginning of a JSON object, where a text would rarely have it."""
+"""The beginning of a JSON object. A sentence rarely begins like this."""
 
 
 class Srl(Task[SrlRecipe, SrlExample, Frames]):
-    """Reads PropBank's and CoNLL's columns, scores as srl-eval.pl does, writes tokens and columns."""
+    """Reads the columns of PropBank and CoNLL, scores as srl-eval.pl does, and writes tokens and columns."""
 
     name, metric, recipe, reading = "srl", "f1", SrlRecipe, ("format",)
 
     def read(self, path: str, recipe: SrlRecipe) -> list[SrlExample]:
-        """The sentences of a file."""
+        """Read the sentences of a file."""
         return [SrlExample(*sentence) for sentence in read_frames(path, recipe.format)]
 
     def read_train(self, path: str, recipe: SrlRecipe) -> list[SrlExample]:
-        """Each predicate by itself, with its sentence."""
+        """Read each predicate as an example of its own, with its sentence."""
         sentences = ((e.tokens, e.frames or ()) for e in self.read(path, recipe))
         return [
             SrlExample(tokens, (frame,), tuple(each.predicate for each in frames))
@@ -173,22 +188,22 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
         ]
 
     def require_gold(self, examples: Sequence[SrlExample]) -> None:
-        """One predicate at least."""
+        """Require at least one predicate."""
         if not any(example.frames for example in examples):
             raise ElmoError("has no predicate in it")
 
     def parse(self, line: str, tokenize: Tokenizer) -> SrlExample:
-        """A sentence; or a JSON object with `tokens` and the places of its `predicates`, counted from 0."""
+        """Make an example from a sentence, or from a JSON object with `tokens` and the indices of its `predicates`."""
         return _marked(line) if _OBJECT.match(line) else SrlExample(tuple(tokenize(line)))
 
     def sentences(self, example: SrlExample) -> Sequence[Sentence]:
-        """The one sentence."""
+        """Return the one sentence of the example."""
         return [example.tokens]
 
     def vocabularies(
         self, train: Sequence[SrlExample], recipe: SrlRecipe, found: FileWords | None = None
     ) -> Vocabularies:
-        """`roles`; `predicates`, how often which word is one; `words` with a vector of their own."""
+        """Return `roles`, `predicates` (how often each form is one) and `words` with a vector of their own."""
         places: dict[tuple[str, ...], set[int]] = defaultdict(set)
         for example in train:
             places[example.tokens].update(example.places or (frame.predicate for frame in example.frames or ()))
@@ -199,14 +214,14 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
         }
 
     def model(self, recipe: SrlRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SrlModel:
-        """A model with random weights."""
+        """Make a model with random weights."""
         return SrlModel(recipe, vocabularies, elmo)
 
     def score(self, examples: Sequence[SrlExample], predictions: Sequence[Frames]) -> Scores:
-        """Precision, recall and F1 of arguments in percent, and the share of predicates without a mistake, `perfect`.
+        """Return precision, recall and F1 of arguments in percent, and the percentage of faultless predicates ("perfect").
 
-        The same of verbs alone ("verbs_f1"), which are predicates tagged VB…, where parts of speech are known; and of
-        each role ("f1/ARG0").
+        The same is given for verbs alone ("verbs_f1"), which are predicates tagged VB..., if parts of speech are known.
+        Each role has its own precision, recall and F1 ("f1/ARG0").
         """
         all_counts, verb_counts = ArgumentCounts(), ArgumentCounts()
         for example, predicted in zip(examples, predictions, strict=True):
@@ -218,12 +233,14 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
         return all_counts.scores() | (verbs if verb_counts.num_frames else {}) | all_counts.role_scores()
 
     def as_text(self, example: SrlExample, prediction: Frames) -> str:
-        """Token, predicate or "-", and a column for each predicate (the format conll2005), and a blank line."""
+        """Write the format conll2005: token, predicate or "-", and a column for each predicate; then a blank line."""
         return format_frames(example.tokens, prediction)
 
     def as_json(self, example: SrlExample, prediction: Frames) -> dict[str, object]:
-        """`tokens`, and `frames` with `predicate` (its place), `text` (its token) and `arguments`: `role` and `pieces`
-        with `start`, `end` (behind the last token) and `text`."""
+        """Return `tokens`, and `frames` with `predicate` (its index), `text` (its token) and `arguments`.
+
+        An argument has a `role`, and `pieces` with `start`, `end` (one past the last token) and `text`.
+        """
         return {
             "tokens": list(example.tokens),
             "frames": [
@@ -246,18 +263,18 @@ def _piece(tokens: Sentence, start: int, end: int) -> dict[str, object]:
 
 
 def _marked(line: str) -> SrlExample:
-    """A sentence with given predicates."""
+    """Make an example from a sentence with given predicates."""
     values = read_object(line)
     tokens, places = values.get("tokens"), values.get("predicates")
     if not _is_list_of(str, tokens) or not _is_list_of(int, places):
-        raise ElmoError('expected {"tokens": [texts], "predicates": [places of them, counted from 0]}')
+        raise ElmoError('expected {"tokens": [texts], "predicates": [indices of tokens, counted from 0]}')
     tokens, places = cast("list[str]", tokens), cast("list[int]", places)
     for token in tokens:
         if token.split() != [token]:
-            raise ElmoError(f"tokens: {token!r} is empty or holds white space, which is between columns")
+            raise ElmoError(f"tokens: {token!r} is empty or holds white space, which separates columns")
     for place in places:
         if not 0 <= place < len(tokens):
-            raise ElmoError(f"predicates: {place} is the place of no token; there are {len(tokens)}, counted from 0")
+            raise ElmoError(f"predicates: no token has the index {place}; there are {len(tokens)}, counted from 0")
     return SrlExample(tuple(map(whole, tokens)), tuple(map(Frame, sorted(set(places)))))
 
 

@@ -1,1 +1,1 @@
-"""Sentiment (Peters et al. 2018, appendix A.8)."""
+"""Sentiment analysis (Peters et al. 2018, appendix A.8)."""

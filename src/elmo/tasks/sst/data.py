@@ -1,4 +1,4 @@
-"""Sentences as trees whose phrases have labels, as the Stanford Sentiment Treebank has them (Socher et al. 2013)."""
+"""Sentences as trees of labelled phrases, as in the Stanford Sentiment Treebank (Socher et al. 2013)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PIECE = re.compile(r"\(([^\s()]*)|\)|[^\s()]+")
 _ESCAPED = {r"\/": "/", r"\*": "*", "-LRB-": "(", "-RRB-": ")"}
 _ESCAPE = re.compile("|".join(map(re.escape, _ESCAPED)))
 _QUOTES = {"``": '"', "''": '"', "`": "'"}
-"""Quotes of the Penn Treebank, and how plain text writes them."""
+"""The quotation marks of the Penn Treebank, and those of plain text."""
 
 
 class Phrase(NamedTuple):
-    """The tokens from `start` up to, not including, `end`, counted from 0, and their label, from 0 to 4."""
+    """The tokens from `start` up to but not including `end`, counted from 0, and their label, from 0 to 4."""
 
     start: int
     end: int
@@ -28,30 +28,36 @@ class Phrase(NamedTuple):
 
 
 class LabelledTree(NamedTuple):
-    """A sentence's tokens and its phrases, single words and the whole sentence included, inner ones first."""
+    """The tokens of a sentence and its phrases, inner ones first.
+
+    Single words and the whole sentence are phrases too.
+    """
 
     tokens: tuple[str, ...]
     phrases: tuple[Phrase, ...]
 
     @property
     def label(self) -> int:
-        """That of the whole sentence."""
+        """The label of the whole sentence."""
         return self.phrases[-1].label
 
     def with_plain_quotes(self) -> LabelledTree:
-        """The same tree with quotes as plain text has them, `"` and `'`."""
+        """Return the same tree with the quotation marks of plain text, `"` and `'`."""
         return self._replace(tokens=tuple(_QUOTES.get(token, token) for token in self.tokens))
 
 
 def read_trees(path: str | Path) -> list[LabelledTree]:
-    """The trees of a file, plain or compressed, one a line: `(3 (2 It) (4 (2 is) (3 fun)))`.
+    """Read the trees of a file, plain or compressed, one on each line: `(3 (2 It) (4 (2 is) (3 fun)))`.
 
-    Brackets and slashes are as in plain text, for `-LRB-` and `\\/`; quotes stay the treebank's. Blank lines are
-    skipped. Raises ElmoError for a line that is no such tree, naming it, and for a file without one.
+    Brackets and slashes become those of plain text, in place of `-LRB-` and `\\/`. Quotation marks stay those of the
+    treebank. Blank lines are skipped.
+
+    Raises:
+        ElmoError: If a line is not such a tree, or the file holds none.
     """
     trees = list(_read(path))
     if not trees:
-        raise ElmoError(f"{path}: holds no tree; expected one a line, as '(3 (2 It) (4 (2 is) (3 fun)))'")
+        raise ElmoError(f"{path}: holds no tree; expected one on each line, such as '(3 (2 It) (4 (2 is) (3 fun)))'")
     return trees
 
 
@@ -65,7 +71,11 @@ def _read(path: str | Path) -> Iterator[LabelledTree]:
 
 
 def parse_tree(line: str) -> LabelledTree:
-    """The tree of one line; ElmoError says what is wrong with it, and at which character."""
+    """Parse the tree of one line.
+
+    Raises:
+        ElmoError: If it is not a tree; the message names the character.
+    """
     tokens: list[str] = []
     phrases: list[Phrase] = []
     is_open: list[tuple[int, int]] = []

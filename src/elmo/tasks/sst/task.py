@@ -27,7 +27,7 @@ from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer
 
 FINE = ("very negative", "negative", "neutral", "positive", "very positive")
-"""The labels 0 to 4 of the trees."""
+"""The names of the labels 0 to 4 of the trees."""
 
 QUOTES = ("plain", "penn")
 BINARY = ("negative", "positive")
@@ -36,8 +36,14 @@ NEUTRAL = "neutral"
 
 @dataclass(frozen=True)
 class SstDropout:
-    """Dropout on word vectors, after the hidden layer below the biLSTMs, on the pooled vector, and after each layer of
-    the head."""
+    """Dropout in the sentiment model.
+
+    Attributes:
+        words: Dropout of the word vectors.
+        hidden: Dropout after the hidden layer below the biLSTMs.
+        pooled: Dropout of the pooled vector.
+        head: Dropout after each layer of the head.
+    """
 
     words: float = 0.5
     hidden: float = 0.25
@@ -53,12 +59,18 @@ class SstDropout:
 
 @dataclass(frozen=True, kw_only=True)
 class SstRecipe(TaskRecipe):
-    """With `binary` there are two labels, and what is neutral is left out. Of the training set all phrases of
-    `min_phrase` tokens or more are trained on, whole sentences alone if it is null. `quotes` are those of the files,
-    `penn`, or become `plain` ones, which the text to predict has.
+    """The recipe of sentiment analysis.
 
-    `hidden` is the width of the layer below the biLSTMs, and their hidden units, per direction; `head` the widths of
-    the layers before the last one.
+    Attributes:
+        binary: Whether there are only two labels. Neutral sentences and phrases are then left out.
+        min_phrase: All phrases of the training set with at least this many tokens are trained on. None trains on whole
+            sentences only.
+        quotes: `penn` keeps the quotation marks of the files; `plain` turns them into those of plain text, which the
+            text to predict has.
+        words: The word vectors.
+        hidden: The width of the layer below the biLSTMs, and the biLSTMs' hidden units per direction.
+        head: The widths of the head's layers before the last one.
+        dropout: Dropout.
     """
 
     binary: bool = False
@@ -83,18 +95,22 @@ class SstRecipe(TaskRecipe):
 
 @dataclass(frozen=True)
 class SstExample:
-    """A sentence or a phrase, and its label, empty where it isn't known."""
+    """A sentence or phrase, and its label, which is empty if it is unknown."""
 
     tokens: tuple[str, ...]
     label: str = ""
 
 
 class SstModel(TaskModel[SstExample, LabelPrediction]):
-    """Word vectors, ELMo's beside them, a layer and a biLSTM; attention of the sentence to itself; a biLSTM over what
-    it brings; pooling, and a head of linear layers.
+    """The biattentive classification network.
 
-    ELMo's vectors for the output have a biLSTM of their own, whose output stands beside that of the first one where
-    the attention begins. That is how the appendix is read here ("computed with a second biLSTM and concatenated").
+    Word vectors and ELMo's go through a layer and a biLSTM; the sentence attends to itself; a second biLSTM reads the
+    result; pooling and a head of linear layers follow.
+
+    ELMo's vectors for the output get their own biLSTM, whose output is concatenated with that of the first one before
+    the attention. This is our reading of the appendix ("computed with a second biLSTM and concatenated").
+
+    Source: McCann et al. 2017, sec. 5; Peters et al. 2018, appendix A.8.
     """
 
     def __init__(self, recipe: SstRecipe, words: Sequence[str], labels: Sequence[str], elmo: ElmoInput) -> None:
@@ -118,16 +134,19 @@ class SstModel(TaskModel[SstExample, LabelPrediction]):
         self.head = nn.Sequential(*layers, nn.Linear(widths[-1], len(labels)))
 
     def loss(self, examples: Sequence[SstExample]) -> Tensor:
-        """The mean cross-entropy of the labels, in nats."""
+        """Return the mean cross-entropy of the labels, in nats."""
         gold = [self.labels.index(example.label) for example in examples]
         return F.cross_entropy(self.scores(examples), torch.tensor(gold, device=self.device))
 
     def predict(self, examples: Sequence[SstExample]) -> list[LabelPrediction]:
-        """The probabilities of each sentence's labels."""
+        """Return the probabilities of each sentence's labels."""
         return label_predictions(self.scores(examples), self.labels)
 
     def scores(self, examples: Sequence[SstExample]) -> Tensor:
-        """The score of each label (B, K), before the softmax. A sentence without tokens counts as one empty word."""
+        """Return the score of each label (B, K), before the softmax.
+
+        A sentence without tokens counts as one empty word.
+        """
         sentences = [example.tokens or ("",) for example in examples]
         lengths = lengths_of(sentences)
         mask = padding_mask(lengths, self.device)
@@ -138,7 +157,7 @@ class SstModel(TaskModel[SstExample, LabelPrediction]):
         return self.head(self.pooled_dropout(self.pooling(integrated, mask)))
 
     def _encode(self, sentences: Sequence[Sentence], packing: Packing) -> Tensor:
-        """The tokens in their context (B, T, D), zeros at padding."""
+        """Return the tokens in their context (B, T, D), zeros at padding."""
         elmo = self.elmo(sentences)
         inputs = torch.cat([self.word_dropout(self.words(sentences)), elmo.input], dim=2)
         encoded = self.encoder(self.hidden(inputs), packing)
@@ -148,16 +167,19 @@ class SstModel(TaskModel[SstExample, LabelPrediction]):
 
 
 class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
-    """Reads labelled trees, scores accuracy on sentences, writes a line for each."""
+    """Reads labelled trees, scores accuracy on sentences, and writes a line for each."""
 
     name, metric, recipe = "sst", "accuracy", SstRecipe
 
     def read(self, path: str, recipe: SstRecipe) -> list[SstExample]:
-        """The whole sentences of a file of trees."""
+        """Read the whole sentences of a file of trees."""
         return _labelled(path, ((tree.tokens, tree.label) for tree in _read(path, recipe)), recipe)
 
     def read_train(self, path: str, recipe: SstRecipe) -> list[SstExample]:
-        """The phrases of a file of trees that are long enough, as often as they occur; sentences are phrases, too."""
+        """Read the phrases of a file of trees that are long enough, each as often as it occurs.
+
+        Sentences are phrases too.
+        """
         least = recipe.min_phrase
         if least is None:
             return self.read(path, recipe)
@@ -170,32 +192,34 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
         return _labelled(path, phrases, recipe)
 
     def tokenizer(self, recipe: SstRecipe) -> str:
-        """That of the Penn Treebank, as in the trees."""
+        """Return the tokenizer of the Penn Treebank, by which the trees are cut."""
         return "ptb"
 
     def parse(self, line: str, tokenize: Tokenizer) -> SstExample:
-        """A sentence."""
+        """Make an example from a sentence."""
         return SstExample(tuple(tokenize(line)))
 
     def sentences(self, example: SstExample) -> Sequence[Sentence]:
-        """The one sentence."""
+        """Return the one sentence of the example."""
         return [example.tokens]
 
     def vocabularies(
         self, train: Sequence[SstExample], recipe: SstRecipe, found: FileWords | None = None
     ) -> Vocabularies:
-        """The `labels`, and `words` with a vector of their own, those of files first."""
+        """Return the `labels`, and the `words` with a vector of their own, those of files first."""
         words = choose_words((example.tokens for example in train), recipe.words, found)
         return {"labels": BINARY if recipe.binary else FINE, "words": words}
 
     def model(self, recipe: SstRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> SstModel:
-        """A model with random weights."""
+        """Make a model with random weights."""
         return SstModel(recipe, vocabularies["words"], vocabularies["labels"], elmo)
 
     def score(self, examples: Sequence[SstExample], predictions: Sequence[LabelPrediction]) -> Scores:
-        """Accuracy in percent, in all and of each label, and the confusion matrix; for a model of five labels also
-        "binary_accuracy": of sentences that aren't neutral, whether the positive labels together are likelier than
-        the negative ones just when the sentence is positive."""
+        """Return accuracy in percent, overall and for each label, and the confusion matrix.
+
+        A model of five labels also gets "binary_accuracy", over the sentences that are not neutral. One counts as
+        positive if its positive labels together are more likely than its negative ones.
+        """
         gold = [example.label for example in examples]
         scores = score_labels(
             gold, [prediction.label for prediction in predictions], list(predictions[0].probabilities)
@@ -207,30 +231,32 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
         return {"binary_accuracy": 100 * sum(right) / len(right) if right else 0.0, **scores}
 
     def as_text(self, example: SstExample, prediction: LabelPrediction) -> str:
-        """The label, the probabilities from the most negative label to the most positive, and the tokens, with tabs
-        between."""
+        """Write the label, the probabilities from the most negative label to the most positive, and the tokens.
+
+        Tabs separate the three.
+        """
         numbers = " ".join(f"{probability:.4f}" for probability in prediction.probabilities.values())
         return f"{prediction.label}\t{numbers}\t{' '.join(example.tokens)}\n"
 
     def as_json(self, example: SstExample, prediction: LabelPrediction) -> dict[str, object]:
-        """`tokens`, `label`, and `probabilities` by label."""
+        """Return `tokens`, `label`, and `probabilities` by label."""
         return {"tokens": list(example.tokens), **prediction._asdict()}
 
 
 def _read(path: str, recipe: SstRecipe) -> list[LabelledTree]:
-    """The trees of a file, with the recipe's quotes."""
+    """Read the trees of a file, with the recipe's quotation marks."""
     trees = read_trees(path)
     return [tree.with_plain_quotes() for tree in trees] if recipe.quotes == "plain" else trees
 
 
 def _labelled(path: str, phrases: Iterable[tuple[tuple[str, ...], int]], recipe: SstRecipe) -> list[SstExample]:
-    """Examples of what a file holds, with the recipe's labels; one at least."""
+    """Make examples of phrases, with the recipe's labels, at least one."""
     named = ((tokens, FINE[label]) for tokens, label in phrases)
     if recipe.binary:
         named = ((tokens, BINARY[_is_positive(label)]) for tokens, label in named if label != NEUTRAL)
     examples = [SstExample(tokens, label) for tokens, label in named]
     if not examples:
-        raise ElmoError(f"{path}: none of its trees is used: see the recipe's keys binary and min_phrase")
+        raise ElmoError(f"{path}: none of its trees is used; change the recipe's keys binary and min_phrase")
     return examples
 
 
@@ -239,7 +265,7 @@ def _is_positive(label: str) -> bool:
 
 
 def _leaning(prediction: LabelPrediction) -> float:
-    """Above 0 if the positive labels together are likelier than the negative ones."""
+    """Return a number above 0 if the positive labels together are more likely than the negative ones."""
     shares = {label: share for label, share in prediction.probabilities.items() if label != NEUTRAL}
     return sum(share if _is_positive(label) else -share for label, share in shares.items())
 
