@@ -1,1 +1,1 @@
-"""Coreference (Peters et al. 2018, appendix A.6)."""
+"""Coreference resolution (Peters et al. 2018, appendix A.6)."""

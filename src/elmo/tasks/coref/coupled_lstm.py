@@ -1,4 +1,4 @@
-"""The bidirectional LSTM of Lee et al. 2017, whose cell forgets just as much as it takes in."""
+"""The bidirectional LSTM of Lee et al. 2017, in which the input gate and the forget gate add up to 1."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from elmo.nn.precision import product_dtype
 
 
 class CoupledLSTM(nn.Module):
-    """One direction: c = (1 - i) * c_prev + i * tanh(j), h = sigmoid(o) * tanh(c), and a first state that is learned.
+    """One direction: c = (1 - i) * c_prev + i * tanh(j), h = sigmoid(o) * tanh(c), with a learned initial state.
 
-    `dropout` is on the state that the gates see, with the same mask at all words of a sentence. Each gate's weights for
-    the input and for the state start orthonormal, and biases at zero. Source: Lee et al. 2017, sec. 4 and 7 ("the LSTM
-    weights were initialized with random orthonormal matrices"). Their code of 2017 does so for the state alone and
-    draws the input's weights as Glorot and Bengio 2010 do. Their code of 2018 has one orthonormal matrix for each gate,
-    over input and state together.
+    `dropout` is on the state that the gates see, with the same mask at all words of a sentence. The weights of each
+    gate start orthonormal, separately for the input and the state; biases start at zero.
+
+    Source: Lee et al. 2017, sec. 4 and 7 ("the LSTM weights were initialized with random orthonormal matrices"). Their
+    code of 2017 does so for the state only, and initializes the weights of the input as Glorot and Bengio 2010 do.
+    Their code of 2018 has one orthonormal matrix for each gate, over input and state together.
     """
 
     def __init__(self, in_width: int, size: int, dropout: float) -> None:
@@ -34,7 +35,7 @@ class CoupledLSTM(nn.Module):
         nn.init.zeros_(self.input.bias)
 
     def forward(self, x: Tensor, batch_sizes: Sequence[int]) -> Tensor:
-        """Packed words (N, D), see `elmo.nn.lstm`, to packed outputs (N, H)."""
+        """Return packed outputs (N, H) of packed words (N, D), see `elmo.nn.lstm`."""
         mask = F.dropout(self.hidden.new_ones(batch_sizes[0], self.hidden.shape[1]), self.dropout, self.training)
         hidden, cell = self.hidden.expand_as(mask), self.cell.expand_as(mask)
         dtype, outputs = product_dtype(x), list[Tensor]()
@@ -50,7 +51,7 @@ class CoupledLSTM(nn.Module):
 
 
 class CoupledBiLSTM(nn.Module):
-    """A forward and a backward one of `size` units each, over the sentences of a document."""
+    """A forward and a backward `CoupledLSTM` of `size` units each, over the sentences of a document."""
 
     def __init__(self, in_width: int, size: int, dropout: float) -> None:
         super().__init__()
@@ -58,7 +59,12 @@ class CoupledBiLSTM(nn.Module):
         self.width = 2 * size
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """The words (N, D) of all sentences, one after the other, whose `lengths` are a CPU tensor, to (N, 2H)."""
+        """Return the outputs (N, 2H) for the words of all sentences.
+
+        Args:
+            x: The words (N, D), sentence after sentence.
+            lengths: The lengths of the sentences, a tensor on the CPU.
+        """
         longest = int(lengths.max())
         packing = Packing.of(lengths, longest, x.device)
         starts = (lengths.cumsum(0) - lengths).to(x.device)

@@ -1,4 +1,4 @@
-"""Documents with coreference in the columns of the CoNLL-2012 shared task (Pradhan et al. 2012), in and out."""
+"""Reads and writes documents with coreference in the columns of the CoNLL-2012 shared task (Pradhan et al. 2012)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ UNKNOWN_SPEAKER = "-"
 WORD, SPEAKER, MIN_COLUMNS = 3, 9, 11
 
 NO_MENTION = ("-", "_", "")
-"""What says so of a word; the last is LitBank's, as published."""
+"""Columns of a word at which no mention begins or ends. The last one occurs in LitBank as published."""
 
 BEGIN = "#begin document"
-"""What the first line of a document starts with."""
+"""The beginning of a document's first line."""
 
 _BEGIN = re.compile(r"#\s*begin document \((.*)\);?(?:\s+part\s+(\d+))?\s*")
 _END = re.compile(r"#\s*end document.*")
@@ -28,22 +28,30 @@ _MENTIONS = re.compile(r"(?:\([^()|]+\)?|[^()|]+\))(?:\|(?:\([^()|]+\)?|[^()|]+\
 
 
 class Mention(NamedTuple):
-    """The words of a document from `start` up to, not including, `end`, counted from 0."""
+    """The words of a document from `start` up to but not including `end`, counted from 0."""
 
     start: int
     end: int
 
 
 Cluster = tuple[Mention, ...]
-"""Mentions of the same thing."""
+"""The mentions of one thing."""
 
 Clusters = tuple[Cluster, ...]
-"""What a document is about."""
+"""All clusters of a document."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """Sentences, who says each word (all unknown where it is empty), and which mentions are of the same thing."""
+    """A document.
+
+    Attributes:
+        sentences: The words of each sentence.
+        speakers: Who says each word; empty if no speaker is known.
+        clusters: Which mentions are of the same thing.
+        name: The name of the document.
+        part: The number of this part of it.
+    """
 
     sentences: tuple[tuple[str, ...], ...]
     speakers: tuple[str, ...] = ()
@@ -51,20 +59,23 @@ class Document:
     name: str = "text"
     part: int = 0
     begin: str = field(default="", compare=False, repr=False)
-    """The line it begins with where it was read: the official scorer pairs documents by these."""
+    """The document's first line in the file it was read from. The official scorer matches documents by this line."""
 
     @property
     def starts(self) -> list[int]:
-        """The place of each sentence's first word in the document, and the number of all words."""
+        """The index of each sentence's first word in the document, followed by the number of all words."""
         return list(accumulate(map(len, self.sentences), initial=0))
 
 
 def read_documents(path: str | Path) -> list[Document]:
-    """The documents (each part is one) of a file, plain or compressed.
+    """Read the documents of a file, plain or compressed. Each part is a document of its own.
 
-    Columns are between tabs in a line that holds any, else between blanks: word 4, speaker 10, coreference the last.
-    Raises ElmoError for lines that are none of a document and for brackets without their other half, naming the line,
-    and for a file without document.
+    Columns are separated by tabs in a line that has any, and by white space otherwise. The word is in column 4, the
+    speaker in column 10, and coreference in the last one.
+
+    Raises:
+        ElmoError: If a line does not belong to a document, a bracket lacks its counterpart, or the file holds no
+            document.
     """
     documents = list(parse_documents(read_lines(path), str(path)))
     if not documents:
@@ -73,14 +84,14 @@ def read_documents(path: str | Path) -> list[Document]:
 
 
 def parse_documents(lines: Iterable[str], where: str) -> Iterator[Document]:
-    """The documents of lines; `where` is what errors call their text."""
+    """Read the documents of some lines. `where` is the name of the text in error messages."""
     reader: _Reader | None = None
     number = 0
     for number, line in enumerate(lines, 1):
         try:
             if match := _BEGIN.fullmatch(line):
                 if reader:
-                    raise ElmoError("a document begins before the last one's '#end document'")
+                    raise ElmoError("a document begins before the '#end document' of the previous one")
                 reader = _Reader(match[1], int(match[2] or 0), line.strip())
             elif reader and _END.fullmatch(line):
                 yield reader.finish()
@@ -96,7 +107,7 @@ def parse_documents(lines: Iterable[str], where: str) -> Iterator[Document]:
 
 
 def cut_document(document: Document, first: int, last: int) -> Document:
-    """The sentences from number `first` up to, not including, `last`, and those of the clusters' mentions in them."""
+    """Return the sentences from index `first` up to but not including `last`, with the mentions inside them."""
     start, end = document.starts[first], document.starts[last]
     clusters = (
         tuple(Mention(a - start, b - start) for a, b in cluster if start <= a and b <= end)
@@ -107,7 +118,7 @@ def cut_document(document: Document, first: int, last: int) -> Document:
 
 
 def format_document(document: Document, clusters: Sequence[Cluster]) -> str:
-    """A document with these clusters in twelve columns; what isn't known is `-` or `*`."""
+    """Write a document with these clusters in twelve columns. Unknown columns are `-` or `*`."""
     cells: defaultdict[int, list[str]] = defaultdict(list)
     mentions = [(mention, number) for number, cluster in enumerate(clusters) for mention in cluster]
     for (start, end), number in sorted(mentions, key=lambda item: (item[0].start, -item[0].end)):
@@ -128,7 +139,7 @@ def format_document(document: Document, clusters: Sequence[Cluster]) -> str:
 
 @dataclass
 class _Reader:
-    """A document as far as it is read."""
+    """The part of a document that is read so far."""
 
     name: str
     part: int
@@ -140,7 +151,7 @@ class _Reader:
     begun: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict[str, list[int]](list))
 
     def add(self, line: str) -> None:
-        """A word's line, or the blank one after a sentence."""
+        """Read the line of a word, or the blank line after a sentence."""
         if not line.strip():
             self._end_sentence()
             return
@@ -149,7 +160,7 @@ class _Reader:
             raise ElmoError(f"{len(columns)} columns, but CoNLL-2012 has {MIN_COLUMNS} at least, coreference the last")
         mark = columns[-1].strip()
         if mark not in NO_MENTION and not _MENTIONS.fullmatch(mark):
-            raise ElmoError(f"{mark!r} is no coreference such as '-', '(3', '(3)' or '3)|(5'")
+            raise ElmoError(f"{mark!r} is not coreference such as '-', '(3', '(3)' or '3)|(5'")
         word = columns[WORD].strip()
         if not word:
             raise ElmoError("the word is empty")
@@ -158,7 +169,7 @@ class _Reader:
         self.speakers.append(columns[SPEAKER])
 
     def finish(self) -> Document:
-        """The document."""
+        """Return the document."""
         self._end_sentence()
         if not self.sentences:
             raise ElmoError("the document ends without a word")
@@ -175,8 +186,11 @@ class _Reader:
             self.sentence = []
 
     def _mark(self, mark: str) -> None:
-        """Begin and end mentions at the next word. As the official scorer does: ends after all begins, and a cluster's
-        mention that began last ends first."""
+        """Begin and end mentions at the next word, in the same order as the official scorer.
+
+        All mentions begin before any ends, and of several open mentions of a cluster, the one that began last ends
+        first.
+        """
         place = len(self.speakers)
         pieces = [] if mark in NO_MENTION else mark.split("|")
         for piece in pieces:
@@ -187,5 +201,5 @@ class _Reader:
             name = piece.strip("()")
             if piece[-1] == ")":
                 if not self.begun[name]:
-                    raise ElmoError(f"a mention of cluster {name} ends that hasn't begun; '({name}' is missing")
+                    raise ElmoError(f"a mention of cluster {name} ends that has not begun; '({name}' is missing")
                 self.clusters[name].append(Mention(self.begun[name].pop(), place + 1))

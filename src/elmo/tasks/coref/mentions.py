@@ -1,7 +1,8 @@
-"""Spans of a document as vectors, their scores as mentions, and as antecedents of each other (Lee et al. 2017).
+"""Vectors of spans, and their scores as mentions and as antecedents of each other (Lee et al. 2017).
 
-Both scorers' first layer sees a concatenation. It is applied part by part, to words or to spans, whichever are fewer,
-before the parts meet: what is in memory grows with the number of spans and of pairs, but not with their vectors' width.
+The first layer of both scorers reads a concatenation. It is applied to each part separately, to words or to spans,
+whichever are fewer, before the parts are added. So memory grows with the numbers of spans and pairs, but not with the
+width of their vectors.
 """
 
 from __future__ import annotations
@@ -15,15 +16,25 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 DISTANCES = (1, 2, 3, 4, 5, 8, 16, 32, 64)
-"""Where the buckets of distances begin, after that of 0."""
+"""The smallest distances of the buckets, after the bucket of distance 0."""
 
 ROWS = 32
-"""Mentions whose antecedents are scored together: few enough for the memory, enough to keep a processor busy."""
+"""The number of mentions whose antecedents are scored together.
+
+It is small enough for the memory, and large enough to keep a processor busy.
+"""
 
 
 class SpanParts(NamedTuple):
-    """What N spans of up to W words are made of: their `first` and `last` words (N,), the vectors of their `widths`
-    (N, F), their `words` (N, W), and the `weights` of these in the span's head (N, W), 0 behind the last."""
+    """What N spans of up to W words are made of.
+
+    Attributes:
+        first: The index of the first word (N,).
+        last: The index of the last word (N,).
+        widths: The vectors of the spans' widths (N, F).
+        words: The indices of the spans' words (N, W).
+        weights: The attention weights of these words in the span's head (N, W), 0 after its last word.
+    """
 
     first: Tensor
     last: Tensor
@@ -32,12 +43,15 @@ class SpanParts(NamedTuple):
     weights: Tensor
 
     def select(self, places: Tensor) -> SpanParts:
-        """Some of the spans."""
+        """Return some of the spans."""
         return SpanParts(*(part[places] for part in self))
 
 
 class MentionScorer(nn.Module):
-    """A span is its first and its last word in context, its width, and a mean of its words' vectors, by attention."""
+    """Scores spans as mentions.
+
+    A span is its first and last word in context, a vector of its width, and an attention-weighted mean of its words.
+    """
 
     def __init__(
         self, word_width: int, context_width: int, max_width: int, features: int, hidden: Sequence[int], dropout: float
@@ -51,7 +65,7 @@ class MentionScorer(nn.Module):
         self.first, self.rest = feed_forward(self.width, hidden, dropout)
 
     def split(self, context: Tensor, starts: Tensor, ends: Tensor) -> SpanParts:
-        """Spans (N,) to (N,), their ends excluded, of words in context (V, C)."""
+        """Return the parts of spans from `starts` (N,) to `ends` (N,), exclusive, of words in context (V, C)."""
         steps = torch.arange(self.widths.num_embeddings, device=context.device)
         words = starts.unsqueeze(1) + steps
         is_inside = words < ends.unsqueeze(1)
@@ -61,20 +75,25 @@ class MentionScorer(nn.Module):
         return SpanParts(starts, ends - 1, self.dropout(self.widths(ends - starts - 1)), words, weights)
 
     def forward(self, words: Tensor, context: Tensor, spans: SpanParts) -> Tensor:
-        """The scores (N,) of spans as mentions, of `words` (V, D) and the same in `context` (V, C)."""
+        """Return the scores (N,) of spans as mentions, given `words` (V, D) and the same in `context` (V, C)."""
         first, last, width, head = self.first.weight.split(self.parts, dim=1)
         hidden = (context @ first.t())[spans.first] + (context @ last.t())[spans.last]
         hidden = hidden + F.linear(spans.widths, width, self.first.bias) + _heads(words @ head.t(), spans)
         return self.rest(hidden).squeeze(1)
 
     def vectors(self, words: Tensor, context: Tensor, spans: SpanParts) -> Tensor:
-        """The vectors of spans (N, `width`)."""
+        """Return the vectors of spans (N, `width`)."""
         return torch.cat([context[spans.first], context[spans.last], spans.widths, _heads(words, spans)], dim=1)
 
 
 class Antecedents(NamedTuple):
-    """The scores of mentions from place `row` on, (R, C): of each column, a mention from place `column` on, as their
-    antecedent; minus infinity for what can't be one."""
+    """A block of the scores of pairs of mentions.
+
+    Attributes:
+        row: The index of the first mention.
+        column: The index of the first antecedent.
+        scores: The scores (R, C) of R mentions and C antecedents; minus infinity for pairs that are impossible.
+    """
 
     row: int
     column: int
@@ -82,10 +101,11 @@ class Antecedents(NamedTuple):
 
 
 class AntecedentScorer(nn.Module):
-    """A pair of mentions is both vectors, their product, and features: distance, same speaker or not, genre.
+    """Scores pairs of mentions, from both vectors, their product, and the features distance, same speaker, and genre.
 
-    Distance is in mentions; only the last `max_antecedents` before a mention are scored. A pair's score is that of both
-    as mentions and that of the pair. Genre 0, an unknown one, says nothing at first.
+    Distance is counted in mentions. Only the last `max_antecedents` before a mention are scored. The score of a pair is
+    the sum of both scores as mentions and of a score of the pair. Genre 0 stands for an unknown genre, and its vector
+    is zero at first.
     """
 
     def __init__(
@@ -102,8 +122,14 @@ class AntecedentScorer(nn.Module):
         self.first, self.rest = feed_forward(sum(self.parts), hidden, dropout)
 
     def forward(self, vectors: Tensor, scores: Tensor, speakers: Tensor, genre: Tensor) -> Iterator[Antecedents]:
-        """Blocks of rows of all M mentions, in the text's order: `vectors` (M, D), `scores` (M,), the number of the one
-        who `speakers` (M,), and that of the document's `genre`, a scalar."""
+        """Yield the scores of all M mentions in blocks of rows.
+
+        Args:
+            vectors: The vectors of the mentions (M, D), in the order of the text.
+            scores: Their scores as mentions (M,).
+            speakers: The number of each mention's speaker (M,).
+            genre: The number of the document's genre, a scalar.
+        """
         own, other, product, features = self.first.weight.split(self.parts, dim=1)
         of_own, of_other = F.linear(vectors, own, self.first.bias), vectors @ other.t()
         places = torch.arange(len(vectors), device=vectors.device)
@@ -119,21 +145,24 @@ class AntecedentScorer(nn.Module):
             yield Antecedents(row, column, pairs.masked_fill(~is_before, -torch.inf))
 
     def _features(self, distances: Tensor, is_same: Tensor, genre: Tensor) -> Tensor:
-        """(R, C) each to (R, C, 3F)."""
+        """Return the features (R, C, 3F) of pairs, given their distances (R, C) and whether their speakers are the same
+        (R, C).
+        """
         buckets = torch.bucketize(distances, torch.tensor(DISTANCES, device=distances.device), right=True)
         parts = [self.speakers(is_same.long()), self.genres(genre.expand_as(distances)), self.distances(buckets)]
         return self.dropout(torch.cat(parts, dim=2))
 
 
 class _Products(torch.autograd.Function):
-    """`out[i, j, h]`, the sum over d of `x[i, d] * w[h, d] * y[j, d]`: a layer w over the products of all pairs.
+    """A layer w over the products of all pairs: `out[i, j, h]` is the sum over d of `x[i, d] * w[h, d] * y[j, d]`.
 
-    Autograd would keep the products of x or y with w or each other; here they are made again in the backward pass.
+    Autograd would keep the products of x or y with w, or with each other, in memory. Here the backward pass computes
+    them again.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
-        """`x` (R, D), `w` (H, D) and `y` (C, D) to (R, C, H)."""
+        """Return (R, C, H) for `x` (R, D), `w` (H, D) and `y` (C, D)."""
         ctx.save_for_backward(x, w, y)
         return (x.unsqueeze(1) * w).matmul(y.t()).transpose(1, 2)
 
@@ -142,7 +171,7 @@ class _Products(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
         ctx: Any, *grad_outputs: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients of `x`, `w` and `y`."""
+        """Return the gradients of `x`, `w` and `y`."""
         x, w, y = ctx.saved_tensors
         d_out = grad_outputs[0].transpose(1, 2).flatten(0, 1)
         d_y = d_out.t() @ (x.unsqueeze(1) * w).flatten(0, 1)
@@ -151,12 +180,12 @@ class _Products(torch.autograd.Function):
 
 
 def make_embedding(number: int, width: int) -> nn.Embedding:
-    """Vectors (number, width) of features, from chance as published (Glorot)."""
+    """Make vectors (number, width) of a feature, with Glorot's random initialization as published."""
     return nn.Embedding.from_pretrained(nn.init.xavier_uniform_(torch.empty(number, width)), freeze=False)
 
 
 def feed_forward(width: int, hidden: Sequence[int], dropout: float) -> tuple[nn.Linear, nn.Sequential]:
-    """The first linear layer of a network with one output, and what comes after it: ReLU, dropout, the other layers."""
+    """Make a feed-forward network with one output: its first linear layer, and everything after it."""
     layers: list[nn.Module] = []
     for before, after in zip([width, *hidden], [*hidden, 1], strict=True):
         linear = nn.Linear(before, after)
@@ -169,5 +198,5 @@ def feed_forward(width: int, hidden: Sequence[int], dropout: float) -> tuple[nn.
 
 
 def _heads(words: Tensor, spans: SpanParts) -> Tensor:
-    """The weighted sums (N, D) of the spans' `words` (V, D), without a tensor of all words of all spans."""
+    """Return the weighted sums (N, D) of the spans' `words` (V, D), without a tensor of all words of all spans."""
     return F.embedding_bag(spans.words, words, per_sample_weights=spans.weights, mode="sum")

@@ -1,4 +1,4 @@
-"""MUC, B³ and CEAF-e, and their mean, as the CoNLL scorer counts them (v8.01; Pradhan et al. 2014)."""
+"""MUC, B³, CEAF-e and their mean, as the official CoNLL scorer computes them (v8.01; Pradhan et al. 2014)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from elmo.tasks.coref.data import Cluster, Mention
 METRICS = ("muc", "b3", "ceafe")
 
 Counts = NDArray[np.float64]
-"""What recall is of, and what of it was found; what precision is of, and what of it is right: (4,)."""
+"""Four numbers (4,): the denominator and the numerator of recall, and those of precision."""
 
 
 def score_clusters(key: Iterable[Sequence[Cluster]], response: Iterable[Sequence[Cluster]]) -> dict[str, float]:
-    """All figures in percent of the `response` to each document's `key`, over all documents together.
+    """Score the `response` to each document's `key`, over all documents together, in percent.
 
-    "f1", the mean of the F1 of "muc", "b3" and "ceafe"; then recall, precision and F1 of each, and of "mentions".
-    Clusters of one mention count as they are there; without anything to divide by, a figure is 0. Of mentions that
-    stand twice in a response only the first counts.
+    Clusters of one mention are counted as they are. If a mention occurs twice in a response, only the first occurrence
+    counts. A score whose denominator is 0 is 0.
+
+    Returns:
+        "f1", the mean of the F1 of MUC, B³ and CEAF-e; then "muc_recall", "muc_precision" and "muc_f1", and the same
+        for "b3", "ceafe" and "mentions".
     """
     totals = {name: np.zeros(4) for name in (*METRICS, "mentions")}
     for wanted, found in zip(key, response, strict=True):
@@ -38,9 +41,9 @@ def score_clusters(key: Iterable[Sequence[Cluster]], response: Iterable[Sequence
 
 
 def _count(key: Sequence[Cluster], response: Sequence[Cluster]) -> Iterator[tuple[str, Counts]]:
-    """The counts of one document by each metric's name.
+    """Yield the counts of one document, with the name of each metric.
 
-    A mention of two key clusters is of the last one for MUC and B³, as in the scorer.
+    For MUC and B³, a mention in two clusters of the key belongs to the last one, as in the official scorer.
     """
     of = {mention: number for number, cluster in enumerate(key) for mention in cluster}
     num_key, num_response = sum(map(len, key)), sum(map(len, response))
@@ -59,9 +62,10 @@ def _count(key: Sequence[Cluster], response: Sequence[Cluster]) -> Iterator[tupl
 
 
 def best_match(values: NDArray[np.float64]) -> float:
-    """The highest sum of `values` (N, M) of which no two share a row or column.
+    """Return the highest sum of elements of `values` (N, M) of which no two share a row or a column.
 
-    The Hungarian algorithm with shortest augmenting paths, O(N²M) for N rows (Kuhn 1955; Jonker and Volgenant 1987).
+    This is the Hungarian algorithm with shortest augmenting paths, O(N²M) for N rows (Kuhn 1955; Jonker and Volgenant
+    1987).
     """
     costs = -(values if len(values) <= values.shape[1] else values.T)
     num_rows, num_columns = costs.shape

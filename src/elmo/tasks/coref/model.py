@@ -1,4 +1,7 @@
-"""The model of coreference: all spans are scored as mentions, the best of them as antecedents (Lee et al. 2017)."""
+"""The coreference model: it scores all spans as mentions, and pairs of the best ones as antecedents (Lee et al.
+
+2017).
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,26 @@ from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.task import Sentence, TaskModel
 
 SENTENCES_AT_ONCE = 16
-"""Sentences that ELMo's vectors are padded with: a document may have one that is ten times as long as the others."""
+"""The number of sentences that are padded together for ELMo.
+
+A document may have a sentence that is ten times as long as the others.
+"""
 
 
 WORDS_AT_ONCE = 4096
-"""Words of a document whose spans are scored together in prediction: a novel's would take gigabytes."""
+"""The number of words whose spans are scored together in prediction. All words of a novel would take gigabytes."""
 
 
 class ScoredSpans(NamedTuple):
-    """All spans of some sentences, (S, 2) `candidates` with places in these sentences, and their `scores` (S,) as
-    mentions; `words`, `context` and `parts` are what their vectors are made of."""
+    """All spans of some sentences.
+
+    Attributes:
+        candidates: The spans (S, 2), as indices into the words of these sentences.
+        scores: Their scores (S,) as mentions.
+        words: The words as the biLSTM reads them, from which span vectors are made.
+        context: The same words in context.
+        parts: The parts of the spans.
+    """
 
     candidates: NDArray[np.int64]
     scores: Tensor
@@ -42,16 +55,19 @@ class ScoredSpans(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """The mentions of a document that are left, in the text's order, and the scores of their antecedents."""
+    """The mentions of a document that are left after pruning, in order, and the scores of their antecedents."""
 
     mentions: list[Mention]
     antecedents: Iterator[Antecedents]
 
 
 class CorefModel(TaskModel[Document, Clusters]):
-    """Word and character vectors, with ELMo's beside them, a biLSTM over sentences, and scores of spans and of pairs.
+    """Word and character vectors with ELMo's, a biLSTM over sentences, and scores of spans and of pairs of spans.
 
-    It reads a document at a time: how many there are in a batch makes no difference to memory in prediction.
+    Documents are read one at a time. In prediction, the number of documents in a batch does not change the memory
+    needed.
+
+    Source: Lee et al. 2017, sec. 4 and 5; Peters et al. 2018, appendix A.6.
     """
 
     def __init__(self, recipe: CorefRecipe, words: Sequence[str], genres: Sequence[str], elmo: ElmoInput) -> None:
@@ -70,12 +86,20 @@ class CorefModel(TaskModel[Document, Clusters]):
         self.antecedents = AntecedentScorer(self.mentions.width, len(genres) + 1, *layers, spans.max_antecedents)
 
     def loss(self, examples: Sequence[Document]) -> Tensor:
-        """The mean over documents of the negative log-likelihood that each mention's antecedent is one of its cluster,
-        whichever, or none where none is: the sum over mentions, in nats (Lee et al. 2017, sec. 6)."""
+        """Return the mean over documents of the negative log-likelihood of antecedents, summed over mentions, in nats.
+
+        The likelihood of a mention is the probability that its antecedent is any earlier mention of its cluster, or
+        none if there is no such mention.
+
+        Source: Lee et al. 2017, sec. 6.
+        """
         return torch.stack([self._loss(self._shorten(document)) for document in examples]).mean()
 
     def predict(self, examples: Sequence[Document]) -> list[Clusters]:
-        """The clusters of each document: a mention is linked to its best antecedent, if that is better than none."""
+        """Return the clusters of each document.
+
+        A mention is linked to its best antecedent if that scores above none.
+        """
         return [self._link(document) for document in examples]
 
     def _loss(self, document: Document) -> Tensor:
@@ -102,7 +126,7 @@ class CorefModel(TaskModel[Document, Clusters]):
         return link_mentions(mentions, best)
 
     def _shorten(self, document: Document) -> Document:
-        """As many sentences in a row as may be trained on."""
+        """Return at most as many consecutive sentences as the recipe trains on, at random."""
         number = self.recipe.max_sentences or len(document.sentences)
         if not self.training or number >= len(document.sentences):
             return document
@@ -150,7 +174,7 @@ class CorefModel(TaskModel[Document, Clusters]):
         return ScoredSpans(candidates, self.mentions(words, context, parts), words, context, parts)
 
     def _score_pieces(self, pieces: Sequence[Sequence[Sentence]]) -> tuple[NDArray[np.int64], Tensor]:
-        """The spans (S, 2) of all pieces by their places in the document, and their scores (S,)."""
+        """Return the spans (S, 2) of all pieces, as indices into the document, and their scores (S,)."""
         candidates: list[NDArray[np.int64]] = []
         scores: list[Tensor] = []
         start = 0
@@ -166,7 +190,7 @@ class CorefModel(TaskModel[Document, Clusters]):
         return self.mentions.vectors(spans.words, spans.context, chosen)
 
     def _vectors_of(self, pieces: Sequence[Sequence[Sentence]], left: Sequence[int]) -> Tensor:
-        """The vectors of the spans that are `left` of all pieces."""
+        """Return the vectors of the spans of all pieces whose indices are in `left`."""
         vectors: list[Tensor] = []
         places, start = np.asarray(left), 0
         for piece in pieces:
@@ -177,7 +201,7 @@ class CorefModel(TaskModel[Document, Clusters]):
         return torch.cat(vectors)
 
     def _read(self, sentences: Sequence[Sentence]) -> tuple[Tensor, Tensor]:
-        """All words (V, D) as the biLSTM reads them, and what of ELMo goes beside its output."""
+        """Return all words (V, D) as the biLSTM reads them, and the ELMo vectors that go to its output."""
         text = [list(chain.from_iterable(sentences))]
         own = self.word_dropout(torch.cat([self.words(text), self.characters(text)], dim=2)).squeeze(0)
         by_length = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
@@ -191,7 +215,7 @@ class CorefModel(TaskModel[Document, Clusters]):
         return torch.cat([own, to_input], dim=1), to_output
 
     def _metadata(self, document: Document, mentions: Sequence[Mention]) -> tuple[Tensor, Tensor]:
-        """Who says the first word of each mention (M,), a number, and the number of the document's genre."""
+        """Return a number for the speaker of each mention's first word (M,), and the number of the document's genre."""
         names: dict[str, int] = {}
         said_by = document.speakers or ("",) * document.starts[-1]
         speakers = [names.setdefault(said_by[mention.start], len(names)) for mention in mentions]
@@ -200,5 +224,5 @@ class CorefModel(TaskModel[Document, Clusters]):
 
 
 def _with_none(scores: Tensor) -> Tensor:
-    """The scores (R, C) of antecedents, and before them 0, that of none: (R, C + 1)."""
+    """Prepend 0, the score of having no antecedent, to the scores (R, C) of antecedents: (R, C + 1)."""
     return torch.cat([scores.new_zeros(len(scores), 1), scores], dim=1)

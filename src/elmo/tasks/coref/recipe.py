@@ -1,4 +1,4 @@
-"""The settings of coreference."""
+"""The settings of coreference resolution."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_convolutions
 
 @dataclass(frozen=True)
 class CorefWordsConfig(WordsConfig):
-    """Vectors of files have a length of 1 unless the recipe says otherwise."""
+    """Word vectors that are normalized to a length of 1 unless the recipe says otherwise."""
 
     normalize: bool = True
 
 
 @dataclass(frozen=True)
 class CharacterWidthsConfig:
-    """Convolutions over a word's characters: their vectors' width, and the number of filters of each of `widths`."""
+    """Convolutions over a word's characters.
+
+    Attributes:
+        dim: The width of the characters' vectors.
+        filters: The number of filters of each width.
+        widths: The widths of the convolutions.
+    """
 
     dim: int = 8
     filters: int = 50
@@ -31,8 +37,13 @@ class CharacterWidthsConfig:
 
 @dataclass(frozen=True)
 class SpansConfig:
-    """What may be a mention: spans of up to `max_width` words, of which `per_word` for each word of the document are
-    kept; and which mentions may be its antecedent: the last `max_antecedents`."""
+    """Which spans may be mentions, and which mentions may be antecedents.
+
+    Attributes:
+        max_width: The largest number of words in a span.
+        per_word: The number of spans that are kept, as a share of the number of words in the document.
+        max_antecedents: The number of preceding mentions that may be the antecedent of a mention.
+    """
 
     max_width: int = 10
     per_word: float = 0.4
@@ -45,8 +56,13 @@ class SpansConfig:
 
 @dataclass(frozen=True)
 class CorefDropout:
-    """Dropout of the vectors of `words`, and of all that is `hidden`: the LSTM's state, one mask a sentence, its
-    outputs, the features, and the layers of the scorers."""
+    """Dropout in the coreference model.
+
+    Attributes:
+        words: Dropout of the word and character vectors.
+        hidden: Dropout of the LSTM's state (one mask for each sentence), its outputs, the features, and the scorers'
+            layers.
+    """
 
     words: float = 0.5
     hidden: float = 0.2
@@ -58,11 +74,22 @@ class CorefDropout:
 
 @dataclass(frozen=True, kw_only=True)
 class CorefRecipe(TaskRecipe):
-    """`singletons` says whether the clusters of one mention that a file holds are kept; a model never makes any, and
-    learns nothing from them, but they count when it is scored. `genre` is a regular expression whose first group, in a
-    document's name, is its genre. `lstm` is the hidden units of each direction, `features` the width of the vectors of
-    widths, distances, speakers and genres, `hidden` the layers of both scorers. Of a document with more sentences than
-    `max_sentences`, each time as many in a row are trained on, at random."""
+    """The recipe of coreference resolution.
+
+    Attributes:
+        singletons: Whether clusters of a single mention in files are kept. A model never predicts them and learns
+            nothing from them, but they count when it is scored.
+        genre: A regular expression whose first group, in the name of a document, is its genre.
+        words: The word vectors.
+        characters: The convolutions over a word's characters.
+        lstm: The hidden units of each direction.
+        features: The width of the vectors of span widths, distances, speakers and genres.
+        hidden: The widths of the hidden layers of both scorers.
+        spans: Which spans may be mentions and antecedents.
+        max_sentences: The largest number of consecutive sentences of a document, drawn at random, that are trained on
+            at a time.
+        dropout: Dropout.
+    """
 
     singletons: bool = True
     genre: str | None = None
@@ -90,6 +117,6 @@ class CorefRecipe(TaskRecipe):
             raise ElmoError(f"genre: {self.genre!r} has no group, as in '^([a-z]+)/'")
 
     def genre_of(self, name: str) -> str:
-        """The genre of the document of this name, "" where none is known."""
+        """Return the genre of the document with this name, or "" if it is unknown."""
         match = re.search(self.genre, name) if self.genre else None
         return (match[1] or "") if match else ""

@@ -1,4 +1,4 @@
-"""Which spans of a document may be mentions, which of them do not cross, and what clusters links make of them."""
+"""Which spans of a document may be mentions, which of them do not cross, and how links become clusters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elmo.tasks.coref.data import Cluster, Mention
 
 
 def enumerate_spans(lengths: Sequence[int], max_width: int) -> NDArray[np.int64]:
-    """All spans of up to `max_width` words within sentences of these `lengths`, by start, then end: (N, 2)."""
+    """Return all spans (N, 2) of up to `max_width` words in sentences of these `lengths`, by start and then by end."""
     ends = np.repeat(np.cumsum(lengths), lengths)
     starts = np.arange(len(ends))
     widths = np.minimum(ends - starts, max_width)
@@ -21,10 +21,11 @@ def enumerate_spans(lengths: Sequence[int], max_width: int) -> NDArray[np.int64]
 
 
 def prune_spans(spans: NDArray[np.int64], scores: NDArray[np.floating], number: int) -> list[int]:
-    """The places of the `number` best spans none of which crosses a better one, in the order of `spans` (N, 2).
+    """Return the indices of the `number` best of `spans` (N, 2) that do not cross a better one, in ascending order.
 
-    Spans cross that overlap without one being in the other. Fewer are left where there are no more. Source: Lee et al.
-    2017, sec. 5.
+    Two spans cross if they overlap and neither contains the other. Fewer are returned if there are no more.
+
+    Source: Lee et al. 2017, sec. 5.
     """
     furthest: dict[int, int] = {}
     earliest: dict[int, int] = {}
@@ -42,7 +43,10 @@ def prune_spans(spans: NDArray[np.int64], scores: NDArray[np.floating], number: 
 
 
 def link_mentions(mentions: Sequence[Mention], antecedents: Sequence[int]) -> tuple[Cluster, ...]:
-    """The clusters of two mentions or more that links make: of each mention to the place of one before, or to -1."""
+    """Return the clusters of at least two mentions that are formed by links.
+
+    `antecedents` has for each mention the index of an earlier one, or -1.
+    """
     clusters: list[list[Mention]] = []
     of: list[int] = []
     for mention, antecedent in zip(mentions, antecedents, strict=True):

@@ -1,4 +1,4 @@
-"""Coreference: end-to-end, of spans (Lee et al. 2017), with ELMo as in Peters et al. 2018, sec. 4 and appendix A.6."""
+"""Coreference: end-to-end over spans (Lee et al. 2017), with ELMo as in Peters et al. 2018, sec. 4 and appendix A.6."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from elmo.text.tokenizers import Tokenizer
 
 
 class Coref(Task[CorefRecipe, Document, Clusters]):
-    """Reads and writes CoNLL-2012, scores as its scorer does; an example is a document."""
+    """Reads and writes CoNLL-2012, and scores as its official scorer does. An example is a document."""
 
     name, metric, recipe, reading = "coref", "f1", CorefRecipe, ("singletons",)
 
     def read(self, path: str, recipe: CorefRecipe) -> list[Document]:
-        """The documents of a CoNLL file."""
+        """Read the documents of a CoNLL file."""
         least = 1 if recipe.singletons else 2
         return [
             replace(document, clusters=tuple(cluster for cluster in document.clusters if len(cluster) >= least))
@@ -32,50 +32,54 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
         ]
 
     def pieces(self, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-        """Documents: blank lines are between them, and their other lines are sentences."""
+        """Split a text into documents, which are separated by blank lines. Each other line is a sentence."""
         return ((group[0][0], "\n".join(line for _, line in group)) for group in paragraphs(lines))
 
     def parse(self, line: str, tokenize: Tokenizer) -> Document:
-        """A document, its sentences a line each."""
+        """Make an example from a document with a sentence on each line."""
         sentences = (tuple(tokenize(sentence)) for sentence in line.split("\n"))
         return Document(tuple(filter(None, sentences)))
 
     def named(self, example: Document, source: str, number: int) -> Document:
-        """Documents of a file are its parts, and called as the file is."""
+        """Name a document after the file that it comes from, and make its number the number of its part."""
         return replace(example, name="_".join(source.split()) or example.name, part=number)
 
     def sentences(self, example: Document) -> Sequence[Sentence]:
-        """All of the document."""
+        """Return all sentences of the document."""
         return example.sentences
 
     def require_gold(self, examples: Sequence[Document]) -> None:
-        """Two mentions of the same thing at least."""
+        """Require two mentions of the same thing."""
         if not any(len(cluster) > 1 for document in examples for cluster in document.clusters):
             raise ElmoError("has no two mentions of the same thing; is its last column coreference?")
 
     def vocabularies(
         self, train: Sequence[Document], recipe: CorefRecipe, found: FileWords | None = None
     ) -> Vocabularies:
-        """`words` with a vector of their own, those of files first, and `genres`."""
+        """Return the `words` with a vector of their own, those of files first, and the `genres`."""
         words = choose_words((sentence for document in train for sentence in document.sentences), recipe.words, found)
         return {"words": words, "genres": sorted({recipe.genre_of(document.name) for document in train} - {""})}
 
     def model(self, recipe: CorefRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> CorefModel:
-        """A model with random weights."""
+        """Make a model with random weights."""
         return CorefModel(recipe, vocabularies["words"], vocabularies["genres"], elmo)
 
     def score(self, examples: Sequence[Document], predictions: Sequence[Clusters]) -> Scores:
-        """The mean F1 of MUC, B³ and CEAF-e in percent, and what it is made of (see `coref_scores`)."""
+        """Return the mean F1 of MUC, B³ and CEAF-e in percent, and what it is made of (see `score_clusters`)."""
         return score_clusters([example.clusters for example in examples], predictions)
 
     def as_text(self, example: Document, prediction: Clusters) -> str:
-        """The document in CoNLL columns; behind its end, where readers see none of it, a line for each cluster."""
+        """Write the document in CoNLL columns, and after its end a line for each cluster, which readers of the format
+        skip.
+        """
         lines = (f"# {number}: {' | '.join(_texts(example, cluster))}\n" for number, cluster in enumerate(prediction))
         return format_document(example, prediction) + "".join(lines)
 
     def as_json(self, example: Document, prediction: Clusters) -> dict[str, object]:
-        """`name`, `part`, `sentences`, and `clusters` of mentions with `start`, `end` (behind the last word, counted in
-        the document) and `text`."""
+        """Return `name`, `part`, `sentences`, and `clusters` of mentions.
+
+        A mention has `start`, `end` (one past the last word, counted in the document) and `text`.
+        """
         clusters = [
             [
                 {**mention._asdict(), "text": text}

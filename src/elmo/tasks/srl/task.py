@@ -218,10 +218,11 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
         return SrlModel(recipe, vocabularies, elmo)
 
     def score(self, examples: Sequence[SrlExample], predictions: Sequence[Frames]) -> Scores:
-        """Return precision, recall and F1 of arguments in percent, and the percentage of faultless predicates ("perfect").
+        """Return precision, recall and F1 of arguments in percent, and "perfect".
 
-        The same is given for verbs alone ("verbs_f1"), which are predicates tagged VB..., if parts of speech are known.
-        Each role has its own precision, recall and F1 ("f1/ARG0").
+        The latter is the percentage of predicates without a mistake. The same is given for verbs alone ("verbs_f1"),
+        which are predicates tagged VB..., if parts of speech are known. Each role has its own precision, recall and F1
+        ("f1/ARG0").
         """
         all_counts, verb_counts = ArgumentCounts(), ArgumentCounts()
         for example, predicted in zip(examples, predictions, strict=True):
