@@ -1,4 +1,4 @@
-"""How many of the processor's cores this process may use."""
+"""Finds out how many of the machine's cores this process may use."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ _ROOT = Path("/")
 
 
 def available_cores(root: Path = _ROOT) -> int:
-    """The cores this process may run on, or fewer where a container limits its processor time; at least 1.
+    """Return how many cores this process can make use of, which is at least 1.
 
-    A scheduler such as Slurm binds a job to some of the cores. Docker and Kubernetes mostly leave all cores visible
-    and grant a quota of their time instead: with `--cpus 2`, more than two busy threads are only put to sleep. A
-    fraction of a core is rounded up. `root` is the file system that is asked.
+    That is the number of cores it is bound to, or fewer if a container limits its processor time. A scheduler such as
+    Slurm binds a job to some of the cores. Docker and Kubernetes usually leave all cores visible and limit processor
+    time instead: with `--cpus 2`, any more than two busy threads are only put to sleep. A fraction of a core is
+    rounded up.
+
+    Args:
+        root: The root of the file system whose `proc` and `sys` are read.
     """
     cores = bound_cores()
     quota = min(_quotas(root), default=math.inf)
@@ -24,29 +28,29 @@ def available_cores(root: Path = _ROOT) -> int:
 
 
 def bound_cores() -> int:
-    """The cores this process is bound to, which is how many threads torch starts with."""
+    """Return how many cores this process is bound to. Torch starts with this many threads."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """The limits on processor time that Linux sets for the control groups of this process, in cores."""
+    """Yield the limits on processor time, in cores, that Linux sets for the control groups of this process."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
         return  # another system, or one without control groups
     for line in lines:
         number, controllers, path = line.split(":", 2)
-        if number == "0":  # version 2: one tree for all controllers
+        if number == "0":  # version 2: a single tree for all controllers
             yield from _quotas_of_groups(root / "sys/fs/cgroup", path)
-        elif "cpu" in controllers.split(","):  # version 1: a tree for each controller, under the name of its mount
+        elif "cpu" in controllers.split(","):  # version 1: one tree for each controller, by mount
             for mount in dict.fromkeys((controllers, "cpu")):
                 yield from _quotas_of_groups(root / "sys/fs/cgroup" / mount, path)
 
 
 def _quotas_of_groups(tree: Path, path: str) -> Iterator[float]:
-    """The limits of a group and of those around it. Inside a container the tree may begin at the container's own."""
+    """Yield the limits of a group and of those that contain it. In a container, the tree may start at its own group."""
     group = Path(path.lstrip("/"))
     for folder in (tree / group, *(tree / parent for parent in group.parents)):
         try:
@@ -57,4 +61,4 @@ def _quotas_of_groups(tree: Path, path: str) -> Iterator[float]:
             if quota not in ("max", "-1"):
                 yield int(quota) / int(period)
         except (OSError, ValueError, ZeroDivisionError):
-            continue  # no such group, or no limit in it that this kernel tells
+            continue  # no such group, or no limit that this kernel reports

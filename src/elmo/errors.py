@@ -1,8 +1,8 @@
-"""The one error the house raises for input that its user can mend."""
+"""`ElmoError`, the one error that the package raises for input that its user can fix."""
 
 
 class ElmoError(ValueError):
-    """Bad input: the message is one sentence that says what is wrong, where, and what to do.
+    """Raised for bad input. The message is one sentence that says what is wrong, where, and what to do.
 
-    The command line prints it as it is and exits with 2; anything else that is raised is a defect of ours.
+    The command line prints the message and exits with status 2. Any other exception is a bug in the package.
     """

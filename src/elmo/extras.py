@@ -1,4 +1,4 @@
-"""Packages that only some of the code needs, and how to get them."""
+"""Optional packages, which only parts of the code need, and how to install them."""
 
 from __future__ import annotations
 
@@ -18,16 +18,24 @@ EXTRAS = {
     "uvicorn": "explore",
     "zstandard": "zstd",
 }
-"""The extra of `elmo-torch` that brings each."""
+"""The extra of `elmo-torch` that installs each package."""
 
 
 def missing(package: str, purpose: str) -> ElmoError:
-    """What to say where a package isn't there."""
+    """Return the error for a package of `EXTRAS` that is not installed; `purpose` says what needs it."""
     return ElmoError(f"{purpose} needs {package}, which is not installed: pip install 'elmo-torch[{EXTRAS[package]}]'")
 
 
 def import_extra(name: str, purpose: str) -> Any:
-    """A package of `EXTRAS` or one of its modules; an ElmoError says what needs it if it isn't installed, or broken."""
+    """Import a package of `EXTRAS`, or a module in one.
+
+    Args:
+        name: The package or module.
+        purpose: What needs it, for the message: "an index", "a figure".
+
+    Raises:
+        ElmoError: If the package is not installed or can't be imported.
+    """
     package = name.split(".")[0]
     try:
         return importlib.import_module(name)

@@ -1,4 +1,7 @@
-"""Where results go: what can't be written is refused before anything is computed, and one process writes at a time."""
+"""The files and folders that results are written to.
+
+A target that can't be written is refused before anything is computed, and only one process writes to it at a time.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,12 @@ from elmo.errors import ElmoError
 LOCK = ".lock"
 _FULL = tuple(getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name))
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
-"""Some disks of clusters have no locks; there one has to see to it oneself that no two processes write the same."""
+"""Error numbers of file systems without locks, as on some clusters. There, users must keep processes apart."""
 
 
 @contextmanager
 def naming(path: Path) -> Generator[None]:
-    """Name `path` in an OSError that names no file, as that of a full disk doesn't."""
+    """Add `path` to an OSError that names no file, such as that of a full disk."""
     try:
         yield
     except OSError as error:
@@ -32,18 +35,18 @@ def naming(path: Path) -> Generator[None]:
 
 
 def is_full_disk(error: OSError) -> bool:
-    """Whether a file could not grow: no space on the disk, or a limit of the user's."""
+    """Return whether a file could not grow: the disk is full, or a quota or size limit is reached."""
     return error.errno in _FULL
 
 
 def require_parent(path: Path) -> None:
-    """Refuse a path whose folder isn't there."""
+    """Refuse a path whose folder does not exist."""
     if not path.absolute().parent.is_dir():
-        raise ElmoError(f"{path}: there is no folder {path.parent}; make that first")
+        raise ElmoError(f"{path}: there is no folder {path.parent}; make it first")
 
 
 def require_new_file(path: Path) -> None:
-    """Refuse a path where something is already, or whose folder isn't there."""
+    """Refuse a path that already exists, or whose folder does not exist."""
     require_parent(path)
     if path.exists():
         raise ElmoError(f"{path}: exists already; remove it, or name another file")
@@ -51,9 +54,17 @@ def require_new_file(path: Path) -> None:
 
 @contextmanager
 def alone_in(folder: Path) -> Generator[Callable[[], bool]]:
-    """Let no other process enter this block for the same folder meanwhile; a kill ends that, too.
+    """Make sure that no other process is in such a context for the same folder. Being killed ends the context too.
 
-    Yields what says whether that still holds: the folder may be removed, and made again by another process.
+    Args:
+        folder: The folder to lock, which must exist.
+
+    Yields:
+        A function that returns whether the lock still holds. It does not if the folder was removed meanwhile, even if
+        another process has made it again.
+
+    Raises:
+        ElmoError: If another process has the lock.
     """
     if sys.platform == "win32":
         yield lambda: True  # no file can be removed there while it is open
@@ -70,9 +81,19 @@ def alone_in(folder: Path) -> Generator[Callable[[], bool]]:
 def unfinished_folder(
     folder: Path, target: Path, is_kept: Callable[[], bool], *, wait: bool = False
 ) -> Generator[None]:
-    """Make the folder of unfinished work on `target`, unless it is there, and let no other process enter this block
-    for it meanwhile: another one is refused, or with `wait` waits until this one is through. With the block's end the
-    folder is removed, unless it `is_kept`; a kill keeps it."""
+    """Make and lock the folder for unfinished work on a target. It is removed at the end of the context.
+
+    If the process is killed, the folder stays.
+
+    Args:
+        folder: The folder, which is made unless it exists.
+        target: What the work will become, for messages.
+        is_kept: Called at the end; the folder stays if it returns True.
+        wait: Whether to wait while another process has the lock.
+
+    Raises:
+        ElmoError: If another process has the lock and `wait` is false.
+    """
     with _hold(folder / LOCK, target, make_folder=True, wait=wait) as lock:
         try:
             with naming(target):
@@ -84,7 +105,7 @@ def unfinished_folder(
 
 @contextmanager
 def _hold(path: Path, target: Path, *, make_folder: bool = False, wait: bool = False) -> Generator[IO[str]]:
-    """Lock the file `path`, made when it isn't there; who has it writes `target`."""
+    """Make and lock the file `path`. The process that has the lock may write `target`."""
     folder = path.parent
     while True:
         try:
@@ -94,17 +115,17 @@ def _hold(path: Path, target: Path, *, make_folder: bool = False, wait: bool = F
         except (FileExistsError, FileNotFoundError):
             if not (make_folder and folder.parent.is_dir() and _is_folder_or_nothing(folder)):
                 raise
-            continue  # who had it before removed the folder meanwhile
+            continue  # the process that had the lock before has just removed the folder
         with lock:
             _claim(lock, target, wait)
-            if _is_at(path, lock):  # and not removed by who had it before, between the two lines above
+            if _is_at(path, lock):  # false if the process that had it before removed it between `open` and `_claim`
                 yield lock
                 return
 
 
 def _claim(lock: IO[str], target: Path, wait: bool) -> None:
     if sys.platform == "win32":
-        return  # where no other process can replace what this one has open
+        return  # no other process can replace a file there that this one has open
     import fcntl
 
     try:
@@ -124,7 +145,7 @@ def _is_folder_or_nothing(path: Path) -> bool:
 
 
 def _is_at(path: Path, lock: IO[str]) -> bool:
-    """Whether an open file still has this name."""
+    """Return whether an open file still has this name."""
     try:
         return os.path.samestat(path.stat(), os.fstat(lock.fileno()))
     except FileNotFoundError:
@@ -132,7 +153,7 @@ def _is_at(path: Path, lock: IO[str]) -> bool:
 
 
 def _remove(folder: Path, lock: IO[str]) -> None:
-    """Remove a folder whose lock is held: the lock last, after which another process may take the folder."""
+    """Remove a folder whose lock is held. The lock goes last, because then another process may take the folder."""
     for path in folder.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -144,5 +165,5 @@ def _remove(folder: Path, lock: IO[str]) -> None:
     try:
         folder.rmdir()
     except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):  # another process has it by now
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):  # another process has it
             raise

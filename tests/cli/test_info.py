@@ -123,4 +123,4 @@ def test_a_hostile_file_is_one_sentence(tmp_path: Path) -> None:
     make_bilm_hdf5.write(tmp_path / "model", *folder)
     result = CliRunner().invoke(cli, ["info", str(tmp_path / "model")])
     assert isinstance(result.exception, ElmoError)
-    assert "holds nan, no weight" in str(result.exception)
+    assert "contains nan, not a weight" in str(result.exception)

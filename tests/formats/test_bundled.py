@@ -94,7 +94,7 @@ def test_a_package_without_the_model_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(bundled, "MODELS", tmp_path / "nothing")
-    with pytest.raises(ElmoError, match=r"^en: this copy of the package is without its English model .* is \./en\)$"):
+    with pytest.raises(ElmoError, match=r"^en: this copy of the package was built without .* is \./en\)$"):
         elmo.load("en")
     code, out, err = run_main(["info", "en"], monkeypatch, capsys)
     assert (code, out, err.count("\n")) == (2, "", 1)

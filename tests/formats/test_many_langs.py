@@ -218,7 +218,7 @@ def test_missing_tensors_other_shapes_and_numbers_that_are_no_weights(file: str,
         torch.save({key: value for key, value in state.items() if key != name}, tmp_path / file)
         assert_refused(tmp_path)
         torch.save({**state, name: torch.full_like(tensor, torch.nan)}, tmp_path / file)
-        assert_refused(tmp_path, f"'{name}'", "no weight")
+        assert_refused(tmp_path, f"'{name}'", "not a weight")
         torch.save({**state, name: torch.zeros(3, 5, 7, 2)}, tmp_path / file)
         assert_refused(tmp_path, f"'{name}'", "shape")
 
@@ -235,5 +235,5 @@ class Evil:
 def test_pickles_with_code_are_never_run(file: str, tmp_path: Path) -> None:
     make(tmp_path)
     (tmp_path / file).write_bytes(pickle.dumps({"x": Evil(tmp_path / "evil")}))
-    assert_refused(tmp_path, file, "refused, not tensors alone")
+    assert_refused(tmp_path, file, "refused, because it contains objects or code")
     assert not (tmp_path / "evil").exists()

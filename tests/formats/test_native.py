@@ -138,7 +138,7 @@ def _without(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         (_without, "tensor 'backward.cell' is missing"),
         (lambda tensors: tensors | {"forward.hidden": torch.zeros(2, 7)}, "tensor 'forward.hidden': has shape (2, 7)"),
         (lambda tensors: tensors | {"forward.cell": torch.zeros(3, 12)}, "tensor 'forward.cell': has shape (3, 12)"),
-        (lambda tensors: tensors | {"forward.cell": torch.full((2, 12), float("nan"))}, "holds nan"),
+        (lambda tensors: tensors | {"forward.cell": torch.full((2, 12), float("nan"))}, "contains nan"),
         (lambda tensors: tensors | {"sideways.cell": torch.zeros(2, 12)}, "'sideways.cell' fits nothing"),
     ],
 )

@@ -160,8 +160,8 @@ def entry(*shape: int, size: int, **fields: int) -> bytes:
 
 
 BAD = {
-    "shape": (entry(261, 1 << 40, size=4176), "can't lie in"),
-    "size": (entry(261, 4, size=1 << 50), "can't lie in"),
+    "shape": (entry(261, 1 << 40, size=4176), "does not fit its"),
+    "size": (entry(261, 4, size=1 << 50), "does not fit its"),
     "both": (entry(261, 1 << 18, size=261 << 20), "ends before"),
     "offset": (entry(261, 4, size=4176, offset=1 << 60), "ends before"),
     "shard": (entry(261, 4, size=4176, shard=3), "saved in pieces"),

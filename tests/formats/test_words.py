@@ -251,7 +251,7 @@ def test_cached_vectors_beside_a_model_of_words(tmp_path: Path) -> None:
     folder, _, weights = make(tmp_path / "model")
     with h5py.File(folder / "cached.hdf5", "w") as file:
         file["embedding"] = weights["embedding"]
-    assert_refused(folder / "cached.hdf5", "reads whole words, by vectors of its own")
+    assert_refused(folder / "cached.hdf5", "reads whole words and has its own vectors")
     assert formats.load(folder / WEIGHTS_FILE).token_vectors is None
     assert formats.load(folder).config.char_cnn is None
 

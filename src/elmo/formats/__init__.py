@@ -1,4 +1,4 @@
-"""Reading and writing models: `load` recognises what it is given."""
+"""Reads models in all formats (`load`), and writes native folders and bilm HDF5."""
 
 from elmo.formats.bilm_hdf5 import save_bilm
 from elmo.formats.model import Model

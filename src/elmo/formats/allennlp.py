@@ -1,4 +1,4 @@
-"""Archives of AllenNLP's task models (`model.tar.gz`): the `Elmo` inside, with the scalar mixes the task learned."""
+"""Reads AllenNLP task models (`model.tar.gz`): the `Elmo` in them, with the scalar mixes that the task learned."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ _CHARACTERS = _ENCODER + CHARACTERS
 BILM = [*encoder(_ENCODER, "char_encoder."), *lstm(_STACK)]
 
 PUBLISHED = {"cell_clip": 3.0, "proj_clip": 3.0, "use_skip_connections": True}
-"""What tensors don't tell, as in every biLM that AllenNLP published."""
+"""The settings that the tensors do not show, with the values of every biLM that AllenNLP published."""
 
 
 def load_allennlp(folder: Path) -> Model:
-    """Read the `Elmo` of an unpacked archive.
+    """Read the `Elmo` in an unpacked archive of a task model.
 
-    Sizes come from its options where the archive holds a copy (`fta/…options_file`), else from the tensors, with the
-    clips of the published models.
+    The sizes come from the copy of the options in the archive (`fta/…options_file`) if there is one. Otherwise they
+    come from the tensors, with the clips of the published models.
+
+    Raises:
+        ElmoError: If the model contains no ELMo or several, or if its files are damaged or do not fit together.
     """
     path = folder / WEIGHTS
     everything = read_state_dict(path)
@@ -54,7 +57,7 @@ def load_allennlp(folder: Path) -> Model:
 
 
 def _find(path: Path, stored: Mapping[str, Stored]) -> str:
-    """What stands before the names of the only ELMo in a task model."""
+    """Find the prefix of the tensor names of the only ELMo in a task model."""
     found = [name.removesuffix(_CHARACTERS) for name in stored if name.endswith(_CHARACTERS)]
     if len(found) != 1:
         names = ", ".join(found) or "none"
@@ -63,7 +66,7 @@ def _find(path: Path, stored: Mapping[str, Stored]) -> str:
 
 
 def _infer(path: Path, stored: Mapping[str, Stored]) -> dict[str, Any]:
-    """The options, as the shapes tell them."""
+    """Return the options that follow from the shapes of the tensors."""
     highway = _ENCODER + "_highways._layers.{}.weight"
     char_cnn, lstm = infer_sizes(path, stored, _ENCODER + "char_conv_{}.weight", highway, _STACK)
     dim = require_dimensions(path, stored, _CHARACTERS, 2)[1]
@@ -77,7 +80,7 @@ def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm
         values: list[float] = []
         for name in (*names, f"scalar_mix_{number}.gamma"):
             if name not in stored or stored[name].shape not in ((), (1,)):
-                raise ElmoError(f"{path}: {NOUN} '{name}' is missing or no single number")
+                raise ElmoError(f"{path}: {NOUN} '{name}' is missing or is not a single number")
             tensor = stored[name].read()
             require_weights(f"{path}: {NOUN} '{name}'", tensor)
             values.append(float(tensor))
@@ -86,9 +89,9 @@ def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm
 
 
 def _has_layer_norm(config: object) -> bool:
-    """Whether the settings of the embedder, wherever in the task's config, ask for layer norm."""
+    """Return whether the embedder's settings, wherever they are in the task's config, ask for layer norm."""
     left = [config]
-    while left:  # no recursion: a stranger's config may be deeper than Python's stack
+    while left:  # not recursive: an untrusted config may be nested deeper than Python's stack allows
         value = left.pop()
         if isinstance(value, list):
             left += cast("list[object]", value)

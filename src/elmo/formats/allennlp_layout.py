@@ -1,4 +1,4 @@
-"""How AllenNLP's modules lay out what bilm-tf trained, and ELMoForManyLangs after them: as renames."""
+"""The tensor layout of AllenNLP's ELMo modules, which ELMoForManyLangs also uses, as lists of `Rename`s."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from elmo.formats.tensors import Stored
 from elmo.nn.lstm import FORGET_BIAS
 
 CHARACTERS = "_char_embedding_weights"
-"""The vectors of characters, the mask's among them."""
+"""The character vectors, including the row of the mask."""
 
 NOUN = "tensor"
-"""What errors call what is stored."""
+"""What error messages call an entry of the file."""
 
 
 def _swap_gates(tensor: Tensor) -> Tensor:
-    """Gates i, f, j, o to i, j, f, o, or back."""
+    """Reorder gates between their order i, f, j, o and our order i, j, f, o. The swap is its own inverse."""
     first, second, third, last = tensor.chunk(4)
     return torch.cat([first, third, second, last])
 
 
 def _split_bias(tensor: Tensor, _: Sequence[torch.Size]) -> list[Tensor]:
-    """The constant of the forget gate, added at run time here, is in the stored bias there."""
+    """Convert a stored bias, which includes the constant of the forget gate that we add at run time."""
     i, j, f, o = _swap_gates(tensor).chunk(4)
     return [torch.cat([i, j, f - FORGET_BIAS, o])]
 
@@ -50,11 +50,11 @@ TRANSFORM_AND_GATE = TensorLayout(
     join=lambda parts: torch.cat([parts[0], -parts[1]]),
     shape=lambda shapes: (shapes[0][0] + shapes[1][0], *shapes[0][1:]),
 )
-"""One matrix holds a highway's transform and, below it, its gate, which there lets the input through: -W here."""
+"""Their matrix holds a highway's transform above its gate. Their gate lets the input through; ours is its negative."""
 
 
 def highway(theirs: str, ours: str) -> list[Rename]:
-    """The layers of highways; `{k}` counts them."""
+    """Return the renames of a highway layer, with `{k}` as its number in both names."""
     return [
         Rename(f"{theirs}.{part}", (f"{ours}.transform.{part}", f"{ours}.gate.{part}"), TRANSFORM_AND_GATE)
         for part in ("weight", "bias")
@@ -62,7 +62,7 @@ def highway(theirs: str, ours: str) -> list[Rename]:
 
 
 def encoder(theirs: str, ours: str) -> list[Rename]:
-    """The encoder of characters, whose names begin with `theirs` there and `ours` here."""
+    """Return the renames of the char encoder, whose names begin with `theirs` in the file and `ours` in our module."""
     return [
         Rename(f"{theirs}{CHARACTERS}", f"{ours}embedding.weight"),
         Rename(f"{theirs}char_conv_{{i}}.weight", f"{ours}convolutions.{{i}}.weight"),
@@ -74,7 +74,12 @@ def encoder(theirs: str, ours: str) -> list[Rename]:
 
 
 def lstm(prefix: str, our_layer: str = "{direction}_lstm.layers.{{l}}") -> list[Rename]:
-    """The layers of both directions; `prefix` stands before `forward_layer_0`, and `our_layer` is one's name here."""
+    """Return the renames of the LSTM layers of both directions.
+
+    Args:
+        prefix: What precedes `forward_layer_0` in the file's names.
+        our_layer: The name of a layer in our module, with `{direction}` and the doubled braces of `{{l}}`.
+    """
     renames: list[Rename] = []
     for direction in ("forward", "backward"):
         theirs, ours = f"{prefix}{direction}_layer_{{l}}", our_layer.format(direction=direction)
@@ -88,21 +93,29 @@ def lstm(prefix: str, our_layer: str = "{direction}_lstm.layers.{{l}}") -> list[
 
 
 def require_dimensions(path: Path, stored: Mapping[str, Stored], name: str, dimensions: int) -> tuple[int, ...]:
-    """The shape of a tensor of the file `path`, which must be there and have so many dimensions."""
+    """Return the shape of a tensor of the file `path`, and refuse one that is missing or has other dimensions."""
     if name not in stored:
         raise ElmoError(f"{path}: {NOUN} '{name}' is missing")
     shape = stored[name].shape
     if len(shape) != dimensions:
-        raise ElmoError(f"{path}: {NOUN} '{name}' has shape {shape}, not {dimensions} dimensions")
+        raise ElmoError(f"{path}: {NOUN} '{name}' has shape {shape}, but {dimensions} dimensions are expected")
     return shape
 
 
 def infer_sizes(
     path: Path, stored: Mapping[str, Stored], convolution: str, highway: str, stack: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the shapes tell of `char_cnn` and of `lstm`.
+    """Infer the sizes of a model from the shapes of its tensors.
 
-    `convolution` and `highway` name weights, with `{}` for their numbers; `stack` stands before `forward_layer_0`.
+    Args:
+        path: The file, for messages.
+        stored: The tensors by their names in the file.
+        convolution: The name of a convolution's weight, with `{}` for its number.
+        highway: The name of a highway layer's weight, with `{}` for its number.
+        stack: What precedes `forward_layer_0` in the names of the LSTM.
+
+    Returns:
+        The keys of `char_cnn` and of `lstm` that the shapes determine.
     """
 
     def number(template: str) -> int:

@@ -1,4 +1,8 @@
-"""Archives, unpacked for a while: zip, and tar packed with gzip. Bounded, and nothing outside a temporary folder."""
+"""Safe temporary unpacking of zip and tar.gz archives.
+
+Archives come from strangers. So the memory and disk space they take is bounded, and nothing is written outside a
+temporary folder.
+"""
 
 from __future__ import annotations
 
@@ -23,31 +27,31 @@ from elmo.text.reading import require_file
 MOST_ENTRIES = 1_000
 
 _BLOCK = 1 << 20
-"""Bytes read at once."""
+"""How many bytes are read at a time."""
 
 _LARGEST_TABLE = 1 << 22
-"""Bytes of a zip archive's table of its files: 46 and a name for each, of which Python makes 15 times as many."""
+"""In bytes: the largest file table of a zip, 46 and a name for each file. Python's objects take 15 times as much."""
 
 _FACTS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 _LONGEST_FACTS = 1 << 13
-"""Bytes of a header of these types, which holds a long name and other facts of one entry or of all that follow."""
+"""In bytes: the longest header of these types, which hold a long name or other facts about later entries."""
 
 _PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
-"""Others take as much memory as a file asks for."""
+"""The accepted compression methods of a zip. Others (LZMA) take as much memory as the file asks for."""
 
 _FINDER = "__MACOSX"
-"""A folder of metadata that macOS puts beside what it packs."""
+"""A folder of metadata that macOS adds to its archives."""
 
 _GZIP = b"\x1f\x8b"
 _DAMAGE = (OSError, EOFError, RuntimeError, ValueError, zlib.error, zipfile.BadZipFile, tarfile.TarError)
-"""What damaged archives raise; NotImplementedError, for ways of packing that Python doesn't know, is among them."""
+"""What damaged archives raise. RuntimeError includes NotImplementedError, for compression that Python does not know."""
 
 _NO_DAMAGE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES)
-"""Of an OSError: the disk is full, or the file may not be read."""
+"""Error numbers that are not the archive's fault: the disk is full, or reading is not permitted."""
 
 
 class _Entry(NamedTuple):
-    """A plain file in an archive, and the stream to read it from at once."""
+    """A regular file in an archive. Its stream must be read before the next entry is asked for."""
 
     name: str
     size: int
@@ -55,7 +59,7 @@ class _Entry(NamedTuple):
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is a zip archive, or packed with gzip."""
+    """Return whether a file is a zip archive or compressed with gzip."""
     require_file(path)
     with path.open("rb") as file:
         return file.read(2) == _GZIP or zipfile.is_zipfile(path)
@@ -63,11 +67,19 @@ def is_archive(path: Path) -> bool:
 
 @contextmanager
 def unpacked(path: Path) -> Generator[Path]:
-    """The folder of an archive's files, while the context lasts.
+    """Unpack an archive into a temporary folder that lasts as long as the context.
 
-    That is the archive's only folder where all is in one. Errors that name a file in it name the archive instead.
-    Refused are entries that are no plain files or would leave the folder, and more bytes than such an archive can
-    hold, whatever it says of itself.
+    An `ElmoError` raised in the context that names the temporary folder names the archive instead.
+
+    Args:
+        path: The archive.
+
+    Yields:
+        The folder of the files. If everything in the archive is in a single folder, it is that folder.
+
+    Raises:
+        ElmoError: If the archive is damaged, or if it contains links or other special files, names outside the folder,
+            or more files or bytes than the archive of a model can have, whatever its own table claims.
     """
     with tempfile.TemporaryDirectory(prefix="elmo-") as name:
         root = Path(name)
@@ -87,11 +99,11 @@ def _unpack(path: Path, root: Path) -> None:
         for entry in _zip_entries(path) if zipfile.is_zipfile(path) else _tar_entries(path, limit):
             name = _safe_name(path, entry.name)
             if name in seen:
-                raise ElmoError(f"{path}: '{entry.name}' stands twice in it")
+                raise ElmoError(f"{path}: contains '{entry.name}' twice")
             seen.add(name)
             limit -= entry.size
             if limit < 0 or len(seen) > MOST_ENTRIES:
-                raise ElmoError(f"{path}: unfolds to more than such an archive of a model can hold")
+                raise ElmoError(f"{path}: unpacks to more than an archive of a model of this size can contain")
             target = root.joinpath(*name.parts)
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as file:
@@ -101,7 +113,7 @@ def _unpack(path: Path, root: Path) -> None:
     except ElmoError:
         raise
     except _TooMuchError:
-        raise ElmoError(f"{path}: unfolds to more than such an archive of a model can hold") from None
+        raise ElmoError(f"{path}: unpacks to more than an archive of a model of this size can contain") from None
     except _DAMAGE as error:
         if isinstance(error, OSError) and error.errno in _NO_DAMAGE:
             raise
@@ -111,56 +123,56 @@ def _unpack(path: Path, root: Path) -> None:
 def _safe_name(path: Path, name: str) -> PurePosixPath:
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or any(mark in name for mark in "\\:\0"):
-        raise ElmoError(f"{path}: refused, its entry {name!r} would be written outside the model's folder")
+        raise ElmoError(f"{path}: refused, because its entry {name!r} would be written outside the model's folder")
     return PurePosixPath(*parts)
 
 
 def open_zip(path: Path, file: IO[bytes]) -> zipfile.ZipFile:
-    """The zip archive in `file`, which was opened at `path`; an endless table of its files is refused unread."""
+    """Open the zip archive in `file`, and refuse one with a huge file table before it is read. Messages name `path`."""
     return zipfile.ZipFile(cast("IO[bytes]", _Sparing(file, path)))
 
 
 class _Sparing(io.BufferedIOBase):
-    """A file for `zipfile`, which reads an archive's table as a whole, however long."""
+    """A file that refuses large reads, because `zipfile` reads the file table in one go, however long it is."""
 
     def __init__(self, file: IO[bytes], path: Path) -> None:
         super().__init__()
         self._file, self._path = file, path
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next `size` bytes."""
+        """Read up to `size` bytes."""
         if size is not None and size > _LARGEST_TABLE:
-            raise ElmoError(f"{self._path}: holds more files than any archive of a model")
+            raise ElmoError(f"{self._path}: contains more files than any archive of a model")
         return self._file.read(size if size is not None else -1)
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go to a place in the file."""
+        """Move to a position in the file, and return it."""
         return self._file.seek(offset, whence)
 
     def tell(self) -> int:
-        """The place in the file."""
+        """Return the position in the file."""
         return self._file.tell()
 
     def seekable(self) -> bool:
-        """Whether `seek` works: it does."""
+        """Return True, since `seek` works."""
         return True
 
 
 def _zip_entries(path: Path) -> Iterator[_Entry]:
     with path.open("rb") as file, open_zip(path, file) as archive:
         if len(archive.infolist()) > 2 * MOST_ENTRIES:
-            raise ElmoError(f"{path}: holds more entries than any archive of a model")
+            raise ElmoError(f"{path}: contains more entries than any archive of a model")
         entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-        for entry in archive.infolist():  # all names before anything is written
+        for entry in archive.infolist():  # checks every entry before anything is written
             _safe_name(path, entry.filename)
             if entry.compress_type not in _PACKINGS:
                 raise ElmoError(
-                    f"{path}: {entry.filename!r} is packed in a rare way; pack the files again, as plain zip"
+                    f"{path}: {entry.filename!r} has a rare compression method; pack the files again as an ordinary zip"
                 )
             if stat.S_ISLNK(entry.external_attr >> 16):
-                raise ElmoError(f"{path}: refused, its entry {entry.filename!r} is a link")
+                raise ElmoError(f"{path}: refused, because its entry {entry.filename!r} is a link")
         if len(entries) > MOST_ENTRIES or sum(entry.file_size for entry in entries) > room(path.stat().st_size):
-            raise ElmoError(f"{path}: unfolds to more than such an archive of a model can hold")
+            raise ElmoError(f"{path}: unpacks to more than an archive of a model of this size can contain")
         for entry in entries:
             with archive.open(entry) as stream:
                 yield _Entry(entry.filename, entry.file_size, stream)
@@ -170,7 +182,7 @@ def _tar_entries(path: Path, limit: int) -> Iterator[_Entry]:
     with gzip.open(path) as unfolded:
         bounded = _Bounded(unfolded, path, limit)
         yield from _members(path, bounded)
-        while bounded.read(min(_BLOCK, bounded.left + 1)):  # the checksum of gzip comes after all that is packed
+        while bounded.read(min(_BLOCK, bounded.left + 1)):  # reads to the end, where gzip verifies its checksum
             pass
 
 
@@ -178,51 +190,51 @@ def _members(path: Path, unfolded: _Bounded) -> Iterator[_Entry]:
     with tarfile.open(fileobj=unfolded, mode="r|", tarinfo=_ShortHeader) as archive:
         num_members = 0
         while member := archive.next():
-            archive.members = []  # pyright: ignore[reportAttributeAccessIssue] - where it keeps all, for nobody
+            archive.members = []  # pyright: ignore[reportAttributeAccessIssue] - it would keep all
             num_members += 1
             if num_members > 2 * MOST_ENTRIES or len(archive.pax_headers) > MOST_ENTRIES:
-                raise ElmoError(f"{path}: holds more entries than any archive of a model")
+                raise ElmoError(f"{path}: contains more entries than any archive of a model")
             if member.isdir():
-                if PurePosixPath(member.name).parts:  # of "." there are none
+                if PurePosixPath(member.name).parts:  # those of "." are empty
                     _safe_name(path, member.name)
                 continue
             stream = archive.extractfile(member) if member.isreg() and not member.issparse() else None
             if stream is None:
-                raise ElmoError(f"{path}: refused, its entry {member.name!r} is a link or no plain file")
+                raise ElmoError(f"{path}: refused, because its entry {member.name!r} is a link or another special file")
             yield _Entry(member.name, member.size, stream)
 
 
 class _ShortHeader(tarfile.TarInfo):
-    """An entry's header, which `tarfile` reads into memory as a whole: long names and other facts are bounded."""
+    """An entry's header with a bounded size, because `tarfile` reads long names and other facts in one go."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """The header in a block of the archive."""
+        """Parse the header in a block of the archive."""
         header = super().frombuf(buf, encoding, errors)
         if header.type in _FACTS and header.size > _LONGEST_FACTS:
             raise _TooMuchError
         return header
 
     def _proc_gnusparse_10(self, *_: object) -> None:  # pyright: ignore[reportUnusedFunction]
-        """A file with holes, refused anyway: the list of them would be read without bounds first."""
-        raise tarfile.ReadError("a file with holes")
+        """Refuse a sparse file at once: `tarfile` would first read the list of its holes, however long that is."""
+        raise tarfile.ReadError("a sparse file")
 
 
 class _TooMuchError(Exception):
-    """An entry has a header longer than any archive of a model needs."""
+    """Raised for an entry whose header is longer than any archive of a model needs."""
 
 
 class _Bounded(io.BufferedIOBase):
-    """A stream for `tarfile` that ends in an error before it has given more than `limit` bytes."""
+    """A stream for `tarfile` that raises an error before more than `limit` bytes are read from it."""
 
     def __init__(self, stream: IO[bytes] | gzip.GzipFile, path: Path, limit: int) -> None:
         super().__init__()
         self._stream, self._path, self.left = stream, path, limit
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next `size` bytes."""
+        """Read up to `size` bytes."""
         if size is None or not 0 <= size <= self.left:
-            raise ElmoError(f"{self._path}: unfolds to more than such an archive of a model can hold")
+            raise ElmoError(f"{self._path}: unpacks to more than an archive of a model of this size can contain")
         data = self._stream.read(size)
         self.left -= len(data)
         return data

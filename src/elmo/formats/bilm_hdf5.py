@@ -1,4 +1,4 @@
-"""The HDF5 weights and `options.json` of bilm-tf, AllenNLP and simple_elmo."""
+"""Reads and writes the published format of bilm-tf, AllenNLP and simple_elmo: HDF5 weights and `options.json`."""
 
 from __future__ import annotations
 
@@ -28,15 +28,22 @@ from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.schema import to_mapping
 
 WEIGHTS = "lm_weights.hdf5"
-"""The name of the file we write, beside the options and the words."""
+"""The name of the weight file that `save_bilm` writes."""
 
 
 def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_vectors: Path | None = None) -> Model:
     """Read a model from the published files.
 
-    The softmax is that of the file `softmax`, or the one among the weights where there is any, with its words from a
-    `vocab.txt` or `vocab.txt.gz` next to it. A biLM that reads whole words needs those too. `token_vectors` is a file
-    of cached ones, whose words are in the vocabulary next to it that has as many.
+    Args:
+        weights: The HDF5 weights. A biLM that reads whole words needs a `vocab.txt` or `vocab.txt.gz` next to them.
+        options: The `options.json` of the model.
+        softmax: A separate file with the softmax; by default, it is read from `weights` if it is there. Its words are
+            read from a `vocab.txt` or `vocab.txt.gz` next to it, if there is one.
+        token_vectors: A file of cached token vectors. Their words are read from the `vocab*.txt` (or `.gz`) next to
+            it that has the right number of lines.
+
+    Raises:
+        ElmoError: If a file is missing or damaged, or if the files do not fit together.
     """
     with open_hdf5(weights) as stored:
         source = Source(stored, weights, weights.stat().st_size)
@@ -62,10 +69,18 @@ def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_v
 
 
 def save_bilm(model: Model, folder: Path) -> None:
-    """Write `lm_weights.hdf5` and `options.json`, which the published toolkits read, and `vocab.txt` if there is one.
+    """Write `lm_weights.hdf5` and `options.json`, which the published toolkits read, and the vocabulary, if any.
 
-    The softmax goes into the same file, under `softmax/`, where those toolkits don't look. There is no place for an
-    adaptive one, which is left out with its vocabulary, nor for scalar mixes or a warm state; a warning says so.
+    A full softmax goes into the weight file too, under `softmax/`, which those toolkits ignore. The format can't store
+    an adaptive softmax (which is left out with its vocabulary), scalar mixes or a warm state; a `UserWarning` names
+    each of these that is left out.
+
+    Args:
+        model: The model.
+        folder: The folder, which is made if necessary.
+
+    Raises:
+        ElmoError: If the model has a lexicon.
     """
     require_bytes(model, "converted")
     if model.warm_state is not None:

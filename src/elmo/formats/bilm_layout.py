@@ -1,4 +1,4 @@
-"""The tensors of bilm-tf under their published names, whichever kind of file holds them, and `options.json`."""
+"""The tensor layout and options of bilm-tf, shared by its HDF5 files and its TensorFlow checkpoints."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from elmo.nn.softmax import Softmax
 from elmo.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 OPTIONS, WORDS = "options.json", "vocab.txt"
-"""Names of files beside the weights."""
+"""The names of the files next to the weights."""
 
 NO_WORD = "!!!MAXTERMID"
-"""A line of old vocabularies that bilm-tf passes over."""
+"""A line of old vocabularies that is not a word; bilm-tf skips it."""
 
 CHARACTERS = "char_embed"
-"""The vectors of characters, without the mask's."""
+"""The name of the character vectors, which do not include the row of the mask."""
 
 EMBEDDING = "embedding"
-"""The vectors of words, in the order of the vocabulary, of a biLM without characters. A file that holds nothing else
-has cached vectors of a biLM that has them (`elmo.formats.token_vectors`)."""
+"""The name of the word vectors of a biLM without characters, in the order of its vocabulary. A file with nothing else
+contains cached token vectors of a biLM with characters (`elmo.formats.token_vectors`)."""
 
 _STORED_CHARACTERS = 261
 
@@ -61,12 +61,19 @@ BILM = [
     *_LSTMS,
 ]
 WORD_BILM = [Rename(EMBEDDING, "word_encoder.embedding.weight"), *_LSTMS]
-"""Of a biLM without characters."""
+"""The layout of a biLM that reads whole words."""
 SOFTMAX = [Rename("softmax/W", "weight"), Rename("softmax/b", "bias")]
 
 
 class Source(NamedTuple):
-    """Stored tensors by their published names, and how errors call them: `noun` is that of the file's kind."""
+    """The tensors of a file, under their names in the published HDF5 files.
+
+    Attributes:
+        stored: The tensors by name.
+        path: The file, for messages.
+        num_bytes: The size of the file or files, which bounds what may come out of them.
+        noun: What messages call an entry of such a file.
+    """
 
     stored: Mapping[str, Stored]
     path: Path
@@ -75,7 +82,16 @@ class Source(NamedTuple):
 
 
 def read_bilm(source: Source, options: Path, words: Path) -> tuple[BiLM, Vocabulary | None]:
-    """The biLM, whose sizes `options` tells, and the words of the list `words` if it reads whole ones."""
+    """Read the biLM, and its vocabulary if it reads whole words.
+
+    Args:
+        source: The tensors.
+        options: The `options.json` with the sizes.
+        words: The word list, which may also have `.gz` appended. Only a biLM that reads whole words needs it.
+
+    Returns:
+        The biLM, and its vocabulary or None.
+    """
     config = _config(source, options)
     bilm = bilm_skeleton(config, options)
     stored, vocabulary = _named_as_stacked(source.stored), None
@@ -88,41 +104,56 @@ def read_bilm(source: Source, options: Path, words: Path) -> tuple[BiLM, Vocabul
         listed = find_list(words)
         if listed is None:
             raise ElmoError(
-                f"{source.path}: reads whole words, but no {words.name} next to it says whose vectors the rows of "
-                f"'{EMBEDDING}' are; put the vocabulary of its training there"
+                f"{source.path}: reads whole words, but no {words.name} next to it says which words the rows of "
+                f"'{EMBEDDING}' belong to; put the vocabulary of its training there"
             )
         vocabulary = _in_our_order(bilm.token_encoder, config.n_tokens_vocab, listed, READ)
     return bilm, vocabulary
 
 
 def input_of(bilm: BiLM) -> str:
-    """The name of the vectors of what a biLM reads, for people: which kind it is."""
+    """Return the published name of the biLM's input vectors, which shows people what kind of biLM it is."""
     return EMBEDDING if bilm.char_encoder is None else CHARACTERS
 
 
 def format_of(config: BiLMConfig) -> list[Rename]:
-    """How the tensors of a biLM of these sizes are laid out."""
+    """Return the layout of a biLM with this configuration."""
     return WORD_BILM if config.char_cnn is None else BILM
 
 
 def rows_of_bytes(where: str, stored: Stored, num_rows: int) -> Stored:
-    """The `num_rows` vectors of bytes and marks, from a tensor that `where` names in errors.
+    """Return the character vectors cut to `num_rows`, and refuse a model that reads characters other than UTF-8 bytes.
 
-    One row more is that of a training whose options said 262, where no word has the last one: it is left out. Raises
-    ElmoError for any other number, which is that of a model of other characters.
+    One additional row is allowed and left out: trainings whose options said 262 have it, but no word uses it.
+
+    Args:
+        where: The name of the tensor, for messages.
+        stored: The character vectors as stored.
+        num_rows: How many rows bytes and special marks have in this format.
+
+    Raises:
+        ElmoError: If there is any other number of rows.
     """
     if len(stored.shape) != 2 or stored.shape[0] not in (num_rows, num_rows + 1):
         raise ElmoError(
             f"{where}: has shape {stored.shape}, not the {num_rows} rows of a model that reads words as UTF-8 bytes; "
-            "models of other characters can't be used here"
+            "models that read other characters can't be used"
         )
     return Stored((num_rows, stored.shape[1]), lambda: stored.read()[:num_rows])
 
 
 def read_softmax(source: Source, dim: int, words: Path) -> tuple[Softmax | None, Vocabulary | None]:
-    """The softmax over outputs of width `dim`, and its words from the list `words`; None for what isn't stored.
+    """Read the softmax and its words. A softmax without a matrix of its own has that of the biLM's word vectors.
 
-    Without a matrix of its own, it has the vectors that the biLM reads words by (`share_embedding_softmax` in options).
+    The options call this `share_embedding_softmax`.
+
+    Args:
+        source: The tensors.
+        dim: The width of the biLM's outputs.
+        words: The word list, which may also have `.gz` appended.
+
+    Returns:
+        The softmax and its vocabulary, each of them None if it is not stored.
     """
     if not any(name.startswith("softmax/") for name in source.stored):
         return None, None
@@ -130,7 +161,7 @@ def read_softmax(source: Source, dim: int, words: Path) -> tuple[Softmax | None,
         source = source._replace(stored={**source.stored, "softmax/W": source.stored[EMBEDDING]})
     shape = source.stored["softmax/b"].shape if "softmax/b" in source.stored else ()
     if len(shape) != 1 or not 0 < shape[0] <= MOST_WORDS:
-        raise ElmoError(f"{source.path}: {source.noun} 'softmax/b' is missing or no list of numbers")
+        raise ElmoError(f"{source.path}: {source.noun} 'softmax/b' is missing or is not a list of numbers")
     softmax = skeleton(lambda: Softmax(shape[0], dim))
     fill(softmax, SOFTMAX, source.stored, source.path, source.noun, source.num_bytes)
     listed = find_list(words)
@@ -138,13 +169,15 @@ def read_softmax(source: Source, dim: int, words: Path) -> tuple[Softmax | None,
 
 
 def _in_our_order(module: nn.Module, num_words: int, path: Path, use: str) -> Vocabulary:
-    """The words of a list in whichever order, as bilm-tf has them: the special ones come first, and with them their
-    rows of all parameters of `module`. `use` says in an error what it does with `num_words`."""
+    """Read a word list in any order, and move the special words to the front, as our vocabularies have them.
+
+    The rows of all parameters of `module` move with their words. `use` says in messages what expects `num_words`.
+    """
     words = [word for word in read_so_many(path, num_words, use) if word != NO_WORD]
     require_as_many(path, len(words), num_words, use)
     missing = next((word for word in SPECIAL_WORDS if word not in words), None)
     if missing is not None:
-        raise ElmoError(f"{path}: {missing} is missing, which every vocabulary of bilm-tf has; is this the model's?")
+        raise ElmoError(f"{path}: {missing} is missing, but every bilm-tf vocabulary has it; is it the model's own?")
     special = [words.index(word) for word in SPECIAL_WORDS]
     if special != [0, 1, 2]:
         rows = special + [row for row in range(len(words)) if row not in special]
@@ -156,7 +189,7 @@ def _in_our_order(module: nn.Module, num_words: int, path: Path, use: str) -> Vo
 
 
 def _config(source: Source, options: Path) -> BiLMConfig:
-    """The options, completed by what only the file tells: whether there are two directions."""
+    """Read the options, and add what only the weights show: the number of directions, and of whole words."""
     stored, path, _, noun = source
     values = read_json(options)
     if isinstance(values, dict) and "char_cnn" not in values and CHARACTERS not in stored and EMBEDDING in stored:
@@ -172,7 +205,7 @@ def _config(source: Source, options: Path) -> BiLMConfig:
 
 
 def read_options(path: Path) -> dict[str, Any]:
-    """The published options of a character-based biLM, unchecked but for the key that tells it from another."""
+    """Read the published options of a character-based biLM. Only the presence of `char_cnn` is checked here."""
     values = read_json(path)
     if not isinstance(values, dict) or not isinstance(values.get("char_cnn"), dict):
         raise ElmoError(f"{path}: key 'char_cnn' is missing; these are not the options of a character-based biLM")
@@ -180,7 +213,7 @@ def read_options(path: Path) -> dict[str, Any]:
 
 
 def _named_as_stacked(stored: Mapping[str, Stored]) -> dict[str, Stored]:
-    """A single LSTM layer is not wrapped in a stack of cells by bilm-tf: here it has the name it has in one."""
+    """Give a single LSTM layer, which bilm-tf does not wrap in a stack of cells, the name it would have in a stack."""
     return {
         re.sub(r"^(RNN_[01]/RNN)/LSTMCell/", r"\1/MultiRNNCell/Cell0/LSTMCell/", name): item
         for name, item in stored.items()

@@ -1,4 +1,4 @@
-"""Models that come with the package, by name."""
+"""The models that come with the package, by name."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ NAMES = {"en": "English"}
 
 
 def is_bundled(source: str | Path) -> bool:
-    """Whether `source` names a model of the package.
+    """Return whether `source` names a model of the package.
 
-    Only the string itself does: a folder of that name is `./en`, or `Path("en")`.
+    Only the string itself does. A folder of that name can be given as `./en` or `Path("en")`.
     """
     return isinstance(source, str) and source in NAMES
 
 
 def bundled_folder(name: str) -> Path:
-    """The model folder of one of `NAMES`; an `ElmoError` where this copy of the package was made without it."""
+    """Return the folder of one of the models in `NAMES`.
+
+    Raises:
+        ElmoError: If this copy of the package was built without the model.
+    """
     folder = MODELS / name
     if not folder.is_dir():
         raise ElmoError(
-            f"{name}: this copy of the package is without its {NAMES[name]} model ({folder}); install a released "
-            f"wheel, or name another model (a folder called {name} is ./{name})"
+            f"{name}: this copy of the package was built without its {NAMES[name]} model ({folder}); install a "
+            f"released wheel, or name another model (a folder called {name} is ./{name})"
         )
     return folder

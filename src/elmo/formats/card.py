@@ -1,4 +1,4 @@
-"""The model card: what a model folder's README.md says."""
+"""The model card: the `README.md` of a model folder."""
 
 import re
 from collections.abc import Mapping
@@ -46,10 +46,14 @@ def model_card(
     sections: Mapping[str, str] | None = None,
     source: str = "path/to/this/folder",
 ) -> str:
-    """Markdown that says how large the model is, and `figures`, facts about its training (name to value).
+    """Write the text of a model card in Markdown.
 
-    `metadata` goes into the head that the Hugging Face Hub reads, such as `language` and `license` of the model.
-    `sections` stand at the end, each under its heading, and `source` is what one loads the model by.
+    Args:
+        model: The model, whose sizes the card gives.
+        figures: Facts about its training, name to value, which become a table.
+        metadata: Keys for the head that the Hugging Face Hub reads, such as `language` and `license`.
+        sections: Further sections for the end of the card, heading to text.
+        source: The argument of `elmo.load` in the card's example.
     """
     return _TEMPLATE.format(
         metadata=yaml.safe_dump(dict(metadata), allow_unicode=True, sort_keys=False, width=10_000) if metadata else "",
@@ -63,18 +67,21 @@ def model_card(
 
 
 def table_rows(cells: Mapping[str, str]) -> str:
-    """Rows of a table of two columns."""
+    """Return the Markdown rows of a table of two columns."""
     return "\n".join(f"| {name} | {value} |" for name, value in cells.items())
 
 
 def without_head(card: str) -> str:
-    """A card as people read it, without what would move a terminal's cursor, or worse: it may be a stranger's."""
+    """Return a card without its head and without control characters.
+
+    The card may come from a stranger, and control characters can move a terminal's cursor or do worse.
+    """
     text = _HEAD.sub("", card, count=1) if card.startswith("---\n") else card
     return _CONTROLS.sub("", text)
 
 
 def describe_model(model: Model) -> str:
-    """The sizes of a model, in one sentence."""
+    """Describe the sizes of a model in one sentence."""
     config = model.config
     parameters = sum(parameter.numel() for parameter in model.bilm.parameters())
     layers = _count(config.lstm.n_layers, "LSTM layer")

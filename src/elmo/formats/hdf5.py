@@ -1,6 +1,7 @@
-"""HDF5 files of others: their data sets by name, nothing followed out of the file.
+"""Safe reading of untrusted HDF5 files, and writing that survives a full disk.
 
-Here and wherever else we open one it is without HDF5's own locks, which some disks of clusters lack.
+No link is followed out of a file. Like everywhere in the package, files are opened without HDF5's own locks, because
+the file systems of some clusters do not have them.
 """
 
 from __future__ import annotations
@@ -29,15 +30,23 @@ if TYPE_CHECKING:
 SUFFIXES = (".hdf5", ".h5")
 
 _MOST_PARTS, _DEEPEST = 4_000, 16
-"""Of a file: groups and data sets, and groups in groups. A biLM has about 30 of one, and 5 of the other."""
+"""The most groups and data sets in a file, and the deepest nesting. A biLM has about 30 of them, nested 5 deep."""
 
 _DAMAGE = (OSError, RuntimeError, KeyError, TypeError, ValueError, SystemError)
-"""What h5py raises, as it happens, for a file whose inside is broken."""
+"""The errors that h5py may raise for a file with a broken inside."""
 
 
 @contextmanager
 def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
-    """The data sets of an HDF5 file by name, to be read while it is open."""
+    """Open an HDF5 file.
+
+    Yields:
+        The data sets by name. They can be read as long as the context lasts.
+
+    Raises:
+        ElmoError: If the file is missing, damaged or not HDF5, or if it contains links, or more or more deeply nested
+            groups than any model.
+    """
     require_file(path)
     try:
         file = h5py.File(path, "r", locking=False)
@@ -62,9 +71,9 @@ def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
 
 
 class _KeptFromHDF5(FileIO):
-    """A new file whose failed writes HDF5 isn't told of: its library ends the process where a disk is full.
+    """A new file that hides failed writes from HDF5, whose library ends the process when the disk is full.
 
-    `failure` is the error of the first one; after it nothing more is written.
+    `failure` is the first error. Nothing is written after it.
     """
 
     failure: OSError | None = None
@@ -92,9 +101,13 @@ class _KeptFromHDF5(FileIO):
 
 @contextmanager
 def new_hdf5(path: Path) -> Generator[Callable[..., None]]:
-    """Fill a new HDF5 file by calls of what is yielded: `add(name, data=array)`, as h5py's `create_dataset`.
+    """Write a new HDF5 file.
 
-    Raises the OSError of a full disk at the next call, or at the end.
+    Yields:
+        A function `add(name, data=array)` with the arguments of h5py's `create_dataset`.
+
+    Raises:
+        OSError: If the disk is full; at the end of that call of `add` or at the end of the context.
     """
     with _KeptFromHDF5(path, "w+") as target:
 
@@ -113,7 +126,10 @@ def new_hdf5(path: Path) -> Generator[Callable[..., None]]:
 
 
 def names_of(path: Path, known: Iterable[str]) -> set[str]:
-    """Which of these names stand at the top of an HDF5 file, where others may be millions; none where it isn't one."""
+    """Return which of the `known` names an HDF5 file has at its top level; none if it is not a readable HDF5 file.
+
+    The names are looked up one by one, because a hostile file may contain millions of others.
+    """
     require_file(path)
     try:
         with h5py.File(path, "r", locking=False) as file:
@@ -123,13 +139,13 @@ def names_of(path: Path, known: Iterable[str]) -> set[str]:
 
 
 def _reason_against(numbers: Iterator[int], name: str, link: object) -> str | None:
-    """What is wrong with a name in a file: a link, one too deep, or one too many. None goes on to the next."""
+    """Return what is wrong with a name in a file: a link, too deep, or one too many. None makes h5py go on."""
     if isinstance(link, h5py.SoftLink | h5py.ExternalLink):
-        return f"'{name}' is a link to '{link.path}', which we don't follow; copy the data in"
+        return f"'{name}' is a link to '{link.path}', which is not followed; copy the data into the file"
     if name.count("/") >= _DEEPEST:
-        return "has groups in groups deeper than any model"
+        return "contains groups nested deeper than any model"
     if next(numbers) > _MOST_PARTS:
-        return "holds more groups and data sets than any model"
+        return "contains more groups and data sets than any model"
     return None
 
 
@@ -141,13 +157,13 @@ def _collect(found: dict[str, Stored], file: h5py.File, path: Path, name: str, i
 def _read(file: h5py.File, path: Path, name: str) -> Tensor:
     where = f"{path}: data set '{name}'"
     try:
-        dataset = cast("h5py.Dataset", file[name])  # opened again: an open one takes some kilobytes
+        dataset = cast("h5py.Dataset", file[name])  # opened only now, because each open data set takes some kilobytes
         if dataset.external or dataset.is_virtual:
-            raise ElmoError(f"{where}: its numbers lie in another file, which we don't open; copy the data in")
+            raise ElmoError(f"{where}: its numbers are in another file, which is not opened; copy them into this one")
         if dataset.dtype.kind not in "fiu":
-            raise ElmoError(f"{where}: holds {dataset.dtype}, not numbers")
+            raise ElmoError(f"{where}: contains {dataset.dtype}, not numbers")
         if math.prod(dataset.chunks or ()) * dataset.dtype.itemsize > room(path.stat().st_size):
-            raise ElmoError(f"{where}: its pieces, of shape {dataset.chunks}, are larger than such a file can hold")
+            raise ElmoError(f"{where}: its chunks of shape {dataset.chunks} are larger than this file can hold")
         return torch.from_numpy(np.asarray(dataset, dtype=np.float32))
     except ElmoError:
         raise

@@ -1,4 +1,4 @@
-"""Models on the Hugging Face Hub, by name: fetched once, then read from the cache, offline too."""
+"""Fetches models from the Hugging Face Hub once; later they are read from the cache, even offline."""
 
 from __future__ import annotations
 
@@ -25,20 +25,32 @@ _FILES = [
     "*.zip",
     "*.tar.gz",
 ]
-"""What models of any format that we read consist of."""
+"""The files that models consist of, in all the formats that we read."""
 
 
 def is_name(source: str) -> bool:
-    """Whether `source` names a repository (`owner/name`, or `owner/name@revision`), not a file in a folder here."""
+    """Return whether `source` is of the form `owner/name` or `owner/name@revision` with no local folder `owner`."""
     return bool(_NAME.fullmatch(source)) and not Path(source).parent.exists()
 
 
 def fetch(name: str) -> Path:
-    """The folder of a repository's files, from the cache where they are as on the Hub, or where it can't be reached."""
+    """Fetch the files of a repository that belong to a model.
+
+    Files in the cache are used if they are the same as on the Hub, or if the Hub can't be reached.
+
+    Args:
+        name: A repository for which `is_name` is true.
+
+    Returns:
+        The folder of the files in the cache.
+
+    Raises:
+        ElmoError: If the Hub does not have the repository, or can't be reached and the cache does not have it.
+    """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         HFValidationError,
-        HTTPError,  # pyright: ignore[reportPrivateImportUsage] - of the library below it
+        HTTPError,  # pyright: ignore[reportPrivateImportUsage] - it belongs to the HTTP library
         LocalEntryNotFoundError,
     )
 

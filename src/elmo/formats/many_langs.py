@@ -1,4 +1,7 @@
-"""Folders of ELMoForManyLangs: `config.json`, `char.dic`, `word.dic`, `encoder.pkl`, `token_embedder.pkl`."""
+"""Reads ELMoForManyLangs models.
+
+A model is a folder of `config.json`, `char.dic`, `word.dic`, `encoder.pkl` and `token_embedder.pkl`.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +30,22 @@ CHARACTERS, WORDS = "char.dic", "word.dic"
 
 _CHARACTER_ROWS, _WORD_ROWS = "char_emb_layer.embedding.weight", "word_emb_layer.embedding.weight"
 _ALONE = "\u3000"
-"""The ideographic space: its line in a list is stripped to the id."""
+"""The ideographic space (U+3000). It is stripped as white space, so that only the id is left of its line in a list."""
 
 DEFAULT = {"cell_clip": 3.0, "proj_clip": 3.0, "activation": "relu", "max_characters_per_token": 50}
-"""What tensors don't tell, as in every published model; for folders whose config lies on someone else's machine."""
+"""The settings that the tensors do not show, with the values of every published model.
+
+They are used for folders without the settings file: `config_path` usually names a file on the publisher's machine.
+"""
 
 
 def load_many_langs(folder: Path) -> Model:
-    """Read a folder. Its lists become the model's `lexicon`, by which words are told apart in place of bytes."""
+    """Read the folder of a model. Its word and character lists become the model's `lexicon`.
+
+    Raises:
+        ElmoError: If a file is missing or damaged, if the files do not fit together, or if the token embedder or the
+            encoder is not of the published kind.
+    """
     tokens_path, encoder_path = folder / TOKENS, folder / ENCODER
     stored = {**read_state_dict(encoder_path), **read_state_dict(tokens_path)}
     settings_path, settings = _settings(folder)
@@ -51,7 +62,7 @@ def load_many_langs(folder: Path) -> Model:
         lexicon = Lexicon(words, characters, config.char_cnn.max_characters_per_token)
     except ElmoError as error:
         raise ElmoError(f"{folder / CHARACTERS} and {WORDS}: {error}") from None
-    bilm_skeleton(config, settings_path or tokens_path)  # refuses absurd sizes
+    bilm_skeleton(config, settings_path or tokens_path)  # only to refuse absurd sizes before the real module is made
     num_rows = max(num_characters, PADDING + 1) + 1
     bilm = skeleton(lambda: ManyLangsBiLM(config, num_rows, num_words, word_dim))
     size = tokens_path.stat().st_size + encoder_path.stat().st_size
@@ -62,7 +73,10 @@ def load_many_langs(folder: Path) -> Model:
 
 
 def _tokens(lexicon: Lexicon, num_stored: int, num_rows: int) -> list[Rename]:
-    """The token encoder. The `num_stored` rows of characters move to where `Lexicon.row` has them among `num_rows`."""
+    """Return the layout of the token encoder.
+
+    The `num_stored` character vectors move to the rows among `num_rows` where `Lexicon.row` expects them.
+    """
     rows = torch.tensor([lexicon.row(number) for number in range(num_stored)])
     moved = TensorLayout(
         split=lambda tensor, _: [tensor.new_zeros(num_rows, tensor.shape[1]).index_copy(0, rows, tensor)],
@@ -81,12 +95,12 @@ def _tokens(lexicon: Lexicon, num_stored: int, num_rows: int) -> list[Rename]:
 
 
 def _settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
-    """The model's own settings, which its `config.json` names: looked for in the folder alone, by base name."""
+    """Read the settings file that `config.json` names. Only its base name counts, and only the folder is searched."""
     outer = read_json(folder / CONFIG)
     named = cast("dict[str, Any]", outer).get("config_path") if isinstance(outer, dict) else None
     if not isinstance(named, str):
         raise ElmoError(f"{folder / CONFIG}: key 'config_path' is missing; is this a model of ELMoForManyLangs?")
-    path = folder / (PureWindowsPath(named).name or CONFIG)  # takes both kinds of slashes
+    path = folder / (PureWindowsPath(named).name or CONFIG)  # it splits at both kinds of slashes
     if path.name == CONFIG or not path.is_file():
         return None, {}
     settings = read_json(path)
@@ -96,7 +110,7 @@ def _settings(folder: Path) -> tuple[Path | None, dict[str, Any]]:
 
 
 def _config(path: Path, stored: Mapping[str, Stored], settings: dict[str, Any], where: Path | None) -> BiLMConfig:
-    """Sizes from the tensors; what these don't tell from the settings, or as published."""
+    """Take the sizes from the tensors, and other settings from the settings file or the published models."""
     tokens, encoder = _section(settings, "token_embedder", where), _section(settings, "encoder", where)
     for section, key, known in ((tokens, "token_embedder", "cnn"), (encoder, "encoder", "elmo")):
         name = section.get("name", known)
@@ -116,7 +130,7 @@ def _config(path: Path, stored: Mapping[str, Stored], settings: dict[str, Any], 
         },
         "lstm": {
             **lstm,
-            "cell_clip": facts["cell_clip"] or None,  # 0 clips nothing there
+            "cell_clip": facts["cell_clip"] or None,  # in their settings, 0 means no clipping
             "proj_clip": facts["proj_clip"] or None,
             "use_skip_connections": True,
         },
@@ -132,7 +146,7 @@ def _section(settings: dict[str, Any], key: str, where: Path | None) -> dict[str
 
 
 def _read_list(path: Path, num_rows: int) -> dict[str, int]:
-    """A list of tokens and ids, `token<TAB>id` a line; an id alone is that of the ideographic space."""
+    """Read a list with a line `token<TAB>id` for each token. A line with only an id is the ideographic space."""
     ids: dict[str, int] = {}
     require_file(path)
     for number, line in enumerate(read_lines(path), start=1):
@@ -143,7 +157,7 @@ def _read_list(path: Path, num_rows: int) -> dict[str, int]:
             )
         if number > 2 * num_rows:
             raise ElmoError(
-                f"{path}: has far more lines than the tensors have rows ({num_rows}); is it of another model?"
+                f"{path}: has far more lines than the tensors have rows ({num_rows}); is it from another model?"
             )
         ids[before[0] if before else _ALONE] = int(last)
     return ids

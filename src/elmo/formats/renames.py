@@ -1,6 +1,7 @@
-"""A published format as data: names and layouts of its tensors, and ours, read in both directions.
+"""Describes a published format as data that works in both directions, for reading and for writing.
 
-A format is a list of `Rename`s. Nothing here knows which format it is, and no format has loops of its own.
+A format is a list of `Rename`s, which pair its tensors with ours. This module knows no particular format, and the
+formats need no loops of their own.
 """
 
 from __future__ import annotations
@@ -15,14 +16,17 @@ from torch import Tensor
 from elmo.errors import ElmoError
 
 Read = Callable[[str, tuple[int, ...]], Tensor]
-"""Reads the published tensor of a name, which must have this shape."""
+"""Reads the published tensor of a name and makes sure that it has the given shape."""
 
 
 @dataclass(frozen=True)
 class TensorLayout:
-    """How a published tensor is cut into ours and put together again.
+    """How a published tensor is converted to one or more of our tensors and back.
 
-    `split` takes theirs and the shapes of ours, `join` is its reverse, and `shape` is the shape of what it makes.
+    Attributes:
+        split: Converts the published tensor to ours, given our shapes.
+        join: The inverse of `split`.
+        shape: The shape of the published tensor, given the shapes of ours.
     """
 
     split: Callable[[Tensor, Sequence[torch.Size]], list[Tensor]]
@@ -45,26 +49,31 @@ ZERO_ROW_FIRST = TensorLayout(
     join=lambda parts: parts[0][1:],
     shape=lambda shapes: (shapes[0][0] - 1, shapes[0][1]),
 )
-"""Ours has a first row of zeros, for the mask, that files leave out."""
+"""Ours has a first row of zeros, for the mask, that the files do not have."""
 CONVOLUTION = TensorLayout(
     split=lambda tensor, _: [tensor[0].permute(2, 1, 0)],
     join=lambda parts: parts[0].permute(2, 1, 0).unsqueeze(0),
     shape=lambda shapes: (1, *reversed(shapes[0])),
 )
-"""(1, width, in, out) there, (out, in, width) here."""
+"""Theirs is (1, width, in, out), ours is (out, in, width)."""
 TRANSPOSED_ROWS = TensorLayout(
     split=lambda tensor, shapes: [part.t() for part in tensor.split([shape[1] for shape in shapes])],
     join=lambda parts: torch.cat([part.t() for part in parts]),
     shape=lambda shapes: (sum(shape[1] for shape in shapes), shapes[0][0]),
 )
-"""Several matrices of ours, transposed, stand below each other in one of theirs."""
+"""One of their matrices contains several of ours, transposed and stacked."""
 
 
 @dataclass(frozen=True)
 class Rename:
-    """A published tensor `theirs` and the tensor or tensors of ours it becomes.
+    """Pairs a published tensor with the tensor or tensors of ours that it becomes.
 
-    `{i}`, `{k}`, … in the names stand for the same number on both sides.
+    In the names, `{i}`, `{k}` and so on stand for the same number on both sides.
+
+    Attributes:
+        theirs: The published name.
+        ours: Our name or names.
+        layout: How the values are converted.
     """
 
     theirs: str
@@ -73,12 +82,21 @@ class Rename:
 
     @property
     def our_names(self) -> tuple[str, ...]:
-        """Our side's names, always as a tuple."""
+        """Our names, always as a tuple."""
         return (self.ours,) if isinstance(self.ours, str) else self.ours
 
 
 def rename_to_ours(renames: Sequence[Rename], shapes: Mapping[str, torch.Size], read: Read) -> dict[str, Tensor]:
-    """Our tensors, of the given `shapes`, from published ones."""
+    """Convert published tensors to ours.
+
+    Args:
+        renames: The format. Every name in `shapes` must fit exactly one of its renames.
+        shapes: The shapes of our tensors by name.
+        read: Reads a published tensor by name and shape.
+
+    Returns:
+        Our tensors by name.
+    """
     tensors: dict[str, Tensor] = {}
     for their_name, our_names, layout in _matches(renames, shapes):
         our_shapes = [shapes[name] for name in our_names]
@@ -88,13 +106,13 @@ def rename_to_ours(renames: Sequence[Rename], shapes: Mapping[str, torch.Size], 
 
 
 def rename_to_theirs(renames: Sequence[Rename], tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Published names and tensors for ours; the reverse of `rename_to_ours`."""
+    """Yield the published names and tensors for ours: the inverse of `rename_to_ours`."""
     for their_name, our_names, layout in _matches(renames, tensors):
         yield their_name, layout.join([tensors[name] for name in our_names]).contiguous()
 
 
 def superfluous(renames: Sequence[Rename], shapes: Mapping[str, object], their_names: Sequence[str]) -> list[str]:
-    """Published names that fit a rename but no tensor of ours: the file holds more than its options say."""
+    """Return the published names that fit a rename but no tensor of ours: the file has more than its options say."""
     wanted = {their_name for their_name, _, _ in _matches(renames, shapes)}
     patterns = [_pattern(rename.theirs) for rename in renames]
     return [name for name in their_names if name not in wanted and any(p.fullmatch(name) for p in patterns)]
@@ -103,7 +121,7 @@ def superfluous(renames: Sequence[Rename], shapes: Mapping[str, object], their_n
 def _matches(
     renames: Sequence[Rename], our_names: Mapping[str, object]
 ) -> Iterator[tuple[str, tuple[str, ...], TensorLayout]]:
-    """Each published name with our names for it; every one of ours is met exactly once, or that is a defect."""
+    """Yield each published name with our names for it. It is a bug in the format if one of ours is left over."""
     left = set(our_names)
     for rename in renames:
         pattern = _pattern(rename.our_names[0])
@@ -119,6 +137,6 @@ def _pattern(template: str) -> re.Pattern[str]:
 
 
 def require_shape(where: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    """Refuse a tensor of another shape than the options ask for."""
+    """Refuse a tensor whose shape is not the one that the options ask for; `where` names the tensor."""
     if found != expected:
         raise ElmoError(f"{where}: has shape {found}, but the options ask for {expected}")

@@ -1,4 +1,4 @@
-"""Modules without memory, to be filled from a file."""
+"""Makes modules on the meta device, without memory, to be filled from a file."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ MOST_LAYERS, WIDEST, MOST_WORDS = 256, 1 << 20, 1 << 28
 
 
 class _NoRandomNumbers(TorchFunctionMode):
-    """Leaves random initial values out. Without memory they are nothing, yet make torch import its compiler (1 s)."""
+    """Skips random initial values. They have no effect on the meta device, but make torch import its compiler (1 s)."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -29,13 +29,21 @@ class _NoRandomNumbers(TorchFunctionMode):
 
 
 def skeleton(make: Callable[[], M]) -> M:
-    """What `make` makes, its tensors on the meta device: shapes without values."""
+    """Return the module that `make` makes, with its tensors on the meta device: shapes without values."""
     with torch.device("meta"), _NoRandomNumbers():
         return make()
 
 
 def bilm_skeleton(config: BiLMConfig, where: Path) -> BiLM:
-    """A biLM without memory, of sizes that `where` gives; absurd ones are refused."""
+    """Make a biLM on the meta device.
+
+    Args:
+        config: Its sizes.
+        where: The file that the sizes come from, for messages.
+
+    Raises:
+        ElmoError: If a size is beyond any real model.
+    """
     cnn, lstm = config.char_cnn, config.lstm
     sizes = [("lstm.n_layers", lstm.n_layers, MOST_LAYERS), ("lstm.dim", lstm.dim, WIDEST)]
     if cnn is not None:

@@ -1,8 +1,11 @@
-"""TensorFlow's checkpoint files (`x.index` beside `x.data-00000-of-00001`), read without TensorFlow.
+"""Reads TensorFlow's checkpoint files (`x.index` and `x.data-00000-of-00001`) without TensorFlow.
 
-The index is a sorted table as LevelDB writes it: blocks of entries whose keys share their beginnings, each block with
-a CRC-32C, found through a block of blocks, found through the file's last 48 bytes. A key is a variable's name, a value
-a protobuf message (`BundleEntryProto`) that says type, shape, and where in which data file the numbers lie.
+TensorFlow weighs a gigabyte, and each of its versions runs on only a few versions of Python.
+
+The index is a sorted table in the format of LevelDB. It consists of blocks with a CRC-32C each, whose keys omit the
+beginning that they share with the key before. The last 48 bytes of the file (the footer) point to a block that points
+to all the others. A key is the name of a variable. Its value is a protobuf message (`BundleEntryProto`) with the type,
+the shape, the data file and the position of the numbers in it.
 """
 
 from __future__ import annotations
@@ -25,15 +28,15 @@ from elmo.text.reading import require_file
 INDEX = ".index"
 
 _LARGEST_INDEX, _LONGEST_NAME, _MOST_VARIABLES = 1 << 20, 256, 10_000
-"""Far more than the hundred variables of a biLM need. Names share their beginnings, so that a few bytes can grow."""
+"""Far more than the hundred variables of a biLM need. Names share beginnings, so a few bytes could expand to many."""
 
 _FOOTER, _MAGIC, _TRAILER = 48, (0xDB4775248B80FB57).to_bytes(8, "little"), 5
 _TYPES = {1: "<f4", 2: "<f8", 19: "<f2"}
-"""Numbers of the float types (`DataType`)."""
+"""The floating-point types by their number in TensorFlow's `DataType`."""
 
 
 class _Entry(NamedTuple):
-    """A variable's `BundleEntryProto`; `slices` counts the pieces of one that was saved in several."""
+    """A variable's `BundleEntryProto`. `slices` counts the pieces of a variable that was saved in several."""
 
     dtype: int
     shape: tuple[int, ...]
@@ -44,7 +47,17 @@ class _Entry(NamedTuple):
 
 
 def read_bundle(prefix: Path) -> tuple[dict[str, Stored], int]:
-    """The floating-point variables of a checkpoint by name, and the bytes of all its data files."""
+    """Read the index of a checkpoint.
+
+    Args:
+        prefix: The path of the checkpoint without `.index`.
+
+    Returns:
+        The floating-point variables by name, and the total size of the data files in bytes.
+
+    Raises:
+        ElmoError: If the index is missing or damaged, or if a data file is missing.
+    """
     path = prefix.with_name(prefix.name + INDEX)
     require_file(path)
     try:
@@ -66,7 +79,7 @@ def read_bundle(prefix: Path) -> tuple[dict[str, Stored], int]:
     shards = [prefix.with_name(f"{prefix.name}.data-{i:05d}-of-{num_shards:05d}") for i in range(num_shards)]
     for shard in shards:
         if not shard.exists():
-            raise ElmoError(f"{shard}: no such file, but {path.name} asks for it")
+            raise ElmoError(f"{shard}: no such file, but {path.name} needs it")
         require_file(shard)
     found = {
         name: Stored(entry.shape, partial(_read, shards, name, entry))
@@ -77,13 +90,13 @@ def read_bundle(prefix: Path) -> tuple[dict[str, Stored], int]:
 
 
 def _read(shards: list[Path], name: str, entry: _Entry) -> Tensor:
-    """The numbers of a variable, as float32. What the index claims must agree with itself and with the file."""
+    """Read a variable as float32. What the index claims must be consistent and agree with the data file."""
     dtype = np.dtype(_TYPES[entry.dtype])
     if entry.shard >= len(shards) or entry.slices:
         raise ElmoError(f"{shards[0]}: variable '{name}' was saved in pieces, which can't be read")
     path = shards[entry.shard]
     if entry.size != math.prod(entry.shape) * dtype.itemsize:
-        raise ElmoError(f"{path}: variable '{name}' of shape {entry.shape} can't lie in {entry.size} bytes")
+        raise ElmoError(f"{path}: variable '{name}' of shape {entry.shape} does not fit its {entry.size} bytes")
     if entry.offset + entry.size > path.stat().st_size:
         raise ElmoError(f"{path}: ends before variable '{name}'; is the file complete?")
     numbers = np.fromfile(path, dtype, math.prod(entry.shape), offset=entry.offset)
@@ -91,13 +104,13 @@ def _read(shards: list[Path], name: str, entry: _Entry) -> Tensor:
 
 
 def _require_header(path: Path, header: bytes) -> int:
-    """The number of data files; their numbers must be little-endian, as on every machine TensorFlow runs on."""
+    """Return the number of data files, and refuse big-endian ones, which hardly any machine with TensorFlow writes."""
     values = dict(_fields(header))
     num_shards, endianness = values.get(1, 0), values.get(2, 0)
     if not isinstance(num_shards, int) or not 0 < num_shards < 1000:
-        raise ValueError("no number of data files")
+        raise ValueError("its number of data files is wrong")
     if endianness != 0:
-        raise ElmoError(f"{path}: written in big-endian byte order, which is not read; save it anew on another machine")
+        raise ElmoError(f"{path}: written in big-endian byte order, which can't be read; save it on another machine")
     return num_shards
 
 
@@ -105,8 +118,8 @@ def _require_header(path: Path, header: bytes) -> int:
 
 
 def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of all blocks."""
-    _, position = _handle(data, len(data) - _FOOTER)  # of statistics that nobody writes
+    """Yield the keys and values of all blocks."""
+    _, position = _handle(data, len(data) - _FOOTER)  # skips the handle of the block for statistics
     (index, size), _ = _handle(data, position)
     end = 0
     for _, value in _block(data, index, size):
@@ -118,12 +131,12 @@ def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of one block."""
+    """Yield the keys and values of one block."""
     if offset + size + _TRAILER > len(data):
         raise ValueError("a block lies beyond its end")
     kind, checksum = data[offset + size], int.from_bytes(data[offset + size + 1 : offset + size + _TRAILER], "little")
     if kind != 0:
-        raise ValueError("it is compressed, as TensorFlow never writes it")
+        raise ValueError("it is compressed, which TensorFlow never does")
     if checksum != _masked_crc32c(data[offset : offset + size + 1]):
         raise ValueError("a checksum differs")
     block = data[offset : offset + size]
@@ -141,7 +154,7 @@ def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]
 
 
 def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
-    """Offset and size of a block, and where they end."""
+    """Read the offset and size of a block. Also return the position after them."""
     offset, position = _varint(data, position)
     size, position = _varint(data, position)
     return (offset, size), position
@@ -156,7 +169,7 @@ def _crc_table() -> list[int]:
 
 
 def _masked_crc32c(data: bytes) -> int:
-    """The checksum as stored: turned, and moved by a constant."""
+    """Return the checksum as LevelDB stores it: rotated, with a constant added."""
     table, value = _crc_table(), 0xFFFFFFFF
     for byte in data:
         value = table[(value ^ byte) & 255] ^ (value >> 8)
@@ -187,7 +200,7 @@ def _dimension(data: bytes) -> int:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of a message's fields."""
+    """Yield the number and the value of each field of a message."""
     position = 0
     while position < len(data):
         tag, position = _varint(data, position)
@@ -208,7 +221,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number in pieces of seven bits, the lowest first, and where it ends."""
+    """Read a number stored in pieces of seven bits, lowest first. Also return the position after it."""
     value = shift = 0
     while shift < 64:
         byte = data[position]

@@ -1,4 +1,4 @@
-"""Checkpoints of bilm-tf's training: the biLM, its softmax, and what Adagrad had gathered."""
+"""Reads checkpoints of bilm-tf's training: the biLM, its softmax, and the accumulators of Adagrad."""
 
 from __future__ import annotations
 
@@ -14,22 +14,30 @@ from elmo.formats.tensor_bundle import INDEX, read_bundle
 
 LIST = "checkpoint"
 _LONGEST_LIST = 1 << 20
-"""The file that tells the newest checkpoint of a folder."""
+"""The file that names the newest checkpoint of a folder, and how many of its characters are read."""
 
 _ADAGRAD = "/Adagrad"
 _NAMES = [
     (r"^lm/", ""),
-    (r"^rnn/", "RNN_0/rnn/"),  # a biLM of one direction has no scope of its own for it
+    (r"^rnn/", "RNN_0/rnn/"),  # a biLM of one direction does not have the scope RNN_0
     (r"/rnn/(multi_rnn_cell/cell_(\d+)/)?lstm_cell/", lambda found: f"/RNN/MultiRNNCell/Cell{found[2] or 0}/LSTMCell/"),
     (r"/projection/kernel$", "/W_P_0"),
     (r"/LSTMCell/kernel$", "/LSTMCell/W_0"),
     (r"/LSTMCell/bias$", "/LSTMCell/B"),
 ]
-"""From the names of variables to those of the published HDF5 files, one after the other."""
+"""Substitutions, applied in this order, from the names of variables to those of the published HDF5 files."""
 
 
 def load_tensorflow(prefix: Path) -> Model:
-    """Read the checkpoint of `prefix`.index and `prefix`.data-…, beside its `options.json` and `vocab.txt`."""
+    """Read a checkpoint.
+
+    Args:
+        prefix: The path of the checkpoint without `.index`. The `options.json`, and the `vocab.txt` if there is one,
+            are in the same folder.
+
+    Raises:
+        ElmoError: If a file is missing or damaged, or if the files do not fit together.
+    """
     options = _options(prefix)
     source = _source(prefix, "")
     bilm, words = read_bilm(source, options, prefix.with_name(WORDS))
@@ -39,9 +47,14 @@ def load_tensorflow(prefix: Path) -> Model:
 
 
 def load_accumulators(prefix: Path) -> dict[str, Tensor]:
-    """Adagrad's sums of squared gradients in a checkpoint, by the names of parameters: `bilm.…`, `softmax.…`.
+    """Read Adagrad's sums of squared gradients from a checkpoint.
 
-    They are cut and turned as the parameters themselves are. Empty where the checkpoint has none.
+    Args:
+        prefix: The path of the checkpoint without `.index`.
+
+    Returns:
+        The sums by the names of our parameters (`bilm.…`, `softmax.…`), in the shapes of these parameters; empty if
+        the checkpoint has none.
     """
     source = _source(prefix, _ADAGRAD)
     if not source.stored:
@@ -53,13 +66,17 @@ def load_accumulators(prefix: Path) -> dict[str, Tensor]:
 
 
 def find_checkpoint(folder: Path) -> Path | None:
-    """The prefix of a folder's newest checkpoint, as its list says, or of the only one."""
+    """Return the prefix of the newest checkpoint in a folder, as its list says, or of the only one; else None.
+
+    Raises:
+        ElmoError: If there are several checkpoints and no list that names one of them.
+    """
     found = sorted(path.with_name(path.name.removesuffix(INDEX)) for path in folder.glob(f"*{INDEX}"))
     if (folder / LIST).is_file():
         with (folder / LIST).open(encoding="utf-8", errors="replace") as file:
             text = file.read(_LONGEST_LIST)
         newest = re.search(r'^model_checkpoint_path: "(?:[^"\n]*/)?([^"/\n]+)"', text, re.MULTILINE)
-        if newest and folder / newest[1] in found:  # the list holds the path on the machine it was trained on
+        if newest and folder / newest[1] in found:  # the list has the paths of the machine that trained
             return folder / newest[1]
     if len(found) > 1:
         raise ElmoError(f"{folder}: expected one checkpoint, found {', '.join(path.name for path in found)}; name one")
@@ -67,7 +84,7 @@ def find_checkpoint(folder: Path) -> Path | None:
 
 
 def prefix_of(path: Path) -> Path | None:
-    """The prefix that a checkpoint's file, or the path without an ending, stands for; None for anything else."""
+    """Return the prefix of the checkpoint that `path` (a file or the prefix itself) belongs to, or None."""
     if path.name == LIST:
         return find_checkpoint(path.parent)
     prefix = path.with_name(re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path.name))
@@ -77,12 +94,12 @@ def prefix_of(path: Path) -> Path | None:
 def _options(prefix: Path) -> Path:
     options = prefix.with_name(OPTIONS)
     if not options.exists():
-        raise ElmoError(f"{prefix}{INDEX}: no {OPTIONS} beside it, which says the sizes")
+        raise ElmoError(f"{prefix}{INDEX}: there is no {OPTIONS} next to it, which gives the sizes; add it")
     return options
 
 
 def _source(prefix: Path, ending: str) -> Source:
-    """The variables, or what the optimizer keeps of each under the `ending`, by their published names."""
+    """Return the variables whose names have this `ending`, without it: '' for weights, '/Adagrad' for their sums."""
     stored, num_bytes = read_bundle(prefix)
     chosen = {name.removesuffix(ending): item for name, item in stored.items() if name.endswith(ending)}
     named = {_published(name): item for name, item in chosen.items() if not name.endswith(_ADAGRAD)}

@@ -1,4 +1,4 @@
-"""Tensors that lie in a file of any kind, and modules filled from them: checked before they take up memory."""
+"""Fills modules with the tensors of a file, in any format. Tensors are checked before they take up memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elmo.formats import renames
 from elmo.formats.renames import Rename
 
 LARGEST_WEIGHT = 1e9
-"""No weight of a working model comes near; numbers in another byte order, or of another type, soon pass it."""
+"""No weight of a working model comes near this, but numbers of the wrong byte order or type soon exceed it."""
 
 MOST_MIXES = 4_096
 """Far more scalar mixes than any task has."""
@@ -23,30 +23,38 @@ _COMPRESSION, _ALLOWANCE = 8, 1 << 26
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor that lies in a file: its shape, and how to read it as float32."""
+    """A tensor in a file: its shape, and a function that reads it as float32."""
 
     shape: tuple[int, ...]
     read: Callable[[], Tensor]
 
 
 def room(num_bytes: int) -> int:
-    """How many bytes may come out of a file of `num_bytes`. Weights hardly compress, whatever packs them."""
+    """Return how many bytes a file of `num_bytes` may unpack to. The bound is safe because weights hardly compress."""
     return _COMPRESSION * num_bytes + _ALLOWANCE
 
 
 def fill(
     module: nn.Module, format: Sequence[Rename], stored: Mapping[str, Stored], path: Path, noun: str, num_bytes: int
 ) -> None:
-    """Put a file's tensors into `module`, which was made without memory of its own.
+    """Fill a module with the tensors of a file.
 
-    `path`, of `num_bytes`, and `noun` ("data set") name them in errors. Refused are missing tensors, other shapes,
-    tensors that fit the format but no place in the module, more numbers than such a file can hold, and numbers that
-    are no weights.
+    Args:
+        module: A module on the meta device, such as `skeleton` makes.
+        format: The layout of the file's tensors.
+        stored: The tensors by their names in the file.
+        path: The file, for messages.
+        noun: What messages call an entry of the file, such as "data set".
+        num_bytes: The size of the file, which bounds that of the tensors.
+
+    Raises:
+        ElmoError: If a tensor is missing, has the wrong shape or has no place in the module, if the tensors are larger
+            than the file could contain, or if their numbers can't be weights.
     """
     shapes = {name: tensor.shape for name, tensor in module.state_dict().items()}
     extra = renames.superfluous(format, shapes, list(stored))
     if extra:
-        raise ElmoError(f"{path}: {noun} '{extra[0]}' is more than the options say; are they of another model?")
+        raise ElmoError(f"{path}: {noun} '{extra[0]}' has no place in the options; are they from another model?")
     asked = sum(shape.numel() * 4 for shape in shapes.values())
 
     def read(name: str, shape: tuple[int, ...]) -> Tensor:
@@ -64,14 +72,16 @@ def fill(
 
 
 def require_few_mixes(path: Path, num_mixes: int) -> None:
-    """Refuse more scalar mixes than any task has, each of which would be a module."""
+    """Refuse more scalar mixes than any task has, because each of them would become a module."""
     if num_mixes > MOST_MIXES:
         raise ElmoError(f"{path}: {num_mixes:,} scalar mixes are beyond any real model (at most {MOST_MIXES:,})")
 
 
 def require_weights(where: str, tensor: Tensor) -> None:
-    """Refuse NaN, infinity, and numbers too large for weights."""
+    """Refuse NaN, infinity, and numbers too large for weights. `where` names the tensor."""
     if tensor.numel():
         low, high = (float(bound) for bound in tensor.aminmax())
         if not -LARGEST_WEIGHT < low <= high < LARGEST_WEIGHT:
-            raise ElmoError(f"{where}: holds {low if abs(low) > abs(high) else high}, no weight; the file is damaged")
+            raise ElmoError(
+                f"{where}: contains {low if abs(low) > abs(high) else high}, not a weight; the file is damaged"
+            )

@@ -1,4 +1,4 @@
-"""Files of `torch.save`: tensors only. Nothing in them is ever executed."""
+"""Safe reading of state dicts that `torch.save` wrote. Nothing in a file is ever executed."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from elmo.formats.tensors import Stored, room
 from elmo.text.reading import require_file
 
 _BLOCK = 1 << 20
-"""Bytes read at once."""
+"""How many bytes are read at a time."""
 
 _ZIP = b"PK\x03\x04"
 _OLD_PICKLES = 5
-"""How many stand at the beginning of files of before torch 1.6: three of the file, the tensors, their data's names."""
+"""How many pickles begin a file from before torch 1.6: three about the file, the tensors, the keys of their data."""
 
 _MOST_STEPS, _LARGEST_PICKLE = 200_000, 1 << 24
-"""Of pickles, which take about twenty steps for a tensor. A step may make an object, of some 100 bytes."""
+"""The most steps and bytes of a pickle. A tensor takes about 20 steps, and a step can make an object of 100 bytes."""
 
 _PROTOCOL = 2
-"""Of pickle, as torch writes it. A later one brings empty sets: of all steps that torch reads, the largest objects."""
+"""The pickle protocol that torch writes. Later ones have a step for an empty set, the largest object for a step."""
 
 _PARTS = {
     "collections.OrderedDict",
@@ -49,8 +49,8 @@ _PARTS = {
     "builtins.set",
     *(f"torch.{name}" for name in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "uint8", "bool")),
 }
-"""What a state dict is made of, besides the types of its data. Torch knows more, by which a few bytes can ask for any
-amount of memory."""
+"""The names that a state dict may refer to, besides the types of its storages. Torch's restricted reader accepts more
+names, and with some of those a few bytes can ask for any amount of memory."""
 
 _STORAGE = re.compile(r"torch\.(cuda\.)?[A-Z][A-Za-z0-9]*Storage")
 
@@ -71,14 +71,18 @@ _DAMAGE = (
     OverflowError,
     MemoryError,
 )
-"""What torch raises for files that are cut off or made up."""
+"""The errors that torch raises for truncated or forged files."""
 
 
 def read_state_dict(path: Path) -> dict[str, Stored]:
-    """The tensors of a stored state dict by name.
+    """Read the tensors of a state dict by name.
 
-    Pickled objects and code are refused unseen: torch's restricted reader knows only tensors and plain containers, and
-    it is given only what a state dict is made of. Refused are quantized and nested tensors, too.
+    Pickled objects and code never run: the file is checked for them first, and then read with torch's restricted
+    reader (`weights_only`), which knows only tensors and plain containers.
+
+    Raises:
+        ElmoError: If the file is missing, damaged or larger than any real model, if it contains anything besides a
+            state dict, or if a tensor is quantized, nested or complex.
     """
     if not path.exists():
         raise ElmoError(f"{path}: no such file")
@@ -86,7 +90,7 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
     num_bytes = path.stat().st_size
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            if data[:4] == _ZIP:  # as torch tells both kinds apart
+            if data[:4] == _ZIP:  # torch distinguishes its two file formats by the same bytes
                 pickles, num_pickles = _check_records(path, file, num_bytes), 1
             else:
                 pickles, num_pickles = data, _OLD_PICKLES
@@ -97,15 +101,15 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
     except (ElmoError, PermissionError):
         raise
     except pickle.UnpicklingError:
-        raise ElmoError(f"{path}: refused, not tensors alone: holds objects or code, or is damaged") from None
+        raise ElmoError(f"{path}: refused, because it contains objects or code, or is damaged") from None
     except (*_DAMAGE, struct.error, zipfile.BadZipFile) as error:
         reason = str(error).partition("\n")[0]
-        raise ElmoError(f"{path}: a damaged or truncated file of torch ({reason}); get it again") from None
+        raise ElmoError(f"{path}: a damaged or truncated torch file ({reason}); get the file again") from None
     if not isinstance(found, dict):
-        raise ElmoError(f"{path}: holds a {type(found).__name__}, no state dict")
+        raise ElmoError(f"{path}: contains a {type(found).__name__}, not a state dict")
     items = cast("dict[object, object]", found).items()
     if any(isinstance(tensor, Tensor) and tensor.is_complex() for _, tensor in items):
-        raise ElmoError(f"{path}: holds complex numbers; only real ones can be read")
+        raise ElmoError(f"{path}: contains complex numbers; only real numbers can be read")
     return {
         str(name): Stored(tuple(tensor.shape), partial(_read, tensor))
         for name, tensor in items
@@ -114,37 +118,37 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
 
 
 def _check_records(path: Path, file: BinaryIO, num_bytes: int) -> BinaryIO:
-    """Compare the records of a zip file with their checksums, which torch doesn't look at; returns its pickle."""
+    """Compare the records of a zip file with their checksums, which torch does not do, and return its pickle."""
     with open_zip(path, file) as archive:
         entries = archive.infolist()
         if sum(entry.file_size for entry in entries) > room(num_bytes):
-            raise ElmoError(f"{path}: unfolds to more than such a file can hold")
-        if len({entry.filename.lower() for entry in entries}) < len(entries):  # torch would take any of them
-            raise ElmoError(f"{path}: has two records of one name; the file is damaged")
+            raise ElmoError(f"{path}: unpacks to more than a file of this size can contain")
+        if len({entry.filename.lower() for entry in entries}) < len(entries):  # torch ignores case
+            raise ElmoError(f"{path}: has two records of the same name; the file is damaged")
         for entry in entries:
             with archive.open(entry) as record:
                 while record.read(_BLOCK):
                     pass
         found = [entry for entry in entries if entry.filename.lower().endswith("/data.pkl")]
         if len(found) != 1 or found[0].file_size > _LARGEST_PICKLE:
-            raise ElmoError(f"{path}: has no list of tensors as torch writes it")
+            raise ElmoError(f"{path}: has no list of tensors such as torch writes")
         return io.BytesIO(archive.read(found[0]))
 
 
 def _check_pickles(path: Path, data: BinaryIO | mmap.mmap, num_pickles: int) -> None:
-    """Refuse pickles that hold more, or other things, than those of a state dict; nothing of them is made."""
+    """Refuse pickles with more or other things than a state dict has. No object of theirs is made."""
     left = _MOST_STEPS
     for _ in range(num_pickles):
         for operation, argument, _ in pickletools.genops(cast("BinaryIO", data)):
             left -= 1
             if left < 0:
-                raise ElmoError(f"{path}: holds more tensors, or other things, than any real model")
+                raise ElmoError(f"{path}: contains more tensors or other things than any real model")
             if operation.proto > _PROTOCOL:
                 raise pickle.UnpicklingError(operation.name)
             if operation.name == "GLOBAL" and (name := str(argument).replace(" ", ".")) not in _PARTS:
                 kind = _OTHER_TENSORS.get(name)
                 if kind is not None:
-                    raise ElmoError(f"{path}: holds {kind}; only plain tensors can be read")
+                    raise ElmoError(f"{path}: contains {kind}; only plain tensors can be read")
                 if not _STORAGE.fullmatch(name):
                     raise pickle.UnpicklingError(name)
 

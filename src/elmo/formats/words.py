@@ -1,4 +1,4 @@
-"""Word lists beside models, plain or `.gz`, in bounded memory."""
+"""Reads the word lists of models, plain or `.gz`, in bounded memory."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from elmo.errors import ElmoError
 from elmo.formats.tensors import room
 from elmo.text.reading import is_there, read_lines, require_file
 
-SCORED, READ = "the softmax beside it scores", "the model next to it reads"
-"""What the words of a list are for, in errors."""
+SCORED, READ = "the softmax next to it scores", "the model next to it reads"
+"""What the words of a list are for, in messages about a wrong number of words."""
 
 _BLOCK, _SOME = 1 << 20, 8
-"""Bytes read at a time, and lines of a list that may hold no word: others more are not read."""
+"""How many bytes are read at a time, and how many lines more than words a list may have."""
 
 
 def find_word_list(folder: Path, num_words: int) -> list[str] | None:
-    """The words of the first list in `folder` (`vocab*.txt`, plain or `.gz`) that has as many; None without one.
+    """Find the word list of a given length in a folder.
 
-    A last, empty line counts where the number says so.
+    Args:
+        folder: The folder with `vocab*.txt` files, plain or `.gz`.
+        num_words: The number of lines. An empty last line counts if the number is right only with it.
+
+    Returns:
+        The words of the first list of that length, or None if there is none.
     """
     for path in sorted([*folder.glob("vocab*.txt"), *folder.glob("vocab*.txt.gz")]):
         if require_room(path) > num_words + _SOME:
@@ -34,31 +39,38 @@ def find_word_list(folder: Path, num_words: int) -> list[str] | None:
 
 
 def find_list(path: Path) -> Path | None:
-    """A word list, plain or with `.gz`; None where there is neither."""
+    """Return `path`, or else `path` with `.gz` appended, or None if neither exists."""
     return next((found for found in (path, path.with_name(f"{path.name}.gz")) if is_there(found)), None)
 
 
 def require_as_many(path: Path, num_words: int, wanted: int, use: str = SCORED) -> None:
-    """Refuse a list of other words than those that a softmax scores, or whatever else `use` says."""
+    """Refuse a word list of the wrong length.
+
+    Args:
+        path: The list, for the message.
+        num_words: How many words it has.
+        wanted: How many it should have.
+        use: What expects them, such as `SCORED`, for the message.
+    """
     if num_words != wanted:
         raise ElmoError(f"{path}: has {num_words} words, but {use} {wanted}")
 
 
 def read_words(path: Path) -> list[str]:
-    """The lines of a word list."""
+    """Read the lines of a word list."""
     require_room(path)
     return list(read_lines(path))
 
 
 def read_so_many(path: Path, wanted: int, use: str = SCORED) -> list[str]:
-    """As `read_words`, of a list of about `wanted` words; one of many more is refused unread, as `use` says."""
+    """Read the lines of a list of about `wanted` words. A much longer list is refused before it is kept in memory."""
     if (num_lines := require_room(path)) > wanted + _SOME:
         require_as_many(path, num_lines, wanted, use)
     return list(read_lines(path))
 
 
 def require_room(path: Path) -> int:
-    """The number of a list's lines; a compressed one that unfolds to more than such a file holds is refused."""
+    """Count the lines of a list, and refuse one that unpacks to more than a file of its size can contain."""
     require_file(path)
     num_lines = 0
     try:
@@ -68,9 +80,9 @@ def require_room(path: Path) -> int:
                 left -= len(data)
                 num_lines += data.count(b"\n")
                 if left < 0:
-                    raise ElmoError(f"{path}: unfolds to more than {room(path.stat().st_size):,} bytes, no word list")
+                    raise ElmoError(f"{path}: unpacks to more than {room(path.stat().st_size):,} bytes; no word list")
     except FileNotFoundError:
         raise ElmoError(f"{path}: no such file") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise ElmoError(f"{path}: damaged or cut off ({error}); get the file again") from None
+        raise ElmoError(f"{path}: damaged or truncated ({error}); get the file again") from None
     return num_lines
