@@ -370,7 +370,7 @@ def _join(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _lower(token: str) -> str:
-    # These words are not imported from `elmo.text.characters`, which imports torch: tokenizing processes start without.
+    # The special words BOS, EOS and UNK of `elmo.text.characters` keep their case.
     return token if token in ("<S>", "</S>", "<UNK>") else token.lower()
 
 
