@@ -204,7 +204,7 @@ def test_words_that_are_cut_otherwise_are_not_asked_for(server: str) -> None:
 def test_bad_input_is_a_sentence_on_the_page(server: str) -> None:
     for query, says in (
         ("text=a+play&word=7", "word 7 of line 0: there is none; click on a word of the text"),
-        ("text=a+play&word=x", "word: 'x' is no number"),
+        ("text=a+play&word=x", "word: 'x' is not a number"),
         ("text=a+play&word=1&top=0", "top: 0 is not positive"),
         ("text=a+play&word=1&top=1000", "top: 1000 is more than the 100 that the page shows"),
         ("text=a+play&word=1&groups=9", "groups: 9 is not between 1 and 6"),

@@ -138,9 +138,9 @@ def test_joined_columns_are_those_of_rows_that_are_left() -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"model": "en"}, "layers: its model is en, that of the finding to join it to m"),
-        ({"name": "pos"}, "pos: its name is pos, that of the finding to join it to layers"),
-        ({"quick": True}, "layers: quick results can't be joined to others"),
+        ({"model": "en"}, "layers: its model is en, but that of the finding to join it to is m"),
+        ({"name": "pos"}, "pos: its name is pos, but that of the finding to join it to is layers"),
+        ({"quick": True}, "layers: quick results can't be joined to full ones"),
     ],
 )
 def test_findings_of_different_things_are_not_joined(changes: dict[str, Any], says: str) -> None:

@@ -212,7 +212,7 @@ def test_weights_are_those_of_the_run(make_runs: MakeRuns) -> None:
 
 
 def test_the_top_layer_has_no_weights(make_runs: MakeRuns) -> None:
-    with pytest.raises(ElmoError, match=r"NER: elmo\.layers: top leaves no weights to look at"):
+    with pytest.raises(ElmoError, match=r"NER: elmo\.layers: top has no weights to analyze"):
         weights.analyze_weights([make_runs(settings={"elmo.layers": "top"})], "m")
 
 

@@ -1,4 +1,4 @@
-"""One word of a sentence from all sides: its nearest uses, its layers, and a picture of how its uses lie."""
+"""One word of a sentence in detail: its nearest uses, its layers, and a plot of its uses."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 
 MAX_USES = 150
-"""Uses of the word that are embedded in all layers."""
+"""Most uses of the word that are embedded in all layers."""
 
 SHOWN_USES = 6
-"""Of each layer."""
+"""Number of uses that are shown for each layer."""
 
 MAX_GROUPS = 6
 
 Vectors = NDArray[np.float32]
 Place = tuple[tuple[str, ...], int]
-"""A sentence, and the position of a word there."""
+"""A sentence, and the position of a word in it."""
 
 
 @dataclass(frozen=True)
 class LayerView:
-    """One layer: the length of the word's vector, its mean cosine to the uses, and the nearest of these."""
+    """One layer: the length of the word's vector, its mean cosine to the uses, and the nearest uses."""
 
     number: int
     length: float
@@ -42,7 +42,7 @@ class LayerView:
 
 @dataclass(frozen=True)
 class Point:
-    """A use in the picture, between 0 and 1; `group` counts from 0, and is -1 for the word that was asked for."""
+    """A use in the plot, with coordinates from 0 to 1. `group` counts from 0; the word that was clicked has -1."""
 
     x: float
     y: float
@@ -53,9 +53,10 @@ class Point:
 
 @dataclass(frozen=True)
 class View:
-    """All that is known of a word; `neighbors` with an index alone, `points` where there are enough for a picture.
+    """Everything that the page shows about a word.
 
-    `num_uses` were looked at in all layers. `midst` is the use in the midst of each group. The picture shows the share
+    `neighbors` is None without an index, and `points` is empty if there are too few uses for a plot. `num_uses` uses
+    were compared in all layers. `midst` holds the use nearest to the center of each group. The plot shows the share
     `explained` of the variance.
     """
 
@@ -71,7 +72,7 @@ class View:
 
 @dataclass(frozen=True)
 class ExplorationConfig:
-    """What a reader may choose: see `ContextIndex.find_neighbors`; `groups` of the picture."""
+    """What a reader can choose: options of `ContextIndex.find_neighbors`, and the number of groups in the plot."""
 
     top: int = 10
     any_word: bool = False
@@ -87,10 +88,12 @@ def look(
     index: ContextIndex | None = None,
     settings: ExplorationConfig | None = None,
 ) -> View:
-    """Look at the word at `position` of sentence number `line` of `sentences`.
+    """Gather what the page shows about the word at `position` of sentence number `line`.
 
-    With an index its uses there are what it is compared with; without one, all other words of `sentences`.
-    Raises ElmoError where there is no such word.
+    With an index, the word is compared with its uses there; without one, with all other words of `sentences`.
+
+    Raises:
+        ElmoError: If there is no such word, or the index has no such use.
     """
     settings = settings or ExplorationConfig()
     if not (0 <= line < len(sentences) and 0 <= position < len(sentences[line])):
@@ -124,7 +127,7 @@ def look(
 
 
 def _embed_all(embedder: Embedder, query: Place, places: Sequence[Place]) -> tuple[Vectors, Vectors]:
-    """All layers of the query, (L+1, D), and of the uses, (L+1, N, D)."""
+    """Return all layers of the query, (L+1, D), and of the uses, (L+1, N, D)."""
     sentences = list(dict.fromkeys([query[0], *(tokens for tokens, _ in places)]))
     found = dict(zip(sentences, embedder.embed(sentences, layers="all"), strict=True))
     first, *others = [found[tokens][:, position] for tokens, position in [query, *places]]
@@ -141,7 +144,7 @@ def _layer(number: int, query: Vectors, vectors: Vectors, places: Sequence[Place
 def _picture(
     query: Vectors, vectors: Vectors, asked: Place, places: Sequence[Place], num_groups: int
 ) -> tuple[list[Point], list[Point], float]:
-    """The uses where their directions differ most, in groups; the use in the midst of each; the share of variance."""
+    """Return the points of the plot, the use in the center of each group, and the explained share of variance."""
     points, shares = project(np.concatenate([query[None], vectors]))
     points = (points - points.min(axis=0)) / np.maximum(np.ptp(points, axis=0), np.finfo(np.float32).tiny)
     units = unit(vectors)
@@ -157,7 +160,7 @@ def _picture(
 
 
 def _group(units: Vectors, num_groups: int) -> NDArray[np.int64]:
-    """The group of each vector (N,), by spherical k-means; the largest is number 0."""
+    """Return the group of each vector, (N,), by spherical k-means. The largest group is number 0."""
     if num_groups == 1:
         return np.zeros(len(units), np.int64)
     faiss = import_faiss()

@@ -1,4 +1,4 @@
-"""The page of `elmo explore`: plain HTML from one template, every word a link; nothing is loaded from elsewhere."""
+"""The page of `elmo explore`: plain HTML from one template. Every word is a link; nothing is loaded from elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from elmo.text.reading import tokenize_block
 from elmo.text.tokenizers import Tokenizer
 
 MAX_CHARACTERS, MAX_LINES, MAX_TOP = 1000, 30, 100
-"""What a page takes: longer text is for `elmo embed`."""
+"""Limits of what the page accepts. Longer text is for `elmo embed`."""
 
 MARKS = (
     "M-5,-5H5V5H-5Z",
@@ -37,16 +37,16 @@ MARKS = (
     "M-6,-2H-2V-6H2V-2H6V2H2V6H-2V2H-6Z",
     "M0,6L6,-5H-6Z",
 )
-"""Shapes of the picture's groups after the first, which has circles: they differ without colours, too."""
+"""Shapes of the groups after the first, which has circles, so that groups differ even without colors."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 CONTEXT = 8
-"""Tokens shown on either side of a use."""
+"""Number of tokens shown on either side of a use."""
 
 
 class Page:
-    """Answers requests for one model and, perhaps, one index."""
+    """Answers requests for the page of one model and, optionally, one index."""
 
     def __init__(self, embedder: Embedder, name: str, tokenizer: Tokenizer, index: ContextIndex | None) -> None:
         self._embedder, self._name, self._tokenizer, self._index = embedder, name, tokenizer, index
@@ -57,9 +57,9 @@ class Page:
         self._lock = threading.Lock()
 
     def app(self, *hosts: str) -> Starlette:
-        """The application, which answers to these host names alone; "*" are all.
+        """Return the application, which answers only requests for these host names; "*" allows all.
 
-        So a page of another site can't ask it by a name of its own that leads here.
+        Otherwise another site could point its own host name to this machine, and read the page (DNS rebinding).
         """
         return Starlette(
             routes=[Route("/", self.answer)],
@@ -67,7 +67,7 @@ class Page:
         )
 
     def answer(self, request: Request) -> HTMLResponse:
-        """The page for a request; bad input is a sentence on it."""
+        """Return the page for a request. Bad input is reported in one sentence on the page, with status 400."""
         asked, sentences, view, error = request.query_params, [], None, None
         text, spaces = asked.get("text", ""), asked.get("spaces", "")
         is_same_text = asked.get("of", text).splitlines() == text.splitlines()
@@ -113,13 +113,15 @@ class Page:
         return f"{self._index.layer_name if self._index else 'top'} layer"
 
     def _linker(self, asked: QueryParams, sentences: Sequence[tuple[str, ...]]) -> Any:
-        """Makes links to a word: of the text that is there, or of another sentence."""
+        """Return a function that makes links to a word, either of the current text or of another sentence."""
         kept = [(name, value) for name, value in asked.multi_items() if name in ("tag", "any", "top", "groups")]
         same = [("text", asked.get("text", "")), *([("spaces", "1")] if asked.get("spaces") else [])]
 
         def link(word: int, line: int = 0, tokens: tuple[str, ...] | None = None) -> str:
             text = same
-            if tokens is not None and tokens in sentences:  # without an index: the other lines are what it is near to
+            if (
+                tokens is not None and tokens in sentences
+            ):  # without an index, the other lines are what the word is compared with
                 line = sentences.index(tokens)
             elif tokens is not None:
                 word, tokens = _around(tokens, word)
@@ -130,7 +132,7 @@ class Page:
 
 
 def _around(tokens: tuple[str, ...], word: int) -> tuple[int, tuple[str, ...]]:
-    """As much of a sentence as the page takes, the word near its middle, and where that is then."""
+    """Cut a sentence to what the page accepts, around the word; return the word's new position and the tokens."""
     first, end = max(0, word - MAX_CHARACTERS), min(len(tokens), word + MAX_CHARACTERS)
     while len(" ".join(tokens[first:end])) > MAX_CHARACTERS and end - first > 1:
         if word - first > end - 1 - word:
@@ -141,7 +143,7 @@ def _around(tokens: tuple[str, ...], word: int) -> tuple[int, tuple[str, ...]]:
 
 
 def settings(asked: QueryParams) -> ExplorationConfig:
-    """What a request chose."""
+    """Return the options that a request chose."""
     top = number(asked, "top", 10)
     if top > MAX_TOP:
         raise ElmoError(f"top: {top} is more than the {MAX_TOP} that the page shows")
@@ -150,8 +152,8 @@ def settings(asked: QueryParams) -> ExplorationConfig:
 
 
 def number(asked: QueryParams, name: str, default: int) -> int:
-    """A number of a request."""
+    """Return a parameter of a request as a number, or `default` if it is missing."""
     value = asked.get(name) or str(default)
     if not (value.isdecimal() and len(value) < 8):
-        raise ElmoError(f"{name}: {value[:40]!r} is no number")
+        raise ElmoError(f"{name}: {value[:40]!r} is not a number")
     return int(value)

@@ -1,4 +1,4 @@
-"""The server of `elmo explore`: that of uvicorn, with an end to what clients can keep waiting, connected or logged."""
+"""The server of `elmo explore`: uvicorn, with limits on waiting requests, open connections and log messages."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MOST_CONNECTIONS, REQUEST_SECONDS, ANSWER_SECONDS = 64, 10.0, 600.0
-"""Of all clients together; until a request is there as a whole; until its answer is computed and taken."""
+"""Limits: connections of all clients, seconds for a request to arrive, seconds to compute and send its answer."""
 
 MOST_LINES = 20
-"""Of the log in a minute."""
+"""Most lines that are logged in a minute."""
 
 
 def make_server(app: Starlette, *, request_seconds: float = REQUEST_SECONDS) -> uvicorn.Server:
-    """A server of one page's application, to be run on a socket.
+    """Return a server for the page's application, to be run on a socket.
 
-    A client that doesn't send its whole request within `request_seconds` is disconnected. Where `MOST_CONNECTIONS` are
-    open, a new one takes the place of the one that has waited longest without a whole request.
+    A client that does not send its whole request within `request_seconds` is disconnected. If `MOST_CONNECTIONS` are
+    open, a new connection replaces the one that has waited longest without a whole request.
     """
     config = uvicorn.Config(
         app,
@@ -35,7 +35,7 @@ def make_server(app: Starlette, *, request_seconds: float = REQUEST_SECONDS) -> 
 
 
 class _Protocol(H11Protocol):
-    """A connection whose time is limited, which uvicorn does only for idle ones between two requests."""
+    """A connection with time limits. Uvicorn itself limits only idle connections between two requests."""
 
     request_seconds = REQUEST_SECONDS
 
@@ -44,29 +44,31 @@ class _Protocol(H11Protocol):
     _since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Start to wait, and make room for it."""
+        """Start waiting for a request, and close the oldest waiting connection if there are too many."""
         super().connection_made(transport)
         self._wait(is_answering=False)
         waiting = [other for other in self.connections if isinstance(other, _Protocol) and not other._is_answering]
         if len(self.connections) > MOST_CONNECTIONS:
             oldest = min(waiting, key=lambda other: other._since)  # this one is among them
-            oldest.connections.discard(oldest)  # at once: the others are counted before its end is noticed
+            oldest.connections.discard(
+                oldest
+            )  # at once, since new connections may be counted before its end is noticed
             oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
+        """Cancel the time limit."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Stop waiting when the request is whole."""
+        """Start the time limit for the answer once the request is complete."""
         super().data_received(data)
         if not self._is_answering and self.cycle is not None and not self.cycle.response_complete:  # pyright: ignore[reportUnnecessaryComparison] - at first there is none
             self._wait(is_answering=True)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Start waiting for the next request."""
         super().on_response_complete()
         self._wait(is_answering=False)
 
@@ -79,12 +81,12 @@ class _Protocol(H11Protocol):
 
 
 class _FewLines(logging.Filter):
-    """Lets a number of messages a minute through: a client can cause any number of them."""
+    """Limits the messages per minute, since a client can cause any number of them."""
 
     _since = _left = 0.0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a message is logged; the last of a minute tells that more are left out."""
+        """Return whether to log a message. The last one of a minute is replaced by a note that more are left out."""
         if record.created - self._since >= 60:
             self._since, self._left = record.created, MOST_LINES
         self._left -= 1

@@ -1,6 +1,6 @@
-"""Pictures by matplotlib, which is imported when the first one is drawn: colours, markers, and the common forms.
+"""Plots with matplotlib, which is imported when the first one is drawn: colors, markers, and common kinds of plots.
 
-Colours are those of Okabe and Ito, which differ for the colour-blind too; each has a marker of its own besides.
+The colors are those of Okabe and Ito, which color-blind people can tell apart; each also has its own marker.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from elmo.extras import import_extra
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 PUBLISHED = ("#000000", "#767676")
-"""Of the paper's figures."""
+"""Colors of the lines that show the paper's figures."""
 BEHIND_TEXT = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
 DPI = 150
 
 
 class Line(NamedTuple):
-    """Points above named places of an axis, with a deviation each where there is one; the paper's are drawn hollow."""
+    """Values at named places of an axis, with optional standard deviations. The paper's values are drawn hollow."""
 
     label: str
     values: Mapping[str, float]
@@ -31,12 +31,12 @@ class Line(NamedTuple):
 
 
 def new_figure() -> Any:
-    """An empty figure; an ElmoError without matplotlib."""
+    """Return an empty figure, or raise an ElmoError if matplotlib is not installed."""
     return import_extra("matplotlib.figure", "a picture").Figure(layout="constrained")
 
 
 def save_figure(figure: Any, path: Path, kind: str) -> None:
-    """Write a figure as "png" or "svg"; the same figure gives the same file."""
+    """Write a figure as "png" or "svg". The same figure always gives the same file: it holds no date or random ids."""
     matplotlib = import_extra("matplotlib", "a picture")
     with matplotlib.rc_context({"svg.hashsalt": "elmo"}):
         figure.savefig(path, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
@@ -45,8 +45,19 @@ def save_figure(figure: Any, path: Path, kind: str) -> None:
 def draw_lines(
     axes: Any, places: Sequence[str], lines: Sequence[Line], unit: str, digits: int = 1, *, with_values: bool = True
 ) -> None:
-    """Draw lines over `places`, broken where one has no value, the highest value of each place written above its point,
-    others below; the legend names the lines if there are several."""
+    """Draw lines over `places`, with a gap where a line has no value.
+
+    The highest value of each place is written above its point, and all others below theirs. A legend
+    names the lines if there are several.
+
+    Args:
+        axes: Axes of matplotlib.
+        places: The names of the places on the horizontal axis.
+        lines: The lines.
+        unit: The label of the vertical axis.
+        digits: Digits after the decimal point.
+        with_values: Whether values are written next to the points.
+    """
     styles = {False: zip(cycle(COLOURS), cycle(MARKERS)), True: zip(cycle(PUBLISHED), cycle(MARKERS))}
     highest = {place: max(line.values.get(place, -math.inf) for line in lines) for place in places}
     for line in lines:
@@ -77,7 +88,7 @@ def draw_lines(
 
 
 def draw_ratios(axes: Any) -> None:
-    """Have the vertical axis show ratios, its numbers written out."""
+    """Make the vertical axis logarithmic, with plain numbers as labels."""
     ticker = import_extra("matplotlib.ticker", "a picture")
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
@@ -86,8 +97,10 @@ def draw_ratios(axes: Any) -> None:
 
 
 def draw_shares(axes: Any, rows: Mapping[str, Mapping[str, float]], unit: str) -> None:
-    """Draw bars made of parts that add up to 1, each with its share; as in the paper's Figure 2 parts below 1/3 are
-    hatched with lines and those above 2/3 with dots."""
+    """Draw a stacked bar for each row, whose parts add up to 1, and write the share into each part.
+
+    As in Figure 2 of the paper, parts below 1/3 are hatched with lines and those above 2/3 with dots.
+    """
     names = list(rows)
     starts = dict.fromkeys(names, 0.0)
     for colour, part in zip(COLOURS, next(iter(rows.values())), strict=False):

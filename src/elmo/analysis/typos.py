@@ -1,4 +1,4 @@
-"""What characters buy: parts of speech in text with typos, beside a classifier that knows words only as a whole."""
+"""The benefit of reading characters: part-of-speech tagging of text with typos, compared with a word-based tagger."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from elmo.embed.layers import Layers, layer_name
 from elmo.errors import ElmoError
 
 MIN_LETTERS = 4
-"""Words of fewer letters stay as they are: a typo makes another word of them too easily."""
+"""Words with fewer letters get no typo, since it would too easily turn them into another word."""
 
 SHARE = 0.2
-"""Of the longer words, one in five is misspelt by default."""
+"""Share of the longer words that are misspelt by default."""
 
 KEY_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-"""Letters on a keyboard; each row stands about half a key to the right of the one above it."""
+"""Letters on a keyboard. Each row is about half a key to the right of the one above it."""
 
 WORDS_ONLY = "words"
-"""The baseline's name in the table."""
+"""Name of the baseline in the table."""
 
 
 @dataclass(frozen=True)
 class Robustness:
-    """Shares of tokens that get their tag: of all in the clean and the noisy text, of the misspelt alone in both."""
+    """Accuracies on clean and noisy text: of all tokens, and of only those that are misspelt in the noisy text."""
 
     clean: float
     noisy: float
@@ -49,18 +49,25 @@ def evaluate_typos(
     share: float = SHARE,
     seed: int = 0,
 ) -> dict[str, Robustness]:
-    """Tag `test` as it is and with typos (see `with_typos`), by classifiers that were trained on clean text.
+    """Tag `test` without and with typos (see `with_typos`), using classifiers that are trained on clean text.
 
-    They are linear probes on `layers` (default: every layer), named as "layer 1", and `WORDS_ONLY`, a linear
-    classifier on the words before, at and after a place, for which a misspelt word is mostly an unknown one.
+    The classifiers are linear probes on `layers` (default: every layer), with names such as "layer 1", and
+    `WORDS_ONLY`, a linear classifier on the words before, at and after a place. Most misspelt words are unknown to it.
+
+    Raises:
+        ElmoError: If the model does not read characters, or no word of `test` is misspelt.
     """
     if embedder.config.char_cnn is None:
-        raise ElmoError("this model reads whole words, and any misspelt one as <UNK>; typos need one of characters")
+        raise ElmoError(
+            "this model reads whole words, and any misspelt one as <UNK>; use a model that reads characters"
+        )
     texts = with_typos([sentence.tokens for sentence in test], share, seed)
     noisy = [Tagged(tokens, sentence.tags) for tokens, sentence in zip(texts, test, strict=True)]
     misspelt = np.array(_tokens(noisy)) != np.array(_tokens(test))
     if not misspelt.any():
-        raise ElmoError(f"test: typos in {share:.0%} of its words of {MIN_LETTERS} letters or more are none at all")
+        raise ElmoError(
+            f"test: typos in {share:.0%} of its words of {MIN_LETTERS} letters or more are none at all; give more text"
+        )
     tags = np.array(all_tags(test))
 
     def compare(predict: Callable[[Sequence[Tagged]], list[str]]) -> Robustness:
@@ -78,11 +85,11 @@ def evaluate_typos(
 
 
 def with_typos(sentences: Sequence[Sequence[str]], share: float = SHARE, seed: int = 0) -> list[list[str]]:
-    """The sentences with a typo in `share` of their words of `MIN_LETTERS` letters or more (and nothing but letters).
+    """Copy sentences, and put a typo into `share` of their words that consist of at least `MIN_LETTERS` letters.
 
-    A typo is, with equal chances, two neighbouring letters in the wrong order, one left out, one typed twice, or one
-    replaced by its neighbour on the keyboard. The same seed gives the same typos, anywhere; a larger share adds to
-    those of a smaller one.
+    With equal probability, a typo is two adjacent letters swapped, a letter left out, a letter typed twice, or a letter
+    replaced by its neighbor on the keyboard. The same seed gives the same typos on every machine, and a larger share
+    adds to the typos of a smaller one.
     """
     if not 0 <= share <= 1:
         raise ElmoError(f"share: {share} is not between 0 and 1")
@@ -93,7 +100,8 @@ def with_typos(sentences: Sequence[Sequence[str]], share: float = SHARE, seed: i
         for column, token in enumerate(sentence)
         if len(token) >= MIN_LETTERS and token.isalpha()
     ]
-    # All are drawn, whatever the share, and by random() alone, which is the same in every version of Python.
+    # Numbers are drawn for all words, so that a larger share only adds typos. Only random() is used, because it gives
+    # the same numbers in every version of Python.
     draw = random.Random(seed).random
     drawn = sorted((draw(), draw(), draw(), *place) for place in places)
     for _, which, where, row, column in drawn[: round(share * len(places))]:
@@ -102,7 +110,7 @@ def with_typos(sentences: Sequence[Sequence[str]], share: float = SHARE, seed: i
 
 
 def _misspell(word: str, which: float, where: float) -> str:
-    """The word with one typo, chosen by two numbers from 0 to below 1."""
+    """Return the word with one typo, which is chosen by two numbers in [0, 1)."""
     kinds = [words for typos in (_swapped, _dropped, _doubled, _slipped) if (words := typos(word))]
     words = kinds[int(which * len(kinds))]
     return words[int(where * len(words))]
@@ -122,7 +130,7 @@ def _doubled(word: str) -> list[str]:
 
 
 def _slipped(word: str) -> list[str]:
-    """Letters that the keyboard hasn't are never missed."""
+    """Return the words with a letter replaced by a neighboring key; only letters on the keyboard are replaced."""
     return [
         word[:i] + (key.upper() if letter.isupper() else key) + word[i + 1 :]
         for i, letter in enumerate(word)
@@ -131,7 +139,7 @@ def _slipped(word: str) -> list[str]:
 
 
 def _neighboring_keys() -> dict[str, str]:
-    """The letters beside, above and below each."""
+    """Return the letters next to, above and below each letter on the keyboard."""
     places = {key: (row, column + row / 2) for row, keys in enumerate(KEY_ROWS) for column, key in enumerate(keys)}
     return {
         key: "".join(other for other, (r, x) in places.items() if (abs(r - row), abs(x - column)) in ((0, 1), (1, 0.5)))

@@ -1,6 +1,6 @@
-"""The analyses of the paper's section 5, one module each, in a common frame.
+"""The analyses of section 5 of the paper, one module each.
 
-A module has a function that gives a `Finding`, plain data with the paper's figures beside ours, and `draw`, which makes
-its picture from that alone. `finding.write_finding` writes both. What takes long is kept, and not done again: runs of
-task models (`runs`), all else as parts (`parts`).
+Each module has a function that returns a `Finding` (plain data with the paper's figures and ours), and `draw`, which
+makes a plot from the finding alone. `finding.write_finding` writes both. Slow steps are kept on disk and not repeated:
+runs of task models by `runs`, everything else by `parts`.
 """

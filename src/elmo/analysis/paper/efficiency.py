@@ -1,4 +1,4 @@
-"""How much ELMo saves (Peters et al. 2018, sec. 5.4 and Figure 1): of the training set, and of the epochs."""
+"""How many training examples and epochs ELMo saves (Peters et al. 2018, sec. 5.4 and Figure 1)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from elmo.analysis.paper.runs import Outcome, TaskRuns, score_rows
 from elmo.analysis.pictures import draw_lines
 
 SHARES = (0.001, 0.01, 0.1, 1.0)
-"""Of the training set, as in the paper."""
+"""Shares of the training set, as in the paper."""
 
 WITH, WITHOUT = "with ELMo", "baseline"
 
 
 def analyze_efficiency(tasks: Sequence[TaskRuns], model: str, shares: Sequence[float] = SHARES) -> Finding:
-    """Train each task on each share, with ELMo and without; of the last share, compare the epochs."""
+    """Train each task on each share with and without ELMo, and compare the epochs on the last share.
+
+    Source: Peters et al. 2018, section 5.4 and Figure 1.
+    """
     tables: list[Table] = []
     epochs: dict[str, dict[str, float | str]] = {}
     seconds: dict[str, float] = {}
@@ -47,7 +50,7 @@ def _table(task: TaskRuns, found: dict[str, dict[float, Outcome]]) -> Table:
 
 
 def _epochs(baseline: Outcome, elmo: Outcome) -> dict[str, float | str]:
-    """When the first seed's baseline was best, and when with ELMo it is passed; "never" where it isn't."""
+    """Return the epoch in which the first seed's baseline is best, and that in which ELMo passes it (or "never")."""
     column = f"dev_{baseline.metric}"
     scores = [[row[column] for row in outcome.curves()[0]] for outcome in (baseline, elmo)]
     best = max(scores[0])
@@ -56,7 +59,7 @@ def _epochs(baseline: Outcome, elmo: Outcome) -> dict[str, float | str]:
 
 
 def draw(figure: Any, finding: Finding) -> None:
-    """A panel for each task."""
+    """Draw a panel for each task."""
     tables = finding.tables[:-1]
     figure.set_size_inches(max(6.0, 4.5 * len(tables)), 4)
     for place, table in enumerate(tables, 1):

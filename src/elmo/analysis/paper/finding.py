@@ -1,4 +1,4 @@
-"""What an analysis found, as plain data, and the files that tell it: JSON, Markdown, PNG and SVG."""
+"""The findings of an analysis as plain data, and their files: JSON, Markdown, PNG and SVG."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Cell = float | str
 Rows = Mapping[str, Mapping[str, Cell]]
 
 PAPERS_DIGITS = 1
-"""Behind the point, of the figures in the paper."""
+"""Digits after the decimal point of the figures in the paper."""
 
 ENDINGS = (".json", ".md", ".png", ".svg")
 
@@ -24,7 +24,7 @@ ENDINGS = (".json", ".md", ".png", ".svg")
 class Table:
     """Figures by row and column: ours (`here`), the paper's, and the standard deviation of ours over seeds (`spread`).
 
-    `unit` is what the figures are, as an axis says it; a column that a row hasn't stays empty.
+    `unit` names the figures, as on an axis. Cells that a row does not have stay empty.
     """
 
     title: str
@@ -37,15 +37,16 @@ class Table:
 
     @property
     def rows(self) -> list[str]:
-        """The names of all rows, the paper's first."""
+        """The names of all rows, those of the paper first."""
         return [*dict.fromkeys([*self.paper, *self.here])]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one analysis found. `model` names what it is of; `quick` results are of too little to mean anything.
+    """The findings of one analysis of a model. `quick` findings are from too little data to mean anything.
 
-    `seconds` are those of each part, whenever it was done (of text that a biLM was tuned on, since the last start).
+    `seconds` is the computing time of each part, even if an earlier run computed it. For fine-tuning it is only the
+    time since the last start.
     """
 
     name: str
@@ -56,12 +57,16 @@ class Finding:
     seconds: dict[str, float]
 
     def as_json(self) -> dict[str, object]:
-        """Plain values, which `read_finding` reads back."""
+        """Return plain values, from which `read_finding` restores the finding."""
         return asdict(self)
 
 
 def read_finding(folder: Path, name: str) -> Finding:
-    """The finding of this name in a folder of results."""
+    """Read the finding with this name from a folder of results.
+
+    Raises:
+        ElmoError: If the file is not such a finding.
+    """
     path = folder / f"{name}.json"
     values = cast("dict[str, Any]", read_json(path))
     try:
@@ -72,12 +77,16 @@ def read_finding(folder: Path, name: str) -> Finding:
 
 
 def join_findings(one: Finding, other: Finding) -> Finding:
-    """Both findings of one analysis and model, which are of different tasks, as one; of the same rows the other's."""
+    """Join two findings of one analysis and model for different tasks. Of equal rows, that of `other` is kept.
+
+    Raises:
+        ElmoError: If the findings are of different analyses or models, or only one of them is quick.
+    """
     for what, first, second in (("name", one.name, other.name), ("model", one.model, other.model)):
         if first != second:
-            raise ElmoError(f"{other.name}: its {what} is {second}, that of the finding to join it to {first}")
+            raise ElmoError(f"{other.name}: its {what} is {second}, but that of the finding to join it to is {first}")
     if one.quick != other.quick:
-        raise ElmoError(f"{other.name}: quick results can't be joined to others")
+        raise ElmoError(f"{other.name}: quick results can't be joined to full ones")
     theirs = {table.title: table for table in other.tables}
     own = [table for table in one.tables if table.title not in theirs]
     both = [_join_tables(table, theirs.pop(table.title)) for table in one.tables if table.title in theirs]
@@ -85,7 +94,7 @@ def join_findings(one: Finding, other: Finding) -> Finding:
 
 
 def _join_tables(one: Table, other: Table) -> Table:
-    """The rows of both, and what the figures of each are."""
+    """Join the rows of two tables, and their units."""
     kind, _, first = one.unit.rpartition(": ")
     units = dict.fromkeys([*first.split(", "), *other.unit.rpartition(": ")[2].split(", ")])
     here = {**one.here, **other.here}
@@ -100,7 +109,10 @@ def _join_tables(one: Table, other: Table) -> Table:
 
 
 def write_finding(folder: Path, finding: Finding, draw: Callable[[Any, Finding], None]) -> list[Path]:
-    """Write NAME.json, .md, .png and .svg into the folder, all or none; `draw` fills an empty figure."""
+    """Write NAME.json, .md, .png and .svg into the folder, all or none, and return their paths.
+
+    `draw` draws the finding on an empty figure.
+    """
     figure = new_figure()
     draw(figure, finding)
     paths = [folder / f"{finding.name}{ending}" for ending in ENDINGS]
@@ -116,7 +128,7 @@ def write_finding(folder: Path, finding: Finding, draw: Callable[[Any, Finding],
 
 
 def as_markdown(finding: Finding) -> str:
-    """The finding as a page of its own."""
+    """Return the finding as a page in Markdown."""
     minutes = sum(finding.seconds.values()) / 60
     facts = f"Model: {finding.model}. {minutes:.1f} minutes of computing."
     if finding.quick:
@@ -126,7 +138,7 @@ def as_markdown(finding: Finding) -> str:
 
 
 def table_markdown(table: Table) -> str:
-    """A table, the paper's figures in the line above ours where both have the row."""
+    """Return a table in Markdown. In rows that the paper has too, its figures are in the line above ours."""
     head = f"| {table.unit} | |{''.join(f' {column} |' for column in table.columns)}"
     lines = [head, f"|{'---|' * (len(table.columns) + 2)}"]
     for row in table.rows:
@@ -141,7 +153,7 @@ def table_markdown(table: Table) -> str:
 
 
 def cell_text(value: Cell | None, spread: Cell | None, digits: int) -> str:
-    """A figure as tables show it, with its deviation where there is one."""
+    """Format a figure for a table, with its standard deviation if there is one."""
     if not isinstance(value, float | int):
         return "" if value is None else _escape(value)
     text = f"{value:,.{digits}f}"

@@ -23,10 +23,15 @@ from elmo.tasks.run_folder import checksum_of_examples
 
 
 def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "auto") -> Finding:
-    """Fine-tune the tasks' model on each one's training text for an epoch; train the task with it, and as it was.
+    """Fine-tune the model on the training text of each task for one epoch, and train the task with and without that.
 
-    The model needs a softmax. Perplexity is that of the dev set's text. Where a task has several kinds of text (SQuAD:
-    contexts and questions), a model is fine-tuned on each kind, and the task is trained with that of the first.
+    Perplexity is measured on the text of the development set. If a task has several kinds of text (contexts and
+    questions in SQuAD), a model is fine-tuned on each kind, and the task is trained with that of the first.
+
+    Raises:
+        ElmoError: If the model has no softmax.
+
+    Source: Peters et al. 2018, section 3.4, appendix A.1 and Table 7.
     """
     perplexities: dict[str, dict[str, Cell]] = {}
     outcomes: dict[str, dict[str, Outcome]] = {}
@@ -53,8 +58,8 @@ def analyze_finetuning(tasks: Sequence[TaskRuns], model: str, device: str = "aut
 def _tune(
     model: Model, train: Sequence[Sequence[str]], dev: Sequence[Sequence[str]], folder: Path, device: str
 ) -> FindingPart:
-    """The perplexities of `dev` before and after an epoch on `train`; the tuned model is the model folder `folder`."""
-    require_softmax(model, "'elmo finetune --new-softmax' gives it one; then analyze what that makes")
+    """Fine-tune the model into `folder` for an epoch on `train`; return the perplexities of `dev` before and after."""
+    require_softmax(model, "give it one with 'elmo finetune --new-softmax', and analyze the result")
 
     def tune() -> dict[str, float]:
         folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +70,7 @@ def _tune(
         training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
         result = finetune(model, corpus, folder, training, heldout=dev, device=device)
         if result is None:
-            raise KeyboardInterrupt  # it was one that ended the training; all is saved
+            raise KeyboardInterrupt  # training ends early only if it was interrupted, and everything is saved
         return {BEFORE: result.before.mean, AFTER: result.after.mean}
 
     of: dict[str, object] = {
@@ -77,7 +82,7 @@ def _tune(
 
 
 def draw(figure: Any, finding: Finding) -> None:
-    """Perplexity and score before and after; the former on a scale of ratios."""
+    """Draw the perplexities (on a logarithmic scale) and the scores before and after fine-tuning."""
     figure.set_size_inches(10, 4.5)
     for place, table in enumerate(finding.tables, 1):
         axes = figure.add_subplot(1, 2, place)

@@ -1,5 +1,8 @@
-"""Which layers (Peters et al. 2018, sec. 5.1, Table 2 and appendix A.2): the last alone, with the scale γ and without,
-or all of them, close to their mean or not."""
+"""Which layers are best (Peters et al. 2018, sec. 5.1, Table 2 and appendix A.2).
+
+The choices are the last layer only, with and without the scale γ, and all layers, with strong and weak regularization
+towards their mean.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ SETTINGS: dict[str, Settings] = {
 
 
 def analyze_layers(tasks: Sequence[TaskRuns], model: str) -> Finding:
-    """Train each task without ELMo, and with each choice of layers."""
+    """Train each task without ELMo and with each choice of layers.
+
+    Source: Peters et al. 2018, section 5.1 and Table 2.
+    """
     found = {
         task.name: {BASELINE: task.baseline(), **{name: task.with_elmo(SETTINGS[name]) for name in SETTINGS}}
         for task in tasks
@@ -36,7 +42,7 @@ def score_finding(
     found: Mapping[str, Mapping[str, Outcome]],
     paper: Mapping[str, Mapping[str, float]],
 ) -> Finding:
-    """A table of the dev scores of each task (row) and setting (column)."""
+    """Return a finding with one table: the dev score of each task (row) and setting (column)."""
     means, spread = score_rows(found)
     table = Table(title, score_unit(tasks), list(next(iter(found.values()))), means, paper, spread)
     seconds = {
@@ -46,5 +52,5 @@ def score_finding(
 
 
 def draw(figure: Any, finding: Finding) -> None:
-    """A panel for each task, the paper's above ours."""
+    """Draw a panel for each task, those of the paper above ours."""
     draw_panels(figure, finding.tables[0])

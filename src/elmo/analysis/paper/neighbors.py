@@ -1,4 +1,4 @@
-"""The nearest of a word without context and in context (Peters et al. 2018, sec. 5.3 and Table 4)."""
+"""The nearest neighbors of a word without context and in context (Peters et al. 2018, sec. 5.3 and Table 4)."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from elmo.tasks.run_folder import checksum_of_examples
 
 WORD = "play"
 WORDS = (WORD, "line", "head", "point", "way", "time")
-"""Lemmas whose senses are told apart: the paper's, and others that SemCor has in many."""
+"""Lemmas whose senses are compared: the paper's, and others that have many senses in SemCor."""
 
 QUICK_WORDS = 2
 SHOWN, NUM_WORDS, CONTEXT = 3, 10, 12
-"""Uses and words that a cell names, and tokens on either side of a use."""
+"""Numbers of uses and words in a cell, and of tokens on either side of a use."""
 
 ANSWERS = {GAME: "Kieffer , the only junior", DRAMA: "talent enough to fill the roles"}
-"""Words of the sentences that the paper found in SemCor."""
+"""Words from the sentences that the paper found in SemCor, by the sentence that was searched for."""
 
 NEAREST, SAME, RANK, CHANCE = "nearest", "of its sense", "place of the paper's", "chance"
 UNTAGGED = "not tagged"
-"""What stands for the sense of a use that the annotated text gives none."""
+"""Shown instead of the sense of a use that has none in the annotated text."""
 
 MAX_USES = 100_000
 
@@ -50,8 +50,16 @@ def analyze_neighbors(
     *,
     quick: bool = False,
 ) -> Finding:
-    """The words nearest to "play" in `static` vectors and in layer 0; the uses nearest to those of the paper's two
-    sentences in the last layer; and how often the nearest use of a word has the same sense, layer by layer."""
+    """Find the nearest neighbors of "play", and how often the nearest use of a word has the same sense in each layer.
+
+    The neighbors are the nearest words in `static` vectors (if given) and in layer 0, and the nearest uses in the last
+    layer to those in the paper's two sentences.
+
+    Raises:
+        ElmoError: If the text has no use of "play", or too few uses to compare senses.
+
+    Source: Peters et al. 2018, section 5.3 and Table 4.
+    """
     lemmas = {instance.target.lemma for sentence in semcor for instance in sentence.instances}
     if WORD not in lemmas:
         raise ElmoError(f"the annotated text has no use of {WORD!r}; give SemCor")
@@ -83,7 +91,7 @@ def analyze_neighbors(
 
 
 def _nearest(embedder: Embedder, semcor: Sequence[Annotated]) -> Iterator[tuple[str, dict[str, Cell]]]:
-    """A row for the word alone, and one for each of the paper's sentences, as it stands in the text if it does."""
+    """Yield a row for the word alone, and one for each of the paper's sentences, completed from the text."""
     text = [sentence.tokens for sentence in semcor]
     senses = {
         (tuple(sentence.tokens), instance.start): instance.senses
@@ -107,7 +115,7 @@ def _nearest(embedder: Embedder, semcor: Sequence[Annotated]) -> Iterator[tuple[
 
 
 def _told_apart(text: Sequence[Annotated]) -> set[str]:
-    """The lemmas of which a sense is used in two sentences, so that one use can be nearest to another of its sense."""
+    """Return the lemmas with a sense that is used in two sentences, so that a use can have a neighbor of its sense."""
     sentences: defaultdict[tuple[str, str], set[tuple[str, ...]]] = defaultdict(set)
     for sentence in text:
         for instance in sentence.instances:
@@ -117,7 +125,7 @@ def _told_apart(text: Sequence[Annotated]) -> set[str]:
 
 
 def _separations(embedder: Embedder, semcor: Sequence[Annotated], words: Sequence[str]) -> dict[str, dict[str, float]]:
-    """How often the nearest use has the same sense, in percent, by word and layer."""
+    """Return how often the nearest use has the same sense, in percent, by word and layer."""
     rows: dict[str, dict[str, float]] = {}
     for word in words:
         found = {
@@ -130,7 +138,7 @@ def _separations(embedder: Embedder, semcor: Sequence[Annotated], words: Sequenc
 
 
 def nearest_static(static: StaticVectors, word: str, top: int) -> list[str]:
-    """The words whose vectors are nearest to that of `word`, by cosine, itself left out."""
+    """Return the words whose vectors are nearest to that of `word` by cosine, except for the word itself."""
     if word not in static.words:
         raise ElmoError(f"the static vectors have no word {word!r}")
     units = unit(static.vectors)
@@ -139,12 +147,12 @@ def nearest_static(static: StaticVectors, word: str, top: int) -> list[str]:
 
 
 def _quote(use: Use) -> str:
-    """A use's sentence, shortened around the token."""
+    """Return the sentence of a use, shortened around the token."""
     return " ".join(filter(None, excerpt(use.tokens, use.position, CONTEXT)))
 
 
 def draw(figure: Any, finding: Finding) -> None:
-    """A line for each word: chance, then the layers."""
+    """Draw a line for each word: chance, then the layers."""
     table = finding.tables[1]
     figure.set_size_inches(7, 4.5)
     axes = figure.add_subplot()

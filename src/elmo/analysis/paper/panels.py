@@ -1,4 +1,4 @@
-"""Pictures of findings: tables as lines."""
+"""Plots of findings, with the rows of tables as lines."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from elmo.analysis.pictures import Line, draw_lines
 
 
 def lines_of(table: Table) -> list[Line]:
-    """A line for each row, the paper's and ours."""
+    """Return a line for each row, those of the paper first."""
     published = [Line(f"{row}, paper", _numbers(cells), is_published=True) for row, cells in table.paper.items()]
     ours = [Line(row, _numbers(cells), _numbers(table.spread.get(row, {}))) for row, cells in table.here.items()]
     return published + ours
 
 
 def draw_panels(figure: Any, table: Table) -> None:
-    """A panel for each row: the paper's figures above, ours below."""
+    """Draw a panel for each row, with the paper's figures above and ours below."""
     lines = lines_of(table)
     above, below = [line for line in lines if line.is_published], [line for line in lines if not line.is_published]
     height, width = len([row for row in (above, below) if row]), max(len(above), len(below))
@@ -30,7 +30,7 @@ def draw_panels(figure: Any, table: Table) -> None:
 
 
 def axis_label(table: Table) -> str:
-    """The unit without what it is in each row."""
+    """Return the unit of a table without its list of the metrics of each row."""
     return table.unit.partition(":")[0]
 
 

@@ -1,4 +1,4 @@
-"""Parts of an analysis that are done once: what was found before is read, not found again."""
+"""Parts of an analysis that are computed once and then read from disk."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from elmo.formats.files import read_json, write_all, write_json
 
 
 class FindingPart(NamedTuple):
-    """What was found, plain values, and how long that took, since it was last started."""
+    """A result as plain values, and the seconds it took (if it was interrupted, since its last start)."""
 
     value: Any
     seconds: float
 
 
 def once(path: Path, of: dict[str, object], compute: Callable[[], object]) -> FindingPart:
-    """The value kept in `path` if it is that `of` the same things, else the one that `compute` gives, kept there.
+    """Return the result stored in `path`, or compute and store it there.
 
-    `of` holds plain values that decide on the result: a model's fingerprint, checksums of texts, settings.
+    A stored result is used only if it was stored with an equal `of`, which holds the plain values that determine the
+    result: the fingerprint of a model, checksums of texts, settings.
     """
     if path.exists():
         kept = cast("dict[str, Any]", read_json(path))
         if kept["of"] == of:
             return FindingPart(kept["value"], kept["seconds"])
-    path.parent.mkdir(parents=True, exist_ok=True)  # now, so that an impossible one costs no time
+    path.parent.mkdir(parents=True, exist_ok=True)  # first, so that a folder that cannot be made fails at once
     started = time.monotonic()
     value = compute()
     seconds = time.monotonic() - started

@@ -1,4 +1,4 @@
-"""Where ELMo goes in (Peters et al. 2018, sec. 5.2 and Table 3): at the lowest RNN's input, its output, or both."""
+"""Where to include ELMo: at the input of the lowest RNN, its output, or both (Peters et al. 2018, Table 3)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ SETTINGS: dict[str, Settings] = {
 
 
 def analyze_placement(tasks: Sequence[TaskRuns], model: str) -> Finding:
-    """Train each task with ELMo at each place."""
+    """Train each task with ELMo at each place.
+
+    Source: Peters et al. 2018, section 5.2 and Table 3.
+    """
     found = {task.name: {name: task.with_elmo(SETTINGS[name]) for name in SETTINGS} for task in tasks}
     return score_finding("placement", "Where to include ELMo (Table 3)", model, tasks, found, PLACES)

@@ -1,4 +1,4 @@
-"""Parts of speech from single layers (Peters et al. 2018, sec. 5.3 and Table 6), of any corpora, each layer once."""
+"""Parts of speech from single layers, on any corpora (Peters et al. 2018, sec. 5.3 and Table 6)."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from elmo.errors import ElmoError
 from elmo.tasks.run_folder import checksum_of_examples
 
 QUICK_SENTENCES = (600, 200, 400)
-"""To train on, to choose by and to test on."""
+"""Number of sentences to train on, to choose the weight decay with, and to test on."""
 
 DEV_SHARE = 0.1
-"""Of the training sentences, the last, where a corpus has no dev set."""
+"""Share of the training sentences, from the end, that become the dev set of a corpus without one."""
 
 FREQUENT = "most frequent tag"
 
 
 class TaggedCorpus(NamedTuple):
-    """Tagged sentences to train on, to choose the weight decay by, and to test on."""
+    """Tagged sentences to train on, to choose the weight decay with, and to test on."""
 
     train: Sequence[Tagged]
     dev: Sequence[Tagged]
@@ -37,9 +37,15 @@ class TaggedCorpus(NamedTuple):
 
 
 def with_dev(train: Sequence[Tagged], test: Sequence[Tagged]) -> TaggedCorpus:
-    """A corpus whose dev set is the end of its training set, which holds two sentences at least."""
+    """Return a corpus whose dev set is the end of its training set.
+
+    Raises:
+        ElmoError: If the training set has fewer than two sentences.
+    """
     if len(train) < 2:
-        raise ElmoError(f"the training text holds {len(train)} tagged sentences; it takes two, one to choose by")
+        raise ElmoError(
+            f"the training text holds {len(train)} tagged sentences; it takes two, one of them for the dev set"
+        )
     num_dev = max(1, round(DEV_SHARE * len(train)))
     return TaggedCorpus(train[:-num_dev], train[-num_dev:], test)
 
@@ -47,7 +53,10 @@ def with_dev(train: Sequence[Tagged], test: Sequence[Tagged]) -> TaggedCorpus:
 def analyze_pos(
     embedder: Embedder, corpora: Mapping[str, TaggedCorpus], folder: Path, model: str, *, quick: bool = False
 ) -> Finding:
-    """The accuracy on each corpus's test set of a linear classifier on each layer, and of a word's commonest tag."""
+    """Measure the accuracy of a linear classifier on each layer, and of each word's most frequent tag, on every corpus.
+
+    Source: Peters et al. 2018, section 5.3 and Table 6.
+    """
     here: dict[str, dict[str, float]] = {}
     seconds: dict[str, float] = {}
     for name, parts in corpora.items():
@@ -71,7 +80,7 @@ def analyze_pos(
 
 
 def draw(figure: Any, finding: Finding) -> None:
-    """A line for each corpus, over layers."""
+    """Draw a line over the layers for each corpus."""
     (table,) = finding.tables
     figure.set_size_inches(8, 4.5)
     draw_lines(figure.add_subplot(), table.columns, lines_of(table), table.unit)

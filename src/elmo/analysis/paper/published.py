@@ -1,4 +1,4 @@
-"""The figures of Peters et al. 2018 that ours stand beside: tables by row and column, named as ours are."""
+"""The figures of Peters et al. 2018 that ours are compared with, by row and column, with the same names as ours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TASK_NAMES = {
     "coref": "coreference",
     "squad": "SQuAD",
 }
-"""What tables call the tasks, unless told otherwise."""
+"""Names of the tasks in tables, unless the user gives others."""
 
 BASELINE, TOP, AVERAGE, MIX = "baseline", "last only", "all, λ=1", "all, λ=0.001"
 TOP_UNSCALED = "last only, γ=1"
@@ -22,7 +22,7 @@ BEST_EPOCH, PASSED_IN = "baseline's best epoch", "ELMo passes it in epoch"
 FOUR_SETS = "four test sets"
 TREEBANK = "Penn Treebank"
 SPECIAL = "model of the task"
-"""Column of published systems that were built for the task and don't read single layers."""
+"""Column for published systems that were built for the task and do not use single layers."""
 
 NO_CONTEXT = "play"
 GAME = "Chico Ruiz made a spectacular play on Alusik 's grounder"
@@ -81,7 +81,7 @@ PERPLEXITIES = {
 """Table 7, development sets. SRL and coreference share CoNLL 2012, on which nothing was fine-tuned."""
 
 TUNED_SCORES = {"SNLI": {BEFORE: 88.9, AFTER: 89.5}}
-"""Appendix A.1: what fine-tuning does to the score. For SST it says "approximately the same"."""
+"""Appendix A.1: the score before and after fine-tuning. For SST it says "approximately the same"."""
 
 EPOCHS = {"SRL": {BEST_EPOCH: 486.0, PASSED_IN: 10.0}}
 """Section 5.4."""

@@ -1,4 +1,4 @@
-"""Runs of task models in a folder: each setting is trained once, whichever analyses ask for it."""
+"""Runs of task models in a folder. Each setting is trained only once, even if several analyses need it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from elmo.training.metrics import METRICS, Row, read_rows
 
 QUICK_EXAMPLES = {"train": 300, "dev": 150}
 QUICK_TOKENS = {"train": 9_000, "dev": 4_500}
-"""At most: of documents, fewer."""
+"""Most examples, and most tokens, of a quick run. Long examples such as documents reach the limit of tokens first."""
 
 QUICK_BATCH = 16
 
 MOST_STEPS = 100
-"""Of an epoch on a share of a large training set: more, and the best ones would be far from any measurement."""
+"""Most steps of an epoch on a share of the training set. With more, evaluations could miss the best model."""
 
 Settings = Mapping[str, object]
 """Keys of `ElmoConfig` and their values."""
@@ -39,7 +39,7 @@ Settings = Mapping[str, object]
 
 @dataclass(frozen=True)
 class TaskData:
-    """What a task is trained and measured on. `name` is what tables call it; `settings` change the task's recipe."""
+    """The data of a task. `name` is its name in tables, and `settings` change keys of its recipe."""
 
     name: str
     task: str
@@ -50,7 +50,7 @@ class TaskData:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a setting came to: a result and a run folder for each seed. `metric` of the dev set decides."""
+    """The outcome of one setting: a result and a run folder for each seed. `metric` is the metric of its score."""
 
     metric: str
     results: list[Result]
@@ -58,23 +58,32 @@ class Outcome:
 
     @property
     def score(self) -> dict[str, float]:
-        """Mean and standard deviation (`sd`) of the dev set's score over seeds."""
+        """The mean and the standard deviation (`sd`) of the dev score over seeds."""
         return spread([result.scores["dev"][self.metric] for result in self.results])
 
     @property
     def seconds(self) -> float:
-        """Of all seeds' training."""
+        """The training time of all seeds."""
         return sum(result.seconds for result in self.results)
 
     def curves(self) -> list[list[Row]]:
-        """The rows of `metrics.csv`, an epoch each, of each seed."""
+        """Return the rows of `metrics.csv`, one for each epoch, for each seed."""
         return [read_rows(folder / METRICS) for folder in self.folders]
 
 
 class TaskRuns:
-    """A task's runs in `folder`, with the model `elmo` or without. Its sets are read once, and once ELMo's vectors of
-    their sentences are computed, however many runs use them. `quick` runs, of a few examples and epochs, are to have a
-    folder of their own."""
+    """The runs of a task in a folder, with and without a model.
+
+    The sets are read once, and ELMo's vectors of their sentences are computed once, however many runs use them.
+
+    Args:
+        data: The data of the task.
+        folder: The folder for runs and vectors. Quick runs need a separate one.
+        elmo: The model.
+        num_seeds: The number of runs of each setting.
+        device: The device to train on.
+        quick: Whether to use only a few examples and epochs.
+    """
 
     def __init__(
         self,
@@ -101,22 +110,25 @@ class TaskRuns:
 
     @property
     def name(self) -> str:
-        """What tables call the task."""
+        """The name of the task in tables."""
         return self.data.name
 
     @property
     def metric(self) -> str:
-        """What the scores are."""
+        """The name of the metric in tables."""
         return self.task.metric.replace("f1", "F1")
 
     def baseline(self, share: float = 1.0) -> Outcome:
-        """Without ELMo."""
+        """Train without ELMo, on a share of the training set."""
         return self._run("baseline", self.recipe, share, NO_ELMO)
 
     def with_elmo(self, settings: Settings | None = None, share: float = 1.0, elmo: str | None = None) -> Outcome:
-        """With ELMo, as the recipe says but for `settings`; `share` of the training set is trained on.
+        """Train with ELMo.
 
-        The model is another one where `elmo` names it.
+        Args:
+            settings: Keys of `ElmoConfig` that differ from the recipe.
+            share: The share of the training set to train on.
+            elmo: A model to use instead of the usual one.
         """
         own = self.recipe.elmo
         changes: dict[str, Any] = {k: value for k, value in (settings or {}).items() if value != getattr(own, k)}
@@ -125,7 +137,7 @@ class TaskRuns:
         return self._run(name, replace(self.recipe, elmo=replace(own, **changes)), share, elmo or self.elmo)
 
     def num_examples(self, share: float) -> int:
-        """How many examples of the training set a share is."""
+        """Return the number of examples in a share of the training set."""
         return len(share_of(self.sets["train"], self.task, self._part(self.recipe, share)))
 
     def _run(self, name: str, recipe: TaskRecipe, share: float, elmo: str) -> Outcome:
@@ -134,12 +146,15 @@ class TaskRuns:
         experiment = Experiment(self._job(self._part(recipe, share), folder, elmo), self.sets, layers)
         results = experiment.run()
         if not experiment.is_done:
-            raise KeyboardInterrupt  # it was one that ended the run; all is saved
+            raise KeyboardInterrupt  # a run ends early only if it was interrupted, and everything is saved
         return Outcome(self.task.metric, results, [folder / SEED_FOLDER.format(result.seed) for result in results])
 
     def _part(self, recipe: TaskRecipe, share: float) -> TaskRecipe:
-        """A recipe with a share of its own share, and epochs of about as many steps as with all: patience is counted in
-        epochs, and those of a handful of examples would use it up before anything is learned."""
+        """Return a recipe for a share of the training set.
+
+        Its epochs have about as many steps as those of the whole set. Patience is counted in epochs, and epochs of a
+        few examples would use it up before anything is learned.
+        """
         if share == 1:
             return recipe
         training = recipe.training
@@ -149,13 +164,13 @@ class TaskRuns:
 
     def _job(self, recipe: TaskRecipe, folder: Path, elmo: str) -> ExperimentConfig:
         data, seeds = self.data, self._num_seeds
-        if seeds == 1:  # where it would be among several, so that more can join it
+        if seeds == 1:  # the same place as with several seeds, so that seeds can be added later
             folder = folder / SEED_FOLDER.format(recipe.training.seed)
         options: dict[str, Any] = {"with_bilm": False, "num_seeds": seeds, "device": self._device}
         return ExperimentConfig(data.task, recipe, folder, data.train, data.dev, elmo=elmo, **options)
 
     def _shared_layers(self, recipe: TaskRecipe, elmo: str) -> FrozenLayers | None:
-        """ELMo's vectors of all sentences, on disk; None where the recipe wants none kept."""
+        """Return ELMo's vectors of all sentences, on disk, or None if the recipe does not cache them."""
         config = recipe.elmo
         key = (elmo, config.state, config.cache_dtype)
         if config.vectors == "cached" and key not in self._layers:
@@ -165,9 +180,9 @@ class TaskRuns:
         return self._layers.get(key) if config.vectors == "cached" else None
 
     def texts(self, name: str) -> dict[str, list[tuple[str, ...]]]:
-        """The distinct sentences of a set's file, whole, by what kind of text they are (see `Task.texts`).
+        """Return the distinct sentences in the whole file of a set, by kind of text (see `Task.texts`).
 
-        Only a few of them if quick.
+        Quick runs return only a few sentences.
         """
         found: dict[str, list[Sentence]] = {}
         for example in self._some(name, self.task.read(getattr(self.data, name), self.recipe)):
@@ -176,7 +191,7 @@ class TaskRuns:
         return {kind: _distinct(sentences) for kind, sentences in found.items()}
 
     def _some(self, name: str, examples: Sequence[Any]) -> Sequence[Any]:
-        """The examples of a set that are used."""
+        """Return the examples of a set that are used: all of them, or a few if quick."""
         if not self.quick:
             return examples
         chosen = choose(examples, QUICK_EXAMPLES[name])
@@ -184,17 +199,17 @@ class TaskRuns:
         return [example for example, end in zip(chosen, ends, strict=True) if end <= QUICK_TOKENS[name]] or chosen[:1]
 
     def sentences(self) -> list[tuple[str, ...]]:
-        """All distinct sentences of the sets."""
+        """Return all distinct sentences of the sets."""
         return distinct_sentences(self.task, self.sets, *self.sets)
 
 
 def score_unit(tasks: Sequence[TaskRuns]) -> str:
-    """What the scores of several tasks are, each of which may have a metric of its own."""
+    """Return the unit of the scores of several tasks, which may have different metrics."""
     return f"dev score (%): {', '.join(f'{task.name} {task.metric}' for task in tasks)}"
 
 
 def score_rows(found: Mapping[str, Mapping[str, Outcome]]) -> tuple[Rows, Rows]:
-    """The rows of a table of scores: their means, and their standard deviations where there are several seeds."""
+    """Return the means of scores by row and column, and their standard deviations if there are several seeds."""
     means = {row: {column: outcome.score["mean"] for column, outcome in cells.items()} for row, cells in found.items()}
     spread = {
         row: {column: outcome.score["sd"] for column, outcome in cells.items() if len(outcome.results) > 1}
@@ -204,7 +219,7 @@ def score_rows(found: Mapping[str, Mapping[str, Outcome]]) -> tuple[Rows, Rows]:
 
 
 def distinct_sentences(task: Task[Any, Any, Any], sets: Sets, *names: str) -> list[tuple[str, ...]]:
-    """The sentences that the examples of some sets hold, each once and none empty."""
+    """Return the distinct sentences, except for empty ones, in the examples of the named sets."""
     examples = chain.from_iterable(sets[name] for name in names)
     return _distinct(task.all_sentences(examples))
 
@@ -214,5 +229,5 @@ def _distinct(sentences: Iterable[Sentence]) -> list[tuple[str, ...]]:
 
 
 def _slug(name: str) -> str:
-    """A name as that of a folder."""
+    """Turn a name into the name of a folder."""
     return re.sub(r"\W+", "-", name.lower()).strip("-")

@@ -1,4 +1,4 @@
-"""What weights the tasks gave the layers (Peters et al. 2018, sec. 5.5 and Figure 2)."""
+"""The weights that tasks learn for the layers (Peters et al. 2018, sec. 5.5 and Figure 2)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,17 @@ GAMMA = "γ"
 
 
 def analyze_weights(tasks: Sequence[TaskRuns], model: str) -> Finding:
-    """Train each task as its recipe says, with ELMo at its places, and read the scalar mix of each place."""
+    """Train each task with its recipe, and read the weights of the scalar mix at each place of ELMo.
+
+    With several seeds, the weights are means.
+
+    Raises:
+        ElmoError: If a recipe uses only the top layer.
+
+    Source: Peters et al. 2018, section 5.5 and Figure 2.
+    """
     if top := next((task.name for task in tasks if task.recipe.elmo.layers == "top"), None):
-        raise ElmoError(f"{top}: elmo.layers: top leaves no weights to look at; take all")
+        raise ElmoError(f"{top}: elmo.layers: top has no weights to analyze; set it to all")
     here: dict[str, dict[str, float]] = {}
     seconds: dict[str, float] = {}
     for task in tasks:
@@ -39,7 +47,7 @@ def analyze_weights(tasks: Sequence[TaskRuns], model: str) -> Finding:
 
 
 def read_mixes(folder: Path) -> dict[str, dict[str, float]]:
-    """The weight of each layer after the softmax, and gamma, at each place of a run's model."""
+    """Read the weight of each layer after the softmax, and γ, at each place of ELMo in the model of a run."""
     tensors, _ = read_tensors(folder / WEIGHTS)
     start, end = "elmo.mixes.", ".scores"
     places = [name[len(start) : -len(end)] for name in tensors if name.startswith(start) and name.endswith(end)]
@@ -56,7 +64,7 @@ def read_mixes(folder: Path) -> dict[str, dict[str, float]]:
 
 
 def draw(figure: Any, finding: Finding) -> None:
-    """A bar for each task and place."""
+    """Draw a bar for each task and place."""
     lines = lines_of(finding.tables[0])
     figure.set_size_inches(7, 1.4 + 0.5 * len(lines))
     rows = {line.label: {name: value for name, value in line.values.items() if name != GAMMA} for line in lines}

@@ -1,4 +1,4 @@
-"""Senses of words by the nearest in SemCor (Peters et al. 2018, sec. 5.3 and Table 5), for each test set and all."""
+"""Word senses by the nearest sense in SemCor, on each test set and on all (Peters et al. 2018, sec. 5.3, Table 5)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAPERS_SETS = ("senseval2", "senseval3", "semeval2013", "semeval2015")
 ALL = "all sets"
 
 QUICK_SEMCOR, QUICK_TEST = 3000, 100
-"""Sentences of SemCor, and of each test set."""
+"""Number of sentences of SemCor, and of each test set, in a quick run."""
 
 
 def analyze_wsd(
@@ -36,9 +36,11 @@ def analyze_wsd(
     *,
     quick: bool = False,
 ) -> Finding:
-    """F1 of each layer, of the mean of all, and of the mean of those above layer 0, beside WordNet's first sense.
+    """Measure F1 with each layer, the mean of all layers, and the mean of those above layer 0.
 
-    See `evaluate_wsd` for what is near, and for lemmas that SemCor hasn't.
+    They are compared with WordNet's first sense. See `evaluate_wsd` for the methods.
+
+    Source: Peters et al. 2018, section 5.3 and Table 5.
     """
     if quick:
         semcor, tests = semcor[:QUICK_SEMCOR], {name: test[:QUICK_TEST] for name, test in tests.items()}
@@ -74,14 +76,14 @@ def analyze_wsd(
 
 
 def _choices(num_layers: int) -> dict[str, Layers]:
-    """The layers and mixes that are tried, by what tables call them."""
+    """Return the layers and mixes to compare, by their names in tables."""
     upper = [0.0, *([1 / (num_layers - 1)] * (num_layers - 1))]
     single: dict[str, Layers] = {layer_name(layer): layer for layer in range(num_layers)}
     return {**single, "mean of all": "mean", f"mean of 1 to {num_layers - 1}": upper}
 
 
 def _scores(counts: Mapping[str, Sequence[int]]) -> dict[str, float]:
-    """F1 in percent of each set, of the paper's four together where they are there, and of all."""
+    """Return F1 in percent for each set, for the paper's four sets together if all are given, and for all sets."""
     scores = {name: Score(*numbers) for name, numbers in counts.items()}
     groups = {name: [score] for name, score in scores.items()}
     if all(name in scores for name in PAPERS_SETS):
@@ -91,7 +93,7 @@ def _scores(counts: Mapping[str, Sequence[int]]) -> dict[str, float]:
 
 
 def draw(figure: Any, finding: Finding) -> None:
-    """A panel for means of senses and one for single uses; a line for each set, values at those of all."""
+    """Draw a panel for means of senses and one for single uses, with a line for each set."""
     figure.set_size_inches(15, 5)
     for place, table in enumerate(finding.tables, 1):
         axes = figure.add_subplot(1, 2, place)
