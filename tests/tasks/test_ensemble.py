@@ -133,7 +133,7 @@ def test_the_command(folder: Path, pairs: list[PairExample]) -> None:
     labels = [line.split("\t")[0] for line in Path("found.tsv").read_text().splitlines()]
     right = sum(label == pair.label for label, pair in zip(labels, pairs, strict=True))
     assert figures["scores"]["accuracy"] == pytest.approx(100 * right / 12)
-    with pytest.raises(ElmoError, match="3 run folders: add --ensemble"):
+    with pytest.raises(ElmoError, match="3 run folders were given: add --ensemble"):
         run(*arguments)
 
 
