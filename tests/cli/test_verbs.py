@@ -184,11 +184,16 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("package", ["tensorboard"])
 def test_a_missing_extra_is_named(package: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("a new play\n" * 50)
+    prepare([str(tmp_path / "text.txt")], tmp_path / "corpus", min_count=1, workers=1)
     code = f"import sys; sys.modules['{package}'] = None; from elmo.cli.main import main; main()"
     arguments = [sys.executable, "-c", code, "pretrain", "corpus", "run"]
     done = subprocess.run(arguments, cwd=tmp_path, capture_output=True, encoding="utf-8")
     assert done.returncode == 2
-    assert done.stderr == f"elmo: this needs {package}, which is not installed: pip install 'elmo-torch[train]'\n"
+    assert (
+        done.stderr == f"elmo: pretraining needs {package}, which is not installed: pip install 'elmo-torch[train]'\n"
+    )
+    assert not (tmp_path / "run").exists()
 
 
 def test_what_is_piped_is_utf8_whatever_the_locale(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from elmo.errors import ElmoError
+from elmo.extras import import_extra
 from elmo.formats.model import Model, require_characters, require_softmax
 from elmo.formats.native import TRAINED_FOR, is_written, read_figures, save_trained
 from elmo.nn.bilm import BiLM, BiLMState
@@ -96,6 +97,7 @@ class Pretrainer:
         heldout: Sentences = (),
         device: str = "auto",
     ) -> None:
+        import_extra("tensorboard", "pretraining")  # before anything is written, not at the first report
         self.corpus, self.folder, self.recipe, self.heldout = corpus, folder, recipe, heldout
         self.stopped = self._is_asked_to_stop = False
         self._held: ExitStack | None = None

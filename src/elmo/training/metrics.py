@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from elmo.errors import ElmoError
+from elmo.extras import import_extra
 from elmo.formats.files import write_all
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class MetricsFile:
         write_all({self._path: lambda path: write_rows(path, columns, self.rows)})
 
     def _open_board(self, start: int) -> SummaryWriter:
+        import_extra("tensorboard", "writing for TensorBoard")
         from torch.utils.tensorboard.writer import SummaryWriter
 
         # Flushed after each row, not when the writer's own thread likes: nobody would hear of an error in that thread.
