@@ -20,7 +20,8 @@ def report(results: Sequence[dict[str, Any]], as_json: bool) -> None:
 
 def peak_rss_mb(process: int | str = "self") -> int:
     """The most memory that a process ever held (Linux; 0 where it has just ended). What `resource` tells of one that a
-    larger process started is no less than that one's."""
+    larger process started is no less than that one's.
+    """
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:

@@ -124,7 +124,8 @@ class Run:
 
 def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
     """Keep of a finished run folder, which `command` made, what the page needs; files by their names alone, as anyone
-    may have them elsewhere."""
+    may have them elsewhere.
+    """
     config, recipe = read_config(folder)
     results = [result.as_json() for result in read_results(folder)]
     record = {"task": config.task, "command": shown(command), "recipe": _without_paths(recipe), "results": results}

@@ -35,7 +35,8 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 class Plan:
     """What a task is trained and measured on: `files` below the data folder to train, tune and test on, several with
     commas between, and settings of the recipe; `reduced` are those for a processor. Of a training set of pairs those of
-    some `sources` alone may be used, in a file that is made of them."""
+    some `sources` alone may be used, in a file that is made of them.
+    """
 
     name: str
     task: str

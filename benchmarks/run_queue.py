@@ -201,7 +201,8 @@ def work(runs: Sequence[Run], folder: Path, jobs: int) -> bool:
 
 def _start(run: Run, folder: Path, state: State, lock: int) -> Job:
     """Start a run in a session of its own, so that Ctrl-C reaches it once, by us. It holds the lock as well: where a
-    queue is killed, no other one starts its runs a second time while they still work."""
+    queue is killed, no other one starts its runs a second time while they still work.
+    """
     write_state(run, folder, State(run.command, state.seconds))
     with (folder / f"{run.name}.log").open("ab") as log:
         process = subprocess.Popen(

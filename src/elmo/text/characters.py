@@ -22,10 +22,10 @@ _BOUNDARIES = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}
 
 
 def encode_words(words: Sequence[str], max_characters: int = NUM_CHARACTERS) -> NDArray[np.int16]:
-    """Character ids of `words`: (N, `max_characters`), shifted by one, hence never 0.
+    r"""Return the character ids of `words`: (N, `max_characters`), each shifted by one so that none is 0.
 
-    Any string is a word: the empty one, `\\0`, one of 10,000 characters (cut after `max_characters` - 2 bytes).
-    Lone surrogates, which have no UTF-8 form, are dropped.
+    Any string is a word: the empty one, `\0`, or one of 10,000 characters, which is cut after `max_characters` - 2
+    bytes. Lone surrogates, which have no UTF-8 form, are dropped.
     """
     room = max_characters - 2
     encoded = [word.encode("utf-8", "ignore")[:room] for word in words]

@@ -145,8 +145,9 @@ class AntecedentScorer(nn.Module):
             yield Antecedents(row, column, pairs.masked_fill(~is_before, -torch.inf))
 
     def _features(self, distances: Tensor, is_same: Tensor, genre: Tensor) -> Tensor:
-        """Return the features (R, C, 3F) of pairs, given their distances (R, C) and whether their speakers are the same
-        (R, C).
+        """Return the features (R, C, 3F) of pairs.
+
+        `distances` and `is_same`, whether both mentions have the same speaker, are (R, C).
         """
         buckets = torch.bucketize(distances, torch.tensor(DISTANCES, device=distances.device), right=True)
         parts = [self.speakers(is_same.long()), self.genres(genre.expand_as(distances)), self.distances(buckets)]

@@ -69,8 +69,9 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
         return score_clusters([example.clusters for example in examples], predictions)
 
     def as_text(self, example: Document, prediction: Clusters) -> str:
-        """Write the document in CoNLL columns, and after its end a line for each cluster, which readers of the format
-        skip.
+        """Write the document in CoNLL columns, and a line for each cluster after its end.
+
+        Readers of the format skip these lines.
         """
         lines = (f"# {number}: {' | '.join(_texts(example, cluster))}\n" for number, cluster in enumerate(prediction))
         return format_document(example, prediction) + "".join(lines)

@@ -47,9 +47,9 @@ class LabelledTree(NamedTuple):
 
 
 def read_trees(path: str | Path) -> list[LabelledTree]:
-    """Read the trees of a file, plain or compressed, one on each line: `(3 (2 It) (4 (2 is) (3 fun)))`.
+    r"""Read the trees of a file, plain or compressed, one on each line: `(3 (2 It) (4 (2 is) (3 fun)))`.
 
-    Brackets and slashes become those of plain text, in place of `-LRB-` and `\\/`. Quotation marks stay those of the
+    Brackets and slashes become those of plain text, in place of `-LRB-` and `\/`. Quotation marks stay those of the
     treebank. Blank lines are skipped.
 
     Raises:
