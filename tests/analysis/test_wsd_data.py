@@ -102,7 +102,7 @@ def test_the_text_is_streamed(tmp_path: Path, monkeypatch) -> None:
         (
             '<instance id="d1.s1.t0" lemma="go" pos="VERB">goes</instance>',
             "<wf>goes</wf>",
-            r"own\.data\.xml: has no instance d1\.s1\.t0, but the file of senses beside it has",
+            r"own\.data\.xml: has no instance d1\.s1\.t0, which the file of senses next to it has",
         ),
     ],
 )
@@ -128,7 +128,7 @@ def test_other_senses_are_refused_with_their_line(tmp_path: Path, keys: str, say
 
 def test_absent_files_are_named(tmp_path: Path) -> None:
     path = write(tmp_path)
-    with pytest.raises(ElmoError, match=r"semcor\.xml: expected a file NAME\.data\.xml, beside which"):
+    with pytest.raises(ElmoError, match=r"semcor\.xml: expected a file NAME\.data\.xml next to NAME"):
         list(read_annotated(tmp_path / "semcor.xml"))
     path.with_name("own.gold.key.txt").unlink()
     with pytest.raises(ElmoError, match=r"own\.gold\.key\.txt: no such file"):

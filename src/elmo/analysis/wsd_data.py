@@ -58,14 +58,14 @@ def read_annotated(path: str | Path) -> Iterator[Annotated]:
     """
     path = Path(path)
     if DATA not in path.name:
-        raise ElmoError(f"{path}: expected a file NAME{DATA}, beside which NAME{KEYS} holds the senses")
+        raise ElmoError(f"{path}: expected a file NAME{DATA} next to NAME{KEYS}, which holds the senses")
     senses = _read_senses(path.with_name(path.name.replace(DATA, KEYS)))
     parser = _Parser(path, senses)
     for block in read_blocks(path):
         yield from parser.feed(f"{block}\n")
     yield from parser.feed("", is_last=True)
     if senses:
-        raise ElmoError(f"{path}: has no instance {next(iter(senses))}, but the file of senses beside it has")
+        raise ElmoError(f"{path}: has no instance {next(iter(senses))}, which the file of senses next to it has")
 
 
 def _read_senses(path: Path) -> dict[str, tuple[str, ...]]:

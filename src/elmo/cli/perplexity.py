@@ -73,7 +73,7 @@ def command(
         f"sentences, {result.oov_rate:.2%} outside of the vocabulary",
         _figures(result, names),
         as_json,
-        beside=sentences,
+        to_stderr=sentences,
     )
 
 

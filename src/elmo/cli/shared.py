@@ -73,18 +73,18 @@ def is_given(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
 
 
-def print_result(sentence: str, figures: dict[str, Any], as_json: bool, *, beside: bool = False) -> None:
+def print_result(sentence: str, figures: dict[str, Any], as_json: bool, *, to_stderr: bool = False) -> None:
     """Print the result of a command: one line for people, or one JSON object for programs.
 
     Args:
         sentence: The line for people.
         figures: The content of the JSON object.
         as_json: Whether to print the object instead of the line.
-        beside: Whether to print to stderr, because stdout holds a table.
+        to_stderr: Whether to print to stderr, because stdout holds a table.
     """
     if as_json:  # JSON has to be UTF-8, but file names may contain other bytes
         sentence = json.dumps(figures, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
-    click.echo(sentence, err=beside)
+    click.echo(sentence, err=to_stderr)
 
 
 def reading_options(command: Command) -> Command:

@@ -153,7 +153,10 @@ class WordCache(nn.Module):
         return bool(((numbers >= 0) & (numbers < self.boundaries[0])).all())
 
     def vectors(self, encoder: TokenEncoder) -> Tensor:
-        """The vectors (V+2, P), without gradient; made anew after the encoder's weights changed, moved or were cast."""
+        """Return the vectors (V+2, P), without gradient.
+
+        They are computed again after the encoder's weights changed, moved or were cast.
+        """
         weights = [
             (parameter.data_ptr(), parameter._version)  # pyright: ignore[reportPrivateUsage] (torch has no other)
             for parameter in encoder.parameters()
