@@ -65,7 +65,7 @@ def test_json_holds_all_and_reading_options_apply_to_the_query(elmo: Run) -> Non
     [
         (["--word", "plays", "--in", "A play ."], "elmo: the word 'plays' is not among the tokens of the query"),
         (["--word", "wrote", "--in", "She wrote it ."], "elmo: the text has no use of 'wrote' (5 sentences read"),
-        (["--word", "play", "--in", "A play .", "--occurrence", "2"], "elmo: occurrence: 2 asked for"),
+        (["--word", "play", "--in", "A play .", "--occurrence", "2"], "elmo: occurrence: 2 was asked for"),
         (["--word", "play", "--in", "A play .", "--layer", "all"], "elmo: layer: 'all' gives several vectors"),
         (["--word", "play"], "Missing option '--in'"),
     ],

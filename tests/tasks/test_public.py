@@ -58,7 +58,7 @@ def test_a_finished_training_is_found_done(files: Path) -> None:
 
 def test_bad_input_is_one_sentence(files: Path) -> None:
     tagger = elmo.tasks.load(files / "run", device="cpu")
-    with pytest.raises(ElmoError, match=r"nothing: no run folder of a task"):
+    with pytest.raises(ElmoError, match=r"nothing: is not the run folder of a task"):
         elmo.tasks.load(files / "nothing")
     with pytest.raises(ElmoError, match=r"absent\.conll: no such file"):
         elmo.tasks.evaluate(tagger, files / "absent.conll")
