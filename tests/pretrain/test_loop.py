@@ -531,6 +531,19 @@ def test_a_start_without_a_checkpoint_leaves_the_folder_free(
         Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=8), device="cpu")
 
 
+def test_a_folder_that_another_run_claimed_meanwhile_is_left_to_it(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """Both found nothing trained there; the first one must not train under the recipe of the second."""
+    first = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=4), device="cpu")
+    second = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=8), device="cpu")
+    with pytest.raises(ElmoError, match=r"recipe\.yaml: holds another recipe"):
+        first.train()
+    second.train()
+    train(corpus, tmp_path / "whole", recipe(max_steps=2, batch_size=8))
+    assert_same_end(tmp_path / "whole", tmp_path / "run")
+
+
 def test_another_corpus_is_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     train(corpus, tmp_path / "run", recipe(max_steps=1))
     (tmp_path / "text").write_text("another text\n" * 9)

@@ -35,7 +35,7 @@ from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
 from elmo.pretrain.processes import Processes
 from elmo.pretrain.recipe import Recipe
 from elmo.pretrain.reporter import Reporter
-from elmo.pretrain.run_folder import RECIPE, Start, claim_pretraining_run, mark
+from elmo.pretrain.run_folder import RECIPE, Start, claim_pretraining_run, mark, require_claimed
 from elmo.schema import to_mapping
 from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
@@ -189,6 +189,7 @@ class Pretrainer:
         with ExitStack() as stack:
             stack.enter_context(saving_to(self.folder))
             self.processes.on_first(lambda: self._lock(stack))
+            self.processes.on_first(lambda: require_claimed(self.folder, self.corpus, self.recipe, self._start))
             reporter = stack.enter_context(self._reporter())
             stack.enter_context(on_interrupt(self._ask_to_stop))
             while not self.is_done and not self.stopped:

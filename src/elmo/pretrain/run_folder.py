@@ -79,11 +79,23 @@ def claim_pretraining_run(folder: Path, corpus: Corpus, recipe: Recipe, start: S
                 raise
             with alone_in(folder):
                 _forget(folder)
+                mark(folder, corpus, recipe, start)
+            return start
     elif folder.exists() and {file.name for file in folder.iterdir()} - _OF_A_KILLED_START:
         raise ElmoError(f"{folder}: is neither empty nor a run folder; choose another one")
     with alone_in(folder) if path.exists() else nullcontext():  # refuses the folder while another process trains there
         mark(folder, corpus, recipe, start)
     return start
+
+
+def require_claimed(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> None:
+    """Check that the folder still belongs to this run: until training locks it, another process may claim it.
+
+    Raises:
+        ElmoError: If another run has claimed the folder since this one did.
+    """
+    if (folder / RECIPE).exists() and _require_same(folder, corpus, recipe, start) != start:
+        raise ElmoError(f"{folder}: another process has begun another run there; choose another folder")
 
 
 def _require_same(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> Start | None:
