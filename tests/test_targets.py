@@ -11,7 +11,7 @@ from typing import IO
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.targets import LOCK, alone_in, unfinished_folder
+from elmo.targets import LOCK, alone_in, remove_leftovers, unfinished_folder
 
 fcntl = pytest.importorskip("fcntl", reason="needs the locks of Unix")
 
@@ -121,3 +121,15 @@ def test_of_many_processes_one_is_inside(tmp_path: Path) -> None:
             process.kill()
     assert [process.returncode for process in processes] == [0, 0, 0], errors
     assert list(folder.iterdir()) == []
+
+
+def test_leftovers_are_removed_unless_they_are_needed_or_in_use(tmp_path: Path) -> None:
+    folder = tmp_path / ".target.unfinished"
+    remove_leftovers(folder, is_kept=lambda: False)
+    (folder / "parts").mkdir(parents=True)
+    remove_leftovers(folder, is_kept=lambda: True)
+    with unfinished_folder(folder, tmp_path / "target", is_kept=lambda: True):
+        remove_leftovers(folder, is_kept=lambda: False)
+    assert (folder / "parts").is_dir()
+    remove_leftovers(folder, is_kept=lambda: False)
+    assert not folder.exists()

@@ -11,7 +11,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -101,6 +101,20 @@ def unfinished_folder(
         finally:
             if _is_at(folder / LOCK, lock) and not is_kept():
                 _remove(folder, lock)
+
+
+def remove_leftovers(folder: Path, is_kept: Callable[[], bool]) -> None:
+    """Remove the folder for unfinished work on a target that is complete.
+
+    A process leaves it there if it is killed between moving its result to the target and tidying up.
+
+    Args:
+        folder: The folder, which need not exist. It stays while another process has its lock.
+        is_kept: The folder stays if it returns True; called while the lock is held.
+    """
+    if folder.is_dir():
+        with suppress(ElmoError), unfinished_folder(folder, folder, is_kept):
+            pass
 
 
 @contextmanager

@@ -65,6 +65,20 @@ def progress(path: Path) -> dict[str, int]:
     return json.loads((work_folder_of(path) / "progress.json").read_text())["progress"]
 
 
+def test_what_a_process_left_that_was_killed_after_finishing_is_removed(model: Embedder, tmp_path: Path) -> None:
+    """The same command is refused then, since the file exists; unfinished work of a run that overwrites it stays."""
+    path = tmp_path / "v.h5"
+    model.write(path, SENTENCES[:3])
+    left = work_folder_of(path)
+    for names, stays in ([".lock"], False), ([".lock", "progress.json", "lengths"], False), ([".lock", "data"], True):
+        left.mkdir()
+        for name in names:
+            (left / name).touch()
+        with pytest.raises(ElmoError, match="exists already"):
+            model.write(path, SENTENCES[:3])
+        assert left.exists() == stays
+
+
 # --- interrupted anywhere
 
 

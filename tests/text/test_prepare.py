@@ -309,6 +309,9 @@ def test_what_a_killed_process_left_is_removed(text, tmp_path):
     corpus = prepare([text], tmp_path / "corpus")
     assert sorted(contents(corpus.folder)) == FILES
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text.txt"]
+    left.mkdir()  # the process was killed after it had finished the corpus
+    prepare([text], tmp_path / "corpus")
+    assert not left.exists()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks are not there")

@@ -18,7 +18,7 @@ from elmo.embed.append import DATA
 from elmo.embed.batching import Sentence, check_sentence
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, sync, write_all, write_json
-from elmo.targets import LOCK, unfinished_folder
+from elmo.targets import LOCK, remove_leftovers, unfinished_folder
 
 FORMAT = 1
 PROGRESS = "progress.json"
@@ -166,6 +166,15 @@ def unfinished_work(path: Path, job: Mapping[str, object], overwrite: bool) -> G
     with unfinished_folder(work.folder, path, is_kept=(work.folder / PROGRESS).exists):
         work.load()
         yield work
+
+
+def tidy_up(path: Path) -> None:
+    """Remove what a process left next to its finished file `path` if it was killed before it could tidy up.
+
+    Unfinished work stays: with `overwrite`, a run may be interrupted while the file that it will replace is there.
+    """
+    folder = work_folder_of(path)
+    remove_leftovers(folder, is_kept=(folder / DATA).exists)
 
 
 def is_same_job(path: Path, found: Mapping[str, object], job: Mapping[str, object], overwrite: bool) -> bool:

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from elmo.embed.batching import Sentence
 from elmo.embed.layers import Entry, VectorLayout
-from elmo.embed.unfinished import EmbeddingProgress, Unfinished, unfinished_work
+from elmo.embed.unfinished import EmbeddingProgress, Unfinished, tidy_up, unfinished_work
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.schema import require_choice
@@ -200,6 +200,7 @@ def check_target(path: Path, overwrite: bool) -> None:
     if path.is_dir():
         raise ElmoError(f"{path}: is a folder; name a file")
     if path.exists() and not overwrite:
+        tidy_up(path)
         raise ElmoError(f"{path}: exists already; remove it, or pass --overwrite (overwrite=True)")
     if path.suffix == ".parquet":
         import_extra("pyarrow", f"{path}: writing Parquet")

@@ -23,7 +23,7 @@ from tqdm import tqdm
 from elmo.config import MAX_CHARACTERS
 from elmo.errors import ElmoError
 from elmo.schema import require_positive
-from elmo.targets import require_parent, unfinished_folder
+from elmo.targets import remove_leftovers, require_parent, unfinished_folder
 from elmo.text.characters import NUM_CHARACTERS, encode_words, without_boundaries
 from elmo.text.corpus import (
     CHARACTERS,
@@ -126,6 +126,8 @@ def prepare(
     source = {"inputs": [Path(name).name for name in map(str, inputs)], "language": language, "license": license}
     source = {key: value for key, value in source.items() if value}
     if os.path.lexists(folder):
+        # The process that made it may have been killed before it tidied up; nothing there is ever continued.
+        remove_leftovers(_work_path(folder), is_kept=lambda: False)
         return _open_same(folder, _facts(settings, source, paths, vocabulary))
     with _work_folder(folder) as work:
         facts = _facts(settings, source, paths, vocabulary)
@@ -228,11 +230,15 @@ def _work_folder(folder: Path) -> Generator[Path]:
 
     It is removed at the end. What a killed process left in it is removed at the beginning.
     """
-    work = folder.absolute().with_name(f".{folder.absolute().name}.unfinished")
+    work = _work_path(folder)
     with unfinished_folder(work, folder, is_kept=lambda: False):
         for name in ("parts", "corpus"):
             shutil.rmtree(work / name, ignore_errors=True)
         yield work
+
+
+def _work_path(folder: Path) -> Path:
+    return folder.absolute().with_name(f".{folder.absolute().name}.unfinished")
 
 
 def _read(
