@@ -1,8 +1,10 @@
 # Two commands for a new machine: `make demo` (sets up first when needed) and `make test`.
+# CI runs `make lint` and `make test-all`, which is `make test` with the slow tests.
 PYTHON ?= python3
 BIN := .venv/bin
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10
 
-.PHONY: setup demo test test-attack lint clean
+.PHONY: setup demo test test-all test-attack lint clean
 
 setup: .venv/installed
 
@@ -17,7 +19,10 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10 $(TESTS)
+	$(PYTEST) $(TESTS)
+
+test-all: setup
+	$(PYTEST) --slow $(TESTS)
 
 test-attack: setup
 	cd tests && PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 ../$(BIN)/python -m attack

@@ -25,13 +25,25 @@ settings.register_profile(
 settings.load_profile("house")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what this machine lacks the means for."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`make test-all` passes `--slow`; `make test` doesn't."""
+    parser.addoption("--slow", action="store_true", help="run the tests that are marked slow, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what this machine lacks the means for, and slow tests unless asked for.
+
+    Files with slow tests come first: a slow test that started last would keep one core busy when the others are done.
+    """
     reasons = {}
+    if not config.getoption("--slow"):
+        reasons["slow"] = "is slow: 'make test-all' runs it, or pytest --slow"
     if not SHARED.is_dir():
         reasons["external"] = f"needs {SHARED.name}/ beside the repository (published fixtures, corpora)"
     if not torch.cuda.is_available():
         reasons["gpu"] = "needs a CUDA device"
+    slow_files = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow_files)  # whole files: their tests share fixtures
     for item in items:
         for marker, reason in reasons.items():
             if item.get_closest_marker(marker):

@@ -112,3 +112,10 @@ def test_make_targets_of_the_readme_exist() -> None:
     targets = [command.split()[1] for command in COMMANDS if command.startswith("make ")]
     assert targets == ["demo", "test"]
     assert all(re.search(rf"^{target}:", makefile, re.M) for target in targets)
+
+
+def test_ci_runs_the_tests_that_make_test_leaves_out() -> None:
+    root = Path(__file__).parents[1]
+    recipes = dict(re.findall(r"^(test|test-all): setup\n\t(.+)$", (root / "Makefile").read_text(), re.M))
+    assert recipes == {"test": "$(PYTEST) $(TESTS)", "test-all": "$(PYTEST) --slow $(TESTS)"}
+    assert (root / ".ci" / "run").read_text().splitlines()[-2:] == ["make lint", "make test-all"]
