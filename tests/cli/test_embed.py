@@ -201,6 +201,7 @@ def test_flags_of_allennlp(elmo: Run, folder: Path, flag: str, layers: str) -> N
             np.testing.assert_array_equal(file[str(number)], array)
 
 
+@pytest.mark.slow
 def test_two_devices_give_the_file_of_one(elmo: Run, folder: Path) -> None:
     assert elmo("model", "text.txt", "one.h5", "--device", "cpu")[0] == 0
     code, out, err = elmo("model", "text.txt", "two.h5", "--devices", "cpu,cpu")

@@ -258,6 +258,7 @@ def test_seeds_and_json(folder: Path) -> None:
     assert [result["seed"] for result in figures["runs"]] == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_kill_changes_nothing(folder: Path) -> None:
     """Killed in the middle, without a warning, the same command ends as one that wasn't."""
     settings = [

@@ -75,6 +75,7 @@ def test_carried_state_is_that_of_one_device(model: Embedder, both: ParallelEmbe
     assert any(not np.allclose(a, b) for a, b in zip(continued[1], fresh[1], strict=True)), "the state matters"
 
 
+@pytest.mark.slow
 def test_precision_is_that_of_each_process(folder: Path) -> None:
     one = Embedder(formats.load(folder), precision="bf16")
     with ParallelEmbedder(folder, ["cpu", "cpu"], precision="bf16") as both:
@@ -145,6 +146,7 @@ def test_errors_of_the_processes_are_sentences(both: ParallelEmbedder, folder: P
     assert len(both.embed(SENTENCES)) == len(SENTENCES), "the processes live on"
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_the_run_which_can_be_gone_on_with(
     model: Embedder, folder: Path, tmp_path: Path, monkeypatch
 ) -> None:

@@ -340,6 +340,7 @@ def is_safe(path: Path, num_sentences: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_kill_9_loses_nothing(place: Path) -> None:
     """Twice, wherever it happens to be."""
     path = place / "killed.h5"
@@ -358,7 +359,10 @@ def test_kill_9_loses_nothing(place: Path) -> None:
     assert not work_folder_of(path).exists()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, 128 + signal.SIGTERM)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [pytest.param(signal.SIGINT, 1, marks=pytest.mark.slow), (signal.SIGTERM, 128 + signal.SIGTERM)],
+)
 def test_a_signal_is_told_what_is_kept(place: Path, number: signal.Signals, code: int) -> None:
     """Text from a pipe goes on, too, if the same is given again."""
     path = place / f"stopped{code}.h5"
@@ -374,6 +378,7 @@ def test_a_signal_is_told_what_is_kept(place: Path, number: signal.Signals, code
     assert_same(path, place / "whole.h5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_full_disk_ends_in_one_sentence_and_keeps_what_is_safe(place: Path, ending: str) -> None:
     """Files may not grow past some blocks of 512 bytes (or 1024 in some shells), as if the disk were full."""

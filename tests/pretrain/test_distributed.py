@@ -36,7 +36,7 @@ CLOSE = {"rel": 1e-5}
 LONGEST = 600
 """Seconds that processes may take on a busy machine, where each waits for the other thousands of times."""
 
-pytestmark = pytest.mark.xdist_group("distributed")  # in one process, which trains in two others at a time
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("distributed")]  # in one process, which trains in two others
 
 
 def run_two(corpus: Corpus, folder: Path, *arguments: str) -> list[dict[str, Any]]:

@@ -47,6 +47,7 @@ def test_trains_in_a_thread_that_gets_no_signals(whole: Path, corpus: Corpus, se
     assert_same_end(tmp_path / "run", whole)
 
 
+@pytest.mark.slow
 def test_kill_9_loses_nothing(corpus: Corpus, recipe: Recipes, tmp_path: Path) -> None:
     """The process checkpoints all the time and is killed at random places."""
     settings = recipe(max_steps=300, dropout=0.2)
@@ -84,6 +85,7 @@ run.save()
 written; before, it leaves a whole checkpoint of step 3."""
 
 
+@pytest.mark.slow
 def test_kill_in_the_middle_of_writing_a_checkpoint(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
 ) -> None:
@@ -115,7 +117,10 @@ def test_a_kill_at_the_very_start_leaves_no_folder_that_is_refused(
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["corpus.sha256", "recipe.yaml"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGINT, signal.SIGHUP))],
+)
 def test_a_signal_saves_and_exits_with_0(
     corpus: Corpus, recipe: Recipes, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -165,6 +170,7 @@ FULL_DISK = "ulimit -f 20"
 """Files may not grow past 20 blocks of 512 bytes (or 1024 in some shells): a checkpoint fails as on a full disk."""
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_command_and_keeps_the_checkpoint_before(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
 ) -> None:

@@ -285,7 +285,10 @@ def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
 
 
 @pytest.mark.external
-@pytest.mark.parametrize(("part", "fine", "binary"), [("train", 8544, 6920), ("dev", 1101, 872), ("test", 2210, 1821)])
+@pytest.mark.parametrize(
+    ("part", "fine", "binary"),
+    [pytest.param("train", 8544, 6920, marks=pytest.mark.slow), ("dev", 1101, 872), ("test", 2210, 1821)],
+)
 def test_the_published_sets(part: str, fine: int, binary: int, shared: Path) -> None:
     """The counts of Socher et al. 2013, sec. 5.1."""
     path = str(shared / "data" / "sst5" / f"{part}.txt.xz")
