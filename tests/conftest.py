@@ -22,12 +22,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # the same for processes that tes
 settings.register_profile(
     "house", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("house")
+settings.register_profile("thorough", settings.get_profile("house"), max_examples=100)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`make test-all` passes `--slow`; `make test` doesn't."""
-    parser.addoption("--slow", action="store_true", help="run the tests that are marked slow, too")
+    parser.addoption("--slow", action="store_true", help="run the tests that are marked slow, and try more examples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("thorough" if config.getoption("--slow") else "house")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

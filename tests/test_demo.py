@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from collections import Counter
@@ -64,14 +65,17 @@ def test_all_steps_run(tmp_path: Path) -> None:
     assert (tmp_path / "demo" / "senses" / "bank.png").exists()
 
 
-def test_senses_are_told_apart_and_drawn(tmp_path: Path) -> None:
+def test_senses_are_told_apart_and_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Of any model: it prints a figure and the nearest uses for every word, and leaves a picture of each."""
     formats.save_native(make_model(), tmp_path / "model")
-    command = [sys.executable, SENSES, tmp_path / "model", "--pictures", tmp_path / "pictures", "--top", "2"]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("the nearest other use has the same sense in ") == 3
-    assert "\n  bank (river): They walked along the bank of the river .\n" in done.stdout
+    arguments = [tmp_path / "model", "--pictures", tmp_path / "pictures", "--top", "2"]
+    monkeypatch.setattr(sys, "argv", [str(SENSES), *map(str, arguments)])
+    runpy.run_path(str(SENSES), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert printed.count("the nearest other use has the same sense in ") == 3
+    assert "\n  bank (river): They walked along the bank of the river .\n" in printed
     for word in ("play", "bank", "spring"):
         assert (tmp_path / "pictures" / f"{word}.png").read_bytes().startswith(b"\x89PNG")
 

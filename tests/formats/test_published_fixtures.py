@@ -49,14 +49,21 @@ def release(request: pytest.FixtureRequest, shared: Path) -> Release:
     return Release(folder, batches, top)
 
 
-def oracle_of(folder: Path) -> Oracle:
-    options = json.loads((folder / OPTIONS_FILE).read_text(encoding="utf-8"))
-    return Oracle(read_weights(folder / WEIGHTS_FILE), options)
+_computed: dict[Path, list[list[Array]]] = {}
+
+
+def layers_of_oracle(release: Release) -> list[list[Array]]:
+    """All layers of the release's sentences, computed once: the oracle takes seconds."""
+    if release.folder not in _computed:
+        options = json.loads((release.folder / OPTIONS_FILE).read_text(encoding="utf-8"))
+        oracle = Oracle(read_weights(release.folder / WEIGHTS_FILE), options)
+        _computed[release.folder] = oracle.carried(release.batches)
+    return _computed[release.folder]
 
 
 def test_the_oracle_matches_the_published_vectors(release: Release) -> None:
     """What makes the oracle worth comparing with."""
-    for found, wanted in zip(oracle_of(release.folder).carried(release.batches), release.top, strict=True):
+    for found, wanted in zip(layers_of_oracle(release), release.top, strict=True):
         for layers, top in zip(found, wanted, strict=True):
             np.testing.assert_allclose(layers[2], top, atol=TOLERANCE, rtol=0)
 
@@ -71,7 +78,7 @@ def test_matches_the_published_vectors(release: Release) -> None:
 def test_every_layer_matches_the_oracle(release: Release) -> None:
     """The fixtures hold the top layer; the oracle, which reproduces it, has the others."""
     vectors = elmo.load(release.folder).embed(release.sentences, layers="all", state="carry", batch_size=3)
-    wanted = [layers for batch in oracle_of(release.folder).carried(release.batches) for layers in batch]
+    wanted = [layers for batch in layers_of_oracle(release) for layers in batch]
     for found, layers in zip(vectors, wanted, strict=True):
         assert found.shape == layers.shape == (3, layers.shape[1], 32)
         for number in range(3):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ElmoError
@@ -78,7 +78,6 @@ def test_files(text, tmp_path):
     max_types=st.integers(1, 5),
     block_size=st.integers(1, 30),
 )
-@settings(max_examples=100)
 def test_any_text_comes_back_whatever_the_memory(text, max_types, block_size, tmp_path_factory):
     """The dict's bound makes runs of a few types here; their merging must change nothing."""
     folder = tmp_path_factory.mktemp("prepare")

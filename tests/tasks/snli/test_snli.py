@@ -281,19 +281,17 @@ def folder(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_whole_way(folder: Path) -> None:
-    """The toy set is learned, and another process says the same of the test set and of a pair typed in."""
+    """The toy set is learned, another process gives the same scores on the test set, and a typed pair gets a label."""
     wanted = json.loads(Path("run/results.json").read_text())["scores"]["test"]
     assert wanted["accuracy"] > 60
-    elmo = [sys.executable, "-m", "elmo", "task"]
-    code = [*elmo, "evaluate", "run", "test.jsonl", "--device", "cpu", "--json"]
+    code = [sys.executable, "-m", "elmo", "task", "evaluate", "run", "test.jsonl", "--device", "cpu", "--json"]
     figures = json.loads(subprocess.run(code, capture_output=True, text=True, check=True).stdout)
     assert figures["scores"] == wanted
     lines = run("task", "evaluate", "run", "test.jsonl", "--device", "cpu").splitlines()
     assert any(line.startswith("confusion/entailment/neutral\t") for line in lines)
     assert lines[-1].startswith(f"accuracy {wanted['accuracy']:.2f} on 21 examples, ")
-    code = [*elmo, "predict", "run", "-", "--device", "cpu"]
-    done = subprocess.run(code, input="w1 w2 w3\tthere is not w2\n", capture_output=True, text=True, check=True)
-    label, *shares = done.stdout.split("\t")
+    pair = "w1 w2 w3\tthere is not w2\n"
+    label, *shares = run("task", "predict", "run", "-", "--device", "cpu", text=pair).split("\t")
     assert label in LABELS
     assert [share.split("=")[0] for share in shares] == list(LABELS)
 

@@ -53,12 +53,12 @@ def test_reads_as_the_slow_one_does(lengths: list[int]) -> None:
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_gradients_are_those_of_finite_differences(dropout: float) -> None:
     """Of the input and all weights; with the same masks each time where there are any."""
-    lstm, x = make_lstm(num_layers=2, dropout=dropout), torch.randn(3, 4, 4, dtype=torch.float64)
+    lstm, x = make_lstm(2, 3, num_layers=2, dropout=dropout), torch.randn(3, 3, 2, dtype=torch.float64)
     names, parameters = zip(*lstm.named_parameters(), strict=True)
 
     def outputs(x: Tensor, *parameters: Tensor) -> Tensor:
         torch.manual_seed(1)
-        return torch.func.functional_call(lstm, dict(zip(names, parameters, strict=True)), (x, torch.tensor([2, 4, 1])))
+        return torch.func.functional_call(lstm, dict(zip(names, parameters, strict=True)), (x, torch.tensor([2, 3, 1])))
 
     assert torch.autograd.gradcheck(outputs, (x.requires_grad_(), *parameters))
 
