@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10
 
-.PHONY: setup demo test test-all test-attack lint clean
+.PHONY: setup demo test test-all test-attack test-arm lint clean
 
 setup: .venv/installed
 
@@ -26,6 +26,9 @@ test-all: setup
 
 test-attack: setup
 	cd tests && PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1 ../$(BIN)/python -m attack
+
+test-arm: setup
+	tests/arm.sh
 
 lint: setup
 	$(BIN)/ruff check .

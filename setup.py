@@ -11,9 +11,9 @@ ROOM = Path("src/elmo/_native")
 
 
 def extensions() -> list[Extension]:
-    """The kernels are for x86-64 and GCC or clang; elsewhere, and where compiling fails, `elmo` goes without."""
+    """Return the kernels, for x86-64 or 64-bit Arm, and GCC or clang. Elsewhere, `elmo` works without them."""
     free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # has no stable ABI
-    if platform.machine() != "x86_64" or sys.platform == "win32" or free_threaded:
+    if platform.machine() not in ("x86_64", "aarch64", "arm64") or sys.platform == "win32" or free_threaded:
         return []
     kernels = Extension(
         "elmo._native._kernel",

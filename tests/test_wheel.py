@@ -19,7 +19,9 @@ DEPENDENCIES = Path(torch.__file__).parents[1]
 MOST_BYTES = 60_000_000
 """Of the wheel: the model, what predicts words, and the rest of the package."""
 
-HAS_KERNELS = platform.machine() == "x86_64" and sys.platform != "win32" and shutil.which("c++") is not None
+HAS_KERNELS = (
+    platform.machine() in ("x86_64", "aarch64", "arm64") and sys.platform != "win32" and shutil.which("c++") is not None
+)
 """Whether they can be built here."""
 
 
@@ -60,7 +62,7 @@ def test_the_wheel_holds_recipes_types_and_the_model(wheel: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not HAS_KERNELS, reason="needs an x86-64 processor and a C++ compiler")
+@pytest.mark.skipif(not HAS_KERNELS, reason="needs an x86-64 or Arm processor and a C++ compiler")
 def test_the_wheel_holds_the_kernels(wheel: Path) -> None:
     """The build leaves them out where they don't compile, and all else works without them."""
     assert "elmo/_native/_kernel.abi3.so" in ZipFile(wheel).namelist()

@@ -6,6 +6,7 @@ left between the two is float32 rounding, and now and then an operand that it ti
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -332,13 +333,13 @@ def test_bad_weights_are_told(arguments: tuple[Any, ...], message: str) -> None:
         _native.Recurrence(*arguments, "float32")
 
 
-@pytest.mark.parametrize("level", ["avx512_bf16", "avx512_vnni", "avx2"])
+@pytest.mark.parametrize("level", ["avx512_bf16", "avx512_vnni", "avx2", "neon_bf16", "neon_dot", "neon"])
 def test_bf16_is_multiplied_by_the_kernels_for_it_alone(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_native, "_levels", [level, "avx2"])
-    assert _native.multiplies_bf16() == (level == "avx512_bf16")
+    monkeypatch.setattr(_native, "_levels", [level])
+    assert _native.multiplies_bf16() == (level in ("avx512_bf16", "neon_bf16"))
 
 
-@pytest.mark.parametrize("level", ["avx512_bf16", "avx512_vnni"])
+@pytest.mark.parametrize("level", ["avx512_bf16", "avx512_vnni", "neon_bf16"])
 @pytest.mark.parametrize("is_intel", [True, False])
 def test_bf16_is_a_gain_where_its_instructions_are_fast(
     level: str, is_intel: bool, monkeypatch: pytest.MonkeyPatch
@@ -348,7 +349,9 @@ def test_bf16_is_a_gain_where_its_instructions_are_fast(
     assert _native.gains_by_bf16() == (level == "avx512_bf16" and not is_intel)
 
 
-@pytest.mark.skipif(not Path("/proc/cpuinfo").exists(), reason="asks Linux")
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or not Path("/proc/cpuinfo").exists(), reason="asks Linux about an x86-64 processor"
+)
 def test_the_maker_of_the_processor_is_known() -> None:
     assert _native._kernel is not None
     assert _native._kernel.is_intel() == ("GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8"))

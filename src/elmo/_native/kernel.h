@@ -112,6 +112,10 @@ struct Kernels {
     void (*softmax)(const SoftmaxCall&, Range rows, float* d_bias, float* powers);
 };
 
+#if defined(__x86_64__)
 extern const Kernels avx2, avx512, avx512_vnni, avx512_bf16;
+#elif defined(__aarch64__)
+extern const Kernels neon, neon_dot, neon_bf16;
+#endif
 
 }  // namespace elmo

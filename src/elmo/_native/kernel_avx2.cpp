@@ -1,5 +1,7 @@
 // The kernels for AVX2 and FMA.
 
+#ifdef __x86_64__
+
 #include <immintrin.h>
 
 #include "kernel.h"
@@ -16,3 +18,5 @@
 #pragma GCC target("avx2,fma")
 #include "kernel_body.h"
 #endif
+
+#endif  // __x86_64__

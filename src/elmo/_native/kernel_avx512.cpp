@@ -1,5 +1,7 @@
 // The kernels for AVX-512 (F, BW, VL).
 
+#ifdef __x86_64__
+
 #include <immintrin.h>
 
 #include "kernel.h"
@@ -16,3 +18,5 @@
 #pragma GCC target("avx2,fma,avx512f,avx512bw,avx512vl")
 #include "kernel_body.h"
 #endif
+
+#endif  // __x86_64__

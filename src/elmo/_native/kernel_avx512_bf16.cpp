@@ -1,5 +1,7 @@
 // The kernels for AVX-512 with its int8 (VNNI) and bf16 products.
 
+#ifdef __x86_64__
+
 #include <immintrin.h>
 
 #include "kernel.h"
@@ -19,3 +21,5 @@
 #pragma GCC target("avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni,avx512bf16")
 #include "kernel_body.h"
 #endif
+
+#endif  // __x86_64__

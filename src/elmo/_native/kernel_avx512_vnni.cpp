@@ -1,5 +1,7 @@
 // The kernels for AVX-512 with its int8 products (VNNI).
 
+#ifdef __x86_64__
+
 #include <immintrin.h>
 
 #include "kernel.h"
@@ -18,3 +20,5 @@
 #pragma GCC target("avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni")
 #include "kernel_body.h"
 #endif
+
+#endif  // __x86_64__

@@ -1,7 +1,7 @@
 // The kernels themselves, compiled once for each instruction set: a kernel_*.cpp names the set and includes this.
 //
 // LANES is the number of float32 in a register, MAX_ROWS how many rows times four sums fit the registers.
-// HAS_BF16 and HAS_VNNI say that there are instructions for products of bf16 and of int8.
+// HAS_BF16 and HAS_VNNI (on Arm, HAS_DOT) say that there are instructions for products of bf16 and of int8.
 
 #include "vectors.h"
 #include "cell.h"
@@ -50,7 +50,11 @@ struct BF16 {
     }
 #ifdef HAS_BF16
     static inline Sum add(Sum sum, I weight, I word) {
+#if LANES == 4
+        return (F)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)weight, (bfloat16x8_t)word);
+#else
         return (F)_mm512_dpbf16_ps((__m512)sum, (__m512bh)weight, (__m512bh)word);
+#endif
     }
 #else
     static inline Sum add(Sum sum, I weight, I word) {
@@ -63,6 +67,13 @@ struct BF16 {
 
 struct Int8 {
     typedef I Sum;
+    // x86 multiplies unsigned bytes with signed ones, so 128 is added to operands, and taken off the sums again. Arm
+    // multiplies signed bytes.
+#if LANES == 4
+    static constexpr int32_t ADDED = 0;
+#else
+    static constexpr int32_t ADDED = 128;
+#endif
     static Operand encode(const float* rows, size_t stride, size_t count, const Packed& weight, Scratch scratch) {
         const size_t depth = weight.depth;
         for (size_t r = 0; r < count; ++r) {
@@ -79,7 +90,7 @@ struct Int8 {
             __builtin_memcpy(&limit, &largest, 4);
             const float factor = limit > 1e-30f ? 127.0f / limit : 0.0f;
             for (size_t k = 0; k < depth; ++k) {
-                float rounded = row[k] * factor + 12583040.0f;  // 1.5 * 2^23 + 128: the low byte is 128 + the integer
+                float rounded = row[k] * factor + (12582912.0f + ADDED);  // 1.5 * 2^23: the low byte is the integer
                 uint32_t bits;
                 __builtin_memcpy(&bits, &rounded, 4);
                 to[k] = static_cast<uint8_t>(bits);
@@ -89,7 +100,17 @@ struct Int8 {
         }
         return {scratch.words, weight.groups, scratch.scales};
     }
-#if defined(HAS_VNNI)
+#if defined(HAS_DOT)
+    static inline Sum add(Sum sum, I weight, I word) {
+        return (I)vdotq_s32((int32x4_t)sum, (int8x16_t)weight, (int8x16_t)word);
+    }
+#elif LANES == 4
+    static inline Sum add(Sum sum, I weight, I word) {
+        const int8x16_t w = (int8x16_t)weight, x = (int8x16_t)word;
+        const int16x8_t low = vmull_s8(vget_low_s8(w), vget_low_s8(x)), high = vmull_high_s8(w, x);
+        return sum + (I)vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
+    }
+#elif defined(HAS_VNNI)
     static inline Sum add(Sum sum, I weight, I word) {
         return (I)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)word, (__m512i)weight);
     }
@@ -109,8 +130,8 @@ struct Int8 {
     }
 #endif
     static inline F value(I sum, const Packed& weight, size_t vector, const Operand& x, size_t row) {
-        I offsets;
-        __builtin_memcpy(&offsets, weight.offsets + vector * LANES, sizeof offsets);
+        I offsets = {};
+        if (ADDED) __builtin_memcpy(&offsets, weight.offsets + vector * LANES, sizeof offsets);
         return __builtin_convertvector(sum - offsets, F) * (load(weight.scales + vector * LANES) * x.scales[row]);
     }
 };

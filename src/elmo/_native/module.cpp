@@ -10,6 +10,13 @@
 #include <memory>
 #include <vector>
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
+
 #include "kernel.h"
 #include "pool.h"
 
@@ -26,8 +33,17 @@ struct Weights {
     float cell_clip = INFINITY, proj_clip = INFINITY;
 };
 
+#if defined(__aarch64__) && defined(__APPLE__)
+bool has_feature(const char* name) {
+    int value = 0;
+    size_t size = sizeof value;
+    return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
+}
+#endif
+
 std::vector<const Kernels*> supported() {
     std::vector<const Kernels*> found;  // the best first
+#if defined(__x86_64__)
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return found;
     const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -37,6 +53,18 @@ std::vector<const Kernels*> supported() {
     if (vnni) found.push_back(&avx512_vnni);
     if (wide) found.push_back(&avx512);
     found.push_back(&avx2);
+#elif defined(__aarch64__)
+#if defined(__linux__)
+    const bool dot = getauxval(AT_HWCAP) & HWCAP_ASIMDDP, bf16 = getauxval(AT_HWCAP2) & HWCAP2_BF16;
+#elif defined(__APPLE__)
+    const bool dot = has_feature("hw.optional.arm.FEAT_DotProd"), bf16 = has_feature("hw.optional.arm.FEAT_BF16");
+#else
+    const bool dot = false, bf16 = false;
+#endif
+    if (dot && bf16) found.push_back(&neon_bf16);
+    if (dot) found.push_back(&neon_dot);
+    found.push_back(&neon);
+#endif
     return found;
 }
 
@@ -99,8 +127,12 @@ PyObject* levels(PyObject*, PyObject*) {
 }
 
 PyObject* is_intel(PyObject*, PyObject*) {
+#ifdef __x86_64__
     __builtin_cpu_init();
     return PyBool_FromLong(__builtin_cpu_is("intel"));
+#else
+    Py_RETURN_FALSE;
+#endif
 }
 
 PyObject* pack_linear(PyObject*, PyObject* args) {

@@ -2,8 +2,10 @@
 
 #pragma once
 
-#include <immintrin.h>
 #include <pthread.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 #include <atomic>
 #include <condition_variable>
@@ -17,11 +19,20 @@
 
 namespace elmo {
 
+// Lets the core's other thread, or its battery, have the time of a turn of a waiting loop.
+inline void relax() {
+#if defined(__x86_64__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 // Waits a little with the processor (others are about to be done), then lets other threads run.
 template <class Done>
 void spin_until(Done done) {
     for (int i = 0; !done(); ++i) {
-        if (i < 4000) _mm_pause();
+        if (i < 4000) relax();
         else std::this_thread::yield();
     }
 }
@@ -63,7 +74,7 @@ class Worker {
   private:
     void live() {
         for (;;) {
-            for (int i = 0; i < 2000 && done(); ++i) _mm_pause();  // calls often follow each other at once
+            for (int i = 0; i < 2000 && done(); ++i) relax();  // calls often follow each other at once
             {
                 std::unique_lock<std::mutex> lock(mutex_);
                 wake_.wait(lock, [this] { return !done(); });

@@ -21,7 +21,9 @@ inline void store(float* to, F v, size_t valid) {
 }
 
 inline F clamp(F v, float limit) {  // NaN stays NaN: the instructions return their second operand then
-#if LANES == 16
+#if LANES == 4  // an instruction of Arm's gives NaN for NaN, whichever operand it is
+    return (F)vminq_f32(vdupq_n_f32(limit), vmaxq_f32(vdupq_n_f32(-limit), (float32x4_t)v));
+#elif LANES == 16
     return (F)_mm512_min_ps(_mm512_set1_ps(limit), _mm512_max_ps(_mm512_set1_ps(-limit), (__m512)v));
 #else
     return (F)_mm256_min_ps(_mm256_set1_ps(limit), _mm256_max_ps(_mm256_set1_ps(-limit), (__m256)v));
