@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, quote_plus
 import numpy as np
 import pytest
 
+from commands import run_main
 from elmo import formats
 from elmo.analysis.explore import MAX_USES, SHOWN_USES, ExplorationConfig, look
 from elmo.analysis.explore_page import MAX_CHARACTERS, _around
@@ -266,13 +267,15 @@ def test_who_lets_other_machines_in_is_told(folder: Path) -> None:
         assert (code, re.findall(r'<a href="[^"]+">([^<]+)</a>', page)) == (200, ["a", "play."])
 
 
-def test_a_port_in_use_is_one_sentence(server: str, folder: Path) -> None:
+def test_a_port_in_use_is_one_sentence(
+    server: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     port = server.rpartition(":")[2]
-    command = [sys.executable, "-m", "elmo", "explore", "model", "--port", port]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"elmo: 127.0.0.1, port {port}: cannot be used (")
-    assert done.stderr.count("\n") == 1
+    monkeypatch.chdir(folder)
+    code, out, error = run_main(["explore", "model", "--port", port], monkeypatch, capsys)
+    assert (code, out) == (2, "")
+    assert error.startswith(f"elmo: 127.0.0.1, port {port}: cannot be used (")
+    assert error.count("\n") == 1
 
 
 @pytest.mark.slow

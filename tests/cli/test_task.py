@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+from contextlib import chdir
 from functools import partial
 from pathlib import Path
 
@@ -37,13 +38,17 @@ training: {batch_size: 4, learning_rate: 0.03, max_epochs: 25, patience: 25}
 """
 
 
+def write_inputs(folder: Path) -> None:
+    lines = ("".join(f"{word}\t{TAGS.get(word, 'O')}\n" for word in sentence.split()) for sentence in SENTENCES)
+    (folder / "text.conll").write_text("\n".join(lines))
+    (folder / "small.yaml").write_text(SMALL)
+    save_native(make_model(), folder / "model")
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder: a text to train on, a recipe and a biLM."""
-    lines = ("".join(f"{word}\t{TAGS.get(word, 'O')}\n" for word in sentence.split()) for sentence in SENTENCES)
-    (tmp_path / "text.conll").write_text("\n".join(lines))
-    (tmp_path / "small.yaml").write_text(SMALL)
-    save_native(make_model(), tmp_path / "model")
+    write_inputs(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -57,10 +62,22 @@ def run(*arguments: str, text: str | None = None) -> str:
     return result.stdout
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A run folder, and what its training printed."""
+    folder = tmp_path_factory.mktemp("finished")
+    write_inputs(folder)
+    with chdir(folder):
+        printed = run(*TRAIN, "--elmo", "model", "--out", "run", "--test", "text.conll", "--device", "cpu")
+    return folder / "run", printed
+
+
 @pytest.fixture
-def trained(folder: Path) -> str:
+def trained(folder: Path, finished: tuple[Path, str]) -> str:
     """What training prints; the run folder is `run`."""
-    return run(*TRAIN, "--elmo", "model", "--out", "run", "--test", "text.conll", "--device", "cpu")
+    run_folder, printed = finished
+    shutil.copytree(run_folder, "run")
+    return printed
 
 
 def test_the_whole_way(trained: str) -> None:

@@ -33,10 +33,17 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def original(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pretrained") / "model"
+    Pretrainer(corpus, folder, recipe(max_steps=20), device="cpu").train()
+    return folder
+
+
 @pytest.fixture
-def pretrained(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> Path:
-    Pretrainer(corpus, tmp_path / "model", recipe(max_steps=20), device="cpu").train()
-    return tmp_path / "model"
+def pretrained(original: Path, tmp_path: Path) -> Path:
+    """A run folder of the test's own, which it may change."""
+    return Path(shutil.copytree(original, tmp_path / "model"))
 
 
 def test_perplexity_on_the_task_falls(
