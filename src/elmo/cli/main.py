@@ -82,6 +82,9 @@ def _exit_on_signals() -> None:
 def main() -> None:
     """Run the command. Bad input ends it with one sentence on stderr and exit code 2."""
     _prepare_output()
+    # Threads that wait for each other sleep instead of spinning. OpenMP spins by default, and training is then several
+    # times slower as soon as another program keeps one of the cores busy. It is read when a command imports torch.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     warnings.formatwarning = lambda message, *_, **__: f"elmo: {message}\n"
     _exit_on_signals()
     try:
