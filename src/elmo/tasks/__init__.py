@@ -42,9 +42,8 @@ from elmo.nn.devices import use_device
 from elmo.tasks import trainer
 from elmo.tasks.card import Result
 from elmo.tasks.experiment import NO_ELMO, Experiment, ExperimentConfig
-from elmo.tasks.registry import TASKS, get_task, load_task_recipe
 from elmo.tasks.run_folder import TrainedTask, load_run
-from elmo.tasks.task import Scores
+from elmo.tasks.task import TASKS, Scores, get_task, load_task_recipe
 from elmo.text.tokenizers import get_tokenizer
 
 __all__ = [

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from elmo.formats.card import table_rows
-from elmo.tasks.registry import TASKS
-from elmo.tasks.task import Scores
+from elmo.tasks.task import TASKS, Scores
 
 _TEMPLATE = """\
 ---

@@ -28,7 +28,6 @@ from elmo.tasks.common.static_vectors import FileWords, describe_words, find_wor
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import TaskRecipe
-from elmo.tasks.registry import get_task
 from elmo.tasks.run_folder import (
     BILM,
     CACHE,
@@ -50,6 +49,7 @@ from elmo.tasks.run_folder import (
     write_config,
 )
 from elmo.tasks.sampling import share_of
+from elmo.tasks.task import get_task
 from elmo.tasks.trainer import Trainer
 from elmo.training.machine import machine_name
 

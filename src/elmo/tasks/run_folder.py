@@ -31,8 +31,7 @@ from elmo.tasks.checkpoint import WEIGHTS, load_weights
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import ElmoConfig, TaskRecipe
-from elmo.tasks.registry import get_task
-from elmo.tasks.task import Task, TaskModel, Vocabularies
+from elmo.tasks.task import Task, TaskModel, Vocabularies, get_task
 from elmo.text.reading import is_there
 from elmo.training.metrics import BOARD, METRICS
 from elmo.training.recipes import without

@@ -1,7 +1,8 @@
-"""The interface that every task implements: `Task`, and its `TaskModel` (see `elmo.tasks`)."""
+"""The interface that every task implements, `Task` and its `TaskModel` (see `elmo.tasks`), and the tasks by name."""
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -9,11 +10,13 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from elmo.errors import ElmoError
 from elmo.tasks.common.static_vectors import FileWords, set_word_vectors
 from elmo.tasks.common.words import WordEmbedding
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe
 from elmo.text.tokenizers import Tokenizer
+from elmo.training.recipes import read_recipe
 
 R = TypeVar("R", bound=TaskRecipe)
 E = TypeVar("E")
@@ -211,3 +214,40 @@ class Task(ABC, Generic[R, E, P]):
         only once.
         """
         return -self.length(example)
+
+
+TASKS = {
+    "ner": "Named entities: spans in a sentence.",
+    "sst": "Sentiment: from very negative to very positive, of a sentence.",
+    "snli": "Textual entailment: does one sentence follow from another?",
+    "srl": "Semantic roles: who did what to whom, for each predicate of a sentence.",
+    "coref": "Coreference: the mentions in a document that are of the same thing.",
+    "squad": "Question answering: the words of a paragraph that answer a question.",
+}
+"""The tasks: the name of each one's folder and recipe, and what it is about."""
+
+
+def get_task(name: str) -> Task[Any, Any, Any]:
+    """Return the task of this name.
+
+    Raises:
+        ElmoError: If there is no such task.
+    """
+    if name not in TASKS:
+        raise ElmoError(f"task {name!r} is unknown; choose one of {', '.join(TASKS)}")
+    # Every task's module imports this one for its base classes, so this one can only import them when it is asked.
+    return importlib.import_module(f"elmo.tasks.{name}.task").TASK
+
+
+def load_task_recipe(task: str, source: str | None = None, changes: Mapping[str, object] | None = None) -> TaskRecipe:
+    """Read the recipe of a task.
+
+    Args:
+        task: The name of the task.
+        source: The name of a recipe of the package, or a YAML file. None takes the task's own recipe.
+        changes: Keys to change, with dots, and their values: `{"training.max_epochs": 5}`.
+
+    Raises:
+        ElmoError: If the task or the recipe is unknown, or a key or value is not allowed.
+    """
+    return read_recipe(get_task(task).recipe, source or task, tuple(TASKS), changes or {})
