@@ -8,22 +8,11 @@ import torch
 from elmo.nn.char_encoder import word_lengths
 from elmo.nn.lstm import LSTMLayer
 from elmo.nn.packing import Packing
-from elmo.tasks.common.padding import lengths_of, number_distinct_words, pad_ids, padding_mask
 from elmo.tasks.common.rnn import BiLSTMs, variational_dropout
 from elmo.tasks.common.words import UNKNOWN, CharacterEmbedding, WordEmbedding
 from elmo.text.characters import encode_words
 
 SENTENCES = [["A", "b", "A"], ["c"], ["b", "New"]]
-CPU = torch.device("cpu")
-
-
-def test_padding() -> None:
-    assert padding_mask(lengths_of(SENTENCES), CPU).tolist() == [[True] * 3, [True, False, False], [True, True, False]]
-    assert pad_ids([[3, 4], [5]], CPU).tolist() == [[3, 4], [5, 0]]
-    assert pad_ids([[], []], CPU).shape == (2, 0)
-    types, tokens = number_distinct_words(SENTENCES, CPU)
-    assert types == ["", "A", "b", "c", "New"]
-    assert tokens.tolist() == [[1, 2, 1], [3, 0, 0], [2, 4, 0]]
 
 
 @pytest.mark.parametrize("module", [WordEmbedding(["A", "b"], 5), CharacterEmbedding(4, 6, 3)])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from elmo.config import CharCNNConfig, CharEmbeddingConfig
 from elmo.nn.char_encoder import CharEncoder, word_lengths
-from elmo.tasks.common.padding import number_distinct_words, spread_out
+from elmo.tasks.common.batches import number_distinct_words, spread_out
 from elmo.text.characters import encode_words
 
 Sentences = Sequence[Sequence[str]]

@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from elmo.tasks.common.batches import cut
-from elmo.tasks.common.padding import lengths_of
+from elmo.tasks.common.batches import cut, lengths_of
 from elmo.tasks.common.words import CharacterEmbedding, WordEmbedding
 from elmo.tasks.coref.coupled_lstm import CoupledBiLSTM
 from elmo.tasks.coref.data import Clusters, Document, Mention, cut_document

@@ -16,7 +16,7 @@ from elmo.formats.model import ToIds
 from elmo.nn.bilm import BiLM, BiLMState, repeat_row, to_device
 from elmo.nn.precision import own_products
 from elmo.nn.scalar_mix import ScalarMix
-from elmo.tasks.common.padding import lengths_of, pad_ids, padding_mask
+from elmo.tasks.common.batches import lengths_of, pad_ids, padding_mask
 from elmo.tasks.recipe import ElmoConfig
 from elmo.text.characters import number_types
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from elmo.errors import ElmoError
 from elmo.schema import require_positive, require_share
+from elmo.tasks.common.batches import lengths_of, pad_ids, padding_mask
 from elmo.tasks.common.conll import format_conll, read_conll
 from elmo.tasks.common.crf import CRF
-from elmo.tasks.common.padding import lengths_of, pad_ids, padding_mask
 from elmo.tasks.common.rnn import BiLSTMs
 from elmo.tasks.common.spans import Span, allowed_sequences, score_spans, spans_of, tags_for, tags_of
 from elmo.tasks.common.static_vectors import FileWords, choose_words

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from elmo.errors import ElmoError
 from elmo.schema import require_not_negative, require_positive, require_share
 from elmo.tasks.common.attention import soft_align
+from elmo.tasks.common.batches import lengths_of, padding_mask, spread_out
 from elmo.tasks.common.labels import LabelPrediction, combine_labels, label_predictions, score_labels
-from elmo.tasks.common.padding import lengths_of, padding_mask, spread_out
 from elmo.tasks.common.pooling import pool
 from elmo.tasks.common.rnn import BiLSTMs
 from elmo.tasks.common.static_vectors import FileWords, choose_words

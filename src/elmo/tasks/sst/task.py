@@ -14,8 +14,8 @@ from elmo.errors import ElmoError
 from elmo.nn.packing import Packing
 from elmo.schema import require_choice, require_positive, require_share
 from elmo.tasks.common.attention import masked_softmax
+from elmo.tasks.common.batches import lengths_of, padding_mask
 from elmo.tasks.common.labels import LabelPrediction, label_predictions, score_labels
-from elmo.tasks.common.padding import lengths_of, padding_mask
 from elmo.tasks.common.pooling import AttentivePooling
 from elmo.tasks.common.rnn import BiLSTM
 from elmo.tasks.common.static_vectors import FileWords, choose_words
