@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import ElmoError
+from elmo.tasks.common.modules import WordEmbedding
 from elmo.tasks.common.static_vectors import FileWords, set_word_vectors
-from elmo.tasks.common.words import WordEmbedding
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe
 from elmo.text.tokenizers import Tokenizer

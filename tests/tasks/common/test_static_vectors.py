@@ -15,8 +15,8 @@ import torch
 
 from elmo.errors import ElmoError
 from elmo.tasks import TASKS, load_task_recipe
+from elmo.tasks.common.modules import WordEmbedding
 from elmo.tasks.common.static_vectors import choose_words, find_words, read_vectors, set_word_vectors
-from elmo.tasks.common.words import WordEmbedding
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.ner.task import NerRecipe
 from elmo.tasks.recipe import WordsConfig

@@ -20,7 +20,7 @@ from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.tasks.common.attention import soft_align
 from elmo.tasks.common.labels import LabelPrediction, label_predictions, score_labels
-from elmo.tasks.common.pooling import pool
+from elmo.tasks.common.modules import pool
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.snli.data import PairExample
 from elmo.tasks.snli.task import TASK, SnliModel, SnliRecipe

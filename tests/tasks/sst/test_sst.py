@@ -18,10 +18,9 @@ from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.schema import from_mapping, to_mapping
 from elmo.tasks.common.labels import LabelPrediction
-from elmo.tasks.common.pooling import AttentivePooling
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
-from elmo.tasks.sst.task import BINARY, FINE, TASK, SstExample, SstModel, SstRecipe
+from elmo.tasks.sst.task import BINARY, FINE, TASK, AttentivePooling, SstExample, SstModel, SstRecipe
 from elmo.text.tokenizers import get_tokenizer
 from elmo.training.recipes import read_recipe
 

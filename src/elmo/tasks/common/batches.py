@@ -37,7 +37,7 @@ def plan_epoch(lengths: Sequence[int], batch_size: int, seed: int, epoch: int) -
     for start in range(0, len(shuffled), size):
         pool = sorted(shuffled[start : start + size], key=lambda index: lengths[index])
         batches += cut(pool, batch_size)
-    # The batches of a pool are in order of length: without this shuffle, lengths would rise again and again in an epoch.
+    # The batches of a pool are in order of length: without this shuffle, lengths would rise again in each pool.
     return [batches[number] for number in rng.permutation(len(batches))]
 
 

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
-from elmo.tasks.common.words import UNKNOWN, WordEmbedding
+from elmo.tasks.common.modules import UNKNOWN, WordEmbedding
 from elmo.tasks.recipe import WordsConfig
 from elmo.text.reading import read_lines
 

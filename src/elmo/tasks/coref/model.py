@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from elmo.tasks.common.batches import cut, lengths_of
-from elmo.tasks.common.words import CharacterEmbedding, WordEmbedding
+from elmo.tasks.common.modules import CharacterEmbedding, WordEmbedding
 from elmo.tasks.coref.coupled_lstm import CoupledBiLSTM
 from elmo.tasks.coref.data import Clusters, Document, Mention, cut_document
 from elmo.tasks.coref.mentions import Antecedents, AntecedentScorer, MentionScorer, SpanParts

@@ -13,10 +13,9 @@ from elmo.schema import require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, pad_ids, padding_mask
 from elmo.tasks.common.conll import format_conll, read_conll
 from elmo.tasks.common.crf import CRF
-from elmo.tasks.common.rnn import BiLSTMs
+from elmo.tasks.common.modules import BiLSTMs, CharacterEmbedding, WordEmbedding
 from elmo.tasks.common.spans import Span, allowed_sequences, score_spans, spans_of, tags_for, tags_of
 from elmo.tasks.common.static_vectors import FileWords, choose_words
-from elmo.tasks.common.words import CharacterEmbedding, WordEmbedding
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies

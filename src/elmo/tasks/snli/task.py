@@ -14,10 +14,8 @@ from elmo.schema import require_not_negative, require_positive, require_share
 from elmo.tasks.common.attention import soft_align
 from elmo.tasks.common.batches import lengths_of, padding_mask, spread_out
 from elmo.tasks.common.labels import LabelPrediction, combine_labels, label_predictions, score_labels
-from elmo.tasks.common.pooling import pool
-from elmo.tasks.common.rnn import BiLSTMs
+from elmo.tasks.common.modules import BiLSTMs, WordEmbedding, pool
 from elmo.tasks.common.static_vectors import FileWords, choose_words
-from elmo.tasks.common.words import WordEmbedding
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
 from elmo.tasks.snli.data import HYPOTHESIS, PREMISE, PairExample, parse_pair, read_pairs

@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from elmo.nn.packing import Packing
 from elmo.schema import require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, padding_mask
-from elmo.tasks.common.rnn import variational_dropout
+from elmo.tasks.common.modules import CharacterEmbedding, WordEmbedding, variational_dropout
 from elmo.tasks.common.static_vectors import FileWords, choose_words
-from elmo.tasks.common.words import CharacterEmbedding, WordEmbedding
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
 from elmo.tasks.squad.bidaf import BiAttention, SelfAttention

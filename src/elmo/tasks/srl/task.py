@@ -17,10 +17,10 @@ from elmo.errors import ElmoError
 from elmo.schema import require_choice, require_positive, require_share
 from elmo.tasks.common.batches import cut_to_fit, lengths_of, pad_ids, padding_mask
 from elmo.tasks.common.crf import Decoder
+from elmo.tasks.common.modules import WordEmbedding
 from elmo.tasks.common.objects import read_object, whole
 from elmo.tasks.common.spans import allowed_sequences, spans_of, tags_for, tags_of
 from elmo.tasks.common.static_vectors import FileWords, choose_words
-from elmo.tasks.common.words import WordEmbedding
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
 from elmo.tasks.srl.frames import FORMATS, VERB, Frame, format_frames, read_frames

@@ -16,10 +16,8 @@ from elmo.schema import require_choice, require_positive, require_share
 from elmo.tasks.common.attention import masked_softmax
 from elmo.tasks.common.batches import lengths_of, padding_mask
 from elmo.tasks.common.labels import LabelPrediction, label_predictions, score_labels
-from elmo.tasks.common.pooling import AttentivePooling
-from elmo.tasks.common.rnn import BiLSTM
+from elmo.tasks.common.modules import BiLSTM, WordEmbedding, pool
 from elmo.tasks.common.static_vectors import FileWords, choose_words
-from elmo.tasks.common.words import WordEmbedding
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
 from elmo.tasks.sst.data import LabelledTree, read_trees
@@ -164,6 +162,27 @@ class SstModel(TaskModel[SstExample, LabelPrediction]):
         if self.output_encoder is None:
             return encoded
         return torch.cat([encoded, self.output_encoder(elmo.output, packing)], dim=2)
+
+
+class AttentivePooling(nn.Module):
+    """The mean, maximum and minimum over the tokens, and a mean weighted by a learned score of each token.
+
+    The scores have no bias, unlike those of the paper: a softmax cancels it.
+
+    Source: McCann et al. 2017, sec. 5.
+    """
+
+    def __init__(self, in_width: int) -> None:
+        super().__init__()
+        self.width = 4 * in_width
+        self.score = nn.Linear(in_width, 1, bias=False)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Pool `x` (B, T, D) to (B, 4D). `mask` is bool (B, T), true at tokens; at least one in each row."""
+        least = x.masked_fill(~mask.unsqueeze(2), torch.inf).amin(dim=1)
+        weights = masked_softmax(self.score(x).squeeze(2), mask)
+        attended = (weights.unsqueeze(1) @ x).squeeze(1)
+        return torch.cat([pool(x, mask), least, attended], dim=1)
 
 
 class Sst(Task[SstRecipe, SstExample, LabelPrediction]):

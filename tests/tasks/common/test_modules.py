@@ -1,4 +1,4 @@
-"""Parts that task models share: padding and neighbours change nothing in them."""
+"""The modules that task models share: neither padding nor the other sentences of a batch change what they compute."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ import torch
 from elmo.nn.char_encoder import word_lengths
 from elmo.nn.lstm import LSTMLayer
 from elmo.nn.packing import Packing
-from elmo.tasks.common.rnn import BiLSTMs, variational_dropout
-from elmo.tasks.common.words import UNKNOWN, CharacterEmbedding, WordEmbedding
+from elmo.tasks.common.modules import UNKNOWN, BiLSTMs, CharacterEmbedding, WordEmbedding, variational_dropout
 from elmo.text.characters import encode_words
 
 SENTENCES = [["A", "b", "A"], ["c"], ["b", "New"]]
 
 
 @pytest.mark.parametrize("module", [WordEmbedding(["A", "b"], 5), CharacterEmbedding(4, 6, 3)])
-def test_token_vectors_know_their_word_alone(module: torch.nn.Module) -> None:
+def test_a_token_vector_depends_on_its_word_alone(module: torch.nn.Module) -> None:
     vectors = module(SENTENCES)
     assert vectors.shape == (3, 3, module.width)
     assert torch.equal(vectors[1, 0], module([["c"]])[0, 0])
@@ -26,24 +25,24 @@ def test_token_vectors_know_their_word_alone(module: torch.nn.Module) -> None:
     assert all(parameter.grad is not None for parameter in module.parameters())
 
 
-def test_characters_tell_words_apart_and_take_any() -> None:
+def test_words_with_other_characters_have_other_vectors() -> None:
     torch.manual_seed(0)
     vectors = CharacterEmbedding(4, 6, 3)([["a", "b", "", "x" * 200, "ü"]])[0]
     assert len({tuple(vector.tolist()) for vector in vectors}) == 5
 
 
-def test_words_are_found_in_lower_case_too() -> None:
+def test_a_word_is_looked_up_in_lower_case_too() -> None:
     words = WordEmbedding(["new", "New", "york"], 3)
     assert [words.place(word) for word in ("new", "New", "NEW", "York", "jersey")] == [1, 2, 1, 3, UNKNOWN]
 
 
-def test_an_unknown_word_is_of_no_direction() -> None:
-    """Where all words of the training set are known, nothing is learned of others."""
+def test_the_vector_of_unknown_words_starts_at_zero() -> None:
+    """If the training set has no unknown word, this vector is never trained."""
     assert not WordEmbedding(["new"], 3)([["York"]]).any()
 
 
-def test_bilstms_pass_over_padding() -> None:
-    """Each row alone gives the same; 1e-6 is float32 rounding. Padding of the input isn't looked at."""
+def test_bilstms_ignore_padding() -> None:
+    """Each row alone gives the same result, up to the rounding of float32. What padding holds makes no difference."""
     torch.manual_seed(0)
     rnn = BiLSTMs(4, (5, 3), 0.5).eval()
     x, lengths = torch.randn(3, 6, 4), torch.tensor([4, 6, 1])
@@ -54,8 +53,8 @@ def test_bilstms_pass_over_padding() -> None:
         assert not together[row, length:].any()
 
 
-def test_bilstm_is_an_lstm_in_two_directions() -> None:
-    """The same as torch's with the same weights, its gates in another order, 1 added to the forget gate's bias."""
+def test_bilstm_equals_torchs_bidirectional_lstm() -> None:
+    """With the same weights. Torch's gates are in another order, and do not add 1 to the forget gate's bias."""
     torch.manual_seed(0)
     rnn, wanted = BiLSTMs(4, (5,), 0.0), torch.nn.LSTM(4, 5, batch_first=True, bidirectional=True)
     order = torch.arange(20).view(4, 5)[[0, 2, 1, 3]].flatten()  # ours i, j, f, o; torch's i, f, j, o
@@ -73,7 +72,7 @@ def test_bilstm_is_an_lstm_in_two_directions() -> None:
     torch.testing.assert_close(rnn(x, torch.tensor([7, 7])), wanted(x)[0])
 
 
-def test_bilstms_drop_of_each_layers_input() -> None:
+def test_bilstms_apply_dropout_to_the_input_of_each_layer() -> None:
     torch.manual_seed(0)
     rnn, x, lengths = BiLSTMs(4, (5, 3), 0.5), torch.randn(2, 6, 4), torch.tensor([6, 2])
     torch.manual_seed(1)
@@ -85,7 +84,7 @@ def test_bilstms_drop_of_each_layers_input() -> None:
     assert torch.equal(found, x)
 
 
-def test_variational_dropout_drops_the_same_at_all_tokens() -> None:
+def test_variational_dropout_drops_the_same_elements_at_all_tokens() -> None:
     torch.manual_seed(0)
     x = torch.ones(2, 5, 40)
     dropped = variational_dropout(x, 0.5, training=True)
@@ -96,7 +95,7 @@ def test_variational_dropout_drops_the_same_at_all_tokens() -> None:
 
 
 def convolved(module: CharacterEmbedding, word: str) -> torch.Tensor:
-    """The vector of one word by its definition: every place of a window that holds a character or the first behind."""
+    """Compute a word's vector by its definition, over all windows that begin at a character or right after the last."""
     characters = torch.from_numpy(encode_words([word]))[0]
     length = int(word_lengths(characters[None]))
     vectors = module.encoder.embedding(characters.long()).t()
@@ -107,8 +106,9 @@ def convolved(module: CharacterEmbedding, word: str) -> torch.Tensor:
     return torch.cat(parts).relu()
 
 
-def test_characters_are_the_same_however_they_are_computed() -> None:
-    """By look-ups without dropout, and token by token with it, here of nearly nothing; 1e-6 is float32 rounding."""
+def test_character_vectors_are_the_same_with_and_without_look_ups() -> None:
+    """They are looked up without dropout, and computed for each token with it (here with hardly any). 1e-6 is float32
+    rounding."""
     torch.manual_seed(0)
     module = CharacterEmbedding(4, 6, 3, 5, dropout=1e-30)
     sentences = [["a", "longer", "x" * 70, "ü"], ["", "longer"]]
@@ -118,9 +118,9 @@ def test_characters_are_the_same_however_they_are_computed() -> None:
         assert not found[1, 2:].any()
 
 
-def test_characters_are_dropped_before_the_convolution() -> None:
+def test_dropout_of_characters_comes_before_the_convolution() -> None:
     """A number that is 0 before the convolution changes what the filters find. After it, a dropped feature would be 0
-    and the others scaled alike. Each token has dropout of its own."""
+    and all others would be scaled by the same factor. Each token has a mask of its own."""
     torch.manual_seed(0)
     module = CharacterEmbedding(4, 200, 3, dropout=0.5)
     (whole,) = module.eval()([["word"] * 2])
@@ -135,9 +135,9 @@ def test_characters_are_dropped_before_the_convolution() -> None:
 
 
 def test_dropout_of_characters_does_not_depend_on_longer_words() -> None:
-    """Long words need more padding, in which numbers are dropped too; the mean of 2000 tokens is known to some 3 %."""
+    """Long words need more padding, in which numbers are dropped too. The mean of 2000 tokens is known to some 3 %."""
     torch.manual_seed(0)
     module = CharacterEmbedding(4, 6, 3, dropout=0.5).train()
     alone = module([["a"] * 2000])[0].mean(dim=0)
-    beside = module([["a"] * 2000 + ["x" * 48]])[0, :2000].mean(dim=0)
-    torch.testing.assert_close(alone, beside, rtol=0.1, atol=0.005)
+    with_longer_words = module([["a"] * 2000 + ["x" * 48]])[0, :2000].mean(dim=0)
+    torch.testing.assert_close(alone, with_longer_words, rtol=0.1, atol=0.005)
