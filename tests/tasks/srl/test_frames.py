@@ -1,4 +1,4 @@
-"""The columns of three formats hold the same; what is wrong in them is told by file and line."""
+"""Predicates in files of three formats, errors with file and line, and scores as those of CoNLL-2005's srl-eval.pl."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ import pytest
 
 from elmo.errors import ElmoError
 from elmo.tasks.common.spans import Span
-from elmo.tasks.srl.frames import Frame, FramedSentence, format_frames, read_frames
+from elmo.tasks.srl.frames import (
+    Argument,
+    ArgumentCounts,
+    Frame,
+    FramedSentence,
+    arguments_of,
+    format_frames,
+    read_frames,
+)
 
 GOLD = """\
 nw/a 0 0 Ann   NNP (S*  -    -       (ARG0*) (ARG0*)
@@ -54,7 +62,7 @@ TOKENS = ("Ann", "saw", "the", "sale", "#", "9")
 @pytest.mark.parametrize(
     ("layout", "text"), [("gold_conll", GOLD), ("conll2012", CONLL_2012), ("conll2005", CONLL_2005)]
 )
-def test_reads_the_known_formats(layout: str, text: str, tmp_path: Path) -> None:
+def test_all_formats_are_read(layout: str, text: str, tmp_path: Path) -> None:
     tags = ("", "") if layout == "conll2005" else ("VBD", "NN")
     frames = tuple(Frame(place, spans, tag) for place, spans, tag in zip((1, 3), (SEE, SALE), tags, strict=True))
     (tmp_path / "a").write_text(text)
@@ -64,12 +72,12 @@ def test_reads_the_known_formats(layout: str, text: str, tmp_path: Path) -> None
 
 
 def test_the_predicate_is_where_v_begins(tmp_path: Path) -> None:
-    """Of a verb with a particle, and of one that C-V continues."""
+    """Here of a verb with a particle, which is of two tokens, and which C-V continues."""
     (tmp_path / "a").write_text("He - *\ngave give (V*\nup - *)\nin - (C-V*)\n")
     assert read_frames(str(tmp_path / "a"), "conll2005")[0].frames == (Frame(1, (Span(1, 3, "V"), Span(3, 4, "C-V"))),)
 
 
-def test_writes_what_it_reads(tmp_path: Path) -> None:
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     sentences = [FramedSentence(TOKENS, (Frame(1, SEE), Frame(3, SALE))), FramedSentence(("Yes",), ())]
     text = "".join(format_frames(*sentence) for sentence in sentences)
     (tmp_path / "a").write_text(text)
@@ -90,7 +98,7 @@ def test_writes_what_it_reads(tmp_path: Path) -> None:
         ("\n\n", r"a\.conll: holds no sentence; expected a token a line, in the columns token, the"),
     ],
 )
-def test_says_what_is_wrong_where(text: str, says: str, tmp_path: Path) -> None:
+def test_errors_name_file_and_line(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text(text)
     with pytest.raises(ElmoError, match=says):
         read_frames(str(tmp_path / "a.conll"), "conll2005")
@@ -101,9 +109,86 @@ def test_says_what_is_wrong_where(text: str, says: str, tmp_path: Path) -> None:
     ("part", "num_sentences", "num_predicates"),
     [("train", 12_526, 40_429), ("dev", 1_968, 4_963), ("test", 2_058, 4_795)],
 )
-def test_reads_the_whole_of_propbank(part: str, num_sentences: int, num_predicates: int, shared: Path) -> None:
-    """Sentences and predicates are as many as the release says; three of four predicates are verbs."""
+def test_all_of_propbank_is_read(part: str, num_sentences: int, num_predicates: int, shared: Path) -> None:
+    """The release states how many sentences and predicates it has; three of four predicates are verbs."""
     sentences = read_frames(str(shared / "data" / "srl" / f"propbank_ewt_{part}.gold_conll.xz"), "gold_conll")
     tags = Counter(frame.tag[:2] for sentence in sentences for frame in sentence.frames)
     assert (len(sentences), tags.total()) == (num_sentences, num_predicates)
     assert 0.74 < tags["VB"] / tags.total() < 0.78
+
+
+V = Span(2, 3, "V")
+
+
+def counts(gold: list[Span], predicted: list[Span]) -> tuple[int, int, int, bool]:
+    """Return the numbers of right, found and wanted arguments, and whether the predicate is without a mistake."""
+    found = ArgumentCounts()
+    found.add([*gold, V], [*predicted, V])
+    return found.right.total(), found.found.total(), found.wanted.total(), found.num_perfect == 1
+
+
+def test_continuations_are_joined_to_the_last_argument_of_their_role() -> None:
+    """One that has nothing to continue is an argument itself, and later ones continue it."""
+    spans = [Span(0, 1, "A0"), Span(2, 3, "C-A0"), Span(3, 4, "A0"), Span(4, 6, "C-A0"), Span(6, 7, "C-A0")]
+    assert arguments_of(spans) == [Argument("A0", ((0, 1), (2, 3))), Argument("A0", ((3, 4), (4, 6), (6, 7)))]
+    orphans = [Span(0, 1, "C-A1"), Span(2, 3, "C-A1"), Span(3, 4, "R-A1"), Span(5, 6, "C-R-A1"), Span(6, 7, "C-V")]
+    assert arguments_of(orphans) == [
+        Argument("A1", ((0, 1), (2, 3))),
+        Argument("R-A1", ((3, 4), (5, 6))),
+        Argument("V", ((6, 7),)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "wanted"),
+    [
+        ([], [], (0, 0, 0, True)),
+        ([Span(0, 2, "A0")], [Span(0, 2, "A0")], (1, 1, 1, True)),
+        ([Span(0, 2, "A0")], [Span(0, 2, "A1")], (0, 1, 1, False)),
+        ([Span(0, 2, "A0")], [Span(0, 1, "A0")], (0, 1, 1, False)),
+        ([Span(0, 2, "A0")], [], (0, 0, 1, False)),
+        ([], [Span(0, 2, "A0")], (0, 1, 0, False)),
+        # both pieces are one argument: right with both of them, wrong with one
+        ([Span(0, 2, "A1"), Span(3, 5, "C-A1")], [Span(0, 2, "A1"), Span(3, 5, "C-A1")], (1, 1, 1, True)),
+        ([Span(0, 2, "A1"), Span(3, 5, "C-A1")], [Span(0, 2, "A1")], (0, 1, 1, False)),
+        ([Span(0, 2, "A1"), Span(3, 5, "C-A1")], [Span(0, 2, "A1"), Span(3, 5, "A1")], (0, 2, 1, False)),
+        # the same first and last token, but not the same pieces
+        ([Span(0, 5, "A1")], [Span(0, 2, "A1"), Span(3, 5, "C-A1")], (0, 1, 1, False)),
+        # a continuation of nothing counts as the argument itself
+        ([Span(0, 2, "A1")], [Span(0, 2, "C-A1")], (1, 1, 1, True)),
+        # a reference is not an argument of the role that it refers to
+        ([Span(0, 1, "R-A0")], [Span(0, 1, "A0")], (0, 1, 1, False)),
+        # neither the predicate nor what continues it is counted
+        ([Span(3, 4, "C-V")], [], (0, 0, 0, True)),
+    ],
+)
+def test_counts(gold: list[Span], predicted: list[Span], wanted: tuple[int, int, int, bool]) -> None:
+    assert counts(gold, predicted) == wanted
+
+
+def test_scores_equal_those_of_the_script() -> None:
+    """For these three predicates srl-eval.pl prints 66.67, 40.00, 50.00 overall, 33.33 perfect, and these by role."""
+    found = ArgumentCounts()
+    found.add([Span(0, 1, "A0"), V, Span(3, 4, "A1"), Span(5, 6, "C-A1")], [Span(0, 1, "A0"), V, Span(3, 4, "A1")])
+    found.add([Span(0, 1, "A0"), V, Span(3, 4, "R-A0"), Span(4, 5, "A1")], [Span(0, 1, "A0"), V])
+    found.add([V], [V])
+    scores = found.scores() | found.role_scores()
+    assert {name: round(value, 2) for name, value in scores.items()} == {
+        "precision": 66.67,
+        "recall": 40.0,
+        "f1": 50.0,
+        "perfect": 33.33,
+        "precision/A0": 100.0,
+        "recall/A0": 100.0,
+        "f1/A0": 100.0,
+        "precision/A1": 0.0,
+        "recall/A1": 0.0,
+        "f1/A1": 0.0,
+        "precision/R-A0": 0.0,
+        "recall/R-A0": 0.0,
+        "f1/R-A0": 0.0,
+    }
+
+
+def test_scores_of_no_predicates_are_zero() -> None:
+    assert ArgumentCounts().scores() == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "perfect": 0.0}

@@ -1,4 +1,4 @@
-"""The deep highway LSTM is compared with one that reads sentence by sentence, token by token, gate by gate."""
+"""The deep highway LSTM is compared with one that is computed sentence by sentence, token by token, gate by gate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elmo.tasks.srl.highway_lstm import AlternatingLSTM
 
 
 def make_lstm(in_width: int = 4, size: int = 5, num_layers: int = 3, dropout: float = 0.0) -> AlternatingLSTM:
-    """In float64, so that rounding doesn't hide an error; biases from chance, so that none of them is zero."""
+    """Make one in float64, so that rounding doesn't hide an error, and with random biases, so that none is zero."""
     torch.manual_seed(0)
     lstm = AlternatingLSTM(in_width, size, num_layers, dropout).double()
     for layer in lstm.layers:
@@ -19,7 +19,7 @@ def make_lstm(in_width: int = 4, size: int = 5, num_layers: int = 3, dropout: fl
 
 
 def read_slowly(lstm: AlternatingLSTM, sentence: Tensor, masks: list[Tensor] | None = None) -> Tensor:
-    """He et al. 2017, eq. 1 to 8, for one sentence (T, D); `masks`, one for each layer, are on its outputs."""
+    """Compute He et al. 2017, eq. 1 to 8, for one sentence (T, D). `masks` multiply the outputs of each layer."""
     H, tokens = lstm.width, list(sentence)
     for number, layer in enumerate(lstm.layers):
         W, U, b = (part.detach() for part in layer.parameters())
@@ -39,8 +39,8 @@ def read_slowly(lstm: AlternatingLSTM, sentence: Tensor, masks: list[Tensor] | N
 
 
 @pytest.mark.parametrize("lengths", [[4], [1], [3, 6, 0, 5, 6], [2, 2]])
-def test_reads_as_the_slow_one_does(lengths: list[int]) -> None:
-    """Rows of all lengths, alone and together; 1e-12 is float64 rounding. What padding holds isn't looked at."""
+def test_outputs_equal_the_slow_ones(lengths: list[int]) -> None:
+    """Rows of all lengths, alone and together. 1e-12 is float64 rounding. What padding holds makes no difference."""
     lstm, x = make_lstm(), torch.randn(len(lengths), max(lengths), 4, dtype=torch.float64)
     found = lstm(x, torch.tensor(lengths))
     assert found.shape == (len(lengths), max(lengths), 5)
@@ -52,7 +52,7 @@ def test_reads_as_the_slow_one_does(lengths: list[int]) -> None:
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_gradients_are_those_of_finite_differences(dropout: float) -> None:
-    """Of the input and all weights; with the same masks each time where there are any."""
+    """For the input and all weights. With dropout, the seed gives the same masks each time."""
     lstm, x = make_lstm(2, 3, num_layers=2, dropout=dropout), torch.randn(3, 3, 2, dtype=torch.float64)
     names, parameters = zip(*lstm.named_parameters(), strict=True)
 
@@ -64,7 +64,7 @@ def test_gradients_are_those_of_finite_differences(dropout: float) -> None:
 
 
 def test_the_same_units_are_dropped_at_all_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mask for each row and layer, which the layer itself and the next one hear."""
+    """Each row and layer has a mask, which applies to what the layer itself and the next one read."""
     lstm, x = make_lstm(dropout=0.5), torch.randn(2, 6, 4, dtype=torch.float64)
     masks: list[Tensor] = []
     dropout = torch.nn.functional.dropout
@@ -80,8 +80,8 @@ def test_the_same_units_are_dropped_at_all_tokens(monkeypatch: pytest.MonkeyPatc
     assert not masks
 
 
-def test_starts_orthonormal() -> None:
-    """Each gate's block of weights, whichever of its sides is longer; biases 0, the forget gate's 1 (appendix A.5)."""
+def test_weights_start_orthonormal() -> None:
+    """Each gate's own block, whichever of its sides is longer. Biases are 0, the forget gate's 1 (appendix A.5)."""
     lstm = AlternatingLSTM(9, 4, 2, 0.1)
     for layer in lstm.layers:
         weight_ih, weight_hh, bias = layer.parameters()

@@ -1,4 +1,4 @@
-"""The model of semantic roles, and what its task reads and writes."""
+"""Semantic roles: the model, how predicates are found in plain text, and what the task reads and writes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.tasks.common.spans import Span
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
-from elmo.tasks.srl import task as srl
+from elmo.tasks.srl import model as srl_model
 from elmo.tasks.srl.frames import Frame, format_frames
-from elmo.tasks.srl.task import TASK, SrlExample, SrlModel, SrlRecipe
+from elmo.tasks.srl.model import PredicateFinder, SrlExample, SrlModel, SrlRecipe, count_predicates
+from elmo.tasks.srl.task import TASK
 from elmo.tasks.trainer import predict
 from elmo.training.recipes import read_recipe
 
@@ -33,7 +34,7 @@ def make_recipe(**overrides: Any) -> SrlRecipe:
 
 
 def make_examples(number: int = 30, seed: int = 0) -> list[SrlExample]:
-    """ "Ann sees Bo then Bo likes Cy Cy": who stands before a verb and behind it, for both verbs of a sentence."""
+    """Make sentences such as "Ann sees Bo then Bo likes Cy Cy", in which ARG0 comes before a verb and ARG1 after it."""
     rng = np.random.default_rng(seed)
     examples: list[SrlExample] = []
     for _ in range(number):
@@ -91,12 +92,12 @@ def test_loss_and_predictions_do_not_depend_on_neighbours(settings: dict[str, An
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
-def test_dropout_is_used(share: float) -> None:
+def test_dropout_makes_the_loss_random(share: float) -> None:
     examples = [SrlExample(e.tokens, e.frames[:1]) for e in make_examples(4) if e.frames]
     assert is_left_to_chance(make_model(make_recipe(dropout=share), examples), examples) == (share > 0)
 
 
-def test_word_vectors_of_a_file_are_put_in(tmp_path: Path) -> None:
+def test_word_vectors_of_a_file_are_used(tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
     settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
     model = make_model(settings, make_examples())
@@ -105,8 +106,8 @@ def test_word_vectors_of_a_file_are_put_in(tmp_path: Path) -> None:
     assert model.words([["Bo", "Ann"]])[0].tolist() == [[3, 4], [1, 2]]
 
 
-def test_predictions_are_well_formed_whatever_the_weights_say() -> None:
-    """BIO without a break, V at the predicate and nowhere else; the scores of five models from chance say otherwise."""
+def test_predictions_are_well_formed_whatever_the_weights_are() -> None:
+    """Tags are valid BIO, with V at the predicate and nowhere else, although random weights would choose others."""
     examples = make_examples()
     model = make_model(make_recipe(), examples).eval()
     for seed in range(5):
@@ -119,7 +120,7 @@ def test_predictions_are_well_formed_whatever_the_weights_say() -> None:
 
 
 def test_learns_who_does_what() -> None:
-    """Which name is whose argument depends on the predicate that is asked for."""
+    """The roles of a name depend on which predicate of the sentence is asked for."""
     examples = make_examples()
     model = make_model(make_recipe(dropout=0.0), examples)
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
@@ -135,9 +136,9 @@ def test_learns_who_does_what() -> None:
     assert model.eval().predict([text]) == [(Frame(1, spans),)]
 
 
-def test_many_predicates_and_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than are looked at together; sentences where there is nothing to look at."""
-    monkeypatch.setattr(srl, "MOST_TOKENS", 60)
+def test_sentences_with_many_predicates_and_with_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are more predicates than are predicted on together, and some sentences have none or no token."""
+    monkeypatch.setattr(srl_model, "MOST_TOKENS", 60)
     examples = make_examples()
     model = make_model(make_recipe(), examples).eval()
     empty = [SrlExample(()), SrlExample(("then",)), SrlExample(("Ann",), ())]
@@ -149,8 +150,8 @@ def test_many_predicates_and_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(frames) for frames in found[3:]] == [len(example.frames or ()) for example in many]
 
 
-def test_vocabularies() -> None:
-    """A sentence is counted once, however many of its predicates are trained on."""
+def test_vocabularies_count_each_sentence_once() -> None:
+    """However many of its predicates are trained on."""
     frames = Frame(0, (Span(0, 1, "V"), Span(1, 3, "ARG1"))), Frame(2, (Span(2, 3, "V"), Span(0, 1, "R-ARG0")))
     examples = [SrlExample(("go", "on", "going"), (frame,)) for frame in frames]
     assert TASK.vocabularies(examples, make_recipe()) == {
@@ -160,8 +161,8 @@ def test_vocabularies() -> None:
     }
 
 
-def test_predicates_are_counted_whatever_share_is_trained_on(tmp_path: Path) -> None:
-    """Or all others of a sentence would count as words that are none."""
+def test_all_predicates_of_a_sentence_are_counted_whatever_share_is_trained_on(tmp_path: Path) -> None:
+    """Otherwise those that were not drawn would count as words that are not predicates."""
     both = [Frame(0, (Span(0, 1, "V"),)), Frame(2, (Span(2, 3, "V"),))]
     (tmp_path / "a.props").write_text(format_frames(("go", "on", "going"), both))
     recipe = make_recipe(format="conll2005")
@@ -171,8 +172,37 @@ def test_predicates_are_counted_whatever_share_is_trained_on(tmp_path: Path) -> 
         assert TASK.vocabularies(part, recipe)["predicates"] == ["go 1 1", "on 0 1", "going 1 1"]
 
 
+TAGGED = [
+    (["They", "Run", "to", "run"], {1}),
+    (["the", "run", "ended"], [2, 2]),
+    (["booking", "parking", "hosting", "lasting", "morning", "sing"], (0, 1, 2, 3, 5)),
+]
+
+
+def test_forms_are_counted_in_lower_case() -> None:
+    """A place that is given twice counts once."""
+    counts = count_predicates(TAGGED)
+    assert counts[0] == "run 1 3"
+    assert {"ended 1 1", "they 0 1", "morning 0 1", "sing 1 1"} < set(counts)
+    assert len(counts) == 11
+
+
+def test_known_forms_are_predicates_if_half_of_their_occurrences_were() -> None:
+    find = PredicateFinder(["run 1 3", "walk 1 2", "see 9 9", "two words 1 1"])
+    assert find(["RUN", "walk", "Walk", "see", "new", "two words"]) == [1, 2, 3, 5]
+    assert find([]) == []
+
+
+def test_new_forms_are_judged_by_their_longest_frequent_ending() -> None:
+    """Five of the six rare forms in -ing are predicates; a single form in -ning is not enough to go by."""
+    find = PredicateFinder(count_predicates(TAGGED))
+    assert find(["googling", "raining", "morning", "googled", "x"]) == [0, 1]
+    assert PredicateFinder(["string 0 900", *count_predicates(TAGGED)])(["googling"]) == [0]
+    assert PredicateFinder([f"{letter}ing 0 2" for letter in "abcd"] + count_predicates(TAGGED))(["mixing"]) == []
+
+
 def test_scores_all_predicates_and_verbs_alone() -> None:
-    """Verbs are right in this example, the noun's one argument isn't found."""
+    """In this example the verb is right, and the noun's one argument is not found."""
     verb = Frame(0, (Span(0, 1, "V"), Span(1, 2, "ARG1")), "VBD")
     noun = Frame(1, (Span(0, 1, "ARG0"), Span(1, 2, "V")), "NN")
     example = SrlExample(("saw", "sales"), (verb, noun))
@@ -207,7 +237,7 @@ def test_reads_and_writes(tmp_path: Path) -> None:
         TASK.require_gold(TASK.read_train(str(tmp_path / "b"), make_recipe(format="conll2005")))
 
 
-def test_parses_text_and_marked_predicates() -> None:
+def test_text_is_parsed_with_and_without_marked_predicates() -> None:
     assert TASK.parse("Bo sleeps", str.split) == SrlExample(("Bo", "sleeps"))
     assert TASK.parse("{ laughs } Bo sleeps", str.split).tokens == ("{", "laughs", "}", "Bo", "sleeps")
     line = json.dumps({"tokens": ["Bo", "sleeps"], "predicates": [1]})
@@ -229,7 +259,7 @@ def test_parses_text_and_marked_predicates() -> None:
         ('{"tokens": ["a", ""], "predicates": []}', "tokens: '' is empty or holds white space"),
     ],
 )
-def test_marked_text_that_is_refused(line: str, says: str) -> None:
+def test_errors_in_marked_text(line: str, says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         TASK.parse(line, str.split)
 
@@ -243,20 +273,20 @@ def test_marked_text_that_is_refused(line: str, says: str) -> None:
         ({"predicate_dim": 0}, "predicate_dim: 0 is not positive"),
     ],
 )
-def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
+def test_errors_in_settings(setting: dict[str, Any], says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         make_recipe(**setting)
 
 
-def test_no_vectors_at_all_are_refused() -> None:
+def test_a_model_without_any_vectors_is_refused() -> None:
     recipe = read_recipe(SrlRecipe, "srl", ("srl",), {"words": None})
     with pytest.raises(ElmoError, match="words: null leaves no vectors for tokens without ELMo"):
         make_model(recipe, make_examples())
 
 
-def test_the_whole_way(tmp_path: Path) -> None:
-    """Train, evaluate, and predict for plain text, whose predicates are found, and for marked ones. A run that clipped
-    the gradients' norm, when there was no other way, predicts the same."""
+def test_train_evaluate_and_predict_by_commands(tmp_path: Path) -> None:
+    """Prediction is from plain text, whose predicates are found, and from marked predicates. A run from before
+    `clip_value` existed, whose recipe clips the gradients' norm, predicts the same."""
     for seed, name in enumerate(("train", "dev")):
         lines = (format_frames(e.tokens, e.frames or ()) for e in make_examples(30 - 10 * seed, seed))
         (tmp_path / name).write_text("".join(lines))

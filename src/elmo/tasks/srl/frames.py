@@ -1,4 +1,7 @@
-"""Predicates and their arguments (PropBank frames), in the columns of CoNLL and of PropBank's own releases.
+"""Predicates and their arguments (PropBank frames): how files write them, and how they are scored.
+
+Files are in the columns of CoNLL or of PropBank's own releases. Scores are those of CoNLL-2005's script srl-eval.pl
+(Carreras and Màrquez 2005).
 
 A sentence has one token on each line, and a column for each predicate: `(ARG0*` begins an argument, `*)` ends one,
 `(ARG1*)` is one of a single token, and `*` is none of these. One argument of each column is `V`, the predicate itself.
@@ -7,11 +10,12 @@ A sentence has one token on each line, and a column for each predicate: `(ARG0*`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from elmo.errors import ElmoError
-from elmo.tasks.common.spans import Span
+from elmo.tasks.common.spans import Span, percent, precision_recall_f1
 from elmo.text.reading import read_paragraphs
 
 VERB = "V"
@@ -90,7 +94,7 @@ def format_frames(tokens: Sequence[str], frames: Sequence[Frame]) -> str:
         columns[1][frame.predicate] = tokens[frame.predicate]
         cells = ["*"] * len(tokens)
         for start, end, role in frame.spans:
-            cells[start] = f"({role}{cells[start]}"
+            cells[start] = f"({role}{cells[start]}"  # the cell has its asterisk already: "(ARG0*", then "(ARG0*)"
             cells[end - 1] += ")"
         columns.append(cells)
     return "".join("\t".join(row) + "\n" for row in zip(*columns, strict=True)) + "\n"
@@ -118,6 +122,7 @@ def _parse(rows: Sequence[Row], columns: Columns, where: str) -> FramedSentence:
                 f"{where} {number}: {len(fields)} columns, but the sentence's first line has {width}, and there "
                 f"should be {columns.roles + columns.behind} or more: {columns.names}; {OTHER_FORMAT}"
             )
+    # The first line's width says how many predicates the sentence has: all columns between the others are predicates'.
     places = range(columns.roles, width - columns.behind)
     tokens = tuple(fields[columns.token] for _, fields in rows)
     frames: list[Frame] = []
@@ -153,3 +158,62 @@ def _spans(cells: Sequence[tuple[int, str]], column: str, where: str) -> list[Sp
     if role:
         raise ElmoError(f"{where} {cells[-1][0]}: {column}, {role} does not end before the sentence does")
     return spans
+
+
+CONTINUATION = "C-"
+"""The prefix of the role of a span that continues the last argument with this role."""
+
+
+class Argument(NamedTuple):
+    """A role, and the tokens that fill it: `pieces` of (start, end), in order."""
+
+    role: str
+    pieces: tuple[tuple[int, int], ...]
+
+
+def arguments_of(spans: Iterable[Span]) -> list[Argument]:
+    """Return the arguments of a predicate, with continuations joined to what they continue.
+
+    A continuation that has nothing to continue is an argument of its own.
+    """
+    found: list[tuple[str, list[tuple[int, int]]]] = []
+    latest: dict[str, list[tuple[int, int]]] = {}
+    for start, end, kind in sorted(spans):
+        role = kind.removeprefix(CONTINUATION)
+        if kind == role or role not in latest:
+            latest[role] = []
+            found.append((role, latest[role]))
+        latest[role].append((start, end))  # also changes the list in `found`, which is the same
+    return [Argument(role, tuple(pieces)) for role, pieces in found]
+
+
+class ArgumentCounts:
+    """Counts the correct, predicted and gold arguments of each role. `V` is not counted."""
+
+    def __init__(self) -> None:
+        self.right, self.found, self.wanted = Counter[str](), Counter[str](), Counter[str]()
+        self.num_frames = self.num_perfect = 0
+
+    def add(self, gold: Sequence[Span], predicted: Sequence[Span]) -> None:
+        """Count the arguments of one predicate. An argument is correct if its role and all its pieces are."""
+        wanted, found = ({a for a in arguments_of(spans) if a.role != VERB} for spans in (gold, predicted))
+        for counter, arguments in ((self.right, wanted & found), (self.found, found), (self.wanted, wanted)):
+            counter.update(argument.role for argument in arguments)
+        self.num_frames += 1
+        self.num_perfect += wanted == found
+
+    def scores(self) -> dict[str, float]:
+        """Return precision, recall and F1 in percent, and the percentage of predicates without a mistake.
+
+        A score whose denominator is 0 is 0.
+        """
+        totals = precision_recall_f1(self.right.total(), self.found.total(), self.wanted.total())
+        return totals | {"perfect": percent(self.num_perfect, self.num_frames)}
+
+    def role_scores(self) -> dict[str, float]:
+        """Return precision, recall and F1 of each role, as "precision/ROLE", "recall/ROLE" and "f1/ROLE"."""
+        return {
+            f"{name}/{role}": value
+            for role in sorted(self.wanted | self.found)
+            for name, value in precision_recall_f1(self.right[role], self.found[role], self.wanted[role]).items()
+        }

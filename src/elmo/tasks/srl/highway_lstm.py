@@ -74,13 +74,18 @@ class _HighwayLSTM(torch.autograd.Function):
         H, dtype = weight_hh.shape[1], product_dtype(inputs)
         cells, tanh_cells, outputs = (bias.new_empty(len(inputs), H) for _ in range(3))
         inputs, weight_ih, weight_hh = (x.to(dtype) for x in (inputs, weight_ih, weight_hh))
+        # What the gates get from the inputs is one product over all tokens. Only what they get from the outputs before
+        # has to be computed step by step.
         gates = add_product(bias.repeat(len(inputs), 1), inputs, weight_ih.t())
         h_before = c_before = outputs[:0]
         for now in course.steps:
             gate, c, tanh_c, h = (x[now] for x in (gates, cells, tanh_cells, outputs))
+            # Forward, rows end, so that fewer of them are left than before. Backward, rows join; those that join at
+            # this step have nothing before them.
             rows = min(len(gate), len(h_before))
             add_product(gate[:rows, : 5 * H], h_before[:rows], weight_hh.t())
             j, i, f, o, t, k = gate.chunk(6, dim=1)
+            # Everything is computed in place, in slices of the tensors that the backward pass needs.
             j.tanh_()
             gate[:, H : 5 * H].sigmoid_()
             torch.mul(i, j, out=c)[:rows].addcmul_(f[:rows], c_before[:rows])
@@ -107,7 +112,7 @@ class _HighwayLSTM(torch.autograd.Function):
         course: Course = ctx.course
         H = weight_hh.shape[1]
         d_gates, d_cells = _proportions(gates, course.before(cells), tanh_cells)
-        d_outputs = grad_outputs[0].clone()
+        d_outputs = grad_outputs[0].clone()  # autograd's own tensor must not be changed, and each step adds to it
         f_after = d_c_after = cells[:0]
         for number in reversed(range(len(course.steps))):
             now = course.steps[number]
@@ -116,7 +121,7 @@ class _HighwayLSTM(torch.autograd.Function):
                 d_h *= mask[: len(d_h)]
             rows = min(len(d_c), len(d_c_after))
             d_c.mul_(d_h)[:rows].addcmul_(d_c_after[:rows], f_after[:rows])
-            by_source = d_gate.unflatten(1, (2, 3, H))
+            by_source = d_gate.unflatten(1, (2, 3, H))  # j, i and f act through the cell; o, t and k on the output
             by_source[:, 0] *= d_c.unsqueeze(1)
             by_source[:, 1] *= d_h.unsqueeze(1)
             if number:
@@ -124,6 +129,7 @@ class _HighwayLSTM(torch.autograd.Function):
                 rows = min(len(d_gate), len(d_h_before))
                 add_product(d_h_before[:rows], d_gate[:rows, : 5 * H], weight_hh)
             f_after, d_c_after = gates[now, 2 * H : 3 * H], d_c
+        # Each weight's gradient is a single product over all tokens; autograd would add to it at every step.
         wanted, low_gates, before = ctx.needs_input_grad, d_gates.to(weight_ih.dtype), course.before(outputs)
         return (
             (low_gates @ weight_ih).to(gates.dtype) if wanted[0] else None,
@@ -158,6 +164,7 @@ class HighwayLSTMLayer(nn.Module):
         self.weight_hh = nn.Parameter(torch.empty(5 * size, size))
         self.bias = nn.Parameter(torch.zeros(6 * size))
         with torch.no_grad():
+            # Gate by gate: one orthogonal matrix for all gates together would not make any gate's own block orthogonal.
             for block in (*self.weight_ih.split(size), *self.weight_hh.split(size)):
                 nn.init.orthogonal_(block)
             self.bias[2 * size : 3 * size] = 1
@@ -194,6 +201,7 @@ class AlternatingLSTM(nn.Module):
             lengths: The lengths (B,), a tensor on the CPU, at least one of them positive.
         """
         packing = Packing.of(lengths, x.shape[1], x.device)
+        # Packed once in forward order for all layers. Backward layers walk through the same tensor from its end.
         courses, packed = Course.both(packing.batch_sizes, x.device), packing.pack(x, 0)
         for number, layer in enumerate(self.layers):
             mask = None
