@@ -19,8 +19,7 @@ from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.text.characters import encode_words, number_types
-from elmo.text.lexicon import Lexicon
-from elmo.text.vocabulary import Vocabulary
+from elmo.text.vocabulary import Lexicon, Vocabulary
 
 ToIds = Callable[[Sequence[str]], NDArray[Any]]
 """Converts N words to the ids (N, C) that a token encoder takes."""

@@ -49,7 +49,7 @@ class WordCharEncoder(CharEncoder):
 
 
 class ManyLangsBiLM(BiLM):
-    """A `BiLM` that reads ids (N, 1+C) from the model's lexicon (`elmo.text.lexicon`) instead of the ids of bytes.
+    """A `BiLM` that reads ids (N, 1+C) from the model's `elmo.text.vocabulary.Lexicon` instead of the ids of bytes.
 
     Args:
         config: The sizes of the biLM. Its `n_characters`, the number of byte ids, is not used.
