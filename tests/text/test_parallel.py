@@ -1,4 +1,4 @@
-"""Tokenizing in several processes; that it changes nothing in a corpus is tested with `prepare`."""
+"""Tokenizing in several processes. `test_prepare.py` tests that they give the same corpus as one."""
 
 import multiprocessing
 import subprocess
@@ -9,26 +9,26 @@ import pytest
 from elmo.errors import ElmoError
 from elmo.text import parallel, reading
 from elmo.text.parallel import tokenize_files
+from elmo.text.vocabulary import SPECIAL_WORDS
 
 
 def test_processes_start_light():
-    """Every process that tokenizes imports this module: with torch each would take 200 MB and two seconds."""
+    """Every process that tokenizes imports this module. With torch, each would take 200 MB and two seconds."""
     code = "import sys, elmo.text.parallel; print(*{'torch', 'numpy'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
 
 
 def test_special_words_are_those_of_the_characters():
-    """`reading` spells them out, so as not to import torch with `characters`."""
-    from elmo.text.vocabulary import SPECIAL_WORDS
+    """`reading` spells them out, because `characters` imports NumPy."""
+    words = [*SPECIAL_WORDS]
+    assert reading.tokenize_block(" ".join(words), str.split, "sentences", lowercase=True) == [words]
 
-    assert [reading._lower(word) for word in SPECIAL_WORDS] == list(SPECIAL_WORDS)
 
-
-def test_few_blocks_are_on_the_way(tmp_path, monkeypatch):
-    """Memory stays constant: the file is read only as far as the processes have got."""
+def test_only_a_few_blocks_are_read_ahead(tmp_path, monkeypatch):
+    """Memory stays constant, because the file is read only a little further than the processes have come."""
     monkeypatch.setattr(reading, "BLOCK_SIZE", 4)
     (tmp_path / "text").write_text("".join(f"{number:03}\n" for number in range(200)))
-    told: list[int] = []
+    progress: list[int] = []
     blocks = tokenize_files(
         [str(tmp_path / "text")],
         tokenizer="ptb",
@@ -36,15 +36,15 @@ def test_few_blocks_are_on_the_way(tmp_path, monkeypatch):
         encoding="utf-8",
         lowercase=False,
         workers=2,
-        progress=told.append,
+        progress=progress.append,
     )
     for number, block in enumerate(blocks):
         assert block == [[f"{number:03}"]]
-        assert sum(told) <= 4 * (number + 5)
+        assert sum(progress) <= 4 * (number + 5)
     assert number == 199
 
 
-def test_a_killed_process_is_told(tmp_path, monkeypatch):
+def test_a_killed_process_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "BLOCK_SIZE", 4)
     (tmp_path / "text").write_text("000\n" * 200)
     settings = {"tokenizer": "ptb", "text": "sentences", "encoding": "utf-8", "lowercase": False}
@@ -57,7 +57,7 @@ def test_a_killed_process_is_told(tmp_path, monkeypatch):
         list(blocks)
 
 
-def test_no_more_processes_than_cores_that_one_may_use(monkeypatch):
+def test_no_more_processes_than_available_cores(monkeypatch):
     monkeypatch.setattr(parallel.os, "cpu_count", lambda: 128)
     monkeypatch.setattr(parallel.sys, "platform", "darwin")
     assert parallel.available_cores() == 128

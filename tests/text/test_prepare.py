@@ -50,7 +50,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_counts_and_order(text, tmp_path):
-    """By falling count, and by code points where counts are equal; case is kept."""
+    """Types are sorted by falling count, and by code points where counts are equal; case is kept."""
     corpus = prepare([text], tmp_path / "corpus", min_count=2)
     assert corpus.types() == SPECIAL + RANKED
     assert corpus.vocabulary().words == (*SPECIAL, *RANKED[:5])
@@ -60,7 +60,7 @@ def test_counts_and_order(text, tmp_path):
 
 
 def test_files(text, tmp_path):
-    """The layout other programs may rely on, and checksums that any tool can verify."""
+    """The layout that other programs may rely on, and checksums that any tool can verify."""
     folder = tmp_path / "corpus"
     corpus = prepare([text], folder)
     assert sorted(contents(folder)) == FILES
@@ -79,7 +79,7 @@ def test_files(text, tmp_path):
     block_size=st.integers(1, 30),
 )
 def test_any_text_comes_back_whatever_the_memory(text, max_types, block_size, tmp_path_factory):
-    """The dict's bound makes runs of a few types here; their merging must change nothing."""
+    """The small limit of the dict makes runs of a few types here, and merging them must change nothing."""
     folder = tmp_path_factory.mktemp("prepare")
     path = folder / "text"
     path.write_bytes(f"{text}\nthe".encode())
@@ -87,9 +87,9 @@ def test_any_text_comes_back_whatever_the_memory(text, max_types, block_size, tm
     whole = prepare([str(path)], folder / "whole", min_count=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "MAX_TYPES", max_types)
-        patch.setattr(counting, "_READ_SIZE", 3)
-        patch.setattr(counting, "_CHUNK", 2)
-        patch.setattr(prepare_module, "_CHUNK", 2)
+        patch.setattr(counting, "READ_SIZE", 3)
+        patch.setattr(counting, "CHUNK", 2)
+        patch.setattr(prepare_module, "CHUNK", 2)
         patch.setattr(reading, "BLOCK_SIZE", block_size)
         spilled = prepare([str(path)], folder / "spilled", min_count=1)
     assert decode(whole) == expected
@@ -98,8 +98,8 @@ def test_any_text_comes_back_whatever_the_memory(text, max_types, block_size, tm
     assert whole.types() == SPECIAL + sorted(counts.keys() - set(SPECIAL), key=lambda word: (-counts[word], word))
 
 
-def test_very_long_words_make_a_run_too(text, tmp_path, monkeypatch):
-    """The dict is bounded in characters as well: a text may consist of words of 10,000."""
+def test_very_long_words_start_a_new_run_too(text, tmp_path, monkeypatch):
+    """The dict is limited in characters as well, because a text may consist of words of 10,000 characters."""
     whole = prepare([text], tmp_path / "whole")
     monkeypatch.setattr(counting, "MAX_TEXT", 1)
     monkeypatch.setattr(reading, "BLOCK_SIZE", 1)
@@ -115,8 +115,10 @@ def test_very_long_words_make_a_run_too(text, tmp_path, monkeypatch):
 def test_processes_change_nothing(text, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(reading, "BLOCK_SIZE", 30)
     pools = []
-    in_pool = parallel._run_in_pool
-    monkeypatch.setattr(parallel, "_run_in_pool", lambda *arguments: pools.append(1) or in_pool(*arguments))
+    make_pool = parallel.ProcessPoolExecutor
+    monkeypatch.setattr(
+        parallel, "ProcessPoolExecutor", lambda *arguments, **named: pools.append(1) or make_pool(*arguments, **named)
+    )
     one, two = (prepare([text], tmp_path / f"{n}", tokenizer="ptb", text=kind, workers=n) for n in (1, 2))
     assert contents(one.folder) == contents(two.folder)
     assert decode(two) == [s for s in read_sentences([text], tokenizer="ptb", text=kind) if s]
@@ -149,7 +151,7 @@ def test_several_files_are_read_in_order(tmp_path):
 
 
 def test_special_words_in_the_text(tmp_path):
-    """`<UNK>` is the vocabulary's own; boundaries are ours alone, and a sentence of nothing else is none."""
+    """`<UNK>` gets the id of the vocabulary's `<UNK>`; boundaries are left out, and so are lines of nothing else."""
     (tmp_path / "text").write_text("<S> a a <UNK> </S>\n<S> </S>\na b <unk>")
     corpus = prepare([str(tmp_path / "text")], tmp_path / "corpus")
     assert decode(corpus) == [["a", "a", "<UNK>"], ["a", "b", "<unk>"]]
@@ -193,6 +195,7 @@ def test_checksum_tells_corpora_apart(text, tmp_path):
         ({"min_count": 0}, "min_count: 0"),
         ({"max_vocabulary": 3}, "max_vocabulary: 3 leaves room for no word"),
         ({"max_characters": 2}, "max_characters: 2 is too few for any word"),
+        ({"max_characters": 400}, "max_characters: 400 is more than 255"),
         ({"workers": 0}, "workers: 0"),
         ({"tokenizer": "none"}, "tokenizer 'none' is unknown"),
         ({"text": "none"}, "text 'none' is unknown"),
@@ -217,13 +220,13 @@ def test_no_tokens(tmp_path, content):
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
-def test_the_source_is_told_without_its_folders(text, tmp_path):
-    """Cards are published, and a folder may name a person. What people are told decides nothing: same checksum."""
-    told = prepare([str(text)], tmp_path / "told", language="en", license="cc0-1.0")
-    assert told.source == {"inputs": ["text.txt"], "language": "en", "license": "cc0-1.0"}
-    untold = prepare([str(text)], tmp_path / "untold")
-    assert untold.source == {"inputs": ["text.txt"]}
-    assert told.checksum == untold.checksum
+def test_the_source_is_described_without_its_folders(text, tmp_path):
+    """Cards are published, and the name of a folder may name a person. The description does not change the checksum."""
+    described = prepare([str(text)], tmp_path / "described", language="en", license="cc0-1.0")
+    assert described.source == {"inputs": ["text.txt"], "language": "en", "license": "cc0-1.0"}
+    bare = prepare([str(text)], tmp_path / "bare")
+    assert bare.source == {"inputs": ["text.txt"]}
+    assert described.checksum == bare.checksum
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -235,7 +238,7 @@ def test_bad_input_leaves_nothing(tmp_path, monkeypatch, workers):
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
 
 
-@pytest.mark.parametrize("moment", ["tokenize_files", "merge", "renumber", "_describe"])
+@pytest.mark.parametrize("moment", ["tokenize_files", "merge", "renumber", "corpus_checksum"])
 def test_ctrl_c_leaves_nothing(text, tmp_path, monkeypatch, moment):
     def interrupt(*arguments: object, **keywords: object) -> None:
         raise KeyboardInterrupt
@@ -255,23 +258,18 @@ def test_an_existing_target_is_refused_and_kept(text, tmp_path, kind):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text.txt"]
 
 
-def test_words_longer_than_any_model_takes_are_refused(text, tmp_path):
-    with pytest.raises(ElmoError, match="max_characters: 400 is more than 255"):
-        prepare([text], tmp_path / "corpus", max_characters=400)
-
-
-def test_an_absent_parent_is_refused(text, tmp_path):
+def test_a_missing_parent_folder_is_refused(text, tmp_path):
     with pytest.raises(ElmoError, match="there is no folder"):
         prepare([text], tmp_path / "none" / "corpus")
 
 
 def test_the_same_corpus_is_made_once(text, tmp_path, monkeypatch):
-    """The same files and settings find it done; other ones are refused, and the corpus stays as it is."""
+    """The same files and settings find it complete; others are refused, and the corpus stays as it is."""
     vocabulary = Vocabulary([*SPECIAL, "the"])
     corpus, given = prepare([text], tmp_path / "corpus"), prepare([text], tmp_path / "given", vocabulary=vocabulary)
     before = contents(corpus.folder)
     with monkeypatch.context() as patch:
-        patch.setattr(prepare_module, "_build", lambda *_: pytest.fail("was made again"))
+        patch.setattr(prepare_module, "tokenize_files", lambda *_, **__: pytest.fail("was made again"))
         assert prepare([text], corpus.folder, workers=1).checksum == corpus.checksum
         assert prepare([text], given.folder, vocabulary=vocabulary).checksum == given.checksum
     refused = pytest.raises(ElmoError, match=r"exists already; remove it")
@@ -293,7 +291,7 @@ def test_the_same_corpus_is_made_once(text, tmp_path, monkeypatch):
         prepare([text], corpus.folder)
 
 
-def test_standard_input_is_never_the_same(tmp_path, monkeypatch):
+def test_standard_input_never_counts_as_the_same_text(tmp_path, monkeypatch):
     for again in (False, True):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
         with pytest.raises(ElmoError, match="exists already") if again else nullcontext():
@@ -315,15 +313,15 @@ def test_what_a_killed_process_left_is_removed(text, tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks are not there")
 def test_two_at_once(text, tmp_path, monkeypatch):
-    """The second one is refused while the first one is at work, and disturbs nothing of it."""
-    describe = prepare_module._describe
+    """The second one is refused while the first one is at work, which goes on undisturbed."""
+    merge = prepare_module.merge
 
-    def meanwhile(*arguments) -> None:
+    def meanwhile(*arguments):
         with pytest.raises(ElmoError, match=r"corpus: another process is writing it; wait for that one, or end it$"):
             prepare([text], tmp_path / "corpus")
-        describe(*arguments)
+        return merge(*arguments)
 
-    monkeypatch.setattr(prepare_module, "_describe", meanwhile)
+    monkeypatch.setattr(prepare_module, "merge", meanwhile)
     corpus = prepare([text], tmp_path / "corpus")
     assert sorted(contents(corpus.folder)) == FILES
     assert sorted(path.name for path in tmp_path.iterdir()) == ["corpus", "text.txt"]

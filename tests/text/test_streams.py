@@ -1,4 +1,4 @@
-"""Training streams: every sentence once an epoch, in both directions, resumable from two numbers a stream."""
+"""Training streams: they read every sentence once an epoch, in both directions, and resume from two numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOS, EOS, UNK = 0, 1, 2
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """23 sentences of 1 to 9 tokens; words that stand once are outside of the vocabulary."""
+    """23 sentences, each with a word of its own, which is outside of the vocabulary because it occurs once."""
     folder = tmp_path_factory.mktemp("streams")
     rng = np.random.default_rng(0)
     lines = [" ".join(f"w{rng.integers(12)}" for _ in range(rng.integers(1, 9))) + f" once{i}" for i in range(23)]
@@ -37,13 +37,13 @@ def as_vocabulary(corpus: Corpus, ids: list[int]) -> list[int]:
 
 
 @given(st.integers(1, 5000), st.integers(0, 2**62))
-def test_permutation_holds_each_number_once(size: int, key: int) -> None:
+def test_permutation_contains_each_number_once(size: int, key: int) -> None:
     order = Permutation(size, key)(np.arange(size))
     assert sorted(order.tolist()) == list(range(size))
 
 
 def test_permutation_spreads_neighbours() -> None:
-    """A shuffle that left neighbours together would show; the mean distance of a random order is a third."""
+    """The mean distance of neighbours in a random order is a third of its length."""
     order = Permutation(10_000, 7)(np.arange(10_000))
     assert abs(np.abs(np.diff(order)).mean() / 10_000 - 1 / 3) < 0.02
 
@@ -51,7 +51,7 @@ def test_permutation_spreads_neighbours() -> None:
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("batch_size", [1, 4, 30])
 def test_streams_read_sentences_with_boundaries(corpus: Corpus, batch_size: int, backward: bool) -> None:
-    """In its reading order a stream is whole sentences: all is read but the far boundary, predicted but the near."""
+    """A stream reads whole sentences with their first boundary, and predicts them with their last one."""
     streams = Streams(corpus, batch_size, seed=3, backward=backward)
     blocks = [streams.read(7) for _ in range(60)]
     inputs, targets = (np.concatenate([b[k][:, ::-1] if backward else b[k] for b in blocks], axis=1) for k in (0, 1))
@@ -67,7 +67,7 @@ def test_streams_read_sentences_with_boundaries(corpus: Corpus, batch_size: int,
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])
-def test_an_epoch_holds_every_sentence_once(corpus: Corpus, batch_size: int) -> None:
+def test_an_epoch_contains_every_sentence_once(corpus: Corpus, batch_size: int) -> None:
     """Streams take turns, so the first epoch of all streams together is the corpus, shuffled."""
     streams = Streams(corpus, batch_size, seed=0)
     read: list[list[int]] = [[] for _ in range(batch_size)]
@@ -82,15 +82,20 @@ def test_an_epoch_holds_every_sentence_once(corpus: Corpus, batch_size: int) -> 
     assert Counter(found) == Counter(tuple(s) for s in sentences_of(corpus))
 
 
-def test_epochs_and_directions_have_orders_of_their_own(corpus: Corpus) -> None:
-    """And seeds."""
+def test_epochs_directions_and_seeds_have_different_orders(corpus: Corpus) -> None:
     streams = [Streams(corpus, 1, seed=0), Streams(corpus, 1, seed=0, backward=True), Streams(corpus, 1, seed=1)]
-    orders = [stream._order(epoch)(np.arange(23)).tolist() for stream in streams for epoch in (0, 1)]
-    assert len({tuple(order) for order in orders}) == 6
+    num_predictions = corpus.num_tokens + corpus.num_sentences
+    orders: set[tuple[int, ...]] = set()
+    for number, stream in enumerate(streams):
+        for _epoch in range(2):
+            ids = stream.read(num_predictions)[0][0][:: -1 if number == 1 else 1]
+            orders.add(tuple(ids[ids >= corpus.vocabulary_size].tolist()))  # the word that only this sentence has
+    assert len(orders) == 6
+    assert {len(order) for order in orders} == {corpus.num_sentences}
 
 
 @given(st.integers(0, 40), st.integers(1, 9), st.booleans())
-def test_two_numbers_a_stream_are_the_whole_position(corpus: Corpus, steps: int, size: int, backward: bool) -> None:
+def test_a_stream_resumes_from_its_two_numbers(corpus: Corpus, steps: int, size: int, backward: bool) -> None:
     streams = Streams(corpus, 5, seed=1, backward=backward)
     for _ in range(steps):
         streams.read(size)
@@ -102,8 +107,8 @@ def test_two_numbers_a_stream_are_the_whole_position(corpus: Corpus, steps: int,
 
 
 @pytest.mark.parametrize("backward", [False, True])
-def test_rows_read_what_they_read_among_all(corpus: Corpus, backward: bool) -> None:
-    """Shared out among two or three processes, through several epochs, streams read the same as in one."""
+def test_rows_read_the_same_in_any_number_of_processes(corpus: Corpus, backward: bool) -> None:
+    """Streams that are divided among two or three processes read what one process reads, through several epochs."""
     together = Streams(corpus, 6, seed=1, backward=backward)
     wholes = [together.read(7) for _ in range(40)]
     for size in (2, 3):

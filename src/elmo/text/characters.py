@@ -30,10 +30,12 @@ def encode_words(words: Sequence[str], max_characters: int = NUM_CHARACTERS) -> 
     room = max_characters - 2
     encoded = [word.encode("utf-8", "ignore")[:room] for word in words]
     lengths = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
-    ids = np.full((len(words), max_characters), PADDING + 1, dtype=np.int16)
+    ids = np.full((len(words), max_characters), PADDING + 1, dtype=np.int16)  # 262 ids do not fit a byte
     ids[:, 0] = BEGIN_WORD + 1
+    # All bytes of all words at once: the mask selects, row by row, as many places as each word has bytes.
     ids[:, 1:-1][np.arange(room) < lengths[:, None]] = np.frombuffer(b"".join(encoded), dtype=np.uint8) + np.int16(1)
     ids[np.arange(len(words)), lengths + 1] = END_WORD + 1
+    # Boundaries are characters of their own, 256 and 257, which no byte has: they are not spelled "<", "S", ">".
     for row, word in enumerate(words):
         if word in _BOUNDARIES:
             ids[row] = PADDING + 1
@@ -43,6 +45,7 @@ def encode_words(words: Sequence[str], max_characters: int = NUM_CHARACTERS) -> 
 
 def without_boundaries(sentence: Sequence[str]) -> Sequence[str]:
     """A sentence of a text without tokens `<S>` and `</S>`, which would be taken for our own."""
+    # The test is cheaper than a copy, and hardly any sentence has them.
     if BOS in sentence or EOS in sentence:
         return [token for token in sentence if token not in (BOS, EOS)]
     return sentence

@@ -1,4 +1,8 @@
-"""The corpus folder that `elmo prepare` writes. It is memory-mapped, so it may be larger than memory."""
+"""The corpus folder that `elmo prepare` writes. It is memory-mapped, so it may be larger than memory.
+
+Training reads sentences in random order. With mapped files, that costs no more than the pages that hold them, opening a
+corpus of any size takes no time, and several processes on one machine share the same memory.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +32,12 @@ TYPES, CHARACTERS, TOKENS, SENTENCES, DESCRIPTION = (
 
 FORMAT = "elmo-corpus-1"
 DESCRIPTION_CHECKSUM = "description_checksum"
+# Ids of types fit into 32 bits, which halves the largest file. Positions of tokens do not: 2^31 tokens are no more than
+# about 10 GB of text. The byte order is fixed, so that a folder can be copied to any machine.
 TOKEN_DTYPE, START_DTYPE = np.dtype("<i4"), np.dtype("<i8")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)  # == of two arrays is an array, not a bool
 class Corpus:
     """A prepared corpus, open for reading.
 
@@ -56,6 +62,12 @@ class Corpus:
         starts: The start of each sentence in `tokens` and the end of the last, (num_sentences + 1,) int64: sentence s
             is `tokens[starts[s]:starts[s + 1]]`.
         digests: The SHA-256 of each file, by its name.
+
+    Example::
+
+        corpus = Corpus.open("corpus/")
+        types = corpus.types()
+        first = [types[index] for index in corpus.tokens[corpus.starts[0] : corpus.starts[1]]]
     """
 
     folder: Path
@@ -95,10 +107,17 @@ class Corpus:
         description = read_description(folder)
         try:
             counts = description["counts"]
+            # `isinstance` would let true and false pass.
             if not all(type(count) is int for count in counts.values()):
                 raise TypeError("a count is not a whole number")
             for name, facts in description["files"].items():
-                _check_size(folder / name, facts["bytes"])
+                # A copy that was cut off is noticed by its size, which needs no reading. `verify` reads the contents.
+                if not (folder / name).is_file():
+                    raise ElmoError(f"{folder / name}: is missing; prepare the corpus again")
+                if (found := (folder / name).stat().st_size) != facts["bytes"]:
+                    raise ElmoError(
+                        f"{folder / name}: has {found} bytes instead of {facts['bytes']}; prepare the corpus again"
+                    )
             corpus = cls(
                 folder=folder,
                 num_tokens=counts["num_tokens"],
@@ -171,6 +190,7 @@ class Corpus:
     def _words(self, num_words: int) -> list[str]:
         path = self.folder / TYPES
         try:
+            # Only "\n" ends a line here: a word may contain U+0085 or other characters at which Python splits lines.
             with path.open(encoding="utf-8", newline="\n") as file:
                 words = [line[:-1] for line in islice(file, num_words)]
         except UnicodeDecodeError:
@@ -181,7 +201,7 @@ class Corpus:
 
 
 def open_matrix(path: Path, dtype: str, then: str) -> NDArray[Any]:
-    """Memory-map a matrix from a NumPy file.
+    """Memory-map a matrix from a NumPy file, such as the character ids of a corpus or the vectors of an index.
 
     Args:
         path: The `.npy` file.
@@ -211,7 +231,8 @@ def digest_of(path: Path) -> str:
 def corpus_checksum(files: Mapping[str, Mapping[str, Any]], vocabulary_size: int) -> str:
     """Compute the checksum of a corpus from its files' sizes and SHA-256 and the size of its vocabulary.
 
-    Training sees nothing else of a corpus.
+    Training sees nothing else of a corpus. Settings and names of files are left out, so that corpora with the same
+    content have the same checksum, whatever they were made from.
     """
     return _checksum([files, vocabulary_size])
 
@@ -255,13 +276,6 @@ def _check_description(path: Path, description: dict[str, Any]) -> None:
         wrong = description["checksum"] != corpus_checksum(files, size)
     except (KeyError, TypeError, AttributeError):
         wrong = False  # `Corpus.open` reports a key that is missing or has the wrong type
-    own = description_checksum(description)
+    own = description_checksum(description)  # corpora from older versions do not store it
     if wrong or description.get(DESCRIPTION_CHECKSUM, own) != own:
         raise ElmoError(f"{path}: is damaged (its checksum does not match its contents); prepare the corpus again")
-
-
-def _check_size(path: Path, expected: int) -> None:
-    if not path.is_file():
-        raise ElmoError(f"{path}: is missing; prepare the corpus again")
-    if (found := path.stat().st_size) != expected:
-        raise ElmoError(f"{path}: has {found} bytes instead of {expected}; prepare the corpus again")

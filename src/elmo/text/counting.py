@@ -3,6 +3,9 @@
 While the text is read, a dict numbers its types. When the dict is full, its words are written to disk in the order of
 their code points (a *run*), and numbering starts again from zero. Tokens are written immediately, with the numbers of
 their run. Once all runs are merged and the types have their final ids, each run's tokens are rewritten with those ids.
+
+A single dict of all types would be simpler, but its memory grows with the number of types, of which a large text has
+many millions (one with typing errors and names never stops having new ones).
 """
 
 from __future__ import annotations
@@ -26,10 +29,10 @@ MAX_TYPES = 200_000
 MAX_TEXT = 20_000_000
 """The dict is full at this many types, or at this many characters in all types, as words may be very long."""
 
-_READ_SIZE = 1 << 14
+READ_SIZE = 1 << 14
 """How much of each run `merge` holds: bytes of its words, and places of its types that are not yet written."""
 
-_CHUNK = 1 << 18
+CHUNK = 1 << 18
 """How many counts the table of a run grows by, and how many tokens `renumber` rewrites at a time."""
 
 
@@ -86,16 +89,18 @@ class TypeCounter:
 
     def add(self, sentences: Sequence[Sequence[str]]) -> NDArray[np.int64]:
         """Count and write the tokens of `sentences`, and return the sentences' lengths."""
+        # Every token goes through this method, so the loops over tokens are those of `map` and NumPy, not of Python.
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         num_tokens = int(lengths.sum())
         known = len(self._numbers)
         numbers = np.fromiter(map(self._numbers.__getitem__, chain.from_iterable(sentences)), np.int32, num_tokens)
         self._tokens.write(numbers.tobytes())
         self._num_tokens += num_tokens
+        # A dict keeps the order of insertion, so the new types are its last ones.
         num_new = len(self._numbers) - known
         self._num_characters += sum(map(len, islice(reversed(self._numbers), num_new)))
         self._make_room()
-        np.add.at(self._counts, numbers, 1)
+        np.add.at(self._counts, numbers, 1)  # `counts[numbers] += 1` would count a repeated number once
         if len(self._numbers) >= MAX_TYPES or self._num_characters >= MAX_TEXT:
             self._finish_run()
         return lengths
@@ -117,9 +122,10 @@ class TypeCounter:
     def _make_room(self) -> None:
         missing = len(self._numbers) - len(self._counts)
         if missing > 0:
-            self._counts = np.append(self._counts, np.zeros(missing + _CHUNK, np.int64))
+            self._counts = np.append(self._counts, np.zeros(missing + CHUNK, np.int64))
 
     def _finish_run(self) -> None:
+        # By code points, which is also the order of the UTF-8 bytes that `merge` compares.
         words = sorted(self._numbers)
         order = np.fromiter(map(self._numbers.__getitem__, words), np.int32, len(words))
         self._numbers.default_factory = None  # breaks the reference cycle, so that the memory is freed immediately
@@ -133,6 +139,7 @@ class TypeCounter:
             num_tokens=self._num_tokens,
         )
         with run.words.open("w", encoding="utf-8", newline="\n") as file:
+            # A word may contain a tab, so the count is behind the last one of its line.
             file.writelines(f"{word}\t{count}\n" for word, count in zip(words, counts, strict=True))
         order.tofile(run.order)
         self.runs.append(run)
@@ -158,6 +165,7 @@ class MergedTypes:
     def read(self, order: NDArray[np.int32], chunk_size: int) -> Iterator[list[str]]:
         """Yield the words at the places `order` in chunks of `chunk_size`. Mostly rising places are fastest."""
         offsets = np.fromfile(self.offsets, np.int64)
+        # Words are read by falling count, so from places all over the file: a larger buffer would be read in vain.
         with self.words.open("rb", buffering=4096) as file:
 
             def word_at(offset: int) -> str:
@@ -177,8 +185,11 @@ def merge(runs: Sequence[SortedTypes], folder: Path, advance: Callable[[int], ob
         advance: A callback that receives the number of entries of runs that were merged since its last call.
     """
     types = MergedTypes(folder / "all.words", folder / "all.counts", folder / "all.offsets")
+    # `array` holds plain numbers, of 8 and 4 bytes, where a list would hold objects of some 30. All of them are written
+    # and emptied again as soon as they have READ_SIZE entries.
     counts, offsets, offset = array("q"), array("q"), 0
     places = [array("i") for _ in runs]
+    # A word is in as many runs as it was new in: its entries follow each other here, and are added up.
     entries = heapq.merge(*(_entries(run, index) for index, run in enumerate(runs)))
     with types.words.open("wb") as file:
         for place, (word, group) in enumerate(groupby(entries, key=itemgetter(0))):
@@ -186,12 +197,12 @@ def merge(runs: Sequence[SortedTypes], folder: Path, advance: Callable[[int], ob
             for _, index, count in group:
                 total += count
                 places[index].append(place)
-                if len(places[index]) >= _READ_SIZE:
+                if len(places[index]) >= READ_SIZE:
                     advance(_flush(places[index], runs[index].merged))
             counts.append(total)
             offsets.append(offset)
             offset += file.write(word + b"\n")
-            if len(counts) >= _READ_SIZE:
+            if len(counts) >= READ_SIZE:
                 _flush(counts, types.counts)
                 _flush(offsets, types.offsets)
     _flush(counts, types.counts)
@@ -210,7 +221,7 @@ def _entries(run: SortedTypes, index: int) -> Iterator[tuple[bytes, int, int]]:
     while True:
         with run.words.open("rb") as file:
             file.seek(position)
-            lines = file.readlines(_READ_SIZE)
+            lines = file.readlines(READ_SIZE)
             position = file.tell()
         if not lines:
             return
@@ -242,8 +253,9 @@ def renumber(
     with tokens.open("r+b") as file:
         for run in runs:
             mapped: NDArray[Any] = run.map_to(ids)
-            for done in range(0, run.num_tokens, _CHUNK):
-                num_tokens = min(_CHUNK, run.num_tokens - done)
+            # Every number has as many bytes as the id that replaces it, so the file can be rewritten where it is.
+            for done in range(0, run.num_tokens, CHUNK):
+                num_tokens = min(CHUNK, run.num_tokens - done)
                 position = file.tell()
                 numbers = np.frombuffer(file.read(4 * num_tokens), np.int32)
                 file.seek(position)

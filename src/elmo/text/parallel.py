@@ -1,4 +1,8 @@
-"""Tokenizes files in several processes, in order and with a bounded number of blocks in memory."""
+"""Tokenizes files in several processes, in order and with a bounded number of blocks in memory.
+
+Every process imports this module and what it imports. That must not include NumPy, let alone torch, with which each
+process would take 200 MB and two seconds to start.
+"""
 
 from __future__ import annotations
 
@@ -68,6 +72,7 @@ def tokenize_files(
     if workers == 1 or (tokenizer == "whitespace" and text == "sentences"):
         yield from map(task.run, blocks)
         return
+    # A short text is finished before a process has started.
     first = list(islice(blocks, 2))
     if len(first) < 2:
         yield from map(task.run, first)
@@ -85,6 +90,8 @@ def _run_in_pool(task: _Task, blocks: Iterable[str], workers: int) -> Generator[
     try:
         for block in blocks:
             on_the_way.append(pool.submit(task.run_joined, block))
+            # `pool.map` would read all blocks at once. A block for each worker and one more keep all of them busy, and
+            # results are taken in the order of the text.
             if len(on_the_way) > workers + 1:
                 yield _split(on_the_way.popleft().result())
         while on_the_way:
@@ -99,12 +106,15 @@ def _run_in_pool(task: _Task, blocks: Iterable[str], workers: int) -> Generator[
 
 
 def _split(joined: str) -> list[list[str]]:
+    # Tokens contain no whitespace (see `Tokenizer`), so that this gives back what was joined.
     return list(map(str.split, joined.split("\n")))
 
 
 def start_worker() -> None:
     """Let a worker process leave Ctrl-C to the main process, and end when the main process ends."""
+    # A terminal sends Ctrl-C to all processes at once. The main one then ends the others in good order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # If the main process is killed, it cannot end anybody, and workers would wait for their next block forever.
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()

@@ -10,8 +10,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ from elmo.text.reading import STDIN, check_text, expand
 from elmo.text.tokenizers import get_tokenizer
 from elmo.text.vocabulary import SPECIAL_WORDS, UNK_ID, Vocabulary
 
-_CHUNK = 1 << 14
+CHUNK = 1 << 14
 """How many types are written at a time."""
 
 
@@ -125,11 +125,17 @@ def prepare(
     paths = expand(inputs)
     source = {"inputs": [Path(name).name for name in map(str, inputs)], "language": language, "license": license}
     source = {key: value for key, value in source.items() if value}
+    # The corpus is made in a hidden folder on the same disk, which is renamed at the end: `folder` is never incomplete.
+    work = folder.absolute().with_name(f".{folder.absolute().name}.unfinished")
     if os.path.lexists(folder):
         # The process that made it may have been killed before it tidied up; nothing there is ever continued.
-        remove_leftovers(_work_path(folder), is_kept=lambda: False)
+        remove_leftovers(work, is_kept=lambda: False)
         return _open_same(folder, _facts(settings, source, paths, vocabulary))
-    with _work_folder(folder) as work:
+    with unfinished_folder(work, folder, is_kept=lambda: False):
+        # What a killed process left has to go: `merge` appends to its files.
+        for name in ("parts", "corpus"):
+            shutil.rmtree(work / name, ignore_errors=True)
+        # The inputs are checksummed before they are read, and only now, when no other process can start the same work.
         facts = _facts(settings, source, paths, vocabulary)
         if os.path.lexists(folder):  # another process has made it meanwhile
             return _open_same(folder, facts)
@@ -139,53 +145,31 @@ def prepare(
     return Corpus.open(folder)
 
 
-def _facts(
-    settings: PreparationConfig, source: dict[str, Any], paths: list[str], vocabulary: Vocabulary | None
-) -> dict[str, Any]:
-    """Describe what a corpus is made from and how, for `corpus.json`. Equal descriptions mean equal corpora."""
-    made_of: dict[str, Any] | None = None
-    if all(path != STDIN and Path(path).is_file() for path in paths):  # a pipe can be read only once
-        words = None if vocabulary is None else "\n".join(vocabulary.words).encode("utf-8", "surrogatepass")
-        made_of = {
-            "inputs": [_checksum(Path(path)) for path in paths],
-            "vocabulary": None if words is None else hashlib.sha256(words).hexdigest(),
-        }
-    return {"settings": asdict(settings), "source": source, "made_of": made_of}
-
-
-def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
-    """Open `folder` if it is a corpus that was made from the same text and settings; refuse anything else."""
-    if (folder / DESCRIPTION).is_file():
-        found = read_description(folder)
-        if facts["made_of"] is not None and all(found.get(key) == value for key, value in facts.items()):
-            corpus = Corpus.open(folder)
-            corpus.verify()
-            return corpus
-    raise ElmoError(f"{folder}: exists already; remove it, or choose another folder for the corpus")
-
-
-def _checksum(path: Path) -> dict[str, Any]:
-    """Return the size of a file and its SHA-256."""
-    return {"bytes": path.stat().st_size, "sha256": digest_of(path)}
-
-
 def _build(
     work: Path, paths: list[str], settings: PreparationConfig, first_words: Sequence[str], workers: int | None
 ) -> dict[str, int]:
-    """Build the corpus in the folder `work/corpus` and return its counts. `first_words` get the first ids."""
+    """Build the corpus in the folder `work/corpus` and return its counts. `first_words` get the first ids.
+
+    The text is tokenized only once: standard input could not be read twice. But ids by falling count are known only
+    when everything is counted, so tokens are first written with the provisional numbers of `elmo.text.counting`, and
+    that file is rewritten at the end.
+    """
     parts, corpus = work / "parts", work / "corpus"
     parts.mkdir()
     corpus.mkdir()
+    # Read the text.
     with (corpus / TOKENS).open("wb") as tokens:
         counter = TypeCounter(parts, tokens, first_words)
         num_tokens, num_sentences = _read(paths, settings, counter, corpus, workers)
         runs = counter.finish()
     if num_tokens == 0:
         raise ElmoError(f"{', '.join(paths) or 'no input'}: holds no text")
+    # Find out which types there are, and give them ids.
     with tqdm(total=sum(run.num_types for run in runs), desc="merging types", unit_scale=True, disable=None) as bar:
         types = merge(runs, parts, bar.update)
     order, size, num_oov_tokens = _rank(types, runs[0], settings)
     _write_types(corpus, types, order, settings.max_characters)
+    # Rewrite the tokens with those ids. `order` leads from ids to places by code points; its inverse is wanted here.
     ids = np.empty(len(order), np.int32)
     ids[order] = np.arange(len(order), dtype=np.int32)
     with tqdm(total=num_tokens, desc="numbering tokens", unit_scale=True, disable=None) as bar:
@@ -197,6 +181,101 @@ def _build(
         "vocabulary_size": size,
         "num_oov_tokens": num_oov_tokens,
     }
+
+
+def _read(
+    paths: list[str], settings: PreparationConfig, counter: TypeCounter, folder: Path, workers: int | None
+) -> tuple[int, int]:
+    """Count and write the tokens of all files and the starts of the sentences.
+
+    Returns:
+        The number of tokens and the number of sentences.
+    """
+    num_tokens = num_sentences = 0
+    # The bar counts bytes as they lie on the disk: only their total is known in advance, compressed or not.
+    size = None if STDIN in paths else sum(Path(path).stat().st_size for path in paths)
+    with (
+        (folder / SENTENCES).open("wb") as starts,
+        tqdm(total=size, desc="reading", unit="B", unit_scale=True, disable=None) as bar,
+        closing(  # so that after an error or Ctrl-C no process goes on tokenizing
+            tokenize_files(
+                paths,
+                tokenizer=settings.tokenizer,
+                text=settings.text,
+                encoding=settings.encoding,
+                lowercase=settings.lowercase,
+                workers=workers,
+                progress=bar.update,
+            )
+        ) as blocks,
+    ):
+        starts.write(np.zeros(1, START_DTYPE).tobytes())
+        for sentences in blocks:
+            lengths = counter.add([*map(without_boundaries, sentences)])
+            # Blank lines are left out here; the streams of training count on at least one token in every sentence.
+            ends = num_tokens + np.cumsum(lengths[lengths > 0])
+            if len(ends):
+                starts.write(ends.astype(START_DTYPE).tobytes())
+                num_tokens = int(ends[-1])
+                num_sentences += len(ends)
+    return num_tokens, num_sentences
+
+
+def _rank(types: MergedTypes, first: SortedTypes, settings: PreparationConfig) -> tuple[NDArray[np.int32], int, int]:
+    """Assign ids to all types: those of the run `first` in its order, then the others by falling count.
+
+    Returns:
+        For each id the type's place by code points, (N,) for N types; the size of the vocabulary; and the number of
+        tokens that are predicted as `<UNK>`.
+    """
+    # One array of 64-bit keys is sorted and everything else is done in place, because there may be many millions of
+    # types: about 20 bytes for each are needed here. A first version took 44.
+    keys = np.fromfile(types.counts, np.int64)
+    pinned = first.map_to(np.arange(len(keys), dtype=np.int32))
+    given = keys[pinned]
+    np.negative(keys, out=keys)
+    # Below every negated count, so that the pinned types come first.
+    keys[pinned] = np.arange(len(pinned)) + np.iinfo(np.int64).min
+    # A stable sort keeps words of equal count in the order of their code points.
+    order = np.argsort(keys, kind="stable").astype(np.int32)
+    size = len(pinned)
+    if not settings.has_given_vocabulary:
+        size = int(np.count_nonzero(keys <= -settings.min_count))  # the pinned types are among them, by their keys
+        if size < 4:
+            raise ElmoError(f"no word of the text occurs {settings.min_count} times; pass a lower --min-count")
+        size = min(size, settings.max_vocabulary or size)
+    # Tokens outside of the vocabulary, and those that are spelled `<UNK>` in the text.
+    return order, size, int(given[UNK_ID] - keys[order[size:]].sum())
+
+
+def _write_types(folder: Path, types: MergedTypes, order: NDArray[np.int32], max_characters: int) -> None:
+    """Write all types and their characters by id, holding only `CHUNK` of them in memory at a time."""
+    with (
+        (folder / TYPES).open("w", encoding="utf-8", newline="\n") as words,
+        (folder / CHARACTERS).open("wb") as characters,
+        tqdm(total=len(order), desc="writing types", unit_scale=True, disable=None) as bar,
+    ):
+        header: dict[str, Any] = {"descr": "<i2", "fortran_order": False, "shape": (len(order), max_characters)}
+        # Only the header is written by NumPy, so that the matrix never has to be in memory as a whole.
+        np.lib.format.write_array_header_1_0(characters, header)
+        for chunk in types.read(order, CHUNK):
+            words.writelines(f"{word}\n" for word in chunk)
+            characters.write(encode_words(chunk, max_characters).astype("<i2").tobytes())
+            bar.update(len(chunk))
+
+
+def _describe(folder: Path, counts: dict[str, int], facts: dict[str, Any]) -> None:
+    """Write `corpus.json`: the counts, the result of `_facts`, each file's size and SHA-256, and the checksums."""
+    files = {name: _checksum(folder / name) for name in (TYPES, CHARACTERS, TOKENS, SENTENCES)}
+    description: dict[str, Any] = {
+        "format": FORMAT,
+        "counts": counts,
+        **facts,
+        "files": files,
+        "checksum": corpus_checksum(files, counts["vocabulary_size"]),
+    }
+    description[DESCRIPTION_CHECKSUM] = description_checksum(description)
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
 
 
 def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
@@ -224,107 +303,32 @@ def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
             raise ElmoError(f"vocabulary: {broken!r} contains a line end; remove that word")
 
 
-@contextmanager
-def _work_folder(folder: Path) -> Generator[Path]:
-    """Create a hidden folder next to `folder` that no other process works in.
-
-    It is removed at the end. What a killed process left in it is removed at the beginning.
-    """
-    work = _work_path(folder)
-    with unfinished_folder(work, folder, is_kept=lambda: False):
-        for name in ("parts", "corpus"):
-            shutil.rmtree(work / name, ignore_errors=True)
-        yield work
-
-
-def _work_path(folder: Path) -> Path:
-    return folder.absolute().with_name(f".{folder.absolute().name}.unfinished")
+def _facts(
+    settings: PreparationConfig, source: dict[str, Any], paths: list[str], vocabulary: Vocabulary | None
+) -> dict[str, Any]:
+    """Describe what a corpus is made from and how, for `corpus.json`. Equal descriptions mean equal corpora."""
+    made_of: dict[str, Any] | None = None
+    # Contents are compared, not names or dates: a text that was copied or touched is still the same text.
+    if all(path != STDIN and Path(path).is_file() for path in paths):  # a pipe can be read only once
+        words = None if vocabulary is None else "\n".join(vocabulary.words).encode("utf-8", "surrogatepass")
+        made_of = {
+            "inputs": [_checksum(Path(path)) for path in paths],
+            "vocabulary": None if words is None else hashlib.sha256(words).hexdigest(),
+        }
+    return {"settings": asdict(settings), "source": source, "made_of": made_of}
 
 
-def _read(
-    paths: list[str], settings: PreparationConfig, counter: TypeCounter, folder: Path, workers: int | None
-) -> tuple[int, int]:
-    """Count and write the tokens of all files and the starts of the sentences.
-
-    Returns:
-        The number of tokens and the number of sentences.
-    """
-    num_tokens = num_sentences = 0
-    size = None if STDIN in paths else sum(Path(path).stat().st_size for path in paths)
-    with (
-        (folder / SENTENCES).open("wb") as starts,
-        tqdm(total=size, desc="reading", unit="B", unit_scale=True, disable=None) as bar,
-        closing(
-            tokenize_files(
-                paths,
-                tokenizer=settings.tokenizer,
-                text=settings.text,
-                encoding=settings.encoding,
-                lowercase=settings.lowercase,
-                workers=workers,
-                progress=bar.update,
-            )
-        ) as blocks,
-    ):
-        starts.write(np.zeros(1, START_DTYPE).tobytes())
-        for sentences in blocks:
-            lengths = counter.add([*map(without_boundaries, sentences)])
-            ends = num_tokens + np.cumsum(lengths[lengths > 0])
-            if len(ends):
-                starts.write(ends.astype(START_DTYPE).tobytes())
-                num_tokens = int(ends[-1])
-                num_sentences += len(ends)
-    return num_tokens, num_sentences
+def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
+    """Open `folder` if it is a corpus that was made from the same text and settings; refuse anything else."""
+    if (folder / DESCRIPTION).is_file():
+        found = read_description(folder)
+        if facts["made_of"] is not None and all(found.get(key) == value for key, value in facts.items()):
+            corpus = Corpus.open(folder)
+            corpus.verify()  # "already complete" must not be said of a damaged corpus
+            return corpus
+    raise ElmoError(f"{folder}: exists already; remove it, or choose another folder for the corpus")
 
 
-def _rank(types: MergedTypes, first: SortedTypes, settings: PreparationConfig) -> tuple[NDArray[np.int32], int, int]:
-    """Assign ids to all types: those of the run `first` in its order, then the others by falling count.
-
-    Returns:
-        For each id the type's place by code points, (N,) for N types; the size of the vocabulary; and the number of
-        tokens that are predicted as `<UNK>`.
-    """
-    keys = np.fromfile(types.counts, np.int64)
-    pinned = first.map_to(np.arange(len(keys), dtype=np.int32))
-    given = keys[pinned]
-    np.negative(keys, out=keys)
-    # Below every negated count, so that the pinned types come first.
-    keys[pinned] = np.arange(len(pinned)) + np.iinfo(np.int64).min
-    # A stable sort keeps words of equal count in the order of their code points.
-    order = np.argsort(keys, kind="stable").astype(np.int32)
-    size = len(pinned)
-    if not settings.has_given_vocabulary:
-        size = int(np.count_nonzero(keys <= -settings.min_count))
-        if size < 4:
-            raise ElmoError(f"no word of the text occurs {settings.min_count} times; pass a lower --min-count")
-        size = min(size, settings.max_vocabulary or size)
-    return order, size, int(given[UNK_ID] - keys[order[size:]].sum())
-
-
-def _write_types(folder: Path, types: MergedTypes, order: NDArray[np.int32], max_characters: int) -> None:
-    """Write all types and their characters by id, holding only `_CHUNK` of them in memory at a time."""
-    with (
-        (folder / TYPES).open("w", encoding="utf-8", newline="\n") as words,
-        (folder / CHARACTERS).open("wb") as characters,
-        tqdm(total=len(order), desc="writing types", unit_scale=True, disable=None) as bar,
-    ):
-        header: dict[str, Any] = {"descr": "<i2", "fortran_order": False, "shape": (len(order), max_characters)}
-        np.lib.format.write_array_header_1_0(characters, header)
-        for chunk in types.read(order, _CHUNK):
-            words.writelines(f"{word}\n" for word in chunk)
-            characters.write(encode_words(chunk, max_characters).astype("<i2").tobytes())
-            bar.update(len(chunk))
-
-
-def _describe(folder: Path, counts: dict[str, int], facts: dict[str, Any]) -> None:
-    """Write `corpus.json`: the counts, the result of `_facts`, each file's size and SHA-256, and the checksums."""
-    files = {name: _checksum(folder / name) for name in (TYPES, CHARACTERS, TOKENS, SENTENCES)}
-    description: dict[str, Any] = {
-        "format": FORMAT,
-        "counts": counts,
-        **facts,
-        "files": files,
-        "checksum": corpus_checksum(files, counts["vocabulary_size"]),
-    }
-    description[DESCRIPTION_CHECKSUM] = description_checksum(description)
-    (folder / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+def _checksum(path: Path) -> dict[str, Any]:
+    """Return the size of a file and its SHA-256."""
+    return {"bytes": path.stat().st_size, "sha256": digest_of(path)}

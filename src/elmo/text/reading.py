@@ -73,7 +73,8 @@ def expand(patterns: Sequence[str | Path]) -> list[str]:
     """
     paths: list[str] = []
     for pattern in map(str, patterns):
-        if pattern == STDIN or Path(pattern).is_file() or _is_pipe(pattern):
+        # The shell's `<(command)` is a named pipe. A file whose name looks like a glob is still that file.
+        if pattern == STDIN or Path(pattern).is_file() or Path(pattern).is_fifo():
             paths.append(pattern)
         elif Path(pattern).is_dir():
             raise ElmoError(f"{pattern}: is a folder; name its files, for example '{Path(pattern) / '*.txt'}'")
@@ -200,13 +201,16 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", progress: Progress | 
 
     The lines of a block are joined by `\n`; the line end after the last one is left out.
     """
+    # Python's own text files are not used, because they cannot name the line of a bad byte.
     decode = _decoder(path, encoding)
+    # The pieces of a line that has not ended yet. They are joined only once: adding to a string would copy a very long
+    # line again for each block.
     parts: list[str] = []
     is_first = True
     for data in _read_bytes(str(path), progress):
         text = decode(data)
         if is_first and text:
-            text, is_first = text.removeprefix("\ufeff"), False
+            text, is_first = text.removeprefix("\ufeff"), False  # the mark is text anywhere else
         lines, newline, rest = text.rpartition("\n")
         if newline:
             yield "".join((*parts, lines, newline)).replace("\r\n", "\n")[:-1]
@@ -220,13 +224,14 @@ def _read_bytes(path: str, progress: Progress | None) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file, and at the very end an empty block, which tells a decoder to finish."""
     with _open(path) as (stream, position, damage):
         told = 0
-        data = b"start"
+        data = b"start"  # anything that is not empty
         while data:
             try:
                 data = stream.read(BLOCK_SIZE)
             except damage as error:
                 raise ElmoError(f"{path}: damaged or cut off ({error}); get the file again") from None
             if progress is not None:
+                # The position counts compressed bytes. A pipe has none, so what was read is counted instead.
                 now = position() if position is not None else told + len(data)
                 progress(now - told)
                 told = now
@@ -253,6 +258,7 @@ def _open(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, tupl
             raise ElmoError(
                 f"{path}: {'no such file' if isinstance(error, FileNotFoundError) else 'is a folder'}"
             ) from None
+        # The compressed file is opened here and not by name in the libraries, so that its position can be asked for.
         position = file.tell if file.seekable() else None
         match Path(path).suffix:
             case ".gz":
@@ -285,13 +291,14 @@ class _ZstdStream:
             EOFError: If the file ends inside a frame.
         """
         parts: list[bytes] = []
+        # A frame says nothing of its size, so compressed bytes are taken in small pieces until there is enough.
         while sum(map(len, parts)) < size and (data := self._file.read(1 << 13)):
             while data:
                 if self._frame is None:
                     self._frame = self._new_frame()
                 parts.append(self._frame.decompress(data))
                 data = b""
-                if self._frame.eof:
+                if self._frame.eof:  # another frame may follow, as in the output of parallel compressors
                     data, self._frame = self._frame.unused_data, None
         text = b"".join(parts)
         if not text and self._frame is not None:
@@ -301,6 +308,7 @@ class _ZstdStream:
 
 def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
     """Return a function that decodes block after block, and that names the line of bytes that it cannot decode."""
+    # Decoding something finds out more than looking the name up: "hex" exists, but gives no text.
     try:
         b"aa".decode(encoding, "replace")
     except (LookupError, ValueError):
@@ -313,11 +321,11 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
     def decode(data: bytes) -> str:
         nonlocal num_lines
         try:
-            text = decoder.decode(data, not data)
+            text = decoder.decode(data, not data)  # no data means the end: an incomplete character is an error then
         except UnicodeDecodeError as error:
             line = num_lines + 1 + error.object[: error.start].decode(encoding, "replace").count("\n")
             raise ElmoError(_undecodable(path, line, encoding, error)) from None
-        except UnicodeError as error:
+        except UnicodeError as error:  # UTF-16 or UTF-32 without a byte-order mark
             raise ElmoError(f"{_shown(path)}: {error}; name its byte order: {encoding}-le or {encoding}-be") from None
         num_lines += text.count("\n")
         return text
@@ -370,10 +378,5 @@ def _join(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _lower(token: str) -> str:
-    # The special words BOS, EOS and UNK of `elmo.text.characters` keep their case.
+    # BOS, EOS and UNK of `elmo.text.characters` are spelled out, because that module imports NumPy (see `parallel`).
     return token if token in ("<S>", "</S>", "<UNK>") else token.lower()
-
-
-def _is_pipe(path: str) -> bool:
-    """Return whether `path` is a named pipe, such as the shell's `<(command)`."""
-    return Path(path).is_fifo()

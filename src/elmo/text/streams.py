@@ -2,6 +2,10 @@
 
 What a stream reads next depends only on the seed and on two numbers: how many sentences it has counted, and its place
 inside the current one. Therefore training resumes exactly, and shuffling needs no memory that grows with the corpus.
+
+A shuffled list of sentence numbers would be simpler, but a corpus of a billion words has tens of millions of sentences,
+and each process would hold one list for each direction. Here the order is a function that is computed for a few
+sentences at a time.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from numpy.typing import NDArray
 
 from elmo.text.corpus import Corpus
 
-_BOS_ID, _EOS_ID, _UNK_ID = 0, 1, 2
+_BOS_ID, _EOS_ID, _UNK_ID = 0, 1, 2  # as `Corpus` says
 
 Ids = NDArray[np.int64]
 
@@ -29,7 +33,10 @@ class Permutation:
 
     def __init__(self, size: int, key: int) -> None:
         self.size = size
+        # A Feistel network needs two halves of equal width, hence an even number of bits. Its range is less than four
+        # times the size, so that finding an entry takes fewer than four passes on average.
         self._half_bits = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
+        # Each round is a bijection whatever its key and its mixing, so the whole is a permutation.
         self._keys = np.random.default_rng(key).integers(2**63, size=6, dtype=np.uint64)
 
     def __call__(self, places: Ids) -> Ids:
@@ -43,6 +50,7 @@ class Permutation:
         mask = (np.uint64(1) << self._half_bits) - np.uint64(1)
         left, right = values >> self._half_bits, values & mask
         for key in self._keys:
+            # A hash of the right half, by multiplications and shifts as in splitmix64. uint64 wraps around, as wanted.
             mixed = (right ^ key) * np.uint64(0x9E3779B97F4A7C15)
             mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
             left, right = right, left ^ ((mixed >> np.uint64(32)) & mask)
@@ -89,6 +97,7 @@ class Streams:
         inputs = np.empty((len(self.count), num_steps), dtype=np.int64)
         targets = np.empty_like(inputs)
         start, length = self._locate(self.count)
+        # All streams take a step together: Python's loop has as many turns as there are steps, whatever the batch size.
         first, last = (_EOS_ID, _BOS_ID) if self._backward else (_BOS_ID, _EOS_ID)
         for step in range(num_steps):
             at_start, at_end = self.offset == 0, self.offset == length
@@ -98,16 +107,19 @@ class Streams:
             if at_end.any():
                 self.count[at_end] += self._batch_size
                 start[at_end], length[at_end] = self._locate(self.count[at_end])
+        # The vocabulary has the first ids, so every other type is simply one with a higher id.
         targets[targets >= self._corpus.vocabulary_size] = _UNK_ID
         return (inputs[:, ::-1].copy(), targets[:, ::-1].copy()) if self._backward else (inputs, targets)
 
     def _token(self, start: Ids, length: Ids, place: Ids) -> NDArray[np.int32]:
         """Return the type at `place` of each sentence in reading order; any type if `place` is outside of it."""
+        # Places outside are read and then thrown away by `np.where`, but they have to be valid indices.
         inside = np.clip(place, 0, length - 1)
         return self._corpus.tokens[start + (length - 1 - inside if self._backward else inside)]
 
     def _locate(self, count: Ids) -> tuple[Ids, Ids]:
         """Return the start and the length of the sentences with these numbers."""
+        # Streams pass the end of an epoch one by one, so there may be two epochs at the same time.
         epoch, place = np.divmod(count, self._corpus.num_sentences)
         sentence = np.empty_like(count)
         for number in np.unique(epoch).tolist():
@@ -120,6 +132,7 @@ class Streams:
         """Return the order of sentences in an epoch, and forget the orders of epochs before the previous one."""
         if epoch not in self._orders:
             self._orders = {e: order for e, order in self._orders.items() if e >= epoch - 1}
+            # `SeedSequence` mixes its numbers: seed + epoch would give a run the orders of one with another seed.
             key = int(np.random.SeedSequence([self._seed, epoch, self._backward]).generate_state(1, np.uint64)[0])
             self._orders[epoch] = Permutation(self._corpus.num_sentences, key)
         return self._orders[epoch]

@@ -53,6 +53,9 @@ _PERIOD = rf"\.(?![.]|-?{_WORD}|[{_CLOSING}]*\s*\Z)"
 _SUFFIX = rf"(?i:s|m|d|ll|re|ve)(?!{_WORD})"
 _PICTURE = r"[\u2190-\u2bff\U0001f000-\U0001faff]"
 
+# `findall` tries the alternatives in order at each place, and the last one takes any mark, so nothing but whitespace is
+# ever lost. Repetitions are possessive (`++`) where they can be: what they took is not tried again in other ways, so
+# the time grows only with the length of the text, even of text that was made to be slow.
 _PTB = re.compile(
     rf"""
       (?i:can(?=not(?!{_WORD})))                                # can|not
@@ -84,8 +87,12 @@ _BOUNDARY = re.compile(rf"(?<![{_MARKS}])[{_MARKS}]++[{_CLOSING}]*\s+|[。！？
 _OPENING = "\"'`“”„‘’‚«»‹›([{¿¡「『（【《—–- "
 _LAST_WORD = re.compile(rf"(?:{_WORD}|\.(?={_WORD}))*\Z")
 _LONGEST_ABBREVIATION = 12
+"""How far to look back from a period. Without a limit, many periods in one long word would take quadratic time."""
 _ACRONYM = re.compile(rf"{_LETTER}{{1,2}}(?:\.{_LETTER}{{1,2}})+")
 _NOT_FINAL = re.compile(_TITLES)
+
+_FOLLOWING = 8
+"""How far to look ahead from a mark for the first letter of what follows, behind quotes and brackets."""
 
 
 def get_tokenizer(name: str) -> Tokenizer:
@@ -147,16 +154,19 @@ def split_sentences(paragraph: str) -> list[str]:
 
 def _ends_sentence(paragraph: str, start: int, mark: int, end: int) -> bool:
     """Return whether the marks from `mark` to `end` end the sentence that begins at `start`."""
-    following = paragraph[end : end + 8].lstrip(_OPENING)[:1]
+    following = paragraph[end : end + _FOLLOWING].lstrip(_OPENING)[:1]
     if following and (following.islower() or following in ".!?…,;:)]}"):
         return False
+    # Only a single period is ambiguous: no abbreviation ends in "?" or "...".
     if paragraph[mark] != "." or paragraph[mark + 1] == ".":
         return True
     first = max(start, mark - _LONGEST_ABBREVIATION)
     found = _LAST_WORD.search(paragraph, first, mark)
     word = found.group() if found else ""
+    # "No. 5" is an abbreviation, "No. He left." a sentence.
     if word == "No":
         return not following.isdigit()
+    # "1. Introduction" is a heading, "in 1999. Then" the end of a sentence.
     if word.isdigit():
         return paragraph[start:mark].strip() != word
     is_initial = len(word) == 1 and word.isalpha()

@@ -36,7 +36,7 @@ class Vocabulary:
             found = " ".join(self.words[:3]) or "nothing"
             raise ElmoError(f"vocabulary: the first three words must be <S> </S> <UNK>, found {found}")
         self._ids = {word: index for index, word in enumerate(self.words)}
-        # A word that occurs twice keeps only its last id in the dict: the first index that differs is the repeated word.
+        # The dict keeps only the last id of a word that occurs twice, so the first index that differs is such a word.
         if len(self._ids) < len(self.words):
             index = next(index for index, word in enumerate(self.words) if self._ids[word] != index)
             again = self._ids[self.words[index]]
