@@ -1,4 +1,4 @@
-"""Character ids: the facts of the published code (262 ids with the mask, words cut at 48 bytes)."""
+"""Character ids: they are those of the published code (262 ids with the mask, words cut at 48 bytes)."""
 
 import numpy as np
 import pytest
@@ -28,12 +28,12 @@ def test_a_word_is_its_bytes_shifted_by_one():
 
 
 def test_ids_fit_the_262_rows_of_the_embedding():
-    """Ids run to 261, the padding's: 261 stored rows and the zero row of the mask."""
+    """The largest id is 261, that of padding: there are 261 stored rows, and row 0 is zeros for the mask."""
     assert encode_words([bytes(range(1, 48)).decode("latin-1"), BOS, EOS, ""]).max() == 261
 
 
 @pytest.mark.parametrize(("word", "character"), [(BOS, 256), (EOS, 257)])
-def test_boundaries_have_characters_of_their_own(word, character):
+def test_each_boundary_is_one_special_character(word, character):
     row = encode_words(["<S", word])[1]
     assert row.tolist() == [259, character + 1, 260] + [261] * 47
 
@@ -64,7 +64,7 @@ def test_no_words():
 
 
 @given(st.lists(st.text(max_size=60)), st.integers(3, 60))
-def test_a_word_does_not_depend_on_its_neighbours(words, max_characters):
+def test_a_word_does_not_depend_on_its_neighbors(words, max_characters):
     together = encode_words(words, max_characters)
     assert together.shape == (len(words), max_characters)
     for word, row in zip(words, together, strict=True):
@@ -83,11 +83,11 @@ def test_batch_pads_with_zeros():
     assert not ids[2, 1].any()
 
 
-def test_batch_adds_no_boundaries():
+def test_a_batch_adds_no_boundaries():
     assert decode(batch_to_ids([["a"]])[0, 0].numpy()) == b"a"
 
 
-def test_a_string_is_no_list_of_tokens():
+def test_a_string_instead_of_a_list_of_tokens_is_refused():
     with pytest.raises(ElmoError, match=r"sentence 1: expected a list of tokens, found a string; did you mean"):
         batch_to_ids([["a"], "They saw a play ."])
 

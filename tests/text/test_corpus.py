@@ -1,4 +1,4 @@
-"""Opening corpus folders: one sentence for every folder that isn't whole."""
+"""Opening corpus folders: one that is incomplete or damaged is refused in one sentence."""
 
 import json
 import random
@@ -16,7 +16,7 @@ def folder(tmp_path):
     return prepare([str(tmp_path / "text")], tmp_path / "corpus").folder
 
 
-def test_a_corpus_opens_again(folder):
+def test_a_prepared_corpus_can_be_opened(folder):
     corpus = Corpus.open(str(folder))
     assert corpus.tokens.tolist() == [3, 3, 3, 4]
     assert corpus.starts.tolist() == [0, 3, 4]
@@ -33,13 +33,13 @@ def test_no_folder(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "elmo-corpus-9"}', "null"])
-def test_another_description(folder, content):
+def test_a_description_of_another_format_is_refused(folder, content):
     (folder / "corpus.json").write_text(content)
     with pytest.raises(ElmoError, match=r"corpus\.json: expected a description of format 'elmo-corpus-1'"):
         Corpus.open(folder)
 
 
-def test_an_incomplete_description(folder):
+def test_an_incomplete_description_is_refused(folder):
     description = json.loads((folder / "corpus.json").read_text())
     del description["counts"]["num_types"], description["description_checksum"]
     (folder / "corpus.json").write_text(json.dumps(description))
@@ -48,7 +48,7 @@ def test_an_incomplete_description(folder):
 
 
 @pytest.mark.parametrize("name", ["types.txt", "characters.npy", "tokens.bin", "sentences.bin"])
-def test_damaged_files(folder, name):
+def test_cut_or_missing_files_are_refused(folder, name):
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(whole[:-1])
     with pytest.raises(ElmoError, match=rf"{name}: has {len(whole) - 1} bytes instead of {len(whole)}"):
@@ -58,8 +58,8 @@ def test_damaged_files(folder, name):
         Corpus.open(folder)
 
 
-def test_no_damage_passes_in_silence(folder):
-    """A flipped bit anywhere is found, by opening the folder or by verifying it, in one sentence that names it."""
+def test_every_flipped_bit_is_noticed(folder):
+    """A flipped bit anywhere is found by opening the folder or by verifying it, and the error names the folder."""
     Corpus.open(folder).verify()
     description = json.loads((folder / "corpus.json").read_text())
     random_numbers = random.Random(0)
@@ -69,19 +69,19 @@ def test_no_damage_passes_in_silence(folder):
             content = bytearray(whole)
             content[random_numbers.randrange(len(content))] ^= 1 << random_numbers.randrange(8)
             (folder / name).write_bytes(content)
-            if name == "corpus.json" and says_the_same(bytes(content), description):
+            if name == "corpus.json" and is_equivalent(bytes(content), description):
                 continue
             with pytest.raises(ElmoError, match=str(folder)):
                 Corpus.open(folder).verify()
         (folder / name).write_bytes(whole)
 
 
-def says_the_same(content, description):
+def is_equivalent(content, description):
     try:
         found = json.loads(content)
     except ValueError:
         return False
-    if "description_checksum" not in found:  # its name was hit: as a corpus of before, which has none
+    if "description_checksum" not in found:  # the bit was in its name, so this looks like an older corpus
         return all(found.get(key) == value for key, value in description.items() if key != "description_checksum")
     return found == description
 

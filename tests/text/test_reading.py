@@ -1,4 +1,4 @@
-"""Reading text: every compression and encoding gives the same lines; what can't be read is named."""
+"""Reading text: every compression and encoding gives the same lines, and errors name what cannot be read."""
 
 import gzip
 import io
@@ -38,8 +38,8 @@ def _block_size(request, monkeypatch):
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_lines_whatever_the_file(tmp_path, suffix, line_end, encoding):
-    """Only line feeds end lines, also where U+2028, U+0085 and vertical tabs stand in them."""
+def test_every_kind_of_file_gives_the_same_lines(tmp_path, suffix, line_end, encoding):
+    """Only line feeds end lines; U+2028, U+0085 and vertical tabs do not."""
     path = tmp_path / f"text{suffix}"
     path.write_bytes(COMPRESSIONS[suffix](TEXT.replace("\n", line_end).encode(encoding)))
     name = "utf-16" if encoding == "utf-16" else "utf-8"
@@ -57,7 +57,7 @@ def test_ends_of_files(tmp_path, text, lines):
     assert list(read_lines(path)) == lines
 
 
-def test_a_mark_in_the_middle_is_text(tmp_path):
+def test_a_byte_order_mark_in_the_middle_is_text(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("\ufeffa\n\ufeffb".encode())
     assert list(read_lines(path)) == ["a", "\ufeffb"]
@@ -105,7 +105,7 @@ def test_damaged_compressed_files(tmp_path, suffix, damage):
         list(read_lines(path))
 
 
-def test_zstd_absent(tmp_path, monkeypatch):
+def test_zstandard_is_not_installed(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "zstandard", None)
     (tmp_path / "text.zst").write_bytes(b"")
     with pytest.raises(ElmoError, match=re.escape("pip install 'elmo-torch[zstd]'")):
@@ -153,7 +153,7 @@ def test_expand(tmp_path):
             expand([str(tmp_path / pattern)])
 
 
-def test_absent_files(tmp_path):
+def test_missing_files(tmp_path):
     with pytest.raises(ElmoError, match="no such file"):
         list(read_lines(tmp_path / "none.txt"))
 
@@ -164,12 +164,12 @@ def read(tmp_path, content: str, **settings) -> list[str]:
     return [" ".join(sentence) for sentence in read_sentences([path, path], **settings)]
 
 
-def test_sentence_a_line(tmp_path):
-    """Blank lines stay: who embeds text counts on a result for every line."""
+def test_one_sentence_per_line(tmp_path):
+    """Blank lines are kept, because those who embed text expect one result for every line."""
     assert read(tmp_path, "A  b .\n\n \t\nC\n") == ["A b .", "", "", "C"] * 2
 
 
-def test_paragraph_a_line(tmp_path):
+def test_one_paragraph_per_line(tmp_path):
     assert read(tmp_path, "He came. She left.\n\nNo!\n", text="paragraphs") == ["He came.", "She left.", "No!"] * 2
 
 
@@ -184,8 +184,8 @@ def test_wrapped_text_without_blank_lines_streams(tmp_path, monkeypatch):
     assert read(tmp_path, "a b c\n" * 5, text="wrapped") == ["a b c a b c", "a b c a b c", "a b c"] * 2
 
 
-def test_case_is_kept_unless_asked(tmp_path):
-    """Lower-casing follows the rules that need case, and leaves the special words alone."""
+def test_lower_casing(tmp_path):
+    """It comes after the rules that need case, and leaves the special words as they are."""
     assert read(tmp_path, "He İS <UNK> <S>") == ["He İS <UNK> <S>"] * 2
     assert read(tmp_path, "He İS <UNK> <S> <s>", lowercase=True) == ["he i̇s <UNK> <S> <s>"] * 2
     assert read(tmp_path, "Dr. No came. he left.", text="wrapped", lowercase=True) == ["dr. no came. he left."] * 2
@@ -210,7 +210,7 @@ def test_blocks_change_nothing(text, block_size, tmp_path_factory):
         assert [list(read_sentences([path], text=kind, tokenizer="ptb")) for kind in reading.TEXTS] == whole
 
 
-def test_a_byte_order_that_nothing_tells(tmp_path):
+def test_an_unknown_byte_order(tmp_path):
     path = tmp_path / "text"
     path.write_bytes("a\n".encode("utf-16-be"))
     with pytest.raises(ElmoError, match="start with BOM; name its byte order: utf-16-le or utf-16-be"):

@@ -1,4 +1,4 @@
-"""Tokenizers: each rule by an example, and what holds for any text."""
+"""Tokenizers: an example of each rule, and properties of all text."""
 
 import importlib.util
 import re
@@ -48,14 +48,14 @@ def test_ptb_rules(text):
 
 @pytest.mark.parametrize("name", ["whitespace", "ptb"])
 @given(text=st.text(st.one_of(st.characters(), st.sampled_from("'’.n-t \u2028can,1"))))
-def test_tokens_hold_all_of_the_text_but_its_whitespace(name, text):
+def test_tokens_contain_all_of_the_text_except_whitespace(name, text):
     tokens = get_tokenizer(name)(text)
     assert "".join(tokens) == "".join(text.split())
     assert all(token and token.split() == [token] for token in tokens)
 
 
 @given(st.text(st.one_of(st.characters(), st.sampled_from('.!?。 \nAa1"“)'))))
-def test_sentences_hold_all_of_the_text_but_its_whitespace(text):
+def test_sentences_contain_all_of_the_text_except_whitespace(text):
     sentences = split_sentences(text)
     assert "".join("".join(sentences).split()) == "".join(text.split())
     assert all(sentence and sentence == sentence.strip() for sentence in sentences)
@@ -64,8 +64,8 @@ def test_sentences_hold_all_of_the_text_but_its_whitespace(text):
 @pytest.mark.parametrize(
     "piece", ["a", "-+", "a'", "a.", ".", ". ", "n't", "http://", "a@", "A.)", "1,", "👍\u200d", "。"]
 )
-def test_time_grows_with_length_alone(piece):
-    """A regex that goes back over and over would take minutes of the processor here."""
+def test_time_is_linear_in_the_length(piece):
+    """A regular expression that backtracks a lot would take minutes here."""
     text = piece * 100_000
     begin = time.process_time()
     get_tokenizer("ptb")(text)
@@ -105,14 +105,14 @@ def test_unknown_names(name):
         get_tokenizer(name)
 
 
-def test_spacy_absent(monkeypatch):
+def test_spacy_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(ElmoError, match=re.escape("pip install 'elmo-torch[spacy]'")):
         get_tokenizer("spacy:absent")
 
 
-def test_spacy_tokens_hold_no_whitespace(monkeypatch):
-    """spaCy makes tokens of surplus whitespace; a stand-in does the same here, for spaCy is an extra."""
+def test_spacy_tokens_contain_no_whitespace(monkeypatch):
+    """spaCy makes tokens of extra whitespace. A stand-in does the same here, because spaCy may not be installed."""
 
     def blank(language: str) -> types.SimpleNamespace:
         if language != "stand-in":

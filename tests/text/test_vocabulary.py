@@ -1,4 +1,4 @@
-"""The vocabulary: ids as published, files that come back as they were."""
+"""The vocabulary: its ids, and its files."""
 
 import re
 
@@ -13,7 +13,7 @@ SPECIAL = ["<S>", "</S>", "<UNK>"]
 WORDS = st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"])), unique=True)
 
 
-def test_absent_words_are_unknown():
+def test_words_outside_the_vocabulary_are_unknown():
     vocabulary = Vocabulary([*SPECIAL, "the", "play"])
     assert [vocabulary.id(word) for word in ("<S>", "</S>", "<UNK>", "the", "play", "Play")] == [0, 1, 2, 3, 4, 2]
     assert "play" in vocabulary
@@ -27,14 +27,14 @@ def test_special_words_come_first(words):
         Vocabulary(words)
 
 
-def test_a_word_stands_once():
+def test_a_repeated_word_is_refused():
     with pytest.raises(ElmoError, match="'the' occurs twice, as words 4 and 6"):
         Vocabulary([*SPECIAL, "the", "play", "the"])
 
 
 @given(words=WORDS)
-def test_files_come_back_as_they_were(words, tmp_path_factory):
-    """Any word but one with a line end: also "", U+0085 and U+2028, at which `str.splitlines` would split."""
+def test_files_read_back_equal_what_was_written(words, tmp_path_factory):
+    """A word may be anything without a line end, even "", or U+0085 and U+2028, where `str.splitlines` would split."""
     path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.txt"
     words = [*SPECIAL, *(word for word in words if word not in SPECIAL)]
     Vocabulary(words).write(path)
