@@ -22,8 +22,8 @@ from elmo.formats.tensors import Stored, fill
 from elmo.formats.torch_file import read_state_dict
 from elmo.nn.many_langs import ManyLangsBiLM
 from elmo.schema import from_mapping, shown
-from elmo.text.vocabulary import Lexicon
 from elmo.text.reading import read_lines, require_file
+from elmo.text.vocabulary import Lexicon
 
 CONFIG, ENCODER, TOKENS = "config.json", "encoder.pkl", "token_embedder.pkl"
 CHARACTERS, WORDS = "char.dic", "word.dic"
