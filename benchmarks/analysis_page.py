@@ -12,7 +12,6 @@ tasks, too. The prose is in `analysis_page.md`.
 from __future__ import annotations
 
 import argparse
-import importlib
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from enum import Enum
 from pathlib import Path
 from string import Template
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from elmo.analysis.paper import published as p
-from elmo.analysis.paper.efficiency import WITH, WITHOUT
 from elmo.analysis.paper.finding import (
     Finding,
     Table,
@@ -32,9 +31,24 @@ from elmo.analysis.paper.finding import (
     table_markdown,
     write_finding,
 )
-from elmo.analysis.paper.neighbors import CHANCE, SAME, UNTAGGED
-from elmo.analysis.paper.weights import GAMMA
-from elmo.analysis.paper.wsd import ALL
+from elmo.analysis.paper.representations import (
+    ALL,
+    CHANCE,
+    SAME,
+    UNTAGGED,
+    draw_neighbors,
+    draw_pos,
+    draw_wsd,
+)
+from elmo.analysis.paper.tasks import (
+    GAMMA,
+    WITH,
+    WITHOUT,
+    draw_efficiency,
+    draw_finetuning,
+    draw_settings,
+    draw_weights,
+)
 from elmo.analysis.wsd import FIRST_SENSE
 
 TEMPLATE = Path(__file__).with_suffix(".md")
@@ -277,6 +291,17 @@ CLAIMS: dict[str, Callable[[Finding], list[Claim]]] = {
     for function in (layers, placement, neighbors, wsd, pos, efficiency, weights, finetuning)
 }
 
+DRAWINGS: dict[str, Callable[[Any, Finding], None]] = {
+    "layers": draw_settings,
+    "placement": draw_settings,
+    "neighbors": draw_neighbors,
+    "wsd": draw_wsd,
+    "pos": draw_pos,
+    "efficiency": draw_efficiency,
+    "weights": draw_weights,
+    "finetuning": draw_finetuning,
+}
+"""What draws each analysis."""
 
 TOLD: Mapping[str, tuple[int, Collection[str]]] = {
     "placement": (0, p.PLACES),
@@ -325,9 +350,8 @@ def keep(results: Path, name: str, kept: Path, join: bool) -> None:
     """Put a finding and its picture into the folder of those kept; `join` it to the one there."""
     with TemporaryDirectory() as folder:
         if join and (kept / f"{name}.json").exists():
-            draw = importlib.import_module(f"elmo.analysis.paper.{name}").draw
             joined = join_findings(read_finding(kept, name), read_finding(results, name))
-            write_finding(results := Path(folder), joined, draw)
+            write_finding(results := Path(folder), joined, DRAWINGS[name])
         for ending in (".json", ".svg"):
             shutil.copyfile(results / f"{name}{ending}", kept / f"{name}{ending}")
 

@@ -13,9 +13,9 @@ from types import ModuleType
 import pytest
 
 from elmo.analysis.paper import published as p
-from elmo.analysis.paper.efficiency import WITH, WITHOUT
 from elmo.analysis.paper.finding import Finding, Table
-from elmo.analysis.paper.neighbors import SAME
+from elmo.analysis.paper.representations import SAME
+from elmo.analysis.paper.tasks import WITH, WITHOUT
 from elmo.analysis.wsd import FIRST_SENSE
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "analysis_page.py"

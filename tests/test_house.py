@@ -121,8 +121,8 @@ def test_tasks_do_not_import_each_other() -> None:
 OLD_NAMES = {"Elmo", "Embedder", "ScalarMix"}
 """Classes that the older toolkits' programs import by name from our integrations, too."""
 
-COMMON_NAMES = {"command", "draw", "load", "train", "evaluate", "predict", "make_elmo"}
-"""Functions that each module of a kind has (commands, figures of an analysis), and the verbs of the public API."""
+COMMON_NAMES = {"command", "load", "train", "evaluate", "predict", "make_elmo"}
+"""Functions that each module of a kind has (commands), and the verbs of the public API."""
 
 
 def test_a_name_means_one_thing() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,19 @@ import pytest
 
 from bridge import make_model
 from elmo import formats
-from elmo.analysis.paper import neighbors, pos, published, wsd
+from elmo.analysis.paper import published, representations
 from elmo.analysis.paper.finding import (
     Finding,
     Table,
     as_markdown,
+    draw_panels,
     join_findings,
+    lines_of,
+    once,
     read_finding,
     table_markdown,
     write_finding,
 )
-from elmo.analysis.paper.panels import draw_panels, lines_of
-from elmo.analysis.paper.parts import once
 from elmo.analysis.pictures import draw_shares, new_figure, save_figure
 from elmo.analysis.pos import most_frequent_tag, probe_pos
 from elmo.analysis.tagged import Tagged, read_conll2000
@@ -211,20 +213,20 @@ def make_tagged(number: int, seed: int) -> list[Tagged]:
 
 
 def test_pos_has_each_layer_of_each_corpus_and_probes_it_once(embedder: Embedder, tmp_path: Path, monkeypatch) -> None:
-    corpora = {"UD": pos.TaggedCorpus(make_tagged(50, 0), make_tagged(9, 1), make_tagged(9, 2))}
-    corpora["CoNLL-2000"] = pos.with_dev(make_tagged(40, 3), make_tagged(9, 4))
+    corpora = {"UD": representations.TaggedCorpus(make_tagged(50, 0), make_tagged(9, 1), make_tagged(9, 2))}
+    corpora["CoNLL-2000"] = representations.with_dev(make_tagged(40, 3), make_tagged(9, 4))
     assert [len(part) for part in corpora["CoNLL-2000"]] == [36, 4, 9]
-    (table,) = pos.analyze_pos(embedder, corpora, tmp_path, "m").tables
-    assert table.columns == [pos.FREQUENT, "layer 0", "layer 1", "layer 2", published.SPECIAL]
+    (table,) = representations.analyze_pos(embedder, corpora, tmp_path, "m").tables
+    assert table.columns == [representations.FREQUENT, "layer 0", "layer 1", "layer 2", published.SPECIAL]
     for name, corpus in corpora.items():
         assert table.here[name]["layer 1"] == 100 * probe_pos(embedder, *corpus, 1)
-        assert table.here[name][pos.FREQUENT] == 100 * most_frequent_tag(corpus.train, corpus.test)
-    monkeypatch.setattr(pos, "probe_pos", lambda *_: pytest.fail("what was found is not read"))
-    assert pos.analyze_pos(embedder, corpora, tmp_path, "m").tables == [table]
+        assert table.here[name][representations.FREQUENT] == 100 * most_frequent_tag(corpus.train, corpus.test)
+    monkeypatch.setattr(representations, "probe_pos", lambda *_: pytest.fail("what was found is not read"))
+    assert representations.analyze_pos(embedder, corpora, tmp_path, "m").tables == [table]
     others = {"UD": corpora["UD"]._replace(test=make_tagged(9, 7))}
     for model, sets in ((embedder, others), (Embedder(make_model()), corpora)):
         with pytest.raises(pytest.fail.Exception, match="what was found is not read"):
-            pos.analyze_pos(model, sets, tmp_path, "m")
+            representations.analyze_pos(model, sets, tmp_path, "m")
 
 
 def test_conll2000_is_read(tmp_path: Path) -> None:
@@ -265,7 +267,7 @@ def test_wsd_counts_the_papers_four_sets_and_all(embedder: Embedder, tmp_path: P
     names = ["senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015"]
     tests = {name: make_annotated(4 + 9 * number, number) for number, name in enumerate(names)}
     semcor = make_annotated(30, 9)
-    finding = wsd.analyze_wsd(embedder, semcor, tests, FIRST, tmp_path, "m")
+    finding = representations.analyze_wsd(embedder, semcor, tests, FIRST, tmp_path, "m")
     means, single = finding.tables
     own = ["first sense", "layer 0", "layer 1", "layer 2", "mean of all", "mean of 1 to 2"]
     assert means.columns == [*own, published.SPECIAL]
@@ -274,22 +276,23 @@ def test_wsd_counts_the_papers_four_sets_and_all(embedder: Embedder, tmp_path: P
     expected = evaluate_wsd(embedder, semcor, tests, FIRST, {"layer 1": 1, "mix": [0.0, 0.5, 0.5]})
     four = sum((score for name, score in expected["layer 1"].items() if name != "semeval2007"), Score())
     assert means.here[published.FOUR_SETS]["layer 1"] == pytest.approx(100 * four.f1)
-    assert means.here[wsd.ALL]["layer 1"] == pytest.approx(100 * sum(expected["layer 1"].values(), Score()).f1)
+    every = sum(expected["layer 1"].values(), Score())
+    assert means.here[representations.ALL]["layer 1"] == pytest.approx(100 * every.f1)
     mix = expected["mix, nearest use"]["senseval3"]
     assert single.here["senseval3"]["mean of 1 to 2"] == pytest.approx(100 * mix.f1)
-    monkeypatch.setattr(wsd, "evaluate_wsd", None)
-    assert wsd.analyze_wsd(embedder, semcor, tests, FIRST, tmp_path, "m").tables == finding.tables
+    monkeypatch.setattr(representations, "evaluate_wsd", None)
+    assert representations.analyze_wsd(embedder, semcor, tests, FIRST, tmp_path, "m").tables == finding.tables
     for other in (
         (Embedder(make_model()), semcor, tests, FIRST),
         (embedder, semcor[1:], tests, FIRST),
         (embedder, semcor, tests, {PLAY: "play%2"}),
     ):
         with pytest.raises(TypeError, match="'NoneType' object is not callable"):
-            wsd.analyze_wsd(*other, tmp_path, "m")
+            representations.analyze_wsd(*other, tmp_path, "m")
     few = {name: tests[name] for name in names[:2]}
-    monkeypatch.setattr(wsd, "evaluate_wsd", evaluate_wsd)
-    rows = wsd.analyze_wsd(embedder, semcor, few, FIRST, tmp_path, "m").tables[0].here
-    assert list(rows) == ["senseval2", "senseval3", wsd.ALL]
+    monkeypatch.setattr(representations, "evaluate_wsd", evaluate_wsd)
+    rows = representations.analyze_wsd(embedder, semcor, few, FIRST, tmp_path, "m").tables[0].here
+    assert list(rows) == ["senseval2", "senseval3", representations.ALL]
 
 
 # --- neighbors
@@ -305,29 +308,29 @@ def test_neighbors_find_the_papers_sentences_and_count_senses(embedder: Embedder
         Annotated(answer, [Instance(PLAY, 8, 9, ("play%game", "play%1"))]),
     ]
     static = StaticVectors(["play", "game", "far"], np.float32([[1, 0], [2, 0.1], [0, 1]]))
-    found, senses = neighbors.analyze_neighbors(embedder, text, static, tmp_path, "m", quick=True).tables
+    found, senses = representations.analyze_neighbors(embedder, text, static, tmp_path, "m", quick=True).tables
     game, drama = found.here[published.GAME], found.here[published.DRAMA]
-    assert str(game[neighbors.RANK]).endswith(" of 4")  # three distinct sentences, and the paper's
-    assert published.GAME not in str(game[neighbors.NEAREST])
-    near = str(game[neighbors.NEAREST]).split(" / ")
-    same = str(game[neighbors.SAME]).split(", ")
+    assert str(game[representations.RANK]).endswith(" of 4")  # three distinct sentences, and the paper's
+    assert published.GAME not in str(game[representations.NEAREST])
+    near = str(game[representations.NEAREST]).split(" / ")
+    same = str(game[representations.SAME]).split(", ")
     assert [("Kieffer" in use, word) for use, word in zip(near, same, strict=True)].count((True, "yes")) == 1
     assert same.count("no") == 2
-    assert drama[neighbors.SAME] == "not tagged"
-    assert drama[neighbors.RANK] == "not in the text"
-    assert found.here["play, static vectors"] == {neighbors.NEAREST: "game, far"}
+    assert drama[representations.SAME] == "not tagged"
+    assert drama[representations.RANK] == "not in the text"
+    assert found.here["play, static vectors"] == {representations.NEAREST: "game, far"}
     assert list(senses.here) == ["play"]
-    assert senses.columns == [neighbors.CHANCE, "layer 0", "layer 1", "layer 2"]
+    assert senses.columns == [representations.CHANCE, "layer 0", "layer 1", "layer 2"]
 
 
 def test_static_neighbors_need_the_word() -> None:
     with pytest.raises(ElmoError, match="the static vectors have no word 'play'"):
-        neighbors.nearest_static(StaticVectors(["x"], np.ones((1, 2), np.float32)), "play", 3)
+        representations.nearest_static(StaticVectors(["x"], np.ones((1, 2), np.float32)), "play", 3)
 
 
 def test_text_without_the_word_is_refused(embedder: Embedder, tmp_path: Path) -> None:
     with pytest.raises(ElmoError, match="the annotated text has no use of 'play'; give SemCor"):
-        neighbors.analyze_neighbors(embedder, [Annotated(["x"], [])], None, tmp_path, "m")
+        representations.analyze_neighbors(embedder, [Annotated(["x"], [])], None, tmp_path, "m")
 
 
 def test_senses_that_are_never_repeated_are_left_out(embedder: Embedder, tmp_path: Path) -> None:
@@ -337,23 +340,27 @@ def test_senses_that_are_never_repeated_are_left_out(embedder: Embedder, tmp_pat
         return Annotated([str(number), word], [Instance(Target(word, "NOUN"), 1, 2, (sense,))])
 
     text = [use(0, "play", "a%1"), use(1, "play", "a%1"), use(2, "line", "b%1"), use(3, "line", "c%1")]
-    table = neighbors.analyze_neighbors(embedder, text, None, tmp_path / "some", "m").tables[1]
+    table = representations.analyze_neighbors(embedder, text, None, tmp_path / "some", "m").tables[1]
     assert list(table.here) == ["play"]
     with pytest.raises(ElmoError, match=r"the annotated text has no sense of play, line, .* in two sentences"):
-        neighbors.analyze_neighbors(embedder, text[1:], None, tmp_path / "none", "m")
+        representations.analyze_neighbors(embedder, text[1:], None, tmp_path / "none", "m")
 
 
-@pytest.mark.parametrize("module", [pos, wsd, neighbors])
-def test_each_has_its_picture(module: Any, embedder: Embedder, tmp_path: Path) -> None:
-    """Axes have labels, and lines a legend."""
+@pytest.mark.parametrize(
+    ("draw", "num_tables"),
+    [(representations.draw_pos, 1), (representations.draw_wsd, 2), (representations.draw_neighbors, 2)],
+)
+def test_each_analysis_has_a_picture_with_labels_and_a_legend(
+    draw: Callable[[Any, Finding], None], num_tables: int
+) -> None:
     pytest.importorskip("matplotlib")
     table = Table("t", "F1 (%)", ["a", "b"], {"x": {"a": 1.0, "b": 2.0}, "y": {"a": 2.0}})
     figure = new_figure()
-    module.draw(figure, Finding("x", "x", "m", False, [table] if module is pos else [table, table], {}))
+    draw(figure, Finding("x", "x", "m", False, [table] * num_tables, {}))
     assert figure.axes
     assert all(axes.get_ylabel() == "F1 (%)" and axes.get_legend() for axes in figure.axes)
 
 
 def test_tags_of_one_sentence_leave_nothing_to_train_on() -> None:
     with pytest.raises(ElmoError, match="the training text holds 1 tagged sentences; it takes two"):
-        pos.with_dev(make_tagged(1, 3), make_tagged(9, 4))
+        representations.with_dev(make_tagged(1, 3), make_tagged(9, 4))

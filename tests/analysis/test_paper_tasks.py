@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from bridge import make_model
 from elmo import formats
-from elmo.analysis.paper import efficiency, finetuning, layers, placement, published, weights
+from elmo.analysis.paper import published, tasks
 from elmo.analysis.paper.finding import Finding
 from elmo.analysis.paper.runs import Outcome, TaskData, TaskRuns
 from elmo.analysis.pictures import new_figure
@@ -155,23 +155,23 @@ def test_an_interrupt_ends_the_analysis(make_runs: MakeRuns, monkeypatch: pytest
 
 def test_layers_has_its_five_settings(make_runs: MakeRuns) -> None:
     task = make_runs(num_seeds=2)
-    finding = layers.analyze_layers([task], "m")
+    finding = tasks.analyze_layers([task], "m")
     (table,) = finding.tables
-    assert table.columns == [published.BASELINE, *layers.SETTINGS]
+    assert table.columns == [published.BASELINE, *tasks.LAYER_SETTINGS]
     assert list(table.spread["NER"]) == table.columns
     assert table.here["NER"][published.TOP] == task.with_elmo({"layers": "top"}).score["mean"]
     assert table.here["NER"][published.AVERAGE] == task.with_elmo({"penalty": 1.0}).score["mean"]
     assert table.paper["SRL"][published.BASELINE] == 81.6
-    assert draws(layers.draw, finding) == ["SQuAD, paper", "SNLI, paper", "SRL, paper", "NER"]
+    assert draws(tasks.draw_settings, finding) == ["SQuAD, paper", "SNLI, paper", "SRL, paper", "NER"]
 
 
 def test_the_last_layer_is_tried_without_its_scale(make_runs: MakeRuns) -> None:
     """Appendix A.2: gamma stays 1 then, and the scores of the run are others than with it."""
     task = make_runs()
-    (table,) = layers.analyze_layers([task], "m").tables
+    (table,) = tasks.analyze_layers([task], "m").tables
     assert table.columns.index(published.TOP_UNSCALED) == table.columns.index(published.TOP) + 1
     scaled, unscaled = (
-        weights.read_mixes(task.with_elmo(layers.SETTINGS[name]).folders[0])["input"][weights.GAMMA]
+        tasks.read_mixes(task.with_elmo(tasks.LAYER_SETTINGS[name]).folders[0])["input"][tasks.GAMMA]
         for name in (published.TOP, published.TOP_UNSCALED)
     )
     assert unscaled == 1
@@ -180,7 +180,7 @@ def test_the_last_layer_is_tried_without_its_scale(make_runs: MakeRuns) -> None:
 
 def test_all_layers_are_all_whatever_the_recipe_has(make_runs: MakeRuns) -> None:
     task = make_runs(settings={"elmo.layers": "top"})
-    layers.analyze_layers([task], "m")
+    tasks.analyze_layers([task], "m")
     names = {folder.name for folder in task.folder.iterdir()}
     assert names == {
         *("baseline", "elmo", "elmo,gamma=False"),
@@ -190,16 +190,16 @@ def test_all_layers_are_all_whatever_the_recipe_has(make_runs: MakeRuns) -> None
 
 def test_placement_puts_elmo_where_it_says(make_runs: MakeRuns) -> None:
     task = make_runs()
-    finding = placement.analyze_placement([task], "m")
+    finding = tasks.analyze_placement([task], "m")
     assert list(finding.tables[0].here["NER"]) == [published.INPUT, published.BOTH, published.OUTPUT]
     assert not finding.tables[0].spread
-    mixes = {folder.name: sorted(weights.read_mixes(folder / "seed-0")) for folder in task.folder.iterdir()}
+    mixes = {folder.name: sorted(tasks.read_mixes(folder / "seed-0")) for folder in task.folder.iterdir()}
     assert mixes == {"elmo": ["input"], "elmo,at=both": ["input", "output"], "elmo,at=output": ["output"]}
 
 
 def test_weights_are_those_of_the_run(make_runs: MakeRuns) -> None:
     task = make_runs(num_seeds=2, settings={"elmo.at": "both"})
-    finding = weights.analyze_weights([task], "m")
+    finding = tasks.analyze_weights([task], "m")
     here = finding.tables[0].here
     assert list(here) == ["NER, input", "NER, output"]
     for place in ("input", "output"):
@@ -207,26 +207,26 @@ def test_weights_are_those_of_the_run(make_runs: MakeRuns) -> None:
         expected = torch.stack([mix.scores.softmax(0) for mix in mixes]).mean(0).tolist()
         row = here[f"NER, {place}"]
         assert [row[f"layer {layer}"] for layer in range(3)] == pytest.approx(expected)
-        assert row[weights.GAMMA] == pytest.approx(sum(mix.gamma.item() for mix in mixes) / 2)
-    assert draws(weights.draw, finding) == [""]
+        assert row[tasks.GAMMA] == pytest.approx(sum(mix.gamma.item() for mix in mixes) / 2)
+    assert draws(tasks.draw_weights, finding) == [""]
 
 
 def test_the_top_layer_has_no_weights(make_runs: MakeRuns) -> None:
     with pytest.raises(ElmoError, match=r"NER: elmo\.layers: top has no weights to analyze"):
-        weights.analyze_weights([make_runs(settings={"elmo.layers": "top"})], "m")
+        tasks.analyze_weights([make_runs(settings={"elmo.layers": "top"})], "m")
 
 
 def test_efficiency_has_both_models_on_each_share(make_runs: MakeRuns, forbid_training) -> None:
     task = make_runs()
-    finding = efficiency.analyze_efficiency([task], "m", (0.5, 1.0))
+    finding = tasks.analyze_efficiency([task], "m", (0.5, 1.0))
     table, epochs = finding.tables
     assert table.columns == ["50 %, 4", "100 %, 8"]
-    assert table.here[efficiency.WITH]["100 %, 8"] == task.with_elmo().score["mean"]
-    assert table.here[efficiency.WITHOUT]["50 %, 4"] == task.baseline(0.5).score["mean"]
+    assert table.here[tasks.WITH]["100 %, 8"] == task.with_elmo().score["mean"]
+    assert table.here[tasks.WITHOUT]["50 %, 4"] == task.baseline(0.5).score["mean"]
     assert list(epochs.here) == ["NER"]
-    assert draws(efficiency.draw, finding) == ["NER"]
+    assert draws(tasks.draw_efficiency, finding) == ["NER"]
     forbid_training()
-    assert efficiency.analyze_efficiency([make_runs()], "m", (0.5, 1.0)) == finding
+    assert tasks.analyze_efficiency([make_runs()], "m", (0.5, 1.0)) == finding
 
 
 def make_outcome(folder: Path, scores: list[float]) -> Outcome:
@@ -240,22 +240,22 @@ def make_outcome(folder: Path, scores: list[float]) -> Outcome:
 def test_epochs_to_the_baselines_best(tmp_path: Path, scores: list[float], passed: float | str) -> None:
     """The baseline is best in its second epoch, with 3; to equal that is not to pass it."""
     baseline = make_outcome(tmp_path / "baseline", [1.0, 3.0, 2.0, 3.0])
-    found = efficiency._epochs(baseline, make_outcome(tmp_path / "elmo", scores))
+    found = tasks.compare_epochs(baseline, make_outcome(tmp_path / "elmo", scores))
     assert found == {published.BEST_EPOCH: 2.0, published.PASSED_IN: passed}
 
 
 def test_finetuning_tunes_once_on_the_task_and_trains_with_both(make_runs: MakeRuns, forbid_training) -> None:
     """The words of the text are in the softmax's vocabulary, so that an epoch lowers perplexity."""
     task = make_runs()
-    finding = finetuning.analyze_finetuning([task], "m", "cpu")
+    finding = tasks.analyze_finetuning([task], "m", "cpu")
     perplexity, scores = finding.tables
     assert perplexity.here["NER"][published.AFTER] < perplexity.here["NER"][published.BEFORE]
     assert scores.here["NER"][published.BEFORE] == task.with_elmo().score["mean"]
     assert (task.folder / "elmo,tuned" / "seed-0" / "results.json").exists()
     assert (task.folder / "finetuning" / "train.txt").read_text().splitlines() == SENTENCES
-    assert draws(finetuning.draw, finding) == ["Perplexity (Table 7)", "Scores (appendix A.1)"]
+    assert draws(tasks.draw_finetuning, finding) == ["Perplexity (Table 7)", "Scores (appendix A.1)"]
     forbid_training()
-    assert finetuning.analyze_finetuning([make_runs()], "m", "cpu") == finding
+    assert tasks.analyze_finetuning([make_runs()], "m", "cpu") == finding
 
 
 def test_sentences_are_tuned_on_and_not_their_phrases(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_contexts_and_questions_are_tuned_on_apart(tmp_path: Path) -> None:
     save_native(make_model(softmax=True), tmp_path / "model")
     data = TaskData("SQuAD", "squad", *[str(tmp_path / "squad.json")] * 2, SMALL_SQUAD)
     task = TaskRuns(data, tmp_path / "out", str(tmp_path / "model"), device="cpu")
-    finding = finetuning.analyze_finetuning([task], "m", "cpu")
+    finding = tasks.analyze_finetuning([task], "m", "cpu")
     perplexity, scores = finding.tables
     assert set(perplexity.here) == {"SQuAD, contexts", "SQuAD, questions"} <= set(perplexity.paper)
     assert set(scores.here) == {"SQuAD"}
@@ -289,5 +289,5 @@ def test_a_model_without_softmax_is_not_tuned(make_runs: MakeRuns, tmp_path: Pat
     task = make_runs()
     task.elmo = str(tmp_path / "bare")
     with pytest.raises(ElmoError, match=r"has no softmax.*elmo finetune --new-softmax"):
-        finetuning.analyze_finetuning([task], "m", "cpu")
+        tasks.analyze_finetuning([task], "m", "cpu")
     assert not (task.folder / "finetuning").exists()

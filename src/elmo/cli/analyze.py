@@ -108,9 +108,9 @@ def layers(**arguments: Any) -> None:
 
     Trains four models for each task and seed.
     """
-    from elmo.analysis.paper.layers import analyze_layers, draw
+    from elmo.analysis.paper.tasks import analyze_layers, draw_settings
 
-    _analyze_tasks(analyze_layers, draw, **arguments)
+    _analyze_tasks(analyze_layers, draw_settings, **arguments)
 
 
 @command.command(epilog=examples(f"elmo analyze placement model/ {NER} --out analysis/"))
@@ -121,9 +121,9 @@ def placement(**arguments: Any) -> None:
 
     Trains three models for each task and seed.
     """
-    from elmo.analysis.paper.placement import analyze_placement, draw
+    from elmo.analysis.paper.tasks import analyze_placement, draw_settings
 
-    _analyze_tasks(analyze_placement, draw, **arguments)
+    _analyze_tasks(analyze_placement, draw_settings, **arguments)
 
 
 @command.command(epilog=examples(f"elmo analyze efficiency model/ {NER} --out analysis/"))
@@ -135,9 +135,9 @@ def efficiency(**arguments: Any) -> None:
     Also tells in which epoch ELMo passes the best score of the baseline on the whole training set (section 5.4). Trains
     eight models for each task and seed.
     """
-    from elmo.analysis.paper.efficiency import analyze_efficiency, draw
+    from elmo.analysis.paper.tasks import analyze_efficiency, draw_efficiency
 
-    _analyze_tasks(analyze_efficiency, draw, **arguments)
+    _analyze_tasks(analyze_efficiency, draw_efficiency, **arguments)
 
 
 @command.command(epilog=examples(f"elmo analyze weights model/ {NER} --out analysis/"))
@@ -148,9 +148,9 @@ def weights(**arguments: Any) -> None:
 
     Trains one model for each task and seed.
     """
-    from elmo.analysis.paper.weights import analyze_weights, draw
+    from elmo.analysis.paper.tasks import analyze_weights, draw_weights
 
-    _analyze_tasks(analyze_weights, draw, **arguments)
+    _analyze_tasks(analyze_weights, draw_weights, **arguments)
 
 
 @command.command(epilog=examples(f"elmo analyze finetuning model/ {NER} --out analysis/"))
@@ -163,9 +163,9 @@ def finetuning(device: str, **arguments: Any) -> None:
     """
     from functools import partial
 
-    from elmo.analysis.paper.finetuning import analyze_finetuning, draw
+    from elmo.analysis.paper.tasks import analyze_finetuning, draw_finetuning
 
-    _analyze_tasks(partial(analyze_finetuning, device=device), draw, device=device, **arguments)
+    _analyze_tasks(partial(analyze_finetuning, device=device), draw_finetuning, device=device, **arguments)
 
 
 @command.command(
@@ -183,7 +183,7 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
 
     They are compared with WordNet's first sense, which is also the answer for lemmas that SemCor does not have.
     """
-    from elmo.analysis.paper.wsd import analyze_wsd, draw
+    from elmo.analysis.paper.representations import analyze_wsd, draw_wsd
     from elmo.analysis.wsd_data import DATA, read_annotated, read_first_senses
 
     sets = {Path(path).name.partition(DATA)[0]: list(read_annotated(path)) for path in tests}
@@ -194,7 +194,7 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
     def analyze(embedder: Embedder, model: str) -> Finding:
         return analyze_wsd(embedder, text, sets, first, out, model, quick=quick)
 
-    _analyze_vectors(analyze, draw, out=out, **arguments)
+    _analyze_vectors(analyze, draw_wsd, out=out, **arguments)
 
 
 @command.command(
@@ -213,7 +213,7 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
 @options(COMMON)
 def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, quick: bool, **arguments: Any) -> None:
     """Table 6: part-of-speech tags (Penn's for English) from a linear classifier on each layer of MODEL."""
-    from elmo.analysis.paper.pos import TaggedCorpus, analyze_pos, draw, with_dev
+    from elmo.analysis.paper.representations import TaggedCorpus, analyze_pos, draw_pos, with_dev
     from elmo.analysis.tagged import read_conll2000, read_conllu
 
     corpora = {"UD": TaggedCorpus(*map(read_conllu, ud))} if ud else {}
@@ -225,7 +225,7 @@ def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, qu
     def analyze(embedder: Embedder, model: str) -> Finding:
         return analyze_pos(embedder, corpora, out, model, quick=quick)
 
-    _analyze_vectors(analyze, draw, out=out, **arguments)
+    _analyze_vectors(analyze, draw_pos, out=out, **arguments)
 
 
 @command.command(
@@ -240,7 +240,7 @@ def neighbors(semcor: str, static: str | None, out: Path, quick: bool, **argumen
 
     Also measures, for each layer, how often the nearest use of a word has the same sense.
     """
-    from elmo.analysis.paper.neighbors import analyze_neighbors, draw
+    from elmo.analysis.paper.representations import analyze_neighbors, draw_neighbors
     from elmo.analysis.wsd_data import read_annotated
     from elmo.tasks.common.static_vectors import read_vectors
 
@@ -249,7 +249,7 @@ def neighbors(semcor: str, static: str | None, out: Path, quick: bool, **argumen
     def analyze(embedder: Embedder, model: str) -> Finding:
         return analyze_neighbors(embedder, text, vectors, out, model, quick=quick)
 
-    _analyze_vectors(analyze, draw, out=out, **arguments)
+    _analyze_vectors(analyze, draw_neighbors, out=out, **arguments)
 
 
 def _analyze_tasks(

@@ -1,13 +1,18 @@
-"""The findings of an analysis as plain data, and their files: JSON, Markdown, PNG and SVG."""
+"""What an analysis found: plain data, the parts kept on disk, the files JSON, Markdown, PNG and SVG, and common plots.
+
+Every analysis of this folder computes its slow steps with `once`, puts its figures next to the paper's in `Table`s of
+one `Finding`, and has a function that draws the finding. `write_finding` writes all of it.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from elmo.analysis.pictures import new_figure, save_figure
+from elmo.analysis.pictures import Line, draw_lines, new_figure, save_figure
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json, write_text
 
@@ -61,6 +66,31 @@ class Finding:
         return asdict(self)
 
 
+class FindingPart(NamedTuple):
+    """A result as plain values, and the seconds it took (if it was interrupted, since its last start)."""
+
+    value: Any
+    seconds: float
+
+
+def once(path: Path, of: dict[str, object], compute: Callable[[], object]) -> FindingPart:
+    """Return the result stored in `path`, or compute and store it there.
+
+    A stored result is used only if it was stored with an equal `of`, which holds the plain values that determine the
+    result: the fingerprint of a model, checksums of texts, settings.
+    """
+    if path.exists():
+        kept = cast("dict[str, Any]", read_json(path))
+        if kept["of"] == of:
+            return FindingPart(kept["value"], kept["seconds"])
+    path.parent.mkdir(parents=True, exist_ok=True)  # first, so that a folder that cannot be made fails at once
+    started = time.monotonic()
+    value = compute()
+    seconds = time.monotonic() - started
+    write_all({path: lambda place: write_json(place, {"of": of, "seconds": seconds, "value": value})})
+    return FindingPart(value, seconds)
+
+
 def read_finding(folder: Path, name: str) -> Finding:
     """Read the finding with this name from a folder of results.
 
@@ -87,6 +117,8 @@ def join_findings(one: Finding, other: Finding) -> Finding:
             raise ElmoError(f"{other.name}: its {what} is {second}, but that of the finding to join it to is {first}")
     if one.quick != other.quick:
         raise ElmoError(f"{other.name}: quick results can't be joined to full ones")
+    # Tables that only one of them has, such as a table for each task, go before those of all tasks: readers of findings
+    # (`draw_efficiency`, the page of analyses) expect the common table last.
     theirs = {table.title: table for table in other.tables}
     own = [table for table in one.tables if table.title not in theirs]
     both = [_join_tables(table, theirs.pop(table.title)) for table in one.tables if table.title in theirs]
@@ -95,15 +127,18 @@ def join_findings(one: Finding, other: Finding) -> Finding:
 
 def _join_tables(one: Table, other: Table) -> Table:
     """Join the rows of two tables, and their units."""
+    # A unit is "F1 (%)" or "dev score (%): NER F1, SRL F1"; what stands after the colon is joined like the rows.
     kind, _, first = one.unit.rpartition(": ")
     units = dict.fromkeys([*first.split(", "), *other.unit.rpartition(": ")[2].split(", ")])
     here = {**one.here, **other.here}
+    # A column may have belonged only to rows that were replaced, as the number of examples in a share does.
     kept = {column for rows in (here, one.paper) for cells in rows.values() for column in cells}
     return replace(
         one,
         unit=(f"{kind}: " if kind else "") + ", ".join(units),
         columns=[name for name in dict.fromkeys([*one.columns, *other.columns]) if name in kept],
         here=here,
+        # Not simply both: a row that was replaced by figures of one seed has no deviation any more.
         spread={row: cells for row, cells in one.spread.items() if row not in other.here} | dict(other.spread),
     )
 
@@ -114,7 +149,7 @@ def write_finding(folder: Path, finding: Finding, draw: Callable[[Any, Finding],
     `draw` draws the finding on an empty figure.
     """
     figure = new_figure()
-    draw(figure, finding)
+    draw(figure, finding)  # before the folder is made, so that a failure leaves nothing
     paths = [folder / f"{finding.name}{ending}" for ending in ENDINGS]
     writers: tuple[Callable[[Path], object], ...] = (
         lambda path: write_json(path, finding.as_json()),
@@ -162,3 +197,32 @@ def cell_text(value: Cell | None, spread: Cell | None, digits: int) -> str:
 
 def _escape(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+def lines_of(table: Table) -> list[Line]:
+    """Return a line for each row, those of the paper first."""
+    published = [Line(f"{row}, paper", _numbers(cells), is_published=True) for row, cells in table.paper.items()]
+    ours = [Line(row, _numbers(cells), _numbers(table.spread.get(row, {}))) for row, cells in table.here.items()]
+    return published + ours
+
+
+def draw_panels(figure: Any, table: Table) -> None:
+    """Draw a panel for each row, with the paper's figures above and ours below."""
+    lines = lines_of(table)
+    above, below = [line for line in lines if line.is_published], [line for line in lines if not line.is_published]
+    height, width = len([row for row in (above, below) if row]), max(len(above), len(below))
+    figure.set_size_inches(3.2 * max(width, 2) + 0.5, 2.8 * height + 0.4)
+    for start, row in enumerate(row for row in (above, below) if row):
+        for place, line in enumerate(row):
+            axes = figure.add_subplot(height, width, start * width + place + 1)
+            draw_lines(axes, table.columns, [line], axis_label(table))
+            axes.set_title(line.label)
+
+
+def axis_label(table: Table) -> str:
+    """Return the unit of a table without its list of the metrics of each row."""
+    return table.unit.partition(":")[0]
+
+
+def _numbers(cells: Mapping[str, Cell]) -> dict[str, float]:
+    return {name: value for name, value in cells.items() if not isinstance(value, str)}

@@ -30,6 +30,8 @@ QUICK_TOKENS = {"train": 9_000, "dev": 4_500}
 
 QUICK_BATCH = 16
 
+# The patience and the number of epochs of a recipe are counted in epochs. On a tenth of WNUT-17 an epoch had six steps,
+# and training stopped before the baseline had found its first name. Epochs on a share therefore repeat its examples.
 MOST_STEPS = 100
 """Most steps of an epoch on a share of the training set. With more, evaluations could miss the best model."""
 
@@ -101,7 +103,7 @@ class TaskRuns:
         if quick:
             batch = min(QUICK_BATCH, load_task_recipe(data.task).training.batch_size)
             changes = {"training.batch_size": batch, "training.max_epochs": 4}
-        self.recipe = load_task_recipe(data.task, None, changes | dict(data.settings))
+        self.recipe = load_task_recipe(data.task, None, changes | dict(data.settings))  # the user's settings win
         self._vectors, self._num_seeds, self._device = folder / "vectors", num_seeds, device
         self.folder = folder / "runs" / _slug(data.name)
         sets = read_sets(self._job(self.recipe, folder, elmo))
@@ -131,6 +133,7 @@ class TaskRuns:
             elmo: A model to use instead of the usual one.
         """
         own = self.recipe.elmo
+        # Settings that the recipe has anyway are dropped, so that they lead to the same run, and only one is trained.
         changes: dict[str, Any] = {k: value for k, value in (settings or {}).items() if value != getattr(own, k)}
         tuned = ["tuned"] if elmo else []
         name = ",".join(["elmo", *tuned, *(f"{key}={value}" for key, value in changes.items())])
@@ -141,6 +144,7 @@ class TaskRuns:
         return len(share_of(self.sets["train"], self.task, self._part(self.recipe, share)))
 
     def _run(self, name: str, recipe: TaskRecipe, share: float, elmo: str) -> Outcome:
+        # "repeated" tells these runs from those of earlier versions, whose epochs on a share were short.
         folder = self.folder / (name if share == 1 else f"{name},share={share:g},repeated")
         layers = None if elmo == NO_ELMO else self._shared_layers(recipe, elmo)
         experiment = Experiment(self._job(self._part(recipe, share), folder, elmo), self.sets, layers)
