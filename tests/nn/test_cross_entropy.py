@@ -17,12 +17,6 @@ needs_native = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=_native._levels or ["none"])  # pyright: ignore[reportPrivateUsage]
-def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setattr(_native, "_levels", [request.param])
-    return request.param
-
-
 class Problem:
     """N rows, a third of which have their target among the K words."""
 
@@ -72,7 +66,7 @@ def test_equals_torch_in_bfloat16(level: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @needs_native
-def test_threads_change_rounding_alone(level: str) -> None:
+def test_the_number_of_threads_changes_only_the_rounding(level: str) -> None:
     problem = Problem(50, 100)
     alone = problem.solve()
     threads = torch.get_num_threads()
@@ -86,7 +80,7 @@ def test_threads_change_rounding_alone(level: str) -> None:
 
 
 @needs_native
-def test_what_is_not_a_number_is_seen(level: str) -> None:
+def test_nan_reaches_the_loss(level: str) -> None:
     problem = Problem()
     with torch.no_grad():
         problem.hidden[4, 2] = torch.nan
@@ -105,7 +99,7 @@ def test_very_different_scores(native: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @needs_native
-def test_refuses_columns_that_are_not_there() -> None:
+def test_columns_that_do_not_exist_are_refused() -> None:
     """They would be written to."""
 
     def run(own: list[int], num_losses: int = 2) -> None:

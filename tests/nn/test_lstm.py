@@ -1,3 +1,5 @@
+"""The LSTMs against the oracle, and on every instruction set of this machine their native steps against torch's."""
+
 from itertools import groupby
 
 import numpy as np
@@ -9,10 +11,15 @@ from torch import Tensor
 from torch.func import functional_call
 
 from bridge import build, state_of
+from comparing import count_calls
+from elmo import _native
 from elmo.config import LSTMConfig
-from elmo.nn.lstm import LSTMLayer, LSTMStack, LSTMState
+from elmo.nn.lstm import Cells, LSTMLayer, LSTMStack, LSTMState, step, step_backward
 from oracle import Oracle
 
+needs_native = pytest.mark.skipif(
+    not _native.available(), reason="the native module is not built, not for this CPU, or turned off by ELMO_NATIVE=0"
+)
 VARIANTS = ["base", "no_projection", "no_skip_connections", "no_clips", "one_layer", "three_layers"]
 
 
@@ -51,8 +58,8 @@ def test_matches_the_oracle(variant: str, lengths: list[int], seed: int) -> None
     torch.testing.assert_close(after.cell, expected_after.cell, atol=1e-12, rtol=0)
 
 
-def test_both_clips_bite_in_these_tests() -> None:
-    """Else the other tests here would say nothing about the clips."""
+def test_both_clips_matter_to_these_tests() -> None:
+    """Otherwise the other tests here would say nothing about the clips."""
     bilm, _ = build()
     inputs = torch.from_numpy(np.random.default_rng(0).normal(size=(40, 6)))
     outputs, after = bilm.forward_lstm(inputs, [4] * 10, bilm.initial_state(4)[0])
@@ -106,7 +113,7 @@ def test_gradients(dim: int, projection_dim: int, cell_clip: float | None, proj_
     assert torch.autograd.gradcheck(run, (inputs, hidden, cell, *weights), eps=1e-7, atol=1e-6, rtol=1e-4)
 
 
-def test_weights_begin_as_tensorflows_cell_does() -> None:
+def test_initial_weights_are_those_of_tensorflows_cell() -> None:
     """Glorot's bound for inputs and hidden state as one matrix, and for the projection; the largest of thousands of
     numbers comes within 2 % of it."""
     layer = LSTMLayer(30, LSTMConfig(dim=64, projection_dim=32))
@@ -120,7 +127,7 @@ def test_weights_begin_as_tensorflows_cell_does() -> None:
     assert not layer.bias.any()
 
 
-def test_an_unused_output_has_no_part_in_the_gradient() -> None:
+def test_unused_outputs_add_nothing_to_the_gradient() -> None:
     """A loss of the final cell alone, of one layer alone: the rest is zero, not an error."""
     stack = LSTMStack(LSTMConfig(5, 3, 2, 0.5, 0.4, True)).double()
     inputs = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
@@ -144,7 +151,7 @@ def test_frozen_weights_get_no_gradient_but_inputs_do() -> None:
     assert all(weight.grad is None for weight in stack.parameters())
 
 
-def test_running_twice_gives_the_same_and_leaves_the_arguments_alone() -> None:
+def test_running_twice_gives_the_same_and_does_not_change_the_arguments() -> None:
     """In-place arithmetic inside must not reach the caller's tensors, nor may a second backward pass change."""
     torch.manual_seed(0)
     stack = LSTMStack(LSTMConfig(5, 3, 2, 0.5, 0.4, True))
@@ -179,3 +186,107 @@ def test_masks_multiply_each_layers_input() -> None:
     assert torch.equal(second[1], alone)
     halved, _ = stack(inputs, [2, 2], state, [everything / 2, everything])
     assert torch.equal(halved[0], stack(inputs / 2, [2, 2], state)[0][0])
+
+
+TYPES = [(torch.float32, torch.float32), (torch.bfloat16, torch.bfloat16), (torch.bfloat16, torch.float32)]
+"""Of products and of what the projection reads."""
+
+
+class Problem:
+    """A step of B rows of H cells, some of whose values meet the clip, and gradients of what it writes."""
+
+    def __init__(self, num_rows: int, size: int, products: torch.dtype, mixed: torch.dtype, clip: float | None) -> None:
+        generator = torch.Generator().manual_seed(num_rows * 1000 + size)
+
+        def normal(*shape: int, scale: float = 1.0, dtype: torch.dtype = torch.float32) -> Tensor:
+            return (scale * torch.randn(*shape, generator=generator)).to(dtype)
+
+        self.sums = normal(num_rows, 4 * size, dtype=products), normal(num_rows, 4 * size, dtype=products)
+        self.bias, self.before = normal(4 * size), normal(num_rows, size)
+        self.d_mixed, self.d_cell = normal(num_rows, size, dtype=mixed), normal(num_rows, size)
+        self.products, self.mixed, self.clip = products, mixed, clip
+
+    def solve(self) -> tuple[Cells, Tensor, Tensor]:
+        """What the step writes, the gradients of its gates' sums, and that of the cell before."""
+        out = Cells.empty(len(self.before), self.before.shape[1], self.before, self.mixed)
+        step(*self.sums, self.bias, self.before, self.clip, out)
+        d_cell, d_gates = self.d_cell.clone(), torch.full_like(out.gates, torch.nan, dtype=self.products)
+        step_backward(out, self.before, self.d_mixed, self.clip, d_cell, d_gates)
+        return out, d_gates, d_cell
+
+
+@needs_native
+@pytest.mark.parametrize("clip", [0.7, None])
+@pytest.mark.parametrize(("products", "mixed"), TYPES)
+@pytest.mark.parametrize(("num_rows", "size"), [(1, 1), (3, 16), (5, 37), (2, 100)])
+def test_a_native_step_equals_torch(
+    num_rows: int,
+    size: int,
+    products: torch.dtype,
+    mixed: torch.dtype,
+    clip: float | None,
+    level: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sigmoid and tanh are within 2e-7; a result in bf16, of 8 bits, may be rounded to its neighbour, 2^-8 away."""
+    problem = Problem(num_rows, size, products, mixed, clip)
+    native = [count_calls(monkeypatch, _native, name) for name in ("lstm_cell", "lstm_cell_backward")]
+    cells, d_gates, d_cell = problem.solve()
+    assert all(native), "torch would be compared with itself"
+    monkeypatch.setenv("ELMO_NATIVE", "0")
+    wanted, wanted_d_gates, wanted_d_cell = problem.solve()
+    close = torch.testing.assert_close
+    for name in ("gates", "cell", "squashed"):
+        close(getattr(cells, name), getattr(wanted, name), atol=1e-6, rtol=1e-6)
+    # torch adds two bf16 products to their float32 sum as the kernel does, so that only results are in bf16
+    close(cells.mixed.float(), wanted.mixed.float(), atol=1e-6, rtol=1e-6 if mixed == torch.float32 else 2**-7)
+    close(d_gates.float(), wanted_d_gates.float(), atol=1e-6, rtol=2e-6 if products == torch.float32 else 2**-7)
+    close(d_cell, wanted_d_cell, atol=2e-6, rtol=2e-6)
+
+
+@needs_native
+def test_the_clip_matters_to_these_steps() -> None:
+    """Otherwise they would say nothing about it."""
+    cells, *_ = Problem(5, 37, *TYPES[0], clip=0.7).solve()
+    assert 0.1 < (cells.cell.abs() == 0.7).double().mean() < 0.9
+
+
+@needs_native
+def test_a_native_step_does_not_depend_on_the_number_of_threads(level: str) -> None:
+    problem = Problem(7, 33, *TYPES[1], clip=0.7)
+    alone = problem.solve()
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        together = problem.solve()
+    finally:
+        torch.set_num_threads(threads)
+    for ours, theirs in zip([*alone[0], *alone[1:]], [*together[0], *together[1:]], strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@needs_native
+def test_a_native_step_keeps_nan(level: str) -> None:
+    """A clip must not hide it: training would go on with a wrong value."""
+    problem = Problem(2, 20, *TYPES[0], clip=0.7)
+    problem.before[1, 3] = torch.nan
+    cells, d_gates, _ = problem.solve()
+    assert cells.cell[1, 3].isnan()
+    assert cells.mixed[1, 3].isnan()
+    assert d_gates[1, 2 * 20 + 3].isnan()
+    assert torch.isfinite(cells.cell[0]).all()
+
+
+@needs_native
+def test_a_native_step_refuses_other_types_shapes_and_orders() -> None:
+    """It would read their memory wrongly."""
+    problem = Problem(2, 4, *TYPES[0], clip=None)
+    out = Cells.empty(2, 4, problem.before, torch.float32)
+    with pytest.raises(ValueError, match=r"from_hidden is \(2, 12\), but must be \(2, 16\)"):
+        step(problem.sums[0], problem.sums[1][:, :12].contiguous(), problem.bias, problem.before, None, out)
+    with pytest.raises(ValueError, match="from_hidden is uint16, but must be float32"):
+        step(problem.sums[0], problem.sums[1].bfloat16(), problem.bias, problem.before, None, out)
+    with pytest.raises(ValueError, match="cell_before must be contiguous"):
+        step(*problem.sums, problem.bias, torch.zeros(4, 2).T, None, out)
+    with pytest.raises(ValueError, match="products of float32 with uint16"):
+        step(*problem.sums, problem.bias, problem.before, None, Cells.empty(2, 4, problem.before, torch.bfloat16))
