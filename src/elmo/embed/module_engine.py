@@ -14,8 +14,8 @@ from elmo.embed.type_cache import TypeCache
 from elmo.embed.type_encoder import run_module
 from elmo.formats.model import ToIds
 from elmo.nn.bilm import BiLM, BiLMState
+from elmo.nn.devices import run_together
 from elmo.nn.lstm import LSTMState
-from elmo.nn.together import run_together
 
 Array = NDArray[np.float32]
 

@@ -15,8 +15,8 @@ from elmo.embed.type_cache import TypeCache
 from elmo.embed.type_encoder import make_encode, numbers
 from elmo.formats.model import ToIds
 from elmo.nn.bilm import BiLM, BiLMState
+from elmo.nn.devices import run_together
 from elmo.nn.lstm import FORGET_BIAS, LSTMLayer, LSTMStack, LSTMState
-from elmo.nn.together import run_together
 
 Array = NDArray[np.float32]
 

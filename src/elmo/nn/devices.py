@@ -1,14 +1,25 @@
-"""Checks the devices that users name."""
+"""The devices to compute on: finding those that users name, and running several pieces of work on one at a time.
+
+A biLM has two directions that do not need each other. On a CPU each of them runs in a thread of its own with half of
+the cores, which uses them better than torch's sharing of each operation: a training step of `mini` on two cores takes
+551 ms instead of 658. On a GPU the directions run on streams of their own.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import Barrier
+from typing import TypeVar
 
 import torch
 
 from elmo.cores import available_cores, bound_cores
 from elmo.errors import ElmoError
+
+T = TypeVar("T")
 
 
 def find_device(name: str) -> torch.device:
@@ -66,3 +77,74 @@ def parse_devices(names: str) -> list[str]:
     if count == 0:
         raise ElmoError("devices: torch finds no GPU; use --device cpu")
     return [f"cuda:{number}" for number in range(count)]
+
+
+def run_together(work: Callable[[int], T], num: int, device: torch.device) -> list[T]:
+    """Run `work(0)`, … `work(num - 1)` at the same time and return their results in order.
+
+    On a CPU each runs with an equal share of torch's threads, or one after the other if there are fewer than `num`
+    threads. On a GPU each runs on a stream of its own.
+    """
+    if device.type == "cuda":
+        return _on_streams(work, num, device)
+    num_threads = torch.get_num_threads()
+    if num == 1 or num_threads < num:
+        return [work(number) for number in range(num)]
+    try:
+        return list(_workers(num, num_threads // num).map(work, range(num)))
+    finally:
+        # `set_num_threads` in a worker also changes the number with which threads start that torch has not seen yet.
+        torch.set_num_threads(num_threads)
+
+
+def wait_for_previous(number: int, device: torch.device) -> None:
+    """Within `work(number)` on a GPU, wait until `work(number - 1)` has finished all that it has queued so far.
+
+    This is needed before an operation that adds to a tensor shared with the others, as `backward` adds to gradients.
+    On a CPU nothing needs to wait, because torch locks such tensors between threads.
+    """
+    if device.type == "cuda" and number > 0:
+        torch.cuda.current_stream(device).wait_stream(_stream(number - 1, device))
+
+
+def _on_streams(work: Callable[[int], T], num: int, device: torch.device) -> list[T]:
+    here, streams = torch.cuda.current_stream(device), [_stream(number, device) for number in range(num)]
+    results: list[T] = []
+    for number, stream in enumerate(streams):
+        stream.wait_stream(here)  # what was queued before may make the tensors that the work reads
+        with torch.cuda.stream(stream):
+            results.append(work(number))
+    for stream in streams:
+        here.wait_stream(stream)
+    return results
+
+
+@cache
+def _stream(number: int, device: torch.device) -> torch.cuda.Stream:
+    """Return one stream per number and device, always the same.
+
+    torch's memory allocator keeps freed memory for the stream that used it first, so new streams would not find any.
+    """
+    return torch.cuda.Stream(device)
+
+
+@cache
+def _workers(num: int, num_threads: int) -> ThreadPoolExecutor:
+    """Start `num` threads that each use `num_threads` of torch's threads, a number that torch keeps per thread."""
+    threads = ThreadPoolExecutor(num, initializer=_take_threads, initargs=(num_threads,))
+    # Wait for all of them: a thread that started later would change torch's number after `run_together` restored it.
+    all_started = Barrier(num)
+    list(threads.map(lambda _: all_started.wait(), range(num)))
+    return threads
+
+
+if hasattr(os, "register_at_fork"):
+    # A fork copies the pool but not its threads: the first call in a child would wait for them forever.
+    os.register_at_fork(after_in_child=_workers.cache_clear)
+
+
+def _take_threads(num_threads: int) -> None:
+    # torch learns a thread's number at the thread's first question. Without this call that would be its first parallel
+    # operation, and that would take the number that any thread set last, whatever is set here.
+    torch.get_num_threads()
+    torch.set_num_threads(num_threads)

@@ -16,7 +16,7 @@ from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.packing import Packing
 from elmo.nn.softmax import Negatives, Softmax, draw_negatives
-from elmo.nn.together import run_together, wait_for_previous
+from elmo.nn.devices import run_together, wait_for_previous
 from elmo.pretrain.recipe import PretrainingConfig
 from elmo.pretrain.recurrence import Recurrence, make_recurrence
 from elmo.text.corpus import Corpus

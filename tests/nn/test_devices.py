@@ -1,4 +1,4 @@
-"""Work done at once: the same results, and torch's number of threads as it was."""
+"""Work that is done at the same time gives the same results, and leaves torch's number of threads unchanged."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from functools import cache
 import pytest
 import torch
 
-from elmo.nn import together
-from elmo.nn.together import run_together
+from elmo.nn import devices
+from elmo.nn.devices import run_together
 
 CPU = torch.device("cpu")
 
@@ -28,7 +28,7 @@ def num_threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def test_cores_are_shared(num_threads: int) -> None:
-    """Both calls meet at a barrier, which one after the other they never would."""
+    """Both calls meet at a barrier, which they would never do one after the other."""
     barrier = threading.Barrier(2 if num_threads > 1 else 1)
 
     def work(number: int) -> tuple[int, int]:
@@ -40,7 +40,7 @@ def test_cores_are_shared(num_threads: int) -> None:
         assert torch.get_num_threads() == num_threads
 
 
-def test_an_error_comes_through(num_threads: int) -> None:
+def test_errors_are_raised_in_the_caller(num_threads: int) -> None:
     def work(number: int) -> int:
         return 1 // number
 
@@ -51,16 +51,16 @@ def test_an_error_comes_through(num_threads: int) -> None:
 
 @pytest.mark.parametrize("num_threads", [2], indirect=True)
 @pytest.mark.usefixtures("num_threads")
-def test_no_thread_starts_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would tell torch its number of threads after that was put back."""
+def test_all_threads_start_before_the_first_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that started later would change torch's number of threads after it was restored."""
     started: list[int] = []
 
     def start(number: int) -> None:
         time.sleep(0.1 * len(started))
         started.append(number)
 
-    monkeypatch.setattr(together, "_workers", cache(together._workers.__wrapped__))
-    monkeypatch.setattr(together, "_take_threads", start)
+    monkeypatch.setattr(devices, "_workers", cache(devices._workers.__wrapped__))
+    monkeypatch.setattr(devices, "_take_threads", start)
     run_together(lambda number: number, 2, CPU)
     assert started == [1, 1]
 
@@ -69,7 +69,7 @@ FORK = """
 import os
 import threading
 import torch
-from elmo.nn.together import run_together
+from elmo.nn.devices import run_together
 
 torch.set_num_threads(2)
 both = threading.Barrier(2)
@@ -83,5 +83,5 @@ assert os.waitpid(child, 0)[1] == 0
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_starts_threads_of_its_own() -> None:
-    """Threads don't follow a fork; a child that waited for its parent's would wait forever."""
+    """Threads do not survive a fork: a child that used its parent's would wait forever."""
     subprocess.run([sys.executable, "-c", FORK], check=True, timeout=120)
