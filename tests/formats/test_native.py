@@ -17,10 +17,10 @@ from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.formats.card import model_card, without_head
 from elmo.formats.native import STORAGES, Storage, save_warm_state
-from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.scalar_mix import ScalarMix
+from elmo.nn.softmax import AdaptiveSoftmax
 from elmo.schema import from_mapping
 from elmo.targets import alone_in
 from elmo.text.vocabulary import Vocabulary

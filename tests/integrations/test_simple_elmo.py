@@ -19,8 +19,8 @@ from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.formats.native import save_native
 from elmo.integrations.simple_elmo import ElmoModel
-from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.bilm import BiLM
+from elmo.nn.softmax import AdaptiveSoftmax
 from elmo.text.characters import encode_words
 from elmo.text.vocabulary import Vocabulary
 from oracle import Array, Oracle, encode_sentence, log_probabilities

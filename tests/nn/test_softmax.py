@@ -1,11 +1,14 @@
+"""The full, the sampled and the adaptive softmax against their definitions in NumPy."""
+
 import math
 
 import numpy as np
 import pytest
 import torch
 
+from elmo.errors import ElmoError
 from elmo.nn import softmax as softmax_module
-from elmo.nn.softmax import Negatives, Softmax, draw_negatives, log_expected_count
+from elmo.nn.softmax import AdaptiveSoftmax, Negatives, Softmax, choose_cutoffs, draw_negatives, log_expected_count
 from oracle import expected_count, log_probabilities, log_uniform, sampled_softmax_losses
 
 V, P, N = 40, 5, 9
@@ -178,3 +181,83 @@ def test_initial_values_are_the_published_ones() -> None:
     softmax = Softmax(1000, 100)
     assert softmax.weight.std().item() == pytest.approx(0.1, rel=0.01)
     assert not softmax.bias.any()
+
+
+WIDTH = 16
+ADAPTIVE_TARGETS = torch.tensor([0, 3, 4, 4, 5, 17, 39, 20, 19])
+"""On both sides of each cutoff, and repeated."""
+
+
+def make_adaptive() -> tuple[AdaptiveSoftmax, torch.Tensor]:
+    """Cutoffs at 4 and 20, in float64."""
+    torch.manual_seed(0)
+    softmax = AdaptiveSoftmax(V, WIDTH, choose_cutoffs(V, WIDTH)).double()
+    return softmax, torch.randn(len(ADAPTIVE_TARGETS), WIDTH, dtype=torch.float64)
+
+
+def adaptive_log_probabilities(softmax: AdaptiveSoftmax, hidden: np.ndarray) -> np.ndarray:
+    """By the definition, in NumPy, (N, V): the head's word, or a cluster of the head and a word of the cluster."""
+    state = {name: tensor.numpy() for name, tensor in softmax.state_dict().items()}
+
+    def log_softmax(scores: np.ndarray) -> np.ndarray:
+        return scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+
+    head = log_softmax(hidden @ state["head.weight"].T + state["head.bias"])
+    first = softmax.cutoffs[0]
+    tails = [
+        head[:, [first + i]] + log_softmax(hidden @ state[f"tail.{i}.0.weight"].T @ state[f"tail.{i}.1.weight"].T)
+        for i in range(2)
+    ]
+    return np.concatenate([head[:, :first], *tails], axis=1)
+
+
+def test_the_adaptive_softmax_is_one_distribution_over_the_vocabulary() -> None:
+    """Every word's probability by the definition, as torch's own and ours give it; 1e-12 is float64 rounding."""
+    softmax, hidden = make_adaptive()
+    wanted = adaptive_log_probabilities(softmax, hidden.numpy())
+    np.testing.assert_allclose(np.exp(wanted).sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(softmax.log_prob(hidden).detach().numpy(), wanted, atol=1e-12)
+    for word in range(V):
+        found = softmax.log_probabilities(hidden, torch.full((len(hidden),), word))
+        np.testing.assert_allclose(found.numpy(), wanted[:, word], atol=1e-12)
+
+
+def test_autocast_on_a_cpu_does_not_change_the_adaptive_loss() -> None:
+    softmax, hidden = make_adaptive()
+    softmax.float()
+    wanted = softmax.loss(hidden.float(), ADAPTIVE_TARGETS)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert softmax.loss(hidden.float(), ADAPTIVE_TARGETS).item() == wanted.item()
+
+
+def test_the_adaptive_loss_is_the_mean_whatever_the_size_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of one row, of two (nine rows leave a last one) and of all."""
+    softmax, hidden = make_adaptive()
+    wanted = adaptive_log_probabilities(softmax, hidden.numpy())[
+        np.arange(len(ADAPTIVE_TARGETS)), ADAPTIVE_TARGETS.numpy()
+    ]
+    assert softmax.loss(hidden, ADAPTIVE_TARGETS).item() == pytest.approx(-wanted.mean(), abs=1e-12)
+    for block in (1, 2 * V, V * len(ADAPTIVE_TARGETS)):
+        monkeypatch.setattr(softmax_module, "BLOCK_NUMBERS", block)
+        np.testing.assert_allclose(softmax.log_probabilities(hidden, ADAPTIVE_TARGETS).numpy(), wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("num_words", "cutoffs"), [(100_000, (10_000, 50_000)), (43, (4, 21)), (4, (1, 2)), (3, (1, 2))]
+)
+def test_cutoffs_are_a_tenth_and_half_of_the_words(num_words: int, cutoffs: tuple[int, ...]) -> None:
+    assert choose_cutoffs(num_words, WIDTH) == cutoffs
+    AdaptiveSoftmax(num_words, WIDTH, cutoffs)
+
+
+@pytest.mark.parametrize("wanted", [[0, 5], [5, 5], [9, 5], [5, V], [-1]])
+def test_cutoffs_that_do_not_rise_are_refused(wanted: list[int]) -> None:
+    with pytest.raises(ElmoError, match=r"training\.adaptive_cutoffs: .* do not rise between 0 and the 40 words"):
+        choose_cutoffs(V, WIDTH, wanted)
+
+
+def test_a_cluster_without_dimensions_is_refused() -> None:
+    """Width 15 has 3 for the first cluster and none for the second."""
+    assert choose_cutoffs(V, 15, [20]) == (20,)
+    with pytest.raises(ElmoError, match="2 cutoffs need a projection_dim of 16 at least, not 15"):
+        choose_cutoffs(V, 15)

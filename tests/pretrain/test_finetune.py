@@ -15,7 +15,7 @@ from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, load
 from elmo.formats.native import save_warm_state
-from elmo.nn.adaptive import AdaptiveSoftmax
+from elmo.nn.softmax import AdaptiveSoftmax
 from elmo.pretrain.finetune import FineTuning, default_batch_size, finetune, prepare_corpus
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.perplexity import Perplexity, score_sentences

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from elmo.errors import ElmoError
-from elmo.nn.adaptive import AdaptiveSoftmax, AnySoftmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.packing import Packing
+from elmo.nn.softmax import AdaptiveSoftmax, AnySoftmax
 from elmo.pretrain.objective import Batches, Objective, make_softmax
 from elmo.pretrain.recipe import Recipe
 from elmo.text.corpus import Corpus

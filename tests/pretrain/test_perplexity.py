@@ -15,9 +15,8 @@ from elmo.config import BiLMConfig
 from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from elmo.formats import Model, load
-from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.bilm import BiLM
-from elmo.nn.softmax import Softmax
+from elmo.nn.softmax import AdaptiveSoftmax, Softmax
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.recipe import Recipe

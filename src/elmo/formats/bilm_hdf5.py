@@ -24,7 +24,7 @@ from elmo.formats.files import write_all, write_json
 from elmo.formats.hdf5 import new_hdf5, open_hdf5
 from elmo.formats.model import Model, require_bytes, without_softmax
 from elmo.formats.token_vectors import read_token_vectors
-from elmo.nn.adaptive import AdaptiveSoftmax
+from elmo.nn.softmax import AdaptiveSoftmax
 from elmo.schema import to_mapping
 
 WEIGHTS = "lm_weights.hdf5"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import yaml
 
 from elmo.formats.model import Model
-from elmo.nn.adaptive import AdaptiveSoftmax
+from elmo.nn.softmax import AdaptiveSoftmax
 
 _TEMPLATE = """\
 ---

@@ -15,9 +15,9 @@ from elmo.config import BiLMConfig, CharCNNConfig
 from elmo.errors import ElmoError
 from elmo.formats.token_vectors import TokenVectors
 from elmo.formats.words import SCORED, find_list, read_so_many, require_as_many
-from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.scalar_mix import ScalarMix
+from elmo.nn.softmax import AnySoftmax
 from elmo.text.characters import encode_words, number_types
 from elmo.text.vocabulary import Lexicon, Vocabulary
 

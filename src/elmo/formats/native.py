@@ -19,11 +19,10 @@ from elmo.formats.renames import require_shape
 from elmo.formats.skeleton import bilm_skeleton, skeleton
 from elmo.formats.tensors import require_few_mixes, require_weights
 from elmo.formats.words import READ
-from elmo.nn.adaptive import AdaptiveSoftmax, AnySoftmax, choose_cutoffs
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.scalar_mix import ScalarMix
-from elmo.nn.softmax import Softmax
+from elmo.nn.softmax import AdaptiveSoftmax, AnySoftmax, Softmax, choose_cutoffs
 from elmo.schema import to_mapping
 from elmo.text.reading import is_there, require_file
 

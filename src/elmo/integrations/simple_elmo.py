@@ -50,9 +50,8 @@ from elmo.embed.pooling import Pool
 from elmo.errors import ElmoError
 from elmo.formats.model import STATES, Model, State, predictor_inputs, require_warm_state
 from elmo.formats.tensorflow import find_checkpoint
-from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
-from elmo.nn.softmax import BLOCK_NUMBERS
+from elmo.nn.softmax import BLOCK_NUMBERS, AnySoftmax
 from elmo.schema import require_choice, require_positive
 from elmo.text.vocabulary import Vocabulary
 

@@ -1,7 +1,16 @@
-"""The softmax over the vocabulary that both directions share, full or sampled."""
+"""The softmax over the vocabulary that both directions share (Peters et al. 2018, sec. 3.1), and its losses.
+
+For a biLM output h of width P, word w has the score W_w h + b_w, and the loss is the cross-entropy of the word that
+follows (or precedes). A full softmax over the 793,471 words of the published training would be most of a step's work.
+There are two ways around that:
+
+- `Softmax.sampled_loss` compares each target with a few thousand words drawn for the whole batch, as published. The
+  weights stay those of a full softmax, so that perplexity is computed over all words (`log_probabilities`).
+- `AdaptiveSoftmax` has fewer dimensions for rare words (Grave et al. 2017), and its loss is exact.
+"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,10 +19,14 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from elmo.errors import ElmoError
 from elmo.nn.cross_entropy import cross_entropy
 
 BLOCK_NUMBERS = 1 << 25
 """How many scores `log_probabilities` holds at a time (128 MB of float32)."""
+
+DIVISOR = 4
+"""Each cluster has this many times fewer dimensions than the cluster of more frequent words before it, as published."""
 
 
 class Negatives(NamedTuple):
@@ -71,6 +84,8 @@ class Softmax(nn.Module):
         Source:
             Jean et al. 2015, eq. 10.
         """
+        # Each word is looked up once, though it may be the target of several rows and a negative too. The sparse
+        # gradient then has one row per word, not one per occurrence.
         words, where = torch.cat([targets, negatives.ids]).unique(return_inverse=True)
         weight = F.embedding(words, self.weight, sparse=True)
         bias = self.bias[words] - log_expected_count(words, len(self.bias), negatives.num_tries).to(hidden.dtype)
@@ -110,6 +125,8 @@ def log_expected_count(ids: Tensor, num_words: int, num_tries: int) -> Tensor:
     The words of a sample are distinct, so this is also the log of a word's expected count in it. It is computed in
     float64.
     """
+    # For rare words of a large vocabulary the probability is near 1e-7, where `1 - (1 - p) ** n` in float32 is mostly
+    # rounding. `log1p` and `expm1` keep its digits.
     x = ids.double()
     probability = torch.log1p(1 / (x + 1)) / math.log(num_words + 1)
     return torch.log(-torch.expm1(num_tries * torch.log1p(-probability)))
@@ -129,6 +146,8 @@ def draw_negatives(num_words: int, num_negatives: int, generator: np.random.Gene
     kept: list[NDArray[np.int64]] = []
     num_kept = num_tries = 0
     for draws in _log_uniform_draws(num_words, num_negatives, generator):
+        # Blocks of draws give the same sample as single draws: of each word only its first occurrence counts, in the
+        # order of drawing, until there are enough. `num_tries` then counts the draws up to the last one that was kept.
         unique, first = np.unique(draws, return_index=True)
         new = np.sort(first[~seen[unique]])[: num_negatives - num_kept]
         kept.append(draws[new])
@@ -145,4 +164,75 @@ def _log_uniform_draws(num_words: int, size: int, generator: np.random.Generator
     """Yield blocks of draws with repetition, without end, by inverting the distribution function."""
     while True:
         draws = np.exp(generator.random(size) * math.log(num_words + 1)).astype(np.int64) - 1
-        yield np.minimum(draws, num_words - 1)
+        yield np.minimum(draws, num_words - 1)  # the exponential may round up to num_words + 1
+
+
+class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
+    """Probabilities of V words, whose ids are sorted by falling count, given a biLM output of width P.
+
+    The head scores the words before the first cutoff and one entry per cluster. Cluster i scores the words from
+    `cutoffs[i]` to the next cutoff (or to V) through a projection to P // 4 ** (i + 1) dimensions. The probability of
+    a word in a cluster is that of the cluster times that of the word within it, so all words' probabilities sum to 1.
+
+    Args:
+        num_words: The size of the vocabulary, V.
+        dim: The width of the biLM's output, P.
+        cutoffs: The ids at which the clusters begin, rising, from 1 to V - 1 (see `choose_cutoffs`).
+
+    Source:
+        Grave et al. 2017, "Efficient softmax approximation for GPUs".
+    """
+
+    def __init__(self, num_words: int, dim: int, cutoffs: Sequence[int]) -> None:
+        super().__init__(dim, num_words, list(cutoffs), DIVISOR, head_bias=True)
+
+    @property
+    def num_words(self) -> int:
+        """The size of the vocabulary, V."""
+        return self.n_classes
+
+    def loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean cross-entropy of `targets` (N,) given `hidden` (N, P), a scalar in nats.
+
+        On a CPU it is computed in float32 even under autocast, where torch computes the logarithms of clusters in
+        bfloat16 but then cannot store them in its result.
+        """
+        device = hidden.device.type
+        with torch.autocast(device, enabled=device != "cpu" and torch.is_autocast_enabled(device)):
+            return self(hidden.to(self.head.weight.dtype), targets).loss
+
+    @torch.inference_mode()
+    def log_probabilities(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """Return the log probabilities (N,), in nats, of `targets` (N,) given `hidden` (N, P).
+
+        They are computed in blocks of rows, so that the scores need the same memory however large N is.
+        """
+        rows = max(1, BLOCK_NUMBERS // self.num_words)
+        blocks = zip(hidden.split(rows), targets.split(rows), strict=True)
+        return torch.cat([self(h, t).output for h, t in blocks])
+
+
+AnySoftmax = Softmax | AdaptiveSoftmax
+"""Either softmax: both have `num_words`, `loss`, `log_prob` and `log_probabilities`."""
+
+
+def choose_cutoffs(num_words: int, dim: int, wanted: Sequence[int] | None = None) -> tuple[int, ...]:
+    """Return the cutoffs `wanted`, or a tenth and half of the vocabulary by default.
+
+    Raises:
+        ElmoError: If the cutoffs are not rising numbers from 1 to V - 1, or `dim` (P) is too small for so many
+            clusters.
+    """
+    cutoffs = tuple(wanted or (max(1, num_words // 10), max(2, num_words // 2)))
+    bounds = (0, *cutoffs, num_words)
+    if list(bounds) != sorted(set(bounds)):
+        raise ElmoError(
+            f"training.adaptive_cutoffs: {list(cutoffs)} do not rise between 0 and the {num_words} words of the "
+            "vocabulary"
+        )
+    if dim < DIVISOR ** len(cutoffs):
+        raise ElmoError(
+            f"training.adaptive_cutoffs: {len(cutoffs)} cutoffs need a projection_dim of {DIVISOR ** len(cutoffs)} "
+            f"at least, not {dim}; give fewer cutoffs"
+        )
+    return cutoffs

@@ -15,8 +15,8 @@ import torch
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, require_characters, require_softmax
 from elmo.formats.native import FILES, is_native, save_trained
-from elmo.nn.adaptive import AdaptiveSoftmax
 from elmo.nn.devices import use_device
+from elmo.nn.softmax import AdaptiveSoftmax
 from elmo.pretrain.loop import Pretrainer, Sentences
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.pretrain.processes import started_together

@@ -11,12 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.errors import ElmoError
-from elmo.nn.adaptive import AdaptiveSoftmax, AnySoftmax, choose_cutoffs
 from elmo.nn.bilm import BiLM, BiLMState
+from elmo.nn.devices import run_together, wait_for_previous
 from elmo.nn.lstm import LSTMState
 from elmo.nn.packing import Packing
-from elmo.nn.softmax import Negatives, Softmax, draw_negatives
-from elmo.nn.devices import run_together, wait_for_previous
+from elmo.nn.softmax import AdaptiveSoftmax, AnySoftmax, Negatives, Softmax, choose_cutoffs, draw_negatives
 from elmo.pretrain.recipe import PretrainingConfig
 from elmo.pretrain.recurrence import Recurrence, make_recurrence
 from elmo.text.corpus import Corpus

@@ -25,8 +25,8 @@ from elmo.formats.model import (
     require_softmax,
     require_warm_state,
 )
-from elmo.nn.adaptive import AnySoftmax
 from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
+from elmo.nn.softmax import AnySoftmax
 from elmo.schema import require_choice
 from elmo.text.characters import BOS, EOS, without_boundaries
 from elmo.text.vocabulary import UNK_ID, Vocabulary
