@@ -20,7 +20,8 @@ from elmo.formats.renames import Rename, TensorLayout
 from elmo.formats.skeleton import MOST_WORDS, WIDEST, bilm_skeleton, skeleton
 from elmo.formats.tensors import Stored, fill
 from elmo.formats.torch_file import read_state_dict
-from elmo.nn.many_langs import ManyLangsBiLM
+from elmo.nn.bilm import BiLM
+from elmo.nn.char_encoder import WordCharEncoder
 from elmo.schema import from_mapping, shown
 from elmo.text.reading import read_lines, require_file
 from elmo.text.vocabulary import Lexicon
@@ -64,7 +65,8 @@ def load_many_langs(folder: Path) -> Model:
         raise ElmoError(f"{folder / CHARACTERS} and {WORDS}: {error}") from None
     bilm_skeleton(config, settings_path or tokens_path)  # only to refuse absurd sizes before the real module is made
     num_rows = max(num_characters, PADDING + 1) + 1
-    bilm = skeleton(lambda: ManyLangsBiLM(config, num_rows, num_words, word_dim))
+    char_cnn, width = config.char_cnn, config.lstm.projection_dim
+    bilm = skeleton(lambda: BiLM(config, WordCharEncoder(char_cnn, num_rows, num_words, word_dim, width)))
     size = tokens_path.stat().st_size + encoder_path.stat().st_size
     fill(bilm, [*_tokens(lexicon, num_characters, num_rows), *lstm("")], stored, folder, NOUN, size)
     source = "from the tensors, with published clips" if settings_path is None else f"from {settings_path.name}"

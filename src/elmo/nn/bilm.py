@@ -19,17 +19,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.config import BiLMConfig
+from elmo.errors import ElmoError
 from elmo.nn.char_encoder import CharEncoder
 from elmo.nn.lstm import LSTMStack, LSTMState
 from elmo.nn.packing import Packing
-from elmo.nn.word_encoder import WordEncoder
 
 BiLMState = tuple[LSTMState, ...]
 """The state of each direction: forward, then backward if the biLM has it."""
-
-
-TokenEncoder = CharEncoder | WordEncoder
-"""A module that encodes N types as token vectors (N, P), from ids of characters (N, C) or of words (N, 1)."""
 
 
 class BiLM(nn.Module):
@@ -40,19 +36,20 @@ class BiLM(nn.Module):
     Args:
         config: The sizes of the biLM. Without `char_cnn`, words are looked up as a whole (`word_encoder`) instead of
             being encoded from their characters (`char_encoder`); the other encoder is None.
+        char_encoder: A char encoder to use instead of the one that `config` describes, with its width.
 
     Source:
         Peters et al. 2018, sec. 3.1 and 3.4.
     """
 
-    def __init__(self, config: BiLMConfig) -> None:
+    def __init__(self, config: BiLMConfig, char_encoder: CharEncoder | None = None) -> None:
         super().__init__()
         self.config = config
-        self.char_encoder: CharEncoder | None = None
+        self.char_encoder = char_encoder
         self.word_encoder: WordEncoder | None = None
-        if config.char_cnn is not None:
+        if char_encoder is None and config.char_cnn is not None:
             self.char_encoder = CharEncoder(config.char_cnn, config.lstm.projection_dim)
-        elif config.n_tokens_vocab is not None:
+        elif char_encoder is None and config.n_tokens_vocab is not None:
             self.word_encoder = WordEncoder(config.n_tokens_vocab, config.lstm.projection_dim)
         self.forward_lstm = LSTMStack(config.lstm)
         self.backward_lstm = LSTMStack(config.lstm) if config.bidirectional else None
@@ -132,6 +129,39 @@ class BiLM(nn.Module):
             tops.append(outputs[-1])
             new_state.append(after)
         return tops, list(packing.orders[: len(tops)]), tuple(new_state)
+
+
+class WordEncoder(nn.Module):
+    """Looks up the vectors of whole words, for biLMs that bilm-tf trained without characters (no `char_cnn`).
+
+    Args:
+        num_words: The size of the vocabulary, V. The vectors have its order.
+        out_dim: The width of the vectors, P.
+    """
+
+    def __init__(self, num_words: int, out_dim: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(num_words, out_dim)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Look up the vectors (N, P) of N words.
+
+        Args:
+            ids: Word ids as `Vocabulary.encode` gives them, (N, 1), of any integer type.
+
+        Raises:
+            ElmoError: If these are character ids (N, C).
+        """
+        if ids.shape[1] != 1:
+            raise ElmoError(
+                f"inputs: {ids.shape[1]} characters per word, but this model reads whole words, as ids of its "
+                "vocabulary; give the words to elmo.load's embedder, or to elmo.Elmo as vocab_to_cache and word_inputs"
+            )
+        return self.embedding(ids[:, 0].long())
+
+
+TokenEncoder = CharEncoder | WordEncoder
+"""A module that encodes N types as token vectors (N, P), from ids of characters (N, C) or of words (N, 1)."""
 
 
 RunStack = Callable[[Tensor, Sequence[int], LSTMState], tuple[list[Tensor], LSTMState]]

@@ -188,6 +188,49 @@ class CharEncoder(nn.Module):
         return Filters(tables, biases, self.activation)
 
 
+class WordCharEncoder(CharEncoder):
+    """Encodes a word by its own vector and the features of its characters, concatenated and projected together.
+
+    This is the token encoder of ELMoForManyLangs, whose characters are those of Unicode instead of bytes. A lexicon
+    (`elmo.text.vocabulary.Lexicon`) numbers its characters and the words that have a vector.
+
+    Args:
+        config: The sizes of the char encoder. Its `n_characters`, the number of byte ids, is not used.
+        num_characters: The number of rows of the character embedding.
+        num_words: The number of words that have a vector.
+        word_dim: The width of those vectors; 0 if words have none.
+        out_dim: The width of the result, P.
+
+    Source:
+        Che et al. 2018.
+    """
+
+    def __init__(self, config: CharCNNConfig, num_characters: int, num_words: int, word_dim: int, out_dim: int) -> None:
+        super().__init__(config, config.num_filters)  # as wide as its filters: no projection of its own
+        self.embedding = nn.Embedding(num_characters, config.embedding.dim, padding_idx=0)
+        self.words = nn.Embedding(num_words, word_dim) if word_dim else None
+        self.joint_projection = nn.Linear(word_dim + config.num_filters, out_dim)
+
+    def forward(self, characters: Tensor) -> Tensor:
+        """Encode N types as vectors (N, P).
+
+        Args:
+            characters: The id of each word and then the ids of its characters, (N, 1+C), as `Lexicon.encode` gives
+                them.
+
+        Raises:
+            ElmoError: If these are the ids of bytes (N, C), which other models read.
+        """
+        if characters.shape[1] != 1 + self.max_characters:
+            raise ElmoError(
+                "a model of ELMoForManyLangs reads ids from its own lexicon, not the ids of bytes from batch_to_ids"
+            )
+        features = super().forward(characters[:, 1:])
+        if self.words is not None:
+            features = torch.cat([self.words(characters[:, 0].long()).type_as(features), features], dim=1)
+        return self.joint_projection(features)
+
+
 class Filters(NamedTuple):
     """Convolutions as look-ups: the product of each filter with each character at each place of its window.
 
