@@ -16,9 +16,11 @@ from elmo.cli.main import cli
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import save_native
+from elmo.tasks import load_task_recipe
 from elmo.tasks.common.labels import LabelPrediction, combine_labels
 from elmo.tasks.ensemble import load_ensemble, predict_together
-from elmo.tasks.snli.data import PairExample, read_pairs
+from elmo.tasks.snli.task import TASK as SNLI
+from elmo.tasks.snli.task import PairExample
 from elmo.tasks.squad.task import TASK as SQUAD
 from elmo.tasks.squad.task import SquadPrediction, SquadRecipe
 from elmo.tasks.trainer import predict
@@ -100,7 +102,7 @@ def folder(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def pairs(folder: Path) -> list[PairExample]:
-    return read_pairs("test.jsonl", LABELS, str.split)
+    return SNLI.read("test.jsonl", load_task_recipe("snli", None, {"tokenizer": "whitespace"}))
 
 
 def test_members_with_the_same_bilm_share_its_vectors(

@@ -1,8 +1,9 @@
-"""Textual entailment: ESIM and its parts, what its task reads and writes, and the way to a run folder and back."""
+"""Textual entailment: ESIM and its parts, what the task reads and writes, and its commands."""
 
 from __future__ import annotations
 
 import json
+import lzma
 import subprocess
 import sys
 from pathlib import Path
@@ -22,8 +23,8 @@ from elmo.tasks.common.attention import soft_align
 from elmo.tasks.common.labels import LabelPrediction, label_predictions, score_labels
 from elmo.tasks.common.modules import pool
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
-from elmo.tasks.snli.data import PairExample
-from elmo.tasks.snli.task import TASK, SnliModel, SnliRecipe
+from elmo.tasks.snli.task import TASK, PairExample, SnliModel, SnliRecipe
+from elmo.text.tokenizers import get_tokenizer
 from elmo.training.recipes import read_recipe
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -45,7 +46,7 @@ def make_recipe(**overrides: Any) -> SnliRecipe:
 
 
 def make_pairs(number: int = 40, seed: int = 0) -> list[PairExample]:
-    """A premise of 2 to 7 words; the hypothesis names one of them, denies it, or names another one."""
+    """Make pairs of a premise of 2 to 7 words, and a hypothesis that names one of them, denies it, or names another."""
     rng = np.random.default_rng(seed)
     pairs: list[PairExample] = []
     for place in range(number):
@@ -95,8 +96,8 @@ def test_sizes_are_the_published_ones() -> None:
     assert weights["project.1.weight"].shape == (10, 4 * (20 + width))
 
 
-def test_attention_is_what_a_plain_loop_gives() -> None:
-    """Each pair alone and without padding; 1e-6 is float32 rounding."""
+def test_attention_equals_a_plain_loop() -> None:
+    """Which takes each pair alone and without padding. 1e-6 is float32 rounding."""
     torch.manual_seed(0)
     a, b = torch.randn(3, 5, 4), torch.randn(3, 6, 4)
     lengths = [(5, 2), (1, 6), (3, 1)]
@@ -112,14 +113,14 @@ def test_attention_is_what_a_plain_loop_gives() -> None:
     assert in_a.isfinite().all()
 
 
-def test_pooling_sees_tokens_alone() -> None:
+def test_pooling_ignores_padding() -> None:
     x = torch.tensor([[[-1.0, 4.0], [-3.0, 2.0], [9.0, 9.0]]])
     assert pool(x, torch.tensor([[True, True, False]])).tolist() == [[-2, 3, -1, 4]]
 
 
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])
-def test_loss_and_predictions_do_not_depend_on_neighbours(at: str | None) -> None:
-    """Without layer norm, which is over the batch as published. 1e-5 is float32 rounding."""
+def test_loss_and_predictions_do_not_depend_on_other_pairs(at: str | None) -> None:
+    """Without layer norm, which is over the whole batch, as published. 1e-5 is float32 rounding."""
     pairs = make_pairs(7)
     settings = make_recipe(elmo__vectors="live", elmo__layer_norm=False, **({"elmo__at": at} if at else {}))
     model = build(settings, make_model() if at else None).eval()
@@ -131,7 +132,7 @@ def test_loss_and_predictions_do_not_depend_on_neighbours(at: str | None) -> Non
 
 
 def plain_scores(model: SnliModel, pair: PairExample) -> torch.Tensor:
-    """Chen et al. 2017, sec. 3, for one pair: each sentence through each layer by itself, without padding."""
+    """Compute Chen et al. 2017, sec. 3, for one pair: each sentence goes through each layer alone, without padding."""
     a, b = (
         torch.cat([model.encoder(torch.cat([model.words([s]), elmo.input], 2), torch.tensor([len(s)])), elmo.output], 2)
         for s in (pair.premise, pair.hypothesis)
@@ -147,28 +148,28 @@ def plain_scores(model: SnliModel, pair: PairExample) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("at", [None, "input", "both"])
-def test_scores_are_those_of_sentences_read_one_by_one(at: str | None) -> None:
-    """All sentences of a batch go through each layer at once; 1e-5 is float32 rounding."""
+def test_scores_equal_those_of_sentences_read_one_by_one(at: str | None) -> None:
+    """The model sends all sentences of a batch through each layer at once. 1e-5 is float32 rounding."""
     pairs = make_pairs(6)
     settings = make_recipe(elmo__vectors="live", elmo__layer_norm=False, **({"elmo__at": at} if at else {}))
     model = build(settings, make_model() if at else None).eval()
     plain = torch.cat([plain_scores(model, pair) for pair in pairs])
-    torch.testing.assert_close(model._scores(pairs), plain, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(model.scores(pairs), plain, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(
     ("dropout", "attention", "with_elmo"), [(0.0, 0.0, True), (0.5, 0.0, False), (0.0, 0.5, True), (0.0, 0.5, False)]
 )
 def test_each_dropout_is_used(dropout: float, attention: float, with_elmo: bool) -> None:
-    """That of the attention with ELMo alone."""
+    """The dropout after the attention is for models with ELMo only."""
     own = {"dropout": dropout, "with_elmo__attention_dropout": attention}
     settings = make_recipe(elmo__vectors="live", elmo__dropout=0.0, **own)
     model = build(settings, make_model() if with_elmo else None)
     assert is_left_to_chance(model, make_pairs(4)) == (dropout > 0 or (attention > 0 and with_elmo))
 
 
-def test_only_a_model_with_elmo_is_regularized_more() -> None:
-    """The loss has the squares of the weight matrices of LSTMs and linear layers, nothing else of the model."""
+def test_only_a_model_with_elmo_has_more_regularization() -> None:
+    """Its loss has the squares of the weight matrices of LSTMs and linear layers, and of nothing else of the model."""
     pairs, settings = make_pairs(4), make_recipe(elmo__vectors="live", with_elmo__l2=0.5)
     plain, model = build(settings).eval(), build(settings, make_model()).eval()
     assert plain.l2 == 0
@@ -181,7 +182,7 @@ def test_only_a_model_with_elmo_is_regularized_more() -> None:
     torch.testing.assert_close(loss - model.loss(pairs), 0.5 * sum(p.square().sum() for p in kept))
 
 
-def test_the_truth_is_the_likeliest_after_training_on_it() -> None:
+def test_the_model_learns_its_training_set() -> None:
     pairs = make_pairs(12)
     model = build(make_recipe(dropout=0.0))
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
@@ -194,7 +195,7 @@ def test_the_truth_is_the_likeliest_after_training_on_it() -> None:
 
 
 def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
-    """Those from chance are not, or the model could learn nothing from words it saw."""
+    """Random vectors are not: fixed ones would say nothing about a word but which one it is."""
     (tmp_path / "v.txt").write_text("w1 1 2\nw2 3 4\n")
     settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
     model = build(settings)
@@ -204,8 +205,8 @@ def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
     assert build(make_recipe()).words.weight.requires_grad
 
 
-def test_scores() -> None:
-    """In percent; the confusion matrix counts, the truth first."""
+def test_scores_of_labels() -> None:
+    """Accuracies are in percent. The confusion matrix has counts, by the true label and then the predicted one."""
     scores = score_labels(["a", "a", "b", "a"], ["a", "b", "b", "a"], ["a", "b", "c"])
     assert scores["accuracy"] == 75
     assert {name: value for name, value in scores.items() if value and name.startswith("confusion")} == {
@@ -221,12 +222,94 @@ def test_scores() -> None:
 
 
 def test_labels_that_a_model_does_not_know_are_refused() -> None:
-    """They come of other settings than it was trained with, as `elmo task evaluate run test.txt --set binary=true`."""
+    """Settings other than those of the training cause them: `elmo task evaluate run test.txt --set binary=true`."""
     with pytest.raises(ElmoError, match="the model's labels are very good, bad, but an example's is good"):
         score_labels(["bad", "good"], ["bad", "very good"], ["very good", "bad"])
 
 
-def test_writes() -> None:
+PTB = get_tokenizer("ptb")
+
+
+def line(label: object = "yes", premise: object = "A dog runs.", hypothesis: object = "It moves.") -> str:
+    return json.dumps({"gold_label": label, "sentence1": premise, "sentence2": hypothesis, "pairID": 7})
+
+
+def read(path: Path, **settings: Any) -> list[PairExample]:
+    """Read a file of pairs that are labelled "yes" or "no"."""
+    return TASK.read(str(path), make_recipe(labels=["yes", "no"], **settings))
+
+
+def test_labelled_pairs_are_read(tmp_path: Path) -> None:
+    """Also from a compressed file. Pairs without a majority are skipped, even if something else is wrong with them."""
+    with lzma.open(tmp_path / "pairs.jsonl.xz", "wt") as file:
+        file.write("\n".join([line(), "", line("-", ""), line("no", "Don't!", "Do.")]) + "\n")
+    assert read(tmp_path / "pairs.jsonl.xz") == [
+        PairExample(("A", "dog", "runs", "."), ("It", "moves", "."), "yes"),
+        PairExample(("Do", "n't", "!"), ("Do", "."), "no"),
+    ]
+    assert read(tmp_path / "pairs.jsonl.xz", tokenizer="whitespace")[0].premise == ("A", "dog", "runs.")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (line("maybe"), "key 'gold_label': 'maybe' is none of yes, no"),
+        (line(3), "key 'gold_label': expected text, found int"),
+        (line(hypothesis=None), "key 'sentence2': expected text, found NoneType"),
+        (line(premise=" "), "premise: the sentence is empty"),
+        ('{"gold_label": "yes", "sentence1": "A"}', "key 'sentence2' is missing"),
+        ('{"sentence1": "A", "sentence2": "B"}', "key 'gold_label' is missing"),
+        ("[1]", "expected a JSON object, found list"),
+        ('{"gold_label":', r"not valid JSON \(Expecting value\)"),
+        ("yes\tA\tB", r"not valid JSON \(Expecting value\)"),
+    ],
+)
+def test_errors_in_a_file_of_pairs(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "pairs.jsonl").write_text(f"{line()}\n{text}\n")
+    with pytest.raises(ElmoError, match=rf"pairs\.jsonl, line 2: {says}$"):
+        read(tmp_path / "pairs.jsonl")
+
+
+def test_a_file_without_pairs_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pairs.jsonl").write_text(line("-") + "\n\n")
+    with pytest.raises(ElmoError, match=r"pairs\.jsonl: holds no pair; expected JSON objects with gold_label, "):
+        read(tmp_path / "pairs.jsonl")
+
+
+def test_lone_surrogates_are_replaced() -> None:
+    """JSON can express half of a character, but no file can hold it: a run would end in an error when it is written."""
+    text = r'{"sentence1": "caf\ud83d", "sentence2": "\ud83d\ude00"}'
+    assert TASK.parse(text, str.split) == PairExample(("caf\ufffd",), ("\U0001f600",))
+
+
+@pytest.mark.parametrize("text", ["A dog runs.\tIt moves.", line(label="anything"), f" {line()}"])
+def test_pairs_to_predict_have_no_label(text: str) -> None:
+    assert TASK.parse(text, PTB) == PairExample(("A", "dog", "runs", "."), ("It", "moves", "."))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("A dog runs.", "expected premise and hypothesis with one tab .* found 0 tabs"),
+        ("A\tB\tC", "found 2 tabs"),
+        ("A\t ", "hypothesis: the sentence is empty"),
+        ("\tB", "premise: the sentence is empty"),
+        ('{"sentence1": "A"}', "key 'sentence2' is missing"),
+    ],
+)
+def test_errors_in_pairs_to_predict(text: str, says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        TASK.parse(text, PTB)
+
+
+@pytest.mark.external
+def test_published_sets_have_as_many_pairs_as_stated(shared: Path) -> None:
+    for name, number in {"train": 75_784, "snli_dev": 9_842, "snli_test": 9_824}.items():
+        path = shared / "data" / "nli" / f"{name}.jsonl.xz"
+        assert len(TASK.read(str(path), make_recipe(tokenizer="whitespace"))) == number
+
+
+def test_predictions_are_written_as_text_and_json() -> None:
     (prediction,) = label_predictions(torch.tensor([[0.0, 2.0, 1.0]]), LABELS)
     assert prediction.label == "neutral"
     example = PairExample(("A", "dog"), ("It",))
@@ -247,7 +330,7 @@ def test_writes() -> None:
         ({"with_elmo__l2": -1.0}, "with_elmo.l2: -1.0 is not zero or a positive number"),
     ],
 )
-def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
+def test_errors_in_settings(setting: dict[str, Any], says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         make_recipe(**setting)
 
@@ -260,7 +343,8 @@ def run(*arguments: str, text: str | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with test.jsonl and a finished run in `run`; the published halving would stop so short a training."""
+    """A folder with test.jsonl and a finished run in `run`. The published halving of the rate is off: it would stop so
+    short a training."""
     folder = tmp_path_factory.mktemp("snli")
     write_pairs(folder / "train.jsonl", make_pairs(60))
     write_pairs(folder / "test.jsonl", make_pairs(21, seed=1))
@@ -280,8 +364,8 @@ def folder(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return trained
 
 
-def test_the_whole_way(folder: Path) -> None:
-    """The toy set is learned, another process gives the same scores on the test set, and a typed pair gets a label."""
+def test_train_evaluate_and_predict_by_commands(folder: Path) -> None:
+    """The toy set is learned, another process computes the same scores, and a typed pair gets a label."""
     wanted = json.loads(Path("run/results.json").read_text())["scores"]["test"]
     assert wanted["accuracy"] > 60
     code = [sys.executable, "-m", "elmo", "task", "evaluate", "run", "test.jsonl", "--device", "cpu", "--json"]
@@ -297,7 +381,7 @@ def test_the_whole_way(folder: Path) -> None:
 
 
 def test_predicts_pairs_in_either_form(folder: Path) -> None:
-    """Cut by the recipe's tokenizer unless another one is asked for."""
+    """They are cut by the recipe's tokenizer unless another one is asked for."""
     text = 'w1 w2.\tthere\'s w2\n\n{"sentence1": "w1 w2.", "sentence2": "there\'s w2"}\n'
     found = [json.loads(line) for line in run("task", "predict", "run", "-", "--json", text=text).splitlines()]
     assert found[0] == found[1]
@@ -306,7 +390,7 @@ def test_predicts_pairs_in_either_form(folder: Path) -> None:
     assert json.loads(whitespace.splitlines()[0])["sentence1"] == "w1 w2."
 
 
-def test_a_line_that_is_no_pair_is_named(folder: Path) -> None:
+def test_an_error_in_a_line_to_predict_names_the_line(folder: Path) -> None:
     Path("pairs.tsv").write_text("w1\tw2\n\nw1 w2\n")
     with pytest.raises(ElmoError, match=r"pairs\.tsv, line 3: expected premise and hypothesis with one tab"):
         run("task", "predict", "run", "pairs.tsv")

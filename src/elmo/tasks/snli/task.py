@@ -10,17 +10,23 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from elmo.errors import ElmoError
-from elmo.schema import require_not_negative, require_positive, require_share
+from elmo.schema import require_choice, require_not_negative, require_positive, require_share
 from elmo.tasks.common.attention import soft_align
 from elmo.tasks.common.batches import lengths_of, padding_mask, spread_out
 from elmo.tasks.common.labels import LabelPrediction, combine_labels, label_predictions, score_labels
 from elmo.tasks.common.modules import BiLSTMs, WordEmbedding, pool
+from elmo.tasks.common.objects import get, read_object, two_texts
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
-from elmo.tasks.snli.data import HYPOTHESIS, PREMISE, PairExample, parse_pair, read_pairs
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
+from elmo.text.reading import read_lines
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
+
+LABEL, PREMISE, HYPOTHESIS = "gold_label", "sentence1", "sentence2"
+"""The keys of SNLI's JSON objects."""
+NO_LABEL = "-"
+"""The label of SNLI's pairs for which the annotators found no majority."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,15 @@ class SnliRecipe(TaskRecipe):
             raise ElmoError("labels: expected two or more, each once")
 
 
+@dataclass(frozen=True)
+class PairExample:
+    """Two tokenized sentences, and whether the second follows from the first. An unknown `label` is ""."""
+
+    premise: tuple[str, ...]
+    hypothesis: tuple[str, ...]
+    label: str = ""
+
+
 class SnliModel(TaskModel[PairExample, LabelPrediction]):
     """ESIM: both sentences are encoded, aligned, compared token by token, encoded again, and pooled.
 
@@ -78,6 +93,7 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
     def __init__(self, recipe: SnliRecipe, words: Sequence[str], elmo: ElmoInput) -> None:
         super().__init__(elmo)
         self.labels, size, dropout = recipe.labels, recipe.size, recipe.dropout
+        # Appendix A.3 adds both regularizations to the model with ELMo alone, because it has more parameters.
         has_elmo = elmo.input_width + elmo.output_width > 0
         self.l2 = recipe.with_elmo.l2 if has_elmo else 0.0
         self.words = WordEmbedding(words, recipe.words.dim, trainable=recipe.words.are_trained)
@@ -97,14 +113,14 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
     def loss(self, examples: Sequence[PairExample]) -> Tensor:
         """Return the mean cross-entropy of the labels in nats, and with ELMo add the penalty on weight matrices."""
         gold = [self.labels.index(example.label) for example in examples]
-        loss = F.cross_entropy(self._scores(examples), torch.tensor(gold, device=self.device))
+        loss = F.cross_entropy(self.scores(examples), torch.tensor(gold, device=self.device))
         return loss + self.l2 * self._squares() if self.l2 else loss
 
     def predict(self, examples: Sequence[PairExample]) -> list[LabelPrediction]:
         """Return the probabilities of each pair's labels."""
-        return label_predictions(self._scores(examples), self.labels)
+        return label_predictions(self.scores(examples), self.labels)
 
-    def _scores(self, examples: Sequence[PairExample]) -> Tensor:
+    def scores(self, examples: Sequence[PairExample]) -> Tensor:
         """Return the score of each label (B, K), before the softmax.
 
         Premises and hypotheses go through each layer together, as rows of one batch, because many rows cost little more
@@ -114,20 +130,22 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
         sentences: list[Sentence] = [*(e.premise for e in examples), *(e.hypothesis for e in examples)]
         lengths, half = lengths_of(sentences), len(examples)
         mask = padding_mask(lengths, self.device)
-        own, other = self._align(sentences, lengths, mask)
-        compared = torch.cat([own, other, own - other, own * other], dim=1)
-        pooled = pool(self.composer(spread_out(self.project(compared), mask), lengths), mask)
-        return self.classify(torch.cat([pooled[:half], pooled[half:]], dim=1))
 
-    def _align(self, sentences: Sequence[Sentence], lengths: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the encoded tokens (N, D) of all sentences in a row, and what each is aligned with (N, D)."""
-        elmo, half = self.elmo(sentences), len(sentences) // 2
+        # Input encoding (sec. 3.1) and local inference (sec. 3.2): each token meets the tokens of the other sentence.
+        elmo = self.elmo(sentences)
         encoded = self.encoder(torch.cat([self.words(sentences), elmo.input], dim=2), lengths)
         vectors = torch.cat([encoded, elmo.output], dim=2)
-        found = torch.cat(soft_align(vectors[:half], vectors[half:], mask[:half], mask[half:]))
-        return vectors[mask], found[mask]
+        aligned = torch.cat(soft_align(vectors[:half], vectors[half:], mask[:half], mask[half:]))
+        # From here on to the next biLSTM tokens are on their own, so padding is left out: (N, D) instead of (B, T, D).
+        own, other = vectors[mask], aligned[mask]
+        compared = self.project(torch.cat([own, other, own - other, own * other], dim=1))
+
+        # Inference composition (sec. 3.3): read again, and pool the mean and the maximum of each sentence.
+        pooled = pool(self.composer(spread_out(compared, mask), lengths), mask)
+        return self.classify(torch.cat([pooled[:half], pooled[half:]], dim=1))
 
     def _squares(self) -> Tensor:
+        """Return the summed squares of all recurrent and feed-forward weight matrices, which excludes the biases."""
         parts = (self.encoder, self.project, self.composer, self.classify)
         return torch.stack([p.square().sum() for part in parts for p in part.parameters() if p.dim() > 1]).sum()
 
@@ -138,16 +156,39 @@ class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
     name, metric, recipe, reading = "snli", "accuracy", SnliRecipe, ("labels", "tokenizer")
 
     def read(self, path: str, recipe: SnliRecipe) -> list[PairExample]:
-        """Read the pairs of a JSON lines file that have a label."""
-        return read_pairs(path, recipe.labels, get_tokenizer(recipe.tokenizer))
+        """Read the pairs of a file, plain or compressed, with one JSON object on each line.
+
+        The keys that are read are "gold_label", "sentence1" and "sentence2". Pairs with the label "-" are skipped.
+
+        Raises:
+            ElmoError: If a line is not such an object, a label is not among the recipe's, a sentence has no tokens, or
+                the file has no pairs.
+        """
+        tokenize = get_tokenizer(recipe.tokenizer)
+        pairs: list[PairExample] = []
+        for number, line in enumerate(read_lines(path), 1):
+            if not line.strip():
+                continue
+            try:
+                values = read_object(line)
+                # The label comes first: pairs without a majority are skipped, whatever else is wrong with them.
+                label = get(values, LABEL, str)
+                if label != NO_LABEL:
+                    require_choice(f"key {LABEL!r}", label, recipe.labels)
+                    pairs.append(_pair(get(values, PREMISE, str), get(values, HYPOTHESIS, str), tokenize, label))
+            except ElmoError as error:
+                raise ElmoError(f"{path}, line {number}: {error}") from None
+        if not pairs:
+            raise ElmoError(f"{path}: holds no pair; expected JSON objects with {LABEL}, {PREMISE} and {HYPOTHESIS}")
+        return pairs
 
     def tokenizer(self, recipe: SnliRecipe) -> str:
         """Return the recipe's tokenizer."""
         return recipe.tokenizer
 
     def parse(self, line: str, tokenize: Tokenizer) -> PairExample:
-        """Make an example from premise, tab and hypothesis, or from a JSON object."""
-        return parse_pair(line, tokenize)
+        """Make an unlabelled pair from premise, tab and hypothesis, or from a JSON object as in files."""
+        return _pair(*two_texts(line, "premise and hypothesis", (PREMISE, HYPOTHESIS)), tokenize)
 
     def sentences(self, example: PairExample) -> Sequence[Sentence]:
         """Return premise and hypothesis."""
@@ -181,6 +222,15 @@ class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):
         """Return `label`, `probabilities`, and the tokenized pair."""
         pair = {PREMISE: " ".join(example.premise), HYPOTHESIS: " ".join(example.hypothesis)}
         return {**prediction._asdict(), **pair}
+
+
+def _pair(premise: str, hypothesis: str, tokenize: Tokenizer, label: str = "") -> PairExample:
+    """Tokenize a pair. Both sentences need a token, since attention and pooling are means over tokens."""
+    pair = PairExample(tuple(tokenize(premise)), tuple(tokenize(hypothesis)), label)
+    for name in ("premise", "hypothesis"):
+        if not getattr(pair, name):
+            raise ElmoError(f"{name}: the sentence is empty")
+    return pair
 
 
 TASK = Snli()
