@@ -1,4 +1,4 @@
-"""The model of sentiment, what its task reads and writes, and the run folder that comes of it."""
+"""Sentiment: the model, what the task reads and writes, and its run folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SMALL = {
     "training.patience": 20,
 }
 WORDS = dict(zip(("awful", "bad", "plain", "good", "superb"), range(5), strict=True))
-"""The one word that decides, in the small trees."""
+"""The words that decide a label in the small trees. Each sentence has one of them."""
 
 
 def make_recipe(**overrides: Any) -> SstRecipe:
@@ -48,7 +48,7 @@ def make_recipe(**overrides: Any) -> SstRecipe:
 
 
 def make_tree(words: list[str]) -> str:
-    """A tree that branches to the right; a phrase has the label of the word that decides in it, else 2."""
+    """Make a tree that branches to the right. A phrase has the label of the deciding word in it, or 2 without one."""
 
     def label(part: list[str]) -> int:
         return next((WORDS[word] for word in part if word in WORDS), 2)
@@ -58,7 +58,7 @@ def make_tree(words: list[str]) -> str:
 
 
 def make_trees(number: int, seed: int = 0) -> str:
-    """Sentences of 2 to 8 words, one of which decides."""
+    """Make trees of sentences of 2 to 8 words, one of which decides."""
     rng = np.random.default_rng(seed)
     lines: list[str] = []
     for _ in range(number):
@@ -84,8 +84,8 @@ def make_model(recipe: SstRecipe, examples: list[SstExample], bilm: Model | None
 
 
 def test_the_recipe_is_the_published_one() -> None:
-    """Appendix A.8: four tokens, 300-d, two ReLU layers, Adam at 1e-4, lambda 0.001, ELMo in and out; what it leaves
-    out (dropout, widths of the head, batches, clipping) is from the configuration published later."""
+    """Appendix A.8: four tokens, 300-d, two ReLU layers, Adam at 1e-4, lambda 0.001, ELMo in and out. What it does not
+    say (dropout, widths of the head, batches, clipping) is from the configuration that was published later."""
     recipe = read_recipe(SstRecipe, "sst", ("sst",))
     assert (recipe.min_phrase, recipe.hidden, recipe.head, recipe.binary) == (4, 300, (1200, 600), False)
     assert (recipe.words.dim, recipe.words.trainable) == (300, False)
@@ -103,7 +103,7 @@ def test_the_recipe_is_the_published_one() -> None:
 
 @pytest.mark.parametrize(("with_elmo", "attended"), [(False, 600), (True, 1200)])
 def test_the_published_widths(with_elmo: bool, attended: int, bilm: Model) -> None:
-    """With ELMo at the output the attention begins with two biLSTMs beside each other; it is 12 wide here."""
+    """With ELMo at the output, the attention reads two biLSTMs, concatenated. ELMo's vectors are 12 wide here."""
     recipe = read_recipe(SstRecipe, "sst", ("sst",), {"elmo.vectors": "live"})
     model = make_model(recipe, [SstExample(("a",), FINE[0])], bilm if with_elmo else None)
     widths = {name: tuple(p.shape) for name, p in model.named_parameters() if "weight_ih" in name or p.dim() == 2}
@@ -136,8 +136,9 @@ def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])
-def test_scores_do_not_depend_on_neighbours(at: str | None, bilm: Model) -> None:
-    """A sentence scores alone as in a batch with longer ones, without tokens too; 1e-5 is float32 rounding."""
+def test_scores_do_not_depend_on_other_sentences(at: str | None, bilm: Model) -> None:
+    """A sentence alone has the same scores as in a batch with longer ones, also if it has no tokens. 1e-5 is float32
+    rounding."""
     texts = ["w0 good", "a b c d e superb f", "x", "", "one two three four"]
     examples = [SstExample(tuple(text.split()), FINE[1]) for text in texts]
     recipe = make_recipe(elmo__vectors="live", **({"elmo__at": at} if at else {}))
@@ -145,15 +146,17 @@ def test_scores_do_not_depend_on_neighbours(at: str | None, bilm: Model) -> None
     scores = model.scores(examples)
     alone = torch.cat([model.scores([example]) for example in examples])
     torch.testing.assert_close(scores, alone, rtol=0, atol=1e-5)
-    assert len({tuple(row) for row in scores.tolist()}) == len(texts), "the test has no grip: sentences score alike"
+    assert len({tuple(row) for row in scores.tolist()}) == len(texts), (
+        "the test proves nothing: some sentences have equal scores"
+    )
     loss = model.loss(examples)
     torch.testing.assert_close(loss, -scores.log_softmax(1)[:, 1].mean())
     loss.backward()
     assert all(p.grad is not None and p.grad.any() for name, p in model.named_parameters() if "mixes" not in name)
 
 
-def test_pooling_is_what_it_says() -> None:
-    """By hand: scores 0 and ln 3 weigh the tokens 1 to 3. Whatever stands at padding changes nothing."""
+def test_pooling_equals_a_calculation_by_hand() -> None:
+    """Scores of 0 and ln 3 give the two tokens weights of 1 to 3. What padding holds makes no difference."""
     pooling = AttentivePooling(1)
     with torch.no_grad():
         pooling.score.weight.fill_(float(np.log(3)) / 4)
@@ -163,8 +166,8 @@ def test_pooling_is_what_it_says() -> None:
         torch.testing.assert_close(found, torch.tensor([[2.0, 4.0, 0.0, 3.0]]))
 
 
-def test_what_is_read(tmp_path: Path) -> None:
-    """Whole sentences, or for training all phrases long enough; without the neutral ones if there are two labels."""
+def test_sentences_and_phrases_are_read(tmp_path: Path) -> None:
+    """Whole sentences, or for training all phrases that are long enough; without neutral ones if labels are binary."""
     (tmp_path / "a").write_text(
         f"{make_tree(['so', 'very', 'good', 'a', 'b'])}\n{make_tree(list('abcd'))}\n(0 awful)\n"
     )
@@ -189,8 +192,8 @@ def test_what_is_read(tmp_path: Path) -> None:
         read(train=True, min_phrase=6)
 
 
-def test_quotes_are_those_of_plain_text(tmp_path: Path) -> None:
-    """For words and ELMo, in training and after it. Runs from before the key was there see the treebank's."""
+def test_quotes_become_those_of_plain_text(tmp_path: Path) -> None:
+    """For words and ELMo, in training and after it. Runs from before the key `quotes` existed keep the treebank's."""
     words = ["``", "good", "''", "`", "b", "'", "-LRB-", "a", "-RRB-"]
     (tmp_path / "a").write_text(make_tree(words) + "\n")
     recipe = make_recipe()
@@ -214,7 +217,7 @@ def test_labels_and_words() -> None:
 
 
 def test_accuracies() -> None:
-    """Two of four are right; of the three that aren't neutral, two are on the right side: shares are added up."""
+    """Two of four are right. Of the three that are not neutral two are on the right side, by their summed shares."""
     rows = [[0.3, 0.3, 0.0, 0.4, 0.0], [0.0, 0.0, 0.2, 0.5, 0.3], [0.0, 0.1, 0.6, 0.3, 0.0], [0.0, 0.0, 0.6, 0.0, 0.4]]
     found = [LabelPrediction(FINE[int(np.argmax(row))], dict(zip(FINE, row, strict=True))) for row in rows]
     gold = ["very negative", "positive", "neutral", "negative"]
@@ -227,9 +230,9 @@ def test_accuracies() -> None:
 
 
 @pytest.mark.parametrize(("elmo", "binary"), [("none", False), ("model", False), ("none", True)])
-def test_learns_and_stands_alone(elmo: str, binary: bool, trees: Path) -> None:
-    """One word decides, so all sentences are learned, or all but those of one word; the most frequent label alone has
-    35 %, of two labels 75 %. The run folder repeats the scores."""
+def test_a_trained_model_learns_and_is_loaded_with_the_same_scores(elmo: str, binary: bool, trees: Path) -> None:
+    """One word decides, so nearly all sentences can be learned. Guessing the most frequent label would be right for
+    35 % of them, or 75 % with two labels."""
     source = elmo if elmo == "none" else str(trees / elmo)
     recipe = make_recipe(binary=binary, min_phrase=2)
     job = ExperimentConfig(
@@ -242,7 +245,7 @@ def test_learns_and_stands_alone(elmo: str, binary: bool, trees: Path) -> None:
     assert json.loads(done.stdout)["scores"] == result.scores["dev"]
 
 
-def test_predicts_plain_text(trees: Path) -> None:
+def test_labels_are_predicted_for_plain_text(trees: Path) -> None:
     job = ExperimentConfig(
         "sst", make_recipe(min_phrase=2), trees / "run", str(trees / "train.txt"), str(trees / "dev.txt")
     )
@@ -275,7 +278,7 @@ def test_predicts_plain_text(trees: Path) -> None:
         ({"dropout__head": [0.1, 2.0]}, "dropout.head: 2.0 is not in"),
     ],
 )
-def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
+def test_errors_in_settings(setting: dict[str, Any], says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         make_recipe(**setting)
 
@@ -286,7 +289,7 @@ def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
     [pytest.param("train", 8544, 6920, marks=pytest.mark.slow), ("dev", 1101, 872), ("test", 2210, 1821)],
 )
 def test_the_published_sets(part: str, fine: int, binary: int, shared: Path) -> None:
-    """The counts of Socher et al. 2013, sec. 5.1."""
+    """They have as many sentences as Socher et al. 2013, sec. 5.1, state."""
     path = str(shared / "data" / "sst5" / f"{part}.txt.xz")
     assert len(TASK.read(path, make_recipe())) == fine
     assert len(TASK.read(path, make_recipe(binary=True))) == binary

@@ -1,4 +1,4 @@
-"""Labelled trees: their phrases, how their words look, and what is wrong in them by file and line."""
+"""Labelled trees: their phrases, how words are written in them, and errors with file and line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FUN = LabelledTree(
 )
 
 
-def test_reads_phrases_from_the_inside(tmp_path: Path) -> None:
+def test_inner_phrases_come_first(tmp_path: Path) -> None:
     text = "(3 (2 It) (4 (2 is) (4 fun)))\r\n\n(1 No)\n"
     (tmp_path / "a.txt").write_text(text, newline="")
     (tmp_path / "a.txt.xz").write_bytes(lzma.compress(text.encode()))
@@ -24,16 +24,16 @@ def test_reads_phrases_from_the_inside(tmp_path: Path) -> None:
     assert FUN.label == 3
 
 
-def test_blanks_do_not_matter() -> None:
+def test_blanks_make_no_difference() -> None:
     assert parse_tree("  (3(2 It)(4   (2 is)(4 fun ) ) ) ") == FUN
 
 
-def test_words_look_as_in_text() -> None:
+def test_brackets_and_slashes_become_those_of_plain_text() -> None:
     tree = parse_tree(r"(2 (2 -LRB-) (2 (2 writer\/director) (2 (2 \*\*) (2 -RRB-))))")
     assert tree.tokens == ("(", "writer/director", "**", ")")
 
 
-def test_depth_has_no_bound() -> None:
+def test_trees_may_be_of_any_depth() -> None:
     assert parse_tree("(2 " * 5000 + "x" + ")" * 5000).phrases == (Phrase(0, 1, 2),) * 5000
 
 
@@ -50,7 +50,7 @@ def test_depth_has_no_bound() -> None:
         ("It is fun", "'It' at character 1 is in no phrase"),
     ],
 )
-def test_says_what_is_wrong_where(line: str, says: str, tmp_path: Path) -> None:
+def test_errors_name_file_and_line(line: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"(1 No)\n\n{line}\n")
     with pytest.raises(ElmoError, match=rf"a\.txt, line 3: {says}"):
         read_trees(tmp_path / "a.txt")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,19 +54,16 @@ def read_trees(path: str | Path) -> list[LabelledTree]:
     Raises:
         ElmoError: If a line is not such a tree, or the file holds none.
     """
-    trees = list(_read(path))
-    if not trees:
-        raise ElmoError(f"{path}: holds no tree; expected one on each line, such as '(3 (2 It) (4 (2 is) (3 fun)))'")
-    return trees
-
-
-def _read(path: str | Path) -> Iterator[LabelledTree]:
+    trees: list[LabelledTree] = []
     for number, line in enumerate(read_lines(path), 1):
         if line.strip():
             try:
-                yield parse_tree(line)
+                trees.append(parse_tree(line))
             except ElmoError as error:
                 raise ElmoError(f"{path}, line {number}: {error}") from None
+    if not trees:
+        raise ElmoError(f"{path}: holds no tree; expected one on each line, such as '(3 (2 It) (4 (2 is) (3 fun)))'")
+    return trees
 
 
 def parse_tree(line: str) -> LabelledTree:
@@ -78,13 +74,17 @@ def parse_tree(line: str) -> LabelledTree:
     """
     tokens: list[str] = []
     phrases: list[Phrase] = []
+    # A stack rather than recursion, which would limit how deep a tree may be: the start and label of each open phrase.
     is_open: list[tuple[int, int]] = []
     for match in _PIECE.finditer(line):
         piece, where = match[0], f"at character {match.start() + 1}"
         if phrases and not is_open:
             raise ElmoError(f"the tree ends before {piece!r} {where}; expected one tree a line")
         if piece.startswith("("):
-            is_open.append((len(tokens), _label(match[1], where)))
+            if match[1] not in map(str, range(NUM_LABELS)):
+                wanted = f"a digit from 0 to {NUM_LABELS - 1} after the bracket"
+                raise ElmoError(f"{match[1]!r} {where} is no label; expected {wanted}")
+            is_open.append((len(tokens), int(match[1])))
         elif not is_open:
             raise ElmoError(f"{piece!r} {where} is in no phrase; expected a tree as '(3 (2 It) (4 (2 is) (3 fun)))'")
         elif piece == ")":
@@ -97,9 +97,3 @@ def parse_tree(line: str) -> LabelledTree:
     if is_open:
         raise ElmoError(f"the line ends within {len(is_open)} phrases; a closing bracket is missing")
     return LabelledTree(tuple(tokens), tuple(phrases))
-
-
-def _label(text: str, where: str) -> int:
-    if text not in map(str, range(NUM_LABELS)):
-        raise ElmoError(f"{text!r} {where} is no label; expected a digit from 0 to {NUM_LABELS - 1} after the bracket")
-    return int(text)

@@ -116,14 +116,17 @@ class SstModel(TaskModel[SstExample, LabelPrediction]):
         self.labels, size, dropout = tuple(labels), recipe.hidden, recipe.dropout
         self.words = WordEmbedding(words, recipe.words.dim, trainable=recipe.words.are_trained)
         self.word_dropout = nn.Dropout(dropout.words)
+        # Encoder (McCann et al. 2017, sec. 5): a layer with ReLU, then a biLSTM; and the biLSTM over ELMo's output.
         width = self.words.width + elmo.input_width
         self.hidden = nn.Sequential(nn.Linear(width, size), nn.ReLU(), nn.Dropout(dropout.hidden))
         self.encoder = BiLSTM(size, size)
         self.output_encoder = BiLSTM(elmo.output_width, size) if elmo.output_width else None
+        # Biattention has no weights. The integrator reads what it results in, and pooling makes one vector of that.
         width = self.encoder.width + (self.output_encoder.width if self.output_encoder else 0)
         self.integrator = BiLSTM(3 * width, size)
         self.pooling = AttentivePooling(self.integrator.width)
         self.pooled_dropout = nn.Dropout(dropout.pooled)
+        # Layers with ReLU in place of McCann's maxout network with batch norm, which was worse (appendix A.8).
         widths = [self.pooling.width, *recipe.head]
         layers = [
             nn.Sequential(nn.Linear(before, after), nn.ReLU(), nn.Dropout(share))
@@ -145,29 +148,26 @@ class SstModel(TaskModel[SstExample, LabelPrediction]):
 
         A sentence without tokens counts as one empty word.
         """
-        sentences = [example.tokens or ("",) for example in examples]
+        sentences = [example.tokens or ("",) for example in examples]  # pooling needs at least one token
         lengths = lengths_of(sentences)
         mask = padding_mask(lengths, self.device)
-        packing = Packing.of(lengths, mask.shape[1], self.device)
-        encoded = self._encode(sentences, packing)
+        packing = Packing.of(lengths, mask.shape[1], self.device)  # the same for all biLSTMs
+
+        # This dropout is for word vectors alone: ELMo's have `elmo.dropout`, and two dropouts on them cost accuracy.
+        elmo = self.elmo(sentences)
+        inputs = torch.cat([self.word_dropout(self.words(sentences)), elmo.input], dim=2)
+        encoded = self.encoder(self.hidden(inputs), packing)
+        if self.output_encoder is not None:
+            encoded = torch.cat([encoded, self.output_encoder(elmo.output, packing)], dim=2)
+
+        # Biattention of the sentence with itself, whose two directions are therefore the same.
         found = masked_softmax(encoded @ encoded.transpose(1, 2), mask.unsqueeze(1)) @ encoded
         integrated = self.integrator(torch.cat([encoded, encoded - found, encoded * found], dim=2), packing)
         return self.head(self.pooled_dropout(self.pooling(integrated, mask)))
 
-    def _encode(self, sentences: Sequence[Sentence], packing: Packing) -> Tensor:
-        """Return the tokens in their context (B, T, D), zeros at padding."""
-        elmo = self.elmo(sentences)
-        inputs = torch.cat([self.word_dropout(self.words(sentences)), elmo.input], dim=2)
-        encoded = self.encoder(self.hidden(inputs), packing)
-        if self.output_encoder is None:
-            return encoded
-        return torch.cat([encoded, self.output_encoder(elmo.output, packing)], dim=2)
-
 
 class AttentivePooling(nn.Module):
     """The mean, maximum and minimum over the tokens, and a mean weighted by a learned score of each token.
-
-    The scores have no bias, unlike those of the paper: a softmax cancels it.
 
     Source: McCann et al. 2017, sec. 5.
     """
@@ -175,7 +175,7 @@ class AttentivePooling(nn.Module):
     def __init__(self, in_width: int) -> None:
         super().__init__()
         self.width = 4 * in_width
-        self.score = nn.Linear(in_width, 1, bias=False)
+        self.score = nn.Linear(in_width, 1, bias=False)  # the softmax cancels the bias that the paper has
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Pool `x` (B, T, D) to (B, 4D). `mask` is bool (B, T), true at tokens; at least one in each row."""
