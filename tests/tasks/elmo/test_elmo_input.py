@@ -1,4 +1,4 @@
-"""ELMo in task models: the same vectors, live, cached on disk, or from a biLM that is trained along."""
+"""ELMo in task models: the vectors are the same live, cached on disk, and from a biLM that is trained along."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import torch
 
 import elmo
 from elmo.embed import Embedder
+from elmo.embed.embedder import BATCH_TOKENS
 from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
 from elmo.formats import Model
@@ -38,8 +39,8 @@ def make(bilm: Model | None, folder: Path | None = None, **config: Any) -> ElmoI
     return make_elmo_input(bilm, settings, layers)
 
 
-def test_the_mix_is_that_of_elmo(bilm: Model) -> None:
-    """As `elmo.Elmo` mixes the same layers; 2e-6 is float32 rounding of two engines."""
+def test_vectors_equal_those_of_elmos_module(bilm: Model) -> None:
+    """`elmo.Elmo` mixes the same layers; 2e-6 is the float32 rounding of two engines."""
     found, wanted = make(bilm, at="both"), elmo.Elmo(None, None, 2, dropout=0.0, module=bilm.bilm)
     for number, place in enumerate(("input", "output")):
         scores = torch.tensor([0.5, -1.0, float(number)])
@@ -52,8 +53,8 @@ def test_the_mix_is_that_of_elmo(bilm: Model) -> None:
 
 @pytest.mark.parametrize("at", ["input", "output", "both"])
 @pytest.mark.parametrize("layer_norm", [False, True])
-def test_where_layers_come_from_changes_nothing(bilm: Model, at: str, layer_norm: bool, tmp_path: Path) -> None:
-    """2e-6 is float32 rounding, larger after layer norm divides by the deviation of tiny layers."""
+def test_vectors_are_the_same_wherever_layers_come_from(bilm: Model, at: str, layer_norm: bool, tmp_path: Path) -> None:
+    """2e-6 is float32 rounding. Layer norm makes it larger, since it divides by the deviation of tiny layers."""
     settings: dict[str, Any] = {"at": at, "layer_norm": layer_norm}
     live, cached = make(bilm, **settings), make(bilm, tmp_path, **settings)
     trained = make(bilm, vectors="trained", **settings)
@@ -64,7 +65,7 @@ def test_where_layers_come_from_changes_nothing(bilm: Model, at: str, layer_norm
 
 
 def test_frozen_layers_are_not_rounded_in_training(bilm: Model) -> None:
-    """Whatever precision is trained in; a biLM that is trained along is part of it."""
+    """Whatever precision the task trains in. A biLM that is trained along is rounded as the task's own layers are."""
     seen: list[torch.dtype] = []
 
     def run(sentences: Sequence[Sequence[str]]) -> list[Any]:
@@ -80,14 +81,14 @@ def test_frozen_layers_are_not_rounded_in_training(bilm: Model) -> None:
 
 
 @pytest.mark.parametrize("at", ["input", "output", "both"])
-def test_widths_say_where_elmo_goes(bilm: Model, at: str) -> None:
+def test_a_place_that_elmo_does_not_go_to_has_width_zero(bilm: Model, at: str) -> None:
     module = make(bilm, at=at)
     vectors = module(SENTENCES)
     assert (vectors.input.shape, vectors.output.shape) == ((3, 4, module.input_width), (3, 4, module.output_width))
     assert (module.input_width, module.output_width) == (12 * (at != "output"), 12 * (at != "input"))
 
 
-def test_without_elmo_the_width_is_zero() -> None:
+def test_without_elmo_all_widths_are_zero() -> None:
     module = make(None, at="both")
     vectors = module(SENTENCES)
     assert vectors.input.shape == vectors.output.shape == (3, 4, 0)
@@ -95,7 +96,7 @@ def test_without_elmo_the_width_is_zero() -> None:
     assert not list(module.parameters())
 
 
-def test_only_a_trained_bilm_has_gradients_and_is_a_copy(bilm: Model) -> None:
+def test_only_a_trained_bilm_has_gradients_and_it_is_a_copy(bilm: Model) -> None:
     frozen, trained = make(bilm, penalty=0.1), make(bilm, vectors="trained")
     assert sorted(name for name, _ in frozen.named_parameters()) == ["mixes.input.gamma", "mixes.input.scores"]
     trained(SENTENCES).input.sum().backward()
@@ -109,7 +110,7 @@ def test_the_penalty_is_lambda_times_the_squared_scores(bilm: Model) -> None:
     assert module.penalty().item() == pytest.approx(0.5)
 
 
-def test_dropout_is_on_in_training_only(bilm: Model) -> None:
+def test_dropout_is_for_training_only(bilm: Model) -> None:
     torch.manual_seed(0)
     module = make(bilm, dropout=0.5)
     kept = module.eval()(SENTENCES).input
@@ -118,15 +119,15 @@ def test_dropout_is_on_in_training_only(bilm: Model) -> None:
     torch.testing.assert_close(dropped[dropped != 0], 2 * kept[dropped != 0])
 
 
-def test_float16_is_half_as_large_and_near(bilm: Model, tmp_path: Path) -> None:
-    """Numbers of this model are below 4, where float16 keeps 11 bits: 1e-3."""
+def test_a_cache_in_float16_is_half_as_large(bilm: Model, tmp_path: Path) -> None:
+    """The numbers of this model are below 4, and float16 keeps 11 bits of them: an error of at most 1e-3."""
     exact, near = make(bilm, tmp_path / "a"), make(bilm, tmp_path / "b", cache_dtype="float16")
     torch.testing.assert_close(near(SENTENCES).input, exact(SENTENCES).input, rtol=1e-3, atol=1e-3)
     sizes = [next((tmp_path / name).iterdir()).stat().st_size for name in "ab"]
     assert sizes == [7 * 3 * 12 * 4, 7 * 3 * 12 * 2]
 
 
-def test_a_cache_is_used_again_for_the_same_model_and_text_alone(bilm: Model, tmp_path: Path) -> None:
+def test_a_cache_is_used_again_only_for_the_same_model_and_text(bilm: Model, tmp_path: Path) -> None:
     make(bilm, tmp_path)
     live = LiveLayers(Embedder(bilm), ElmoConfig())
     (path,) = tmp_path.iterdir()
@@ -143,14 +144,14 @@ def test_a_cache_is_used_again_for_the_same_model_and_text_alone(bilm: Model, tm
     assert len(list(tmp_path.iterdir())) == 5
 
 
-def test_a_cache_goes_on_where_it_was_stopped(bilm: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the bit: the rest is cut into the same windows, of which there are several here."""
+def test_an_interrupted_cache_is_continued(bilm: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is the same to the bit: the rest is cut into the same windows, of which there are several here."""
     texts = [[f"{word}{number}" for word in SENTENCES[number % 3]] for number in range(40)]
     whole, stopped, embedded = tmp_path / "whole", tmp_path / "stopped", list[int]()
+    monkeypatch.setitem(BATCH_TOKENS, "cpu", 5)
 
     def cached(folder: Path) -> bytes:
         embedder = Embedder(bilm)
-        monkeypatch.setattr(embedder, "_batch_tokens", 5)
         run = embedder.embed_window
         monkeypatch.setattr(embedder, "embed_window", lambda rows, job: embedded.append(len(rows)) or run(rows, job))
         LiveLayers(embedder, ElmoConfig()).cached(texts, folder)
@@ -173,14 +174,14 @@ def test_a_cache_goes_on_where_it_was_stopped(bilm: Model, tmp_path: Path, monke
             cached(stopped)
     (work,) = stopped.iterdir()
     with (work / "data").open("ab") as data:
-        data.write(b"what was written of the next window")
+        data.write(b"the beginning of the next window")
     embedded.clear()
     assert cached(stopped) == expected
     assert 0 < sum(embedded) < len(texts)
 
 
 def test_a_cache_that_was_just_complete_is_tidied_up(bilm: Model, tmp_path: Path) -> None:
-    """After a kill between the two: the vectors have their name, and their progress is still there."""
+    """A kill may come in between: the vectors have their name already, and the note of the progress is still there."""
     make(bilm, tmp_path)
     (path,) = tmp_path.iterdir()
     work = tmp_path / f".{path.name}.unfinished"
@@ -190,7 +191,7 @@ def test_a_cache_that_was_just_complete_is_tidied_up(bilm: Model, tmp_path: Path
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_two_processes_make_a_cache_once(bilm: Model, tmp_path: Path) -> None:
+def test_two_processes_compute_a_cache_once(bilm: Model, tmp_path: Path) -> None:
     """The second one waits for the first."""
     make(bilm, tmp_path / "expected")
     (expected,) = (tmp_path / "expected").iterdir()
@@ -208,13 +209,13 @@ def test_two_processes_make_a_cache_once(bilm: Model, tmp_path: Path) -> None:
     assert path.stat().st_mtime_ns == written
 
 
-def test_sentences_that_the_cache_lacks_are_embedded(bilm: Model, tmp_path: Path) -> None:
+def test_sentences_that_the_cache_lacks_are_computed(bilm: Model, tmp_path: Path) -> None:
     others = [["Ein", "Satz"], SENTENCES[0]]
     torch.testing.assert_close(make(bilm, tmp_path)(others).input, make(bilm)(others).input, rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize("vectors", ["live", "trained"])
-def test_the_warm_state(bilm: Model, vectors: str) -> None:
+def test_sentences_start_from_the_warm_state(bilm: Model, vectors: str) -> None:
     bilm.warm_state = mean_state(bilm, SENTENCES)
     cold, warm = make(bilm, vectors=vectors), make(bilm, vectors=vectors, state="warm")
     expected = Embedder(bilm).embed(SENTENCES, state="warm")
@@ -233,6 +234,6 @@ def test_the_warm_state(bilm: Model, vectors: str) -> None:
         ({"vectors": "kept"}, "elmo.vectors: 'kept' is none of cached, live, trained"),
     ],
 )
-def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
+def test_errors_in_settings(setting: dict[str, Any], says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         ElmoConfig(**setting)

@@ -27,18 +27,27 @@ Arrays = Sequence[NDArray[np.floating]]
 
 
 class LiveLayers:
-    """Computes all layers of sentences each time it is called."""
+    """Computes all layers of sentences each time it is called.
+
+    Args:
+        embedder: The biLM.
+        config: How the task uses ELMo: the state in which sentences start, and the type of the numbers in a cache.
+
+    Example:
+        ```python
+        live = LiveLayers(Embedder(elmo.load("en")), ElmoConfig())
+        cached = live.cached(sentences, Path("cache"))
+        (layers,) = cached([["A", "sentence"]])  # (L, T, D)
+        ```
+    """
 
     def __init__(self, embedder: Embedder, config: ElmoConfig) -> None:
         self.embedder, self.config = embedder, config
+        self._state: State = "warm" if config.state == "warm" else "zero"
 
     def __call__(self, sentences: Sentences, /) -> Arrays:
         """Return the layers (L, T, D) of each sentence."""
         return self.embedder.embed(sentences, layers="all", state=self._state)
-
-    @property
-    def _state(self) -> State:
-        return "warm" if self.config.state == "warm" else "zero"
 
     def cached(self, sentences: Iterable[Sequence[str]], folder: Path) -> CachedLayers:
         """Return a cache of the layers of `sentences`, and compute it if `folder` does not have it yet.
@@ -46,15 +55,18 @@ class LiveLayers:
         If another process is computing the same cache, this one waits for it. If a process was killed while computing
         it, this one continues there.
         """
-        texts = list(dict.fromkeys(map(tuple, sentences)))
+        texts = list(dict.fromkeys(map(tuple, sentences)))  # each distinct sentence once
         path = folder / f"{self._fingerprint(texts)}.layers"
         lengths = [len(text) for text in texts]
         work = path.with_name(f".{path.name}.unfinished")
+        # A folder for unfinished work next to a complete cache is left over from a process that was killed before it
+        # could tidy up. `_compute` then only removes it.
         if not path.exists() or work.exists():
             folder.mkdir(parents=True, exist_ok=True)
             self._compute(texts, path, work)
         row = self.embedder.num_layers * self.embedder.width
         shape = (sum(lengths), row)
+        # A file without numbers, for sentences without tokens, can't be mapped into memory.
         numbers = np.memmap(path, self.config.cache_dtype, "r", shape=shape) if shape[0] else np.zeros(shape)
         return CachedLayers(numbers, dict(zip(texts, accumulate(lengths, initial=0), strict=False)), self)
 
@@ -82,12 +94,16 @@ class LiveLayers:
                 return
             done, size = _read_progress(progress, data)
             self._require_room(path.parent, sum(map(len, texts[done:])))
-            with data.open("r+b" if done else "wb") as file, self._bar(len(texts), done) as bar:
+            bar: tqdm[Any] = tqdm(desc="ELMo vectors", total=len(texts), initial=done, unit="sentence", disable=None)
+            with data.open("r+b" if done else "wb") as file, bar:
+                # What was written after the last note of the progress may be half a window.
                 file.truncate(size)
                 file.seek(size)
                 for window in self.embedder.windows(texts[done:], layers="all", state=self._state):
                     for array in window:
                         file.write(np.ascontiguousarray(array, self.config.cache_dtype).data)
+                    # The numbers must be on the disk before the note that says so: after a power cut, a note that came
+                    # first could count numbers that were never written.
                     file.flush()
                     os.fsync(file.fileno())
                     done += len(window)
@@ -97,11 +113,9 @@ class LiveLayers:
             data.replace(path)
             progress.unlink(missing_ok=True)
 
-    def _bar(self, total: int, done: int) -> tqdm[Any]:
-        return tqdm(desc="ELMo vectors", total=total, initial=done, unit="sentence", disable=None)
-
     def _fingerprint(self, texts: Sentences) -> str:
         """Return a checksum of everything that the numbers depend on: model, precision, state, number type and text."""
+        # The text and its order belong to it, since the file holds numbers only and nothing that says what they are of.
         model = self.embedder.warm_fingerprint if self.config.state == "warm" else self.embedder.fingerprint
         facts = [model, self.embedder.precision, self.config.state, self.config.cache_dtype]
         text = json.dumps([facts, texts]).encode()
@@ -139,11 +153,14 @@ class CachedLayers:
     def __call__(self, sentences: Sentences, /) -> Arrays:
         """Return the layers (L, T, D) of each sentence."""
         keys = [tuple(sentence) for sentence in sentences]
+        # A batch with a single new sentence is computed as a whole. That is for text to predict; the sentences of all
+        # sets of a training are in its cache.
         if not all(key in self._places for key in keys):
             return self._live(sentences)
-        return [self._array(key) for key in keys]
-
-    def _array(self, key: tuple[str, ...]) -> NDArray[np.floating]:
         num_layers, width = self._live.embedder.num_layers, self._live.embedder.width
-        start = self._places[key]
-        return self._numbers[start : start + len(key)].reshape(num_layers, len(key), width)
+        arrays: list[NDArray[np.floating]] = []
+        for key in keys:
+            start = self._places[key]
+            # As many rows as the sentence has tokens, but not a row for each: its numbers are in the order (L, T, D).
+            arrays.append(self._numbers[start : start + len(key)].reshape(num_layers, len(key), width))
+        return arrays

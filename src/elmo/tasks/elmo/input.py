@@ -55,6 +55,7 @@ class TrainedLayers(nn.Module):
         types, rows = number_types(sentences)
         lengths = lengths_of(rows)
         state = None if self._state is None else to_device(repeat_row(self._state, len(rows)), device)
+        # Unlike an embedder's, these layers have the sentence boundaries at both ends, which the task must not see.
         layers, _ = self.bilm(torch.from_numpy(self._to_ids(types)).to(device), pad_ids(rows, device), lengths, state)
         return layers[:, :, 1:-1] * padding_mask(lengths - 2, device).unsqueeze(2)
 
@@ -73,7 +74,8 @@ class ElmoInput(nn.Module):
     layer norm.
 
     In prediction, the layers of a sentence that occurs several times in a batch are computed once. Frozen layers are
-    also kept from the two batches before, for instance those of a paragraph that many questions are about.
+    also kept from the two batches before, for instance those of a paragraph that many questions are about: with
+    `elmo.vectors=live`, the biLM would otherwise run once for each question.
 
     Args:
         config: How the task uses ELMo.
@@ -97,6 +99,7 @@ class ElmoInput(nn.Module):
                 if self._width
             }
         )
+        # An empty tensor that says which device the module is on: without ELMo, it has no parameter that would.
         self.register_buffer("_here", torch.zeros(0), persistent=False)
         self._latest = _Latest(None, deque(maxlen=2))
 
@@ -120,10 +123,12 @@ class ElmoInput(nn.Module):
     def penalty(self) -> Tensor:
         """Return what the weights of the mixes add to the loss, a scalar."""
         strength = self.config.penalty
+        # Without a mix, the sum of nothing: a zero on the right device.
         terms = [mix.penalty(strength) for mix in self.mixes.values() if isinstance(mix, ScalarMix)]
         return torch.stack(terms).sum() if terms else self.get_buffer("_here").sum()
 
     def _run(self, sentences: Sentences, mask: Tensor) -> Tensor:
+        """Return the layers (L, B, T, D) of the sentences, zeros at padding."""
         if self.layers is None:
             return mask.new_zeros(0, *mask.shape, 0, dtype=torch.float32)
         if isinstance(self.layers, TrainedLayers):
@@ -131,12 +136,15 @@ class ElmoInput(nn.Module):
             if self.training or len(places) == len(sentences):
                 return self.layers(sentences)
             return self.layers(list(places))[:, [places[tuple(sentence)] for sentence in sentences]]
-        with own_products(None):  # a biLM that is not trained gives the same vectors in training and in prediction
+        # A task may train with bf16 products, but a biLM that is not trained gives the same vectors in training and in
+        # prediction, and the same as the cache.
+        with own_products(None):
             layers = self.layers(sentences) if self.training else self._repeated(sentences, self.layers)
         return pad_layers(layers, mask.shape[1]).to(mask.device)
 
     def _repeated(self, sentences: Sentences, layers: FrozenLayers) -> list[NDArray[np.floating]]:
         """Return the layers of each sentence, computing only those that are not known yet."""
+        # An ensemble exchanges the source of its members' layers: what another one computed must not be used then.
         if self._latest.source is not layers:
             self._latest = _Latest(layers, deque(maxlen=2))
         keys = list(map(tuple, sentences))
@@ -149,6 +157,7 @@ class ElmoInput(nn.Module):
     def _mix(self, place: str, layers: Tensor, mask: Tensor) -> Tensor:
         if place not in self.mixes:
             return layers.new_zeros(*mask.shape, 0)
+        # Equation 1 of the paper, then dropout (sec. 3.3).
         return F.dropout(self.mixes[place](layers, mask), self.config.dropout, self.training)
 
 
