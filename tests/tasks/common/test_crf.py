@@ -1,4 +1,4 @@
-"""The CRF is compared with brute force: all tag sequences are written down and scored one by one."""
+"""The CRF is compared with brute force: every possible tag sequence is scored by itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALL = Allowed(*(torch.ones(shape, dtype=torch.bool) for shape in [(K,), (K, K), 
 
 
 def make_crf(allowed: Allowed = ALL, seed: int = 0) -> CRF:
-    """Random weights in float64, so that rounding doesn't hide an error."""
+    """Make one with random weights in float64, so that rounding doesn't hide an error."""
     torch.manual_seed(seed)
     crf = CRF(allowed).double()
     for parameter in crf.parameters():
@@ -29,7 +29,7 @@ def make_crf(allowed: Allowed = ALL, seed: int = 0) -> CRF:
 
 
 def make_batch(lengths: list[int], num_tags: int = K, seed: int = 1) -> tuple[Tensor, Tensor]:
-    """Random emissions, at padding too, and the mask."""
+    """Make random emissions, also at padding, and the mask."""
     generator = torch.Generator().manual_seed(seed)
     emissions = torch.randn(len(lengths), max(lengths), num_tags, generator=generator, dtype=torch.float64)
     return emissions, torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
@@ -96,7 +96,7 @@ def test_viterbi_finds_the_best_allowed_sequence(seed: int, constrained: bool) -
 @pytest.mark.parametrize("scheme", ["BIO", "BIOUL"])
 @given(seed=st.integers(0, 10**6), lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_constraints_are_never_broken(scheme: str, seed: int, lengths: list[int]) -> None:
-    """However strongly the weights ask for it."""
+    """However strongly the weights favour it."""
     allowed = allowed_sequences(tags_for(["A", "B"], scheme))
     crf = make_crf(allowed, seed)
     emissions, mask = make_batch(lengths, len(allowed.start), seed)
@@ -106,8 +106,8 @@ def test_constraints_are_never_broken(scheme: str, seed: int, lengths: list[int]
 
 
 @given(seed=st.integers(0, 10**6), lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5))
-def test_padding_and_neighbours_change_nothing(seed: int, lengths: list[int]) -> None:
-    """Even where padding holds huge numbers. Each row alone gives the same; 1e-12 is float64 rounding."""
+def test_padding_and_other_rows_change_nothing(seed: int, lengths: list[int]) -> None:
+    """Even if padding holds huge numbers. Each row alone gives the same result; 1e-12 is float64 rounding."""
     crf, (emissions, mask) = make_crf(seed=seed), make_batch(lengths, seed=seed)
     emissions[~mask] = 1e6
     tags = torch.randint(K, mask.shape, generator=torch.Generator().manual_seed(seed))
@@ -118,7 +118,7 @@ def test_padding_and_neighbours_change_nothing(seed: int, lengths: list[int]) ->
         assert decoded[row : row + 1] == crf.decode(alone[0], alone[2])
 
 
-def test_nothing_to_decode() -> None:
+def test_rows_without_tokens_decode_to_nothing() -> None:
     crf = make_crf()
     assert crf.decode(torch.zeros(2, 0, K), torch.zeros(2, 0, dtype=torch.bool)) == [[], []]
     emissions, mask = make_batch([2, 1])
@@ -126,5 +126,5 @@ def test_nothing_to_decode() -> None:
     assert [len(tags) for tags in crf.decode(emissions, mask)] == [2, 0]
 
 
-def test_constraints_are_no_part_of_the_weights() -> None:
+def test_constraints_are_not_saved_with_the_weights() -> None:
     assert list(make_crf().state_dict()) == ["start", "transitions", "end"]

@@ -1,4 +1,4 @@
-"""Files of word vectors: what is read of them, which words are kept, and what becomes of those that no file has."""
+"""Files of word vectors: what is read from them, which words are kept, and what words get that are in no file."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Recipe = Callable[..., NerRecipe]
 
 
 def make_words(*vectors: Path, **settings: Any) -> WordsConfig:
-    """Settings of files with vectors of two numbers each."""
+    """Make settings with these files, whose vectors have two numbers each."""
     return WordsConfig(**{"dim": 2 * len(vectors), "vectors": tuple(map(str, vectors)), "min_count": 1} | settings)
 
 
 def embed(sentences: list[list[str]], config: WordsConfig) -> WordEmbedding:
-    """The vectors of a model that is to be trained on `sentences`."""
+    """Make the word vectors of a model that will be trained on `sentences`."""
     torch.manual_seed(0)
     embedding = WordEmbedding(choose_words(sentences, config), config.dim, trainable=config.are_trained)
     set_word_vectors(embedding, config)
@@ -40,15 +40,15 @@ def embed(sentences: list[list[str]], config: WordsConfig) -> WordEmbedding:
 
 
 @pytest.mark.parametrize("header", ["", "3 2\n"], ids=["glove", "word2vec"])
-def test_vectors_are_read(header: str, tmp_path: Path) -> None:
+def test_vectors_are_read_with_and_without_a_header(header: str, tmp_path: Path) -> None:
     (tmp_path / "v").write_text(f"{header}the 0.5 -1\n\nNew York 1e-2 3 \n2 4 5\n", encoding="utf-8")
     words, vectors = read_vectors(tmp_path / "v")
     assert words == ["the", "New York", "2"]
     np.testing.assert_array_equal(vectors, np.array([[0.5, -1], [0.01, 3], [4, 5]], np.float32))
 
 
-def test_a_header_tells_the_width(tmp_path: Path) -> None:
-    """Where the first word holds a blank, nothing else would."""
+def test_a_header_gives_the_width(tmp_path: Path) -> None:
+    """If the first word holds a blank, nothing else does."""
     (tmp_path / "v").write_text("2 2\nNew York 1 2\nLyon 3 4\n")
     assert read_vectors(tmp_path / "v").words == ["New York", "Lyon"]
 
@@ -71,8 +71,8 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("text", "says"), BROKEN)
-def test_broken_lines_are_named(text: str, says: str, tmp_path: Path) -> None:
-    """By whoever reads all vectors, and by a training, for which the words are `a` and `b`."""
+def test_errors_name_file_and_line(text: str, says: str, tmp_path: Path) -> None:
+    """Both when all vectors are read, and in a training whose words are `a` and `b`."""
     path = tmp_path / "v.txt.gz"
     path.write_bytes(gzip.compress(text.encode()))
     with pytest.raises(ElmoError, match=rf"v\.txt\.gz.*{says}") as found:
@@ -84,21 +84,21 @@ def test_broken_lines_are_named(text: str, says: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["zz 1 nan", "zz 1", "zz 1 ?"])
-def test_a_line_of_a_word_that_is_not_kept_is_looked_at_too(line: str, tmp_path: Path) -> None:
+def test_lines_of_words_that_are_not_kept_are_checked_too(line: str, tmp_path: Path) -> None:
     (tmp_path / "v.txt").write_text(f"a 1 2\n{line}\n")
     with pytest.raises(ElmoError, match=r"v\.txt, line 2: "):
         find_words([["a"]], make_words(tmp_path / "v.txt", max_words=1))
 
 
 def write_many(path: Path, number: int, width: int = 2) -> Path:
-    """A file with the words w0, w1, …, whose vectors hold their number and zeros."""
+    """Write a file with the words w0, w1, …, whose vectors hold their number and zeros."""
     zeros = " 0.000" * (width - 1)
     path.write_text("".join(f"w{n} {n}{zeros}\n" for n in range(number)))
     return path
 
 
 def test_words_of_the_data_and_the_most_frequent_others_are_kept(tmp_path: Path) -> None:
-    """Wherever in the file they are; a word that is there in lower case alone counts, as does its vector."""
+    """Wherever in the file they are. A word that the file has only in lower case counts as known, by that vector."""
     path = write_many(tmp_path / "v.txt", 50)
     config = make_words(path, max_words=6)
     found = find_words([["w40", "w2", "none", "w40"], ["W45", "None"]], config)
@@ -108,11 +108,11 @@ def test_words_of_the_data_and_the_most_frequent_others_are_kept(tmp_path: Path)
     assert embedding([["w40", "W45", "w3"]])[0, :, 0].tolist() == [40, 45, 3]
     assert "w4" not in embedding.places
     few = find_words([[f"w{n}" for n in range(40, 50)]], config)
-    assert few.words == [f"w{n}" for n in range(40, 50)], "more than max_words, all of them of the data"
+    assert few.words == [f"w{n}" for n in range(40, 50)], "more than max_words, since all of them are in the data"
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """All vectors would take 8 MB as numbers and 24 MB as text; what is kept are two words."""
+    """All vectors would take 8 MB as numbers and 24 MB as text, but only two words are kept."""
     path = write_many(tmp_path / "v.txt", 20_000, 100)
     tracemalloc.start()
     embedding = embed([["w19999", "none"]], make_words(path, dim=100, max_words=1))
@@ -122,8 +122,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert peak < 4_000_000
 
 
-def test_words_in_no_file(tmp_path: Path) -> None:
-    """Random ones, and the mean of all for unknown words; or zeros, which need no vector of their own."""
+def test_words_that_are_in_no_file(tmp_path: Path) -> None:
+    """They get random vectors, and unknown words the mean of all; or zeros, which need no vector of their own."""
     (tmp_path / "v.txt").write_text("a 1 2\nb 3 4\n")
     text = [["a", "own"]]
     embedding = embed(text, make_words(tmp_path / "v.txt", unknown="random"))
@@ -137,8 +137,8 @@ def test_words_in_no_file(tmp_path: Path) -> None:
     assert "own" in embedding.places
 
 
-def test_vectors_of_several_files_are_side_by_side(tmp_path: Path) -> None:
-    """Each with a length of 1, as coreference has GloVe's and Turian's; zeros where a file lacks the word."""
+def test_vectors_of_several_files_are_concatenated(tmp_path: Path) -> None:
+    """Each is normalized, as those of GloVe and Turian are for coreference. A file that lacks the word gives zeros."""
     (tmp_path / "a.txt").write_text("Ann 3 4\nBo 0 0\n")
     (tmp_path / "b.txt").write_text("2 2\nCy 0 2\nAnn 5 12\n")
     files = tmp_path / "a.txt", tmp_path / "b.txt"
@@ -163,7 +163,7 @@ def test_vectors_of_several_files_are_side_by_side(tmp_path: Path) -> None:
         ("words.vectors=null", ()),
     ],
 )
-def test_files_are_named_with_commas_or_as_a_list(text: str, files: tuple[str, ...]) -> None:
+def test_files_are_given_with_commas_or_as_a_list(text: str, files: tuple[str, ...]) -> None:
     recipe = load_task_recipe("coref", None, dict([parse_override(text)]))
     assert recipe.words is not None
     assert recipe.words.files == files
@@ -177,16 +177,16 @@ def test_files_are_named_with_commas_or_as_a_list(text: str, files: tuple[str, .
         ([5], "vectors: expected str, found 5"),
     ],
 )
-def test_what_is_no_name_of_a_file_is_refused(value: object, says: str) -> None:
+def test_errors_in_settings(value: object, says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         load_task_recipe("ner", None, {"words.vectors": value})
     with pytest.raises(ElmoError, match=r"words\.unknown: 'mean' is none of random, zeros"):
         load_task_recipe("ner", None, {"words.unknown": "mean"})
 
 
-def test_recipes_are_as_published() -> None:
-    """Zeros in the programs of Lee et al. 2017, who normalize, and of Clark and Gardner 2017; else AllenNLP's random
-    vectors. They are trained where the appendix says so."""
+def test_recipes_treat_unknown_words_as_published() -> None:
+    """They get zeros in the programs of Lee et al. 2017, who also normalize, and of Clark and Gardner 2017, and
+    random vectors in AllenNLP. Vectors are trained where the appendix says so."""
     found = {task: load_task_recipe(task).words for task in TASKS}
     assert all(found.values())
     settings = {task: (words.unknown, words.normalize, words.trainable) for task, words in found.items() if words}
@@ -201,8 +201,8 @@ def test_recipes_are_as_published() -> None:
 
 
 def test_words_of_dev_and_test_are_known(files: Path, recipe: Recipe) -> None:
-    """They are the last of the file, far behind `max_words`; what a finished run predicts by is what it was measured
-    with. Two seeds have the same words."""
+    """They come last in the file, far beyond `max_words`. A finished run predicts with the words that it was measured
+    with, and two seeds have the same words."""
     for name, word in (("train", "intrain"), ("dev", "indev"), ("test", "intest")):
         with (files / f"{name}.conll").open("a") as file:
             file.write(f"\n{word}\tO\nAnn\tB-PER\n")
@@ -242,7 +242,7 @@ def test_coverage_counts_each_sentence_once(files: Path, recipe: Recipe) -> None
 
 @pytest.mark.parametrize(("trainable", "says"), [(False, True), (True, False)])
 def test_vectors_without_a_file_are_trained(trainable: bool, says: bool, files: Path, recipe: Recipe) -> None:
-    """Whatever the recipe says, which is said."""
+    """Even if the recipe says otherwise; the user is then told."""
     job = ExperimentConfig("ner", recipe(words__trainable=trainable), files / "run", *[str(files / "train.conll")] * 2)
     experiment = Experiment(job)
     assert (experiment.note is not None) == says

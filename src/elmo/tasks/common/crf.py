@@ -26,7 +26,7 @@ class CRF(nn.Module):
     """Scores a tag sequence by the sum of its emissions, its transitions, and those into its start and out of its end.
 
     Likelihoods are over all sequences, including those that are not allowed. Decoding chooses among the allowed ones
-    only.
+    only (Peters et al. 2018, appendix A.7: "at test time").
 
     Shapes: `emissions` are (B, T, K). `tags` are (B, T), with any valid tag at padding. `mask` is bool (B, T), true at
     tokens; these are at the beginning of each row, and there is at least one. Padding has no effect on the results.
@@ -44,7 +44,9 @@ class CRF(nn.Module):
 
     def log_partition(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Return the log of the summed exponentiated scores of all tag sequences (B,), by the forward algorithm."""
+        # Taken apart once: the gradient of an index at each step would be a tensor of the whole batch each time.
         first, *rest = emissions.unbind(1)
+        # `scores` (B, K) are the log of the summed scores of all beginnings that end in each tag.
         scores = self.start + first
         for emission, is_token in zip(rest, mask.unbind(1)[1:], strict=True):
             longer = torch.logsumexp(scores.unsqueeze(2) + self.transitions, dim=1) + emission
@@ -56,6 +58,7 @@ class CRF(nn.Module):
         return self._decoder(emissions, mask, self.start, self.transitions, self.end)
 
     def _score(self, emissions: Tensor, tags: Tensor, mask: Tensor) -> Tensor:
+        """Return the score of the `tags` of each row (B,)."""
         chosen = emissions.gather(2, tags.unsqueeze(2)).squeeze(2)
         moves = self.transitions[tags[:, :-1], tags[:, 1:]]
         last = tags.gather(1, mask.sum(dim=1, keepdim=True) - 1).squeeze(1)
@@ -68,6 +71,7 @@ class Decoder(nn.Module):
 
     def __init__(self, allowed: Allowed) -> None:
         super().__init__()
+        # Not parameters and not saved: they follow from the tags, which a model's vocabularies have.
         for name, possible in allowed._asdict().items():
             penalty = torch.zeros(possible.shape).masked_fill(~possible, -torch.inf)
             self.register_buffer(name, penalty, persistent=False)
@@ -98,12 +102,15 @@ def viterbi(emissions: Tensor, mask: Tensor, start: Tensor, transitions: Tensor,
     if not emissions.shape[1]:
         return [[] for _ in lengths]
     first, *rest = emissions.unbind(1)
+    # Forward: the best score of a sequence that ends in each tag (B, K), and for each step the tag before it. Padding
+    # keeps the scores and points from each tag to itself, so that the shorter rows just wait for the longest one.
     scores, same = start + first, torch.arange(len(end), device=emissions.device)
     origins: list[Tensor] = []
     for emission, is_token in zip(rest, mask.unbind(1)[1:], strict=True):
         best, origin = (scores.unsqueeze(2) + transitions).max(dim=1)
         scores = torch.where(is_token.unsqueeze(1), best + emission, scores)
         origins.append(torch.where(is_token.unsqueeze(1), origin, same))
+    # Backward: follow the pointers from the best last tag. All rows start at the last step, whatever their length.
     path = [(scores + end).argmax(dim=1)]
     for origin in reversed(origins):
         path.append(origin.gather(1, path[-1].unsqueeze(1)).squeeze(1))

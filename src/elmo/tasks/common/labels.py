@@ -22,12 +22,14 @@ class LabelPrediction(NamedTuple):
 
 def label_predictions(scores: Tensor, labels: Sequence[str]) -> list[LabelPrediction]:
     """Return the predictions of a batch, given the scores (B, K) of K `labels` before the softmax."""
+    # Plain numbers, so that predictions hold no memory of the device and can be written as they are.
     rows: list[list[float]] = scores.softmax(dim=1).tolist()
     return [LabelPrediction(labels[row.index(max(row))], dict(zip(labels, row, strict=True))) for row in rows]
 
 
 def combine_labels(predictions: Sequence[LabelPrediction]) -> LabelPrediction:
     """Combine what several models predict for one example, by the mean of their probabilities."""
+    # By name, not by place: models that were trained apart may have their labels in another order.
     labels = list(predictions[0].probabilities)
     shares = {label: fmean(found.probabilities[label] for found in predictions) for label in labels}
     return LabelPrediction(max(labels, key=shares.__getitem__), shares)

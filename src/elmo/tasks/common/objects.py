@@ -20,7 +20,7 @@ def read_object(line: str) -> dict[str, Any]:
     """
     try:
         values: object = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a line of a million opening brackets is a RecursionError
         raise ElmoError(f"not valid JSON ({getattr(error, 'msg', error)})") from None
     return _as_object(values)
 

@@ -91,11 +91,14 @@ def find_words(sentences: Iterable[Sequence[str]], config: WordsConfig) -> FileW
     _require_width(config)
     wanted = {*counts, *map(str.lower, counts)}
     seen: dict[str, None] = {}
+    # The one pass over the files. All other steps are about the words that are left of them.
     for entry in chain.from_iterable(map(_entries, config.files)):
         if len(seen) < config.max_words or entry.word in wanted:
             seen[entry.word] = None
     known = {word: word if word in seen else word.lower() for word in counts}
     known = {word: found for word, found in known.items() if found in seen}
+    # The words of the data come first, even if they are more than `max_words`; then the files' first words fill up. The
+    # list is needed because `others` looks at `kept`, which must not change before it is done.
     kept = set(known.values())
     others = (word for word in seen if word not in kept)
     kept.update(list(islice(others, max(0, config.max_words - len(kept)))))
@@ -152,18 +155,21 @@ def set_word_vectors(embedding: WordEmbedding, config: WordsConfig) -> None:
     if not config.files:
         return
     widths = _require_width(config)
-    rows = embedding.weight.detach().numpy()
+    rows = embedding.weight.detach().numpy()  # shares the model's memory, so that what is written here is in the model
     if config.unknown == "zeros":
         rows[:] = 0
     end = 0
     for path, width in zip(config.files, widths, strict=True):
         columns, end = rows[:, end : end + width], end + width
+        # If a word occurs twice in a file, its first vector counts: it is no longer among those left.
         left, total = set(embedding.places), np.zeros(width)
         for entry in _entries(path):
             if entry.word in left:
                 left.remove(entry.word)
                 vector = _vector(path, entry)
-                columns[embedding.places[entry.word]] = vector = _unit(vector) if config.normalize else vector
+                if config.normalize:  # to a length of 1, except vectors of zeros, which have no direction
+                    vector = (vector / (np.linalg.norm(vector) or 1)).astype(np.float32)
+                columns[embedding.places[entry.word]] = vector
                 total += vector
         num_set = len(embedding.places) - len(left)
         if config.unknown == "random" and num_set:
@@ -181,6 +187,8 @@ def _require_width(config: WordsConfig) -> list[int]:
 
 def _entries(path: str | Path) -> Iterator[_Entry]:
     """Yield the lines of a file, at least one. All have the same width and hold nothing but finite numbers."""
+    # Trailing blanks are removed because word2vec writes one at the end of each line. Any other blank counts: what is a
+    # word and what are its numbers is decided by the number of blanks, without parsing the numbers.
     lines = ((number, line.rstrip()) for number, line in enumerate(read_lines(path), 1))
     first = list(islice(lines, 1))
     header = first[0][1].split() if first else []
@@ -231,11 +239,6 @@ def _vector(path: str | Path, entry: _Entry) -> NDArray[np.float32]:
             "correct the line or remove it"
         )
     return vector
-
-
-def _unit(vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scale a vector to a length of 1; a vector of zeros stays as it is."""
-    return (vector / (np.linalg.norm(vector) or 1)).astype(np.float32)
 
 
 def _is_number(text: str) -> bool:

@@ -46,7 +46,7 @@ class NerRecipe(TaskRecipe):
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
-        tags_for([], self.scheme)
+        tags_for([], self.scheme)  # raises ElmoError for an unknown scheme
         require_share("dropout", self.dropout)
         if not self.lstm:
             raise ElmoError("lstm: there is no layer")
@@ -83,7 +83,10 @@ class NerModel(TaskModel[NerExample, Spans]):
     def loss(self, examples: Sequence[NerExample]) -> Tensor:
         """Return the mean negative log-likelihood of the sentences' tags, in nats per sentence."""
         emissions, mask = self._emissions(examples)
-        return -self.crf(emissions, self._gold(examples), mask).mean()
+        # Examples hold spans, whatever the scheme of their file was; the tags are those of the model's own scheme.
+        rows = [tags_of(example.spans, len(example.tokens), self.scheme) for example in examples]
+        gold = pad_ids([[self._places[tag] for tag in row] for row in rows], self.device)
+        return -self.crf(emissions, gold, mask).mean()
 
     def predict(self, examples: Sequence[NerExample]) -> list[Spans]:
         """Return the spans of each sentence's best tags."""
@@ -98,10 +101,6 @@ class NerModel(TaskModel[NerExample, Spans]):
         inputs = torch.cat([self.words(sentences), self.characters(sentences), elmo.input], dim=2)
         outputs = self.dropout(torch.cat([self.rnn(inputs, lengths), elmo.output], dim=2))
         return self.emit(outputs), padding_mask(lengths, self.device)
-
-    def _gold(self, examples: Sequence[NerExample]) -> Tensor:
-        rows = [tags_of(example.spans, len(example.tokens), self.scheme) for example in examples]
-        return pad_ids([[self._places[tag] for tag in row] for row in rows], self.device)
 
 
 class Ner(Task[NerRecipe, NerExample, Spans]):
