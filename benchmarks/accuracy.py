@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
 from elmo import _native, formats
-from elmo.analysis.pos import all_tags, embed_tokens, most_frequent_tag
-from elmo.analysis.probe import LinearProbe, fit_probe
+from elmo.analysis.pos import LinearProbe, all_tags, embed_tokens, fit_probe, most_frequent_tag
 from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.config import BiLMConfig
 from elmo.embed import Embedder

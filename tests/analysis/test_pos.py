@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from elmo import formats
-from elmo.analysis.pos import all_tags, embed_tokens, most_frequent_tag, probe_pos
-from elmo.analysis.probe import fit_probe
+from elmo.analysis.pos import all_tags, embed_tokens, fit_probe, most_frequent_tag, probe_pos
 from elmo.analysis.tagged import Tagged, read_conllu
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
