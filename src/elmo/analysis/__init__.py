@@ -1,8 +1,7 @@
 """Analyses of what the vectors of a biLM encode, after section 5 of Peters et al. 2018."""
 
 from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, find_neighbors
-from elmo.analysis.pos import probe_pos
-from elmo.analysis.probe import LinearProbe, fit_probe
+from elmo.analysis.pos import LinearProbe, fit_probe, probe_pos
 from elmo.analysis.search import ContextIndex, build_index
 from elmo.analysis.senses import Uses, gather_uses, mark_uses, nearest_uses, plot_uses, separation
 from elmo.analysis.tagged import Tagged, read_conllu

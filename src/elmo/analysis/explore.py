@@ -118,6 +118,7 @@ def look(
     places = [place for place in dict.fromkeys(places) if place != (tokens, position)][:MAX_USES]
     query, vectors = _embed_all(embedder, (tokens, position), places)
     layers = [_layer(number, query[number], vectors[number], places) for number in range(len(query))]
+    # The plot shows the layer by which neighbors are found: that of the index, or the top layer.
     weights = np.array(index.layer if index else [0.0] * (len(query) - 1) + [1.0], np.float32)
     mix = partial(np.tensordot, weights, axes=1)
     view = partial(View, tokens, position, neighbors, len(places), layers)
@@ -161,12 +162,13 @@ def _picture(
 
 def _group(units: Vectors, num_groups: int) -> NDArray[np.int64]:
     """Return the group of each vector, (N,), by spherical k-means. The largest group is number 0."""
-    if num_groups == 1:
+    if num_groups == 1:  # needs no faiss, so that the page without an index doesn't either
         return np.zeros(len(units), np.int64)
     faiss = import_faiss()
     settings: dict[str, Any] = {"spherical": True, "seed": 1, "min_points_per_centroid": 1}
     means = faiss.Kmeans(units.shape[1], num_groups, **settings)
     means.train(units)
     groups: NDArray[np.int64] = means.index.search(units, 1)[1][:, 0]
+    # K-means numbers its groups in no order; by size, the same colors go to the most frequent uses of any word.
     order = np.argsort(-np.bincount(groups, minlength=num_groups), kind="stable")
     return np.argsort(order)[groups]

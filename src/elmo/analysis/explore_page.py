@@ -54,6 +54,7 @@ class Page:
         loader = jinja2.FileSystemLoader(Path(__file__).parent)
         environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self._template = environment.get_template("explore.html")
+        # Requests are answered in threads, but a search of the index changes its state (`VectorStore`).
         self._lock = threading.Lock()
 
     def app(self, *hosts: str) -> Starlette:
@@ -70,6 +71,8 @@ class Page:
         """Return the page for a request. Bad input is reported in one sentence on the page, with status 400."""
         asked, sentences, view, error = request.query_params, [], None, None
         text, spaces = asked.get("text", ""), asked.get("spaces", "")
+        # The form sends the chosen word along with the text that it was chosen in (`of`, cut as `cut` says). If the
+        # text has changed since, the word's number means nothing. Browsers change line ends, so lines are compared.
         is_same_text = asked.get("of", text).splitlines() == text.splitlines()
         is_chosen = "word" in asked and is_same_text and asked.get("cut", spaces) == spaces
         try:
@@ -119,9 +122,8 @@ class Page:
 
         def link(word: int, line: int = 0, tokens: tuple[str, ...] | None = None) -> str:
             text = same
-            if (
-                tokens is not None and tokens in sentences
-            ):  # without an index, the other lines are what the word is compared with
+            if tokens is not None and tokens in sentences:
+                # The text stays, since without an index its other lines are what the word is compared with.
                 line = sentences.index(tokens)
             elif tokens is not None:
                 word, tokens = _around(tokens, word)

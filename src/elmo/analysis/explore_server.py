@@ -50,9 +50,8 @@ class _Protocol(H11Protocol):
         waiting = [other for other in self.connections if isinstance(other, _Protocol) and not other._is_answering]
         if len(self.connections) > MOST_CONNECTIONS:
             oldest = min(waiting, key=lambda other: other._since)  # this one is among them
-            oldest.connections.discard(
-                oldest
-            )  # at once, since new connections may be counted before its end is noticed
+            # At once, since new connections may be counted before its end is noticed.
+            oldest.connections.discard(oldest)
             oldest.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -83,6 +83,12 @@ def find_neighbors(
 
     Raises:
         ElmoError: If the query or the text does not contain the word.
+
+    Example::
+
+        found = find_neighbors(model, sentences, "play", "They saw a new play .".split(), top=5)
+        for use in found.uses:
+            print(f"{use.similarity:.3f}", *use.tokens)
     """
     require_positive("top", top)
     weights = single_layer_weights(layer, embedder.num_layers)
@@ -94,6 +100,7 @@ def find_neighbors(
         return list(range(len(tokens))) if any_word else matches(tokens, word, ignore_case)
 
     text = _Text(sentences, lambda tokens: tuple(tokens) != query and bool(positions(tokens)))
+    # The sentences are searched as they stream by; only the nearest uses so far are kept.
     best, num_uses = _Best(top), 0
     for tokens, vectors in embedder.pairs(text, weights):
         found = positions(tokens)
@@ -118,6 +125,7 @@ class _Text:
         self._wanted = wanted
         self.num_sentences = 0
         self.types: dict[str, None] = {}
+        # A queue, since the embedder reads ahead: the sentence whose vectors come next is not the last one read.
         self.passed_on: deque[int] = deque()
 
     def __iter__(self) -> Iterator[Sequence[str]]:
@@ -141,6 +149,8 @@ class _Best:
         """Keep `use` if it is near enough. Of equally near uses, the first in the text is kept."""
         if (use.tokens, use.position) in self._kept:
             return
+        # The heap's smallest entry is dropped first. The signs make a later use smaller than an equally near earlier
+        # one.
         entry = (use.similarity, -use.sentence, -use.position, use)
         if len(self._heap) < self._size:
             heapq.heappush(self._heap, entry)

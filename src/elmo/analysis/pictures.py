@@ -37,6 +37,7 @@ def new_figure() -> Any:
 
 def save_figure(figure: Any, path: Path, kind: str) -> None:
     """Write a figure as "png" or "svg". The same figure always gives the same file: it holds no date or random ids."""
+    # By default matplotlib writes the date, and names the parts of an SVG with a random salt.
     matplotlib = import_extra("matplotlib", "a picture")
     with matplotlib.rc_context({"svg.hashsalt": "elmo"}):
         figure.savefig(path, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)

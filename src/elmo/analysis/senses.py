@@ -76,6 +76,12 @@ def gather_uses(embedder: Embedder, sentences: Iterable[Annotated], lemma: str, 
 
     Raises:
         ElmoError: If the text has no use of the lemma.
+
+    Example::
+
+        uses = gather_uses(model, read_annotated("semcor.data.xml"), "play", layer=2)
+        print(separation(uses))
+        plot_uses("play.png", uses)
     """
     mix = np.array(single_layer_weights(layer, embedder.num_layers), np.float32)
     found = list(only(sentences, lambda instance: instance.target.lemma == lemma))
@@ -127,6 +133,8 @@ def separation(uses: Uses) -> Separation:
         elsewhere = sentences != sentences[number]
         same = elsewhere & (senses == senses[number])
         if same.any():
+            # Equal sentences are one here. Otherwise a sentence that stands in the text twice would be its own
+            # neighbor.
             similarities = np.where(elsewhere, units @ vector, -np.inf)
             right.append(same[similarities > similarities.max() - ROUNDING].mean())
             chances.append(same.sum() / elsewhere.sum())

@@ -22,6 +22,8 @@ Vectors = NDArray[np.float32]
 FIRST_SENSE = "first sense"
 """Name of the baseline in tables: the sense that WordNet lists first, whatever the sentence."""
 
+# Without context, as in layer 0, all uses of a form have the same vector. Compared exactly, rounding would decide which
+# of them, and so which sense, is nearest.
 ROUNDING = 1e-5
 """Vectors whose cosines differ by less than this are taken to be equally near."""
 
@@ -88,6 +90,12 @@ def evaluate_wsd(
         The scores by row and test set. The rows are `FIRST_SENSE` (the baseline), the names of `layers` (nearest
         sense), and these names followed by ", nearest use". `sum(scores.values(), Score())` is the score of all sets.
 
+    Example::
+
+        semcor, test = (read_annotated(f"{name}.data.xml") for name in ("semcor", "senseval2"))
+        scores = evaluate_wsd(model, semcor, {"senseval2": list(test)}, read_first_senses("index.sense"))
+        print(scores["layer 2"]["senseval2"].f1)
+
     Source: Peters et al. 2018, section 5.3; Melamud et al. 2016.
     """
     if layers is None:
@@ -96,6 +104,7 @@ def evaluate_wsd(
     sentences = [sentence for test in tests.values() for sentence in test]
     pairs = [(instance, np.tensordot(mixes, vectors, 1)) for instance, vectors in embed_instances(embedder, sentences)]
     rows = [FIRST_SENSE, *layers, *(f"{name}, {NEAREST_USE}" for name in layers)]
+    # Every row starts with the first senses, which stay the answers for lemmas that are not learned.
     first = [first_senses.get(instance.target) for instance, _ in pairs]
     answers = np.array([first] * len(rows), object).reshape(len(rows), len(first))
     for lemma in _learn(embedder, semcor, pairs, mixes):
@@ -164,6 +173,7 @@ def _score(answers: Sequence[str | None], tests: Mapping[str, Sequence[Annotated
 
 def embed_instances(embedder: Embedder, sentences: Iterable[Annotated]) -> Iterator[tuple[Instance, Vectors]]:
     """Yield each instance with its vectors in all layers, (L+1, D): the mean over its tokens."""
+    # The embedder reads ahead of what it yields, to make batches; the instances wait for their sentence's vectors.
     waiting: deque[list[Instance]] = deque()
 
     def texts() -> Iterator[list[str]]:

@@ -59,6 +59,8 @@ def read_annotated(path: str | Path) -> Iterator[Annotated]:
     path = Path(path)
     if DATA not in path.name:
         raise ElmoError(f"{path}: expected a file NAME{DATA} next to NAME{KEYS}, which holds the senses")
+    # The senses, a few megabytes, are read whole; the text goes through the parser block by block, and each instance
+    # takes its senses out of the dictionary. What is left in the end belongs to no instance.
     senses = _read_senses(path.with_name(path.name.replace(DATA, KEYS)))
     parser = _Parser(path, senses)
     for block in read_blocks(path):
@@ -92,6 +94,7 @@ class _Parser:
         self._attributes: Mapping[str, str] = {}
         self._text: list[str] = []
         self._expat = expat.ParserCreate("utf-8")
+        # Entities are declared in a document type. Without one, none can expand a small file beyond bounds.
         self._expat.StartDoctypeDeclHandler = self._doctype
         self._expat.StartElementHandler = self._start
         self._expat.EndElementHandler = self._end
@@ -113,7 +116,7 @@ class _Parser:
         raise self._error("declares a document type, which the format does not have; remove it")
 
     def _start(self, name: str, attributes: Mapping[str, str]) -> None:
-        self._take_text(allowed=False)
+        self._take_text(allowed=False)  # words before an element would belong to its parent
         parent = self._open[-1] if self._open else None
         if name not in PARENTS or PARENTS[name] != parent:
             where = f"inside <{parent}>" if parent else "at the top"

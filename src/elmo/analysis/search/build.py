@@ -95,13 +95,21 @@ def build_index(
     Raises:
         ElmoError: If the folder exists and is not the result of the same call, unless `overwrite`; if unfinished work
             is of another call; or if the text is too short for `kind`.
+
+    Example::
+
+        build_index(model, ["wiki/*.txt.gz"], "wiki.index", tokenizer="ptb", text="paragraphs")
+        index = ContextIndex("wiki.index", model)
+        found = index.find_neighbors("play", "They saw a new play .".split())
     """
     folder, start = Path(folder), time.perf_counter()
     weights = single_layer_weights(layer, embedder.num_layers)
     if tagged is not None:
         require_choice("tagged", tagged, COLUMNS)
     stored.import_faiss()
-    _check_target(folder)
+    require_parent(folder)
+    if folder.exists() and not is_index(folder):  # only an index is ever replaced
+        raise ElmoError(f"{folder}: exists already, and is not an index; name another folder")
     how: dict[str, Any] = {
         "format": FORMAT,
         "model": embedder.fingerprint,
@@ -109,10 +117,12 @@ def build_index(
         "precision": embedder.precision,
         "vectors": kind,
     }
+    # What can be told without the text is checked before the text is read, which may take long.
     is_there = folder.exists() and not overwrite
     if is_there and not _is_of(folder, how):
         raise ElmoError(f"{folder}: exists already; remove it, or pass --overwrite (overwrite=True)")
     with _work_folder(folder) as work:
+        # The text is prepared on every start, even if all vectors are there: its checksum tells whether they are of it.
         text = prepare_text(sources, work / NEW, tagged, reading)
         corpus = text.corpus
         stored.check_kind(kind, corpus.num_tokens)
@@ -146,13 +156,6 @@ def _has_same_tags(folder: Path, other: Path) -> bool:
     """Whether the texts of two indexes have the same parts of speech, or neither has any."""
     ours, theirs = (path / TAGS for path in (folder, other))
     return ours.exists() == theirs.exists() and (not ours.exists() or filecmp.cmp(ours, theirs, shallow=False))
-
-
-def _check_target(folder: Path) -> None:
-    """Refuse a folder that cannot be built, before anything is computed. Only an index is ever replaced."""
-    require_parent(folder)
-    if folder.exists() and not is_index(folder):
-        raise ElmoError(f"{folder}: exists already, and is not an index; name another folder")
 
 
 @contextmanager
@@ -200,7 +203,9 @@ def _embed_parts(embedder: Embedder, text: IndexedText, work: Path, weights: Seq
     if not (work / TRAINED).exists():
         sample = _sample(embedder, text, weights)
         write_all({work / TRAINED: lambda path: stored.train_index(sample, kind, num_tokens, path)})
-        del sample
+        del sample  # its memory is needed for the parts
+    # Parts end with sentences, at about every `size` tokens. A long sentence may cover several of these points, so that
+    # some edges would be the same.
     starts = text.corpus.starts
     size = min(PART_TOKENS, PART_BYTES // stored.token_bytes(kind, embedder.width))
     edges = np.searchsorted(starts, np.arange(0, num_tokens + size, size)).clip(max=len(starts) - 1)
@@ -212,11 +217,12 @@ def _embed_parts(embedder: Embedder, text: IndexedText, work: Path, weights: Seq
                 num_kept += int(starts[end] - starts[first])
             else:
                 part = stored.IndexPart(work / TRAINED)
+                # Only a complete part gets its name, so that a part that exists is never embedded again.
                 for token, vectors in _blocks(embedder, text, range(first, end), weights):
                     part.add(vectors, token)
                     bar.update(len(vectors))
                 write_all({path: part.write})
-            bar.n = int(starts[end])
+            bar.n = int(starts[end])  # counts parts that existed, too
     return num_kept
 
 
@@ -243,6 +249,7 @@ def _sample(embedder: Embedder, text: IndexedText, weights: Sequence[float]) -> 
     corpus = text.corpus
     size = stored.sample_size(corpus.num_tokens)
     order = np.random.default_rng(0).permutation(corpus.num_sentences)
+    # As many of the shuffled sentences as have `size` tokens together; sentences differ much in length.
     num_sentences = int(np.searchsorted(np.cumsum(np.diff(corpus.starts)[order]), size)) + 1
     sentences = map(text.sentence, np.sort(order[:num_sentences]).tolist())
     progress = tqdm(sentences, "learning from a sample", num_sentences, disable=None, leave=False)

@@ -83,20 +83,17 @@ class IndexedText:
         if words is not None:
             mask = np.isin(self.corpus.tokens, self._ids(words, ignore_case))
         if tags:
-            tagged = np.isin(self._require_tags(), self._tag_ids(tags))
+            if self._tags is None:
+                raise ElmoError(
+                    "the index has no parts of speech; build it from tagged text (--tagged) to choose among them"
+                )
+            tagged = np.isin(self._tags, self._tag_ids(tags))
             mask = tagged if mask is None else mask & tagged
         return mask
 
     def _ids(self, words: Sequence[str], ignore_case: bool) -> list[int]:
         wanted = {word.casefold() if ignore_case else word for word in words}
         return [id for id, type in enumerate(self.types) if (type.casefold() if ignore_case else type) in wanted]
-
-    def _require_tags(self) -> NDArray[np.uint16]:
-        if self._tags is None:
-            raise ElmoError(
-                "the index has no parts of speech; build it from tagged text (--tagged) to choose among them"
-            )
-        return self._tags
 
     def _tag_ids(self, tags: Sequence[str]) -> list[int]:
         found: list[int] = []
@@ -128,6 +125,7 @@ def prepare_text(
         return IndexedText(folder, [])
     if reading.get("tokenizer", "whitespace") != "whitespace" or reading.get("text", "sentences") != "sentences":
         raise ElmoError("tagged text is split into sentences and words already; leave out --tokenizer and --text")
+    # The words go through a text file, so that tagged text is prepared as any other text is.
     lines = folder / "lines.txt"
     paths = expand(sources)
     names = _split(paths, columns, reading.get("encoding", "utf-8"), lines, folder / TAGS)

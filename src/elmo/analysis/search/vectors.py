@@ -130,7 +130,7 @@ class VectorStore:
     def __init__(self, trained: Path, parts: Sequence[Path]) -> None:
         self._faiss = import_faiss()
         self._folder = trained.parent
-        self._index = _read(trained)
+        self._index = _read(trained)  # the centroids, and no vectors
         self._parts = [self._map(path) for path in parts]
         self.num_vectors = sum(part.compute_ntotal() for part in self._parts)
 
@@ -157,6 +157,7 @@ class VectorStore:
         Returns:
             The numbers of the vectors, nearest first.
         """
+        # A group holds few selected vectors if few are selected in all, so that more groups are needed to find `size`.
         num_vectors, num_lists = self.num_vectors, self._index.nlist
         chosen = num_vectors if among is None else int(np.count_nonzero(among))
         size = min(size, chosen)
@@ -172,6 +173,9 @@ class VectorStore:
 
     def _search(self, query: Vectors, size: int, settings: Any) -> NDArray[np.int64]:
         """Search every part, and merge the results."""
+        # The parts are searched one by one, each under the same centroids. Faiss could merge them or stack them, but a
+        # merged index prints to stdout, and a stacked one copies each group that it searches, which took five times as
+        # long.
         cosines: list[Vectors] = []
         numbers: list[NDArray[np.int64]] = []
         for groups in self._parts:
@@ -180,7 +184,7 @@ class VectorStore:
             cosines.append(found[0][0])
             numbers.append(found[1][0])
         order = np.argsort(-np.concatenate(cosines), kind="stable")
-        merged = np.concatenate(numbers)[order]
+        merged = np.concatenate(numbers)[order]  # -1 where a part has fewer than `size`
         if merged.max(initial=-1) >= self.num_vectors:
             raise ElmoError(
                 f"{self._folder}: a file of vectors is damaged (it numbers more of them than there are); get the index "
