@@ -20,8 +20,8 @@ def assert_same(got: list[np.ndarray], expected: list[np.ndarray], atol: float =
         np.testing.assert_allclose(one, other, rtol=0, atol=atol)
 
 
-def is_left_to_chance(model: Any, examples: Sequence[Any]) -> bool:
-    """Whether a task model's loss in training depends on the seed, as it does where anything is dropped."""
+def loss_depends_on_seed(model: Any, examples: Sequence[Any]) -> bool:
+    """Return whether a task model's loss in training depends on the seed, as dropout makes it."""
     losses: list[float] = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Small named entities, a recipe that learns them within seconds, and a tiny biLM."""
+"""A small data set of named entities, a recipe that learns it within seconds, and a tiny biLM."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SMALL = {
 
 
 def make_examples(number: int = 40, seed: int = 0) -> list[NerExample]:
-    """Sentences of 1 to 9 words, some of them names of people, one or two words long, and of places."""
+    """Make sentences of 1 to 9 words, each with the name of a person, of one or two words, or of a place."""
     rng = np.random.default_rng(seed)
     examples: list[NerExample] = []
     for _ in range(number):

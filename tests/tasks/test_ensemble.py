@@ -1,4 +1,4 @@
-"""Several models that predict together: what joining means, who may join, and the command."""
+"""Several models that predict together: how predictions are combined, which models may be, and the command."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LABELS = ("entailment", "neutral", "contradiction")
 OTHER_LABELS = '["entailment", "neutral", "contradiction", "unsure"]'
 
 
-def test_labels_are_joined_by_the_mean_of_their_probabilities() -> None:
-    """The joint label may be nobody's first choice; the order of labels doesn't matter."""
+def test_labels_are_combined_by_the_mean_of_their_probabilities() -> None:
+    """The combined label may be no model's first choice. The order of labels makes no difference."""
     first = LabelPrediction("a", {"a": 0.55, "b": 0.45, "c": 0.0})
     second = LabelPrediction("c", {"c": 0.55, "b": 0.45, "a": 0.0})
     joint = combine_labels([first, second])
@@ -45,9 +45,9 @@ def spans_of(starts: list[float], ends: list[float]) -> SquadPrediction:
     return SquadPrediction((0, 0), 0.0, np.array(starts, np.float32), np.array(ends, np.float32))
 
 
-def test_spans_are_joined_by_the_mean_probabilities_of_their_bounds() -> None:
-    """Worked out by hand: the means are 0.35 0.3 0.35 and 0.2 0.5 0.3; of spans of two tokens (0, 1) gives 0.175,
-    (1, 1) 0.15, (2, 2) 0.105. Alone, the first model says (0, 1), the second one (1, 1)."""
+def test_spans_are_combined_by_the_mean_probabilities_of_their_bounds() -> None:
+    """Calculated by hand: the means are 0.35 0.3 0.35 and 0.2 0.5 0.3. Of spans up to two tokens, (0, 1) gives 0.175,
+    (1, 1) 0.15, and (2, 2) 0.105. Alone, the first model predicts (0, 1), and the second one (1, 1)."""
     recipe = read_recipe(SquadRecipe, "squad", ("squad",), {"longest_answer": 2})
     first = spans_of([0.6, 0.1, 0.3], [0.1, 0.6, 0.3])
     second = spans_of([0.1, 0.5, 0.4], [0.3, 0.4, 0.3])
@@ -64,7 +64,7 @@ def run(*arguments: str) -> str:
 
 
 def write_pairs(path: Path, number: int) -> None:
-    """Pairs about a dog; some of the premises are the same."""
+    """Write pairs about a dog. Some of them share a premise."""
     rows = (
         {"gold_label": LABELS[n % 3], "sentence1": f"A dog {n % 5} runs .", "sentence2": f"It is {n} ."}
         for n in range(number)
@@ -81,7 +81,7 @@ def train(folder: Path, name: str, *more: str, elmo: str = "model") -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of snli: two with the same biLM, one without, and two that fit none of these."""
+    """Train five runs of snli: two with the same biLM, one without, and two that can't be combined with these."""
     folder = tmp_path_factory.mktemp("ensemble")
     write_pairs(folder / "train.jsonl", 30)
     write_pairs(folder / "test.jsonl", 12)
@@ -108,8 +108,8 @@ def pairs(folder: Path) -> list[PairExample]:
 def test_members_with_the_same_bilm_share_its_vectors(
     folder: Path, pairs: list[PairExample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The biLM runs over each distinct sentence once for both; the predictions are the means of what each says alone,
-    to 1e-5: vectors of a whole set are computed in other batches than those of single ones."""
+    """The biLM reads each distinct sentence once for both members. Predictions are the means of the members' own, up to
+    1e-5, because the vectors of a whole set are computed in other batches than those of a member alone."""
     members = load_ensemble([folder / name for name in ("a", "b", "c")])
     alone = [predict(member.task, member.model, pairs) for member in members]
     seen: list[int] = []
@@ -128,7 +128,7 @@ def test_members_with_the_same_bilm_share_its_vectors(
     assert predict(members[0].task, members[0].model, pairs) == alone[0]  # as before
 
 
-def test_the_command(folder: Path, pairs: list[PairExample]) -> None:
+def test_the_command_evaluates_an_ensemble(folder: Path, pairs: list[PairExample]) -> None:
     arguments = ["task", "evaluate", "a", "b", "c", "test.jsonl", "--device", "cpu", "--json"]
     figures = json.loads(run(*arguments, "--ensemble", "--predictions", "found.tsv"))
     assert figures["num_examples"] == 12
@@ -139,7 +139,7 @@ def test_the_command(folder: Path, pairs: list[PairExample]) -> None:
         run(*arguments)
 
 
-def test_an_ensemble_of_one_is_that_one(folder: Path) -> None:
+def test_an_ensemble_of_one_model_predicts_as_the_model_does(folder: Path) -> None:
     plain, joint = (
         json.loads(run("task", "evaluate", "a", "test.jsonl", "--json", "--device", "cpu", *more))["scores"]
         for more in ([], ["--ensemble"])
@@ -155,13 +155,13 @@ def test_an_ensemble_of_one_is_that_one(folder: Path) -> None:
         ("model", r"model/config\.json: key 'recipe' is missing"),
     ],
 )
-def test_members_that_do_not_fit_are_refused(folder: Path, other: str, says: str) -> None:
+def test_models_that_cannot_be_combined_are_refused(folder: Path, other: str, says: str) -> None:
     with pytest.raises(ElmoError, match=f"^{says}"):
         run("task", "evaluate", "a", other, "test.jsonl", "--ensemble", "--device", "cpu")
 
 
 def test_tasks_without_ensembles_are_refused(folder: Path) -> None:
-    """Before anything is predicted."""
+    """They are refused before anything is predicted."""
     Path("t.conll").write_text("Ann B-PER\nran O\n")
     files = ["--train", "t.conll", "--dev", "t.conll", "--elmo", "none", "--out", "ner", "--device", "cpu"]
     run("task", "train", "ner", *files, "--set", "training.max_epochs=1", "--set", "words.dim=4")

@@ -1,4 +1,4 @@
-"""Recurrent layers with products of bfloat16 follow those of float32, and nothing else changes."""
+"""Recurrent layers whose products are rounded to bfloat16 stay close to exact ones, and nothing else is rounded."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def in_line(module: nn.Module, x: Tensor) -> Tensor:
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )
-def test_bf16_follows_float32(module: nn.Module, run: Callable[[nn.Module, Tensor], Tensor]) -> None:
-    """Outputs within what bfloat16 rounds, eight bits, gradients in the same direction; both stay float32."""
+def test_bf16_stays_close_to_float32(module: nn.Module, run: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    """Outputs differ by the rounding of eight bits, gradients have the same direction, and both stay float32."""
     torch.manual_seed(0)
     for parameter in module.parameters():
         nn.init.normal_(parameter, std=0.3)
@@ -65,7 +65,7 @@ def test_bf16_follows_float32(module: nn.Module, run: Callable[[nn.Module, Tenso
         assert torch.cosine_similarity(found.flatten(), gradient.flatten(), dim=0) > 0.999
 
 
-def test_it_ends_with_the_block_and_is_not_torchs() -> None:
+def test_only_our_own_products_within_the_block_are_rounded() -> None:
     x, linear = torch.randn(3, 4), nn.Linear(4, 2)
     with suppress(KeyError), own_products(torch.bfloat16):
         assert product_dtype(x) == torch.bfloat16

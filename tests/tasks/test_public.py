@@ -37,7 +37,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_trained_model_is_loaded_scored_and_asked(files: Path) -> None:
+def test_a_trained_model_is_loaded_scored_and_used(files: Path) -> None:
     tagger = elmo.tasks.load(files / "run", device="cpu")
     assert elmo.tasks.evaluate(tagger, files / "names.conll")["f1"] > 90
     first, second = elmo.tasks.predict(tagger, ["Ann w1 w2", "w0 in Espoo w4"])
@@ -46,7 +46,7 @@ def test_a_trained_model_is_loaded_scored_and_asked(files: Path) -> None:
     assert elmo.tasks.predict(tagger, []) == []
 
 
-def test_a_finished_training_is_found_done(files: Path) -> None:
+def test_a_finished_training_is_not_repeated(files: Path) -> None:
     names = files / "names.conll"
     before = (files / "run" / "weights.safetensors").stat().st_mtime_ns
     (result,) = elmo.tasks.train(
@@ -56,7 +56,7 @@ def test_a_finished_training_is_found_done(files: Path) -> None:
     assert (files / "run" / "weights.safetensors").stat().st_mtime_ns == before
 
 
-def test_bad_input_is_one_sentence(files: Path) -> None:
+def test_errors_of_bad_input(files: Path) -> None:
     tagger = elmo.tasks.load(files / "run", device="cpu")
     with pytest.raises(ElmoError, match=r"nothing: is not the run folder of a task"):
         elmo.tasks.load(files / "nothing")

@@ -96,19 +96,21 @@ def train(
         ElmoError: If a file, a setting or the folder can't be used; nothing is trained then.
         KeyboardInterrupt: If Ctrl-C or SIGTERM interrupted the training. Everything is saved.
     """
-    files = {"train": str(train), "dev": str(dev), "test": None if test is None else str(test)}
-    loaded = load_task_recipe(task, recipe, settings)
     config = ExperimentConfig(
         task,
-        loaded,
+        load_task_recipe(task, recipe, settings),
         Path(folder),
+        train=str(train),
+        dev=str(dev),
+        test=None if test is None else str(test),
         elmo=elmo,
         num_seeds=num_seeds,
         device=device,
-        **files,  # pyright: ignore[reportArgumentType]
     )
     experiment = Experiment(config)
     results = experiment.run()
+    # On Ctrl-C or SIGTERM the trainer saves everything and returns as if it were finished. A program that called this
+    # function must not go on with results that are not there.
     if not experiment.is_done:
         raise KeyboardInterrupt
     return results

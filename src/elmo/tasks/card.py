@@ -75,6 +75,7 @@ def summarize(results: Sequence[Result]) -> dict[str, dict[str, list[float]]]:
 
     A detail that a result lacks counts as 0 there.
     """
+    # The names are those of all results: a detail, such as the F1 of a type, is there only if the type was predicted.
     parts = results[0].scores if results else {}
     names = {part: dict.fromkeys(name for result in results for name in result.scores[part]) for part in parts}
     return {part: {n: [r.scores[part].get(n, 0.0) for r in results] for n in known} for part, known in names.items()}
@@ -103,6 +104,7 @@ def task_card(task: str, train: str, elmo: str, results: Sequence[Result], metri
         metric: The score that decides which one is the best.
     """
     best = best_of(results, metric)
+    # With one seed the table of scores says all about this model; with several it has their mean.
     rows = {
         "task": f"{task}: {TASKS[task]}",
         "trained on": train,

@@ -31,12 +31,15 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
     """
     members = [load_run(folder, device) for folder in folders]
     task = members[0].task
+    # A task without ensembles inherits the method that raises NotImplementedError. Calling it would tell only after all
+    # members have predicted.
     if type(task).combine is Task.combine:
         raise ElmoError(
             f"{folders[0]}: models of the task {task.name} cannot form an ensemble; evaluate them one by one"
         )
     for name, own in {
         "task": [member.task.name for member in members],
+        # Sorted, because the order of labels may differ: predictions are combined by label.
         "labels": [", ".join(sorted(member.model.labels)) for member in members],
         "tokenizer": [member.task.tokenizer(member.recipe) for member in members],
     }.items():
@@ -58,6 +61,8 @@ def predict_together(members: Members, examples: Sequence[Any], batch_size: int)
     found: list[list[Any]] = []
     with TemporaryDirectory(prefix="elmo-") as folder:
         for member in members:
+            # One cache for all members that have the same biLM: its name is a checksum of the biLM and the sentences.
+            # The member gets its own source back at the end, since the caller may use it alone again.
             elmo, layers = member.model.elmo, member.model.elmo.layers
             if isinstance(layers, LiveLayers) and member.recipe.elmo.vectors == "cached":
                 elmo.layers = layers.cached(sentences, Path(folder))

@@ -93,10 +93,14 @@ class TaskTrainingConfig:
     """
 
     share: float = 1.0
+    # Patience counts epochs. With a tenth of a small training set these are a few steps, and training would end long
+    # before the model has learned anything: this makes epochs of few examples as long as those of many.
     epoch_steps: int = 1
     batch_size: int = 32
     optimizer: str = "adam"
     learning_rate: float = 0.001
+    # The only scale that Adadelta has: TensorFlow's default, with which SQuAD's model was published, is a hundredth of
+    # PyTorch's.
     epsilon: float | None = None
     weight_decay: float = 0.0
     clip_norm: float | None = 5.0
@@ -108,6 +112,8 @@ class TaskTrainingConfig:
     decay_factor: float = 1.0
     decay_steps: int = 100
     ema_decay: float | None = None
+    # Not autocast: only the products of recurrent layers are rounded, which are most of the work. Scores and losses,
+    # such as the CRF's, stay exact.
     precision: str = "float32"
     max_minutes: float | None = None
     checkpoint_every_minutes: float = 5.0

@@ -163,6 +163,8 @@ class Task(ABC, Generic[R, E, P]):
 
     def initialize(self, model: TaskModel[E, P], recipe: R) -> None:
         """Copy the vectors of the recipe's files into a new model, which must still be on the CPU."""
+        # Not in the model's constructor: a trained model is made again from its vocabularies and weights alone, because
+        # the files may be gone by then.
         for part in model.modules():
             if isinstance(part, WordEmbedding) and recipe.words is not None:
                 set_word_vectors(part, recipe.words)

@@ -1,4 +1,4 @@
-"""The model of named entities, and what its task reads and writes."""
+"""Named entities: the model, and what the task reads and writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from comparing import is_left_to_chance
+from comparing import loss_depends_on_seed
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.tasks.common.spans import Span
@@ -27,7 +27,7 @@ def make_model(recipe: NerRecipe, examples: list[NerExample], bilm: Model | None
 
 
 def test_the_recipe_is_the_published_one() -> None:
-    """Appendix A.7; what it leaves out is from the published configuration."""
+    """Appendix A.7, and for what it does not say the published configuration."""
     recipe = read_recipe(NerRecipe, "ner", ("ner",))
     assert (recipe.characters.dim, recipe.characters.filters, recipe.characters.width) == (16, 128, 3)
     assert (recipe.words.dim, recipe.lstm, recipe.dropout) == (50, (200, 100), 0.5)
@@ -40,10 +40,10 @@ def test_the_recipe_is_the_published_one() -> None:
 
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])
 @pytest.mark.parametrize("scheme", ["BIO", "BIOUL"])
-def test_loss_and_predictions_do_not_depend_on_neighbours(
+def test_loss_and_predictions_do_not_depend_on_other_sentences(
     at: str | None, scheme: str, recipe: Recipe, examples: list[NerExample], bilm: Model
 ) -> None:
-    """The loss of a batch is the mean of its sentences' alone; 1e-4 of losses about 10 is float32 rounding."""
+    """The loss of a batch is the mean of its sentences' own losses. 1e-4 of losses of about 10 is float32 rounding."""
     settings = recipe(scheme=scheme, elmo__vectors="live", **({"elmo__at": at} if at else {}))
     model = make_model(settings, examples, bilm if at else None).eval()
     alone = torch.stack([model.loss([example]) for example in examples[:6]])
@@ -51,7 +51,7 @@ def test_loss_and_predictions_do_not_depend_on_neighbours(
     assert model.predict(examples[:6]) == [model.predict([example])[0] for example in examples[:6]]
 
 
-def test_the_truth_is_the_likeliest_after_training_on_it(recipe: Recipe, examples: list[NerExample]) -> None:
+def test_the_model_learns_its_training_set(recipe: Recipe, examples: list[NerExample]) -> None:
     model = make_model(recipe(dropout=0.0), examples)
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
     for _ in range(120):
@@ -63,18 +63,18 @@ def test_the_truth_is_the_likeliest_after_training_on_it(recipe: Recipe, example
 
 
 @pytest.mark.parametrize(("below", "above"), [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5)])
-def test_dropout_is_in_the_bilstms_and_above_them(
+def test_dropout_is_applied_in_the_bilstms_and_above_them(
     below: float, above: float, recipe: Recipe, examples: list[NerExample]
 ) -> None:
     model = make_model(recipe(dropout=0.3), examples)
     assert (model.rnn.dropout, model.dropout.p) == (0.3, 0.3)
     model.rnn.dropout, model.dropout.p = below, above
-    assert is_left_to_chance(model, examples[:4]) == (below + above > 0)
+    assert loss_depends_on_seed(model, examples[:4]) == (below + above > 0)
 
 
 @pytest.mark.parametrize("number", [1, 3])
 def test_sentences_without_tokens(number: int, recipe: Recipe, examples: list[NerExample], bilm: Model) -> None:
-    """As a tokenizer may leave them of odd lines: among others, and alone."""
+    """A tokenizer may make them of unusual lines. They may be in a batch with others, or alone."""
     empty = [NerExample(())] * number
     model = make_model(recipe(elmo__vectors="live", elmo__at="both"), examples, bilm).eval()
     assert model.predict(empty) == [()] * number
@@ -82,7 +82,7 @@ def test_sentences_without_tokens(number: int, recipe: Recipe, examples: list[Ne
 
 
 def test_vocabularies(recipe: Recipe, tmp_path: Path) -> None:
-    """Words of the file first; own ones that occur twice, unless the file has them in lower case."""
+    """The words of the file come first, then words that occur twice, unless the file has them in lower case."""
     (tmp_path / "v.txt").write_text("play 1 2\nEspoo 3 4\nlast 5 6\n")
     examples = [NerExample(("Play", "new", "new", "once", "Play"), (Span(0, 1, "X"), Span(2, 3, "A")))]
     assert TASK.vocabularies(examples, recipe()) == {"types": ["A", "X"], "words": ["Play", "new"]}
@@ -101,7 +101,7 @@ def test_a_set_without_entities_is_refused() -> None:
         TASK.require_gold([NerExample(("a",))])
 
 
-def test_reads_and_writes(recipe: Recipe, tmp_path: Path) -> None:
+def test_sentences_are_read_and_written(recipe: Recipe, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("0\tIn\tO\n1\tNew\tI-LOC\n2\tYork\tI-LOC\n")
     (example,) = TASK.read(str(tmp_path / "a"), recipe(token_column=1))
     assert example == NerExample(("In", "New", "York"), (Span(1, 3, "LOC"),))
@@ -138,6 +138,6 @@ def test_reads_and_writes(recipe: Recipe, tmp_path: Path) -> None:
         ({"characters__width": 60}, "characters.width: 60 is more than the 50 characters of a word"),
     ],
 )
-def test_settings_that_are_refused(setting: dict[str, Any], says: str, recipe: Recipe) -> None:
+def test_errors_in_settings(setting: dict[str, Any], says: str, recipe: Recipe) -> None:
     with pytest.raises(ElmoError, match=says):
         recipe(**setting)

@@ -15,7 +15,7 @@ import torch
 from click.testing import CliRunner
 
 from bridge import make_model
-from comparing import is_left_to_chance
+from comparing import loss_depends_on_seed
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
@@ -165,7 +165,7 @@ def test_each_dropout_is_used(dropout: float, attention: float, with_elmo: bool)
     own = {"dropout": dropout, "with_elmo__attention_dropout": attention}
     settings = make_recipe(elmo__vectors="live", elmo__dropout=0.0, **own)
     model = build(settings, make_model() if with_elmo else None)
-    assert is_left_to_chance(model, make_pairs(4)) == (dropout > 0 or (attention > 0 and with_elmo))
+    assert loss_depends_on_seed(model, make_pairs(4)) == (dropout > 0 or (attention > 0 and with_elmo))
 
 
 def test_only_a_model_with_elmo_has_more_regularization() -> None:

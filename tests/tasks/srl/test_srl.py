@@ -11,7 +11,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from comparing import is_left_to_chance
+from comparing import loss_depends_on_seed
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model
@@ -69,8 +69,8 @@ def test_the_recipe_is_the_published_one() -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"elmo__at": "input"}, {"elmo__at": "both"}, {"words": None}])
-def test_loss_and_predictions_do_not_depend_on_neighbours(settings: dict[str, Any], bilm: Model) -> None:
-    """The loss of a batch is the mean of its predicates' alone; 1e-4 of losses about 10 is float32 rounding."""
+def test_loss_and_predictions_do_not_depend_on_other_predicates(settings: dict[str, Any], bilm: Model) -> None:
+    """The loss of a batch is the mean of its predicates' own losses. 1e-4 of losses of about 10 is float32 rounding."""
     examples = make_examples()
     recipe = make_recipe(elmo__vectors="live", **settings)
     if settings == {"words": None}:
@@ -94,7 +94,7 @@ def test_loss_and_predictions_do_not_depend_on_neighbours(settings: dict[str, An
 @pytest.mark.parametrize("share", [0.0, 0.5])
 def test_dropout_makes_the_loss_random(share: float) -> None:
     examples = [SrlExample(e.tokens, e.frames[:1]) for e in make_examples(4) if e.frames]
-    assert is_left_to_chance(make_model(make_recipe(dropout=share), examples), examples) == (share > 0)
+    assert loss_depends_on_seed(make_model(make_recipe(dropout=share), examples), examples) == (share > 0)
 
 
 def test_word_vectors_of_a_file_are_used(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_scores_all_predicates_and_verbs_alone() -> None:
     assert "verbs_f1" not in TASK.score([untagged], [(verb,)])
 
 
-def test_reads_and_writes(tmp_path: Path) -> None:
+def test_frames_are_read_and_written(tmp_path: Path) -> None:
     frames = (Frame(1, (Span(0, 1, "ARG1"), Span(1, 2, "V"), Span(2, 4, "C-ARG1"))), Frame(3, (Span(3, 4, "V"),)))
     example = SrlExample(("Bo", "seems", "to", "sleep"), frames)
     text = TASK.as_text(example, frames)

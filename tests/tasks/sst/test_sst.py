@@ -12,7 +12,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from comparing import is_left_to_chance
+from comparing import loss_depends_on_seed
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
@@ -123,7 +123,7 @@ NO_DROPOUT = {"words": 0.0, "hidden": 0.0, "pooled": 0.0, "head": [0.0, 0.0]}
 def test_each_dropout_is_used(own: dict[str, Any]) -> None:
     examples = [SstExample(tuple(text.split()), FINE[1]) for text in ("a good play of words", "bad and long")]
     model = make_model(make_recipe(dropout=NO_DROPOUT | own), examples)
-    assert is_left_to_chance(model, examples) == bool(own)
+    assert loss_depends_on_seed(model, examples) == bool(own)
 
 
 def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
