@@ -19,14 +19,16 @@ def extensions() -> list[Extension]:
         "elmo._native._kernel",
         sources=[path.as_posix() for path in sorted(ROOM.glob("*.cpp"))],
         depends=[path.as_posix() for path in sorted(ROOM.glob("*.h"))],
-        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+        define_macros=[("Py_LIMITED_API", "0x030B0000")],  # one build serves Python 3.11 and all later versions
+        # A multiplication and an addition become one instruction where there is one (-ffp-contract). Kernels read the
+        # same memory as words and as numbers, which compilers may take for different memory (-fno-strict-aliasing).
         extra_compile_args=[
             *("-std=c++17", "-O3", "-g0", "-ffp-contract=fast", "-fno-strict-aliasing"),
             *("-fvisibility=hidden", "-Wall", "-Wextra", "-Wno-psabi", "-Wno-maybe-uninitialized", "-pthread"),
         ],
         extra_link_args=["-pthread"],
         py_limited_api=True,
-        optional=True,
+        optional=True,  # without a compiler, the package is installed without kernels
     )
     return [kernels]
 

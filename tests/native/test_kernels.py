@@ -1,7 +1,7 @@
-"""The native kernels against the same sums in plain NumPy, for every instruction set that this machine has.
+"""The native kernels compared with plain NumPy, for every instruction set that this machine has.
 
-The reference rounds operands as the kernels are told to ("bf16", "int8") and computes all else in float64: what is
-left between the two is float32 rounding, and now and then an operand that it tips over to its neighbour.
+The reference rounds operands as the kernels do ("bf16", "int8") and computes everything else in float64. What differs
+is float32 rounding, and now and then an operand that this rounding moves to the next number of its precision.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ PRECISIONS = ["float32", "bf16", "int8"]
 Array = np.ndarray
 
 
-@pytest.fixture(params=_native._levels or ["none"])
+@pytest.fixture(params=_native.LEVELS or ["none"])
 def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Lets kernels be packed for one instruction set; by default it is the best."""
-    monkeypatch.setattr(_native, "_levels", [request.param])
+    """Pack kernels for one instruction set instead of the best one."""
+    monkeypatch.setattr(_native, "LEVELS", [request.param])
     return request.param
 
 
@@ -113,7 +113,7 @@ def normal(seed: int, *shape: int, scale: float = 1.0) -> Array:
 
 
 def make_layer(size: int, out_size: int | None, cell_clip: float | None = 3.0, proj_clip: float | None = 3.0) -> Layer:
-    """A layer whose steps forget what rounding did in those before: weights as large as trained ones are."""
+    """A layer with weights as large as trained ones, so that errors of rounding fade from step to step."""
     weight_hh = normal(1, 4 * size, out_size or size, scale=(out_size or size) ** -0.5)
     weight_hr = normal(2, out_size, size, scale=size**-0.5) if out_size else None
     return Layer(weight_hh, weight_hr, cell_clip, proj_clip if out_size else None)
@@ -131,8 +131,8 @@ SHAPES = [(64, 16), (48, None), (100, 33), (7, 5), (1, 1), (31, None), (130, 70)
 BATCHES = [[1] * 7, [3, 1], [6, 6, 5, 5], [13, 12, 11, 7, 2, 1], [40, 38, 21, 14, 9, 4, 1, 1]]
 
 TOLERANCES = {"float32": 1e-6, "bf16": 2e-3, "int8": 1e-2}
-"""On values up to 3: float32 rounding over eight steps; then, for an operand that rounding tips over, a unit of bf16
-(1/256 of it) or of int8 (1/127 of the largest of its row) times a weight. Wrong sums are off by far more."""
+"""On values up to 3: float32 rounding over eight steps; and for an operand that is rounded the other way, a unit of
+bf16 (1/256 of it) or of int8 (1/127 of the largest of its row) times a weight. Wrong sums are off by far more."""
 
 
 # --- agreement
@@ -140,7 +140,7 @@ TOLERANCES = {"float32": 1e-6, "bf16": 2e-3, "int8": 1e-2}
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_recurrence_is_that_of_the_equations(level: str, shape: tuple[int, int | None], precision: str) -> None:
+def test_recurrence_matches_the_equations(level: str, shape: tuple[int, int | None], precision: str) -> None:
     layer = make_layer(*shape)
     for sizes in BATCHES:
         batch = make_batch(layer, sizes)
@@ -161,7 +161,7 @@ def test_clips_are_optional_and_independent(clips: tuple[float | None, float | N
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("shape", [(1, 1, 1), (5, 3, 2), (8, 16, 64), (100, 37, 83), (300, 64, 130)], ids=str)
-def test_linear_is_the_product(level: str, shape: tuple[int, int, int], precision: str) -> None:
+def test_linear_matches_the_product(level: str, shape: tuple[int, int, int], precision: str) -> None:
     """Integers are multiplied exactly and bf16 products are exact in float32: only sums are rounded."""
     rows, depth, columns = shape
     x, weight, bias = normal(1, rows, depth), normal(2, columns, depth), normal(3, columns)
@@ -175,7 +175,7 @@ def test_linear_is_the_product(level: str, shape: tuple[int, int, int], precisio
 
 
 def test_nonlinearities_are_exact_to_float32(level: str) -> None:
-    """Without recurrent weights the gates are all there is; 3e-7 is two roundings at 1."""
+    """Without recurrent weights, the gates alone determine the results; 3e-7 is two roundings at 1."""
     values = np.concatenate([np.linspace(-12, 12, 1001), [-1e30, -200, -1e-5, 1e-5, 200, 1e30]]).astype(np.float32)
     layer = Layer(np.zeros((4 * len(values), len(values)), np.float32), None, None, None)
     for gate in range(4):
@@ -187,7 +187,7 @@ def test_nonlinearities_are_exact_to_float32(level: str) -> None:
 
 
 @pytest.mark.parametrize(("precision", "cosine"), [("bf16", 0.9999), ("int8", 0.999)])
-def test_precision_costs_no_more_than_rounding_operands_does(precision: str, cosine: float) -> None:
+def test_lower_precision_costs_no_more_than_rounding_the_operands(precision: str, cosine: float) -> None:
     """Against the exact product: bf16 has 8 bits for each number, int8 has 7 for the largest of a row."""
     layer = make_layer(256, 64)
     batch = make_batch(layer, [8] * 10)
@@ -199,8 +199,8 @@ def test_precision_costs_no_more_than_rounding_operands_does(precision: str, cos
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_rows_do_not_depend_on_their_batch_nor_on_threads(level: str, precision: str) -> None:
-    """Each number is summed in the same order whatever tile it lands in, so not a bit may differ."""
+def test_rows_do_not_depend_on_their_batch_or_on_threads(level: str, precision: str) -> None:
+    """Each number is summed in the same order whatever tile it is in, so not a bit may differ."""
     layer = make_layer(72, 40)
     batch = make_batch(layer, [27, 25, 19, 12, 11, 6, 3, 1])
     whole = layer.native(batch, precision)
@@ -219,7 +219,7 @@ def test_rows_do_not_depend_on_their_batch_nor_on_threads(level: str, precision:
 
 
 def test_calls_of_several_threads_do_not_disturb_each_other() -> None:
-    """One object, six callers, each with two threads of its own."""
+    """Six threads use one object at the same time, each with two threads of the pool."""
     layer = make_layer(96, 32)
     kernel = _native.Recurrence(*layer, "bf16")
     batches = [make_batch(layer, [rows] * 20) for rows in (1, 3, 14, 2, 17, 1)]
@@ -231,7 +231,7 @@ def test_calls_of_several_threads_do_not_disturb_each_other() -> None:
                     np.testing.assert_array_equal(ours, theirs)
 
 
-def test_nan_stays_in_its_row() -> None:
+def test_nan_does_not_spread_to_other_rows() -> None:
     layer = make_layer(20, 12)
     batch = make_batch(layer, [4, 4])
     batch.gates[1, 3] = np.nan
@@ -244,7 +244,7 @@ def test_nan_stays_in_its_row() -> None:
 
 @pytest.mark.parametrize("bits", [0x7FC00000, 0xFFC00000, 0x7FFFFFFF, 0x7F800001], ids=hex)
 def test_nan_in_a_weight_or_a_row_is_not_rounded_to_a_number(level: str, bits: int) -> None:
-    """Whichever of its patterns; those of GPUs would carry into the sign."""
+    """There are several bit patterns of NaN. Rounding that of GPUs (0x7FFFFFFF) to bf16 would carry into its sign."""
     nan = np.array([bits], np.uint32).view(np.float32)[0]
     for precision in PRECISIONS:
         weight, rows = np.ones((3, 40), np.float32), np.ones((3, 40), np.float32)
@@ -255,8 +255,8 @@ def test_nan_in_a_weight_or_a_row_is_not_rounded_to_a_number(level: str, bits: i
         np.testing.assert_allclose(out[:2, ::2], 40, rtol=1e-2)
 
 
-def test_a_forked_process_starts_threads_of_its_own() -> None:
-    """Threads do not follow a fork: a child that waited for its parent's would hang."""
+def test_a_forked_process_starts_its_own_threads() -> None:
+    """A fork does not copy threads: a child that waited for its parent's threads would hang."""
     code = """
 import os
 import numpy as np
@@ -277,7 +277,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 # --- arguments and switches
 
 
-def test_no_tokens_are_no_work() -> None:
+def test_batches_without_tokens() -> None:
     layer = make_layer(8, 4)
     outputs, hidden, cell = (np.empty((0, n), np.float32) for n in (4, 4, 8))
     _native.Recurrence(*layer, "float32").run(np.empty((0, 32), np.float32), [], hidden, cell, outputs)
@@ -308,7 +308,7 @@ def test_empty_arrays_begin_at_a_cache_line() -> None:
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
-def test_bad_arguments_are_told(changed: dict[str, Any], message: str) -> None:
+def test_bad_arguments_are_refused(changed: dict[str, Any], message: str) -> None:
     shapes = {"gates": (5, 32), "hidden": (3, 4), "cell": (3, 8), "outputs": (5, 4)}
     arguments: dict[str, Any] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     arguments = {**arguments, "sizes": [3, 2], **changed}
@@ -328,36 +328,36 @@ def test_bad_arguments_are_told(changed: dict[str, Any], message: str) -> None:
         ((np.zeros((0, 2), np.float32), None, None, None), "none of them empty"),
     ],
 )
-def test_bad_weights_are_told(arguments: tuple[Any, ...], message: str) -> None:
+def test_bad_weights_are_refused(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         _native.Recurrence(*arguments, "float32")
 
 
 @pytest.mark.parametrize("level", ["avx512_bf16", "avx512_vnni", "avx2", "neon_bf16", "neon_dot", "neon"])
-def test_bf16_is_multiplied_by_the_kernels_for_it_alone(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_native, "_levels", [level])
+def test_only_some_instruction_sets_multiply_bf16(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_native, "LEVELS", [level])
     assert _native.multiplies_bf16() == (level in ("avx512_bf16", "neon_bf16"))
 
 
 @pytest.mark.parametrize("level", ["avx512_bf16", "avx512_vnni", "neon_bf16"])
 @pytest.mark.parametrize("is_intel", [True, False])
-def test_bf16_is_a_gain_where_its_instructions_are_fast(
+def test_bf16_gains_where_its_instructions_are_fast(
     level: str, is_intel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_native, "_levels", [level, "avx2"])
-    monkeypatch.setattr(_native._kernel, "is_intel", lambda: is_intel)
+    monkeypatch.setattr(_native, "LEVELS", [level, "avx2"])
+    monkeypatch.setattr(_native, "IS_INTEL", is_intel)
     assert _native.gains_by_bf16() == (level == "avx512_bf16" and not is_intel)
 
 
 @pytest.mark.skipif(
     platform.machine() != "x86_64" or not Path("/proc/cpuinfo").exists(), reason="asks Linux about an x86-64 processor"
 )
-def test_the_maker_of_the_processor_is_known() -> None:
-    assert _native._kernel is not None
-    assert _native._kernel.is_intel() == ("GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+def test_the_maker_of_the_processor_is_recognized() -> None:
+    names_intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    assert names_intel == _native.IS_INTEL
 
 
-def test_unknown_precision_is_told() -> None:
+def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(ValueError, match=r"'float16' is not among .* \(bf16, float32, int8\)"):
         _native.Linear(np.zeros((2, 2), np.float32), None, "float16")
 

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# The extension is optional: where there is no compiler, or on another processor, torch does the same work more slowly.
 try:
     from elmo._native import _kernel
 except ImportError:  # the extension module was not built
@@ -45,13 +46,16 @@ _CELL_TYPES = [(np.float32, np.float32), (np.uint16, np.uint16), (np.uint16, np.
 Without a projection, `mixed` is the output of the LSTM.
 """
 
-_levels = _kernel.levels() if _kernel is not None else []
+LEVELS: list[str] = [] if _kernel is None else _kernel.levels()
 """The instruction sets that this CPU has and the module has kernels for, best first. The first one is used."""
+
+IS_INTEL = _kernel is not None and _kernel.is_intel()
 
 
 def available() -> frozenset[str]:
     """Return the precisions ("float32", "bf16", "int8") that can be used; none if there is no extension module."""
-    return frozenset(_PRECISIONS if _levels and os.environ.get("ELMO_NATIVE") != "0" else ())
+    # The variable is read at each call, so that tests and programs can change it.
+    return frozenset(_PRECISIONS if LEVELS and os.environ.get("ELMO_NATIVE") != "0" else ())
 
 
 def multiplies_bf16() -> bool:
@@ -59,7 +63,7 @@ def multiplies_bf16() -> bool:
 
     Without them, unpacking bf16 takes longer than reading the smaller weights saves.
     """
-    return "bf16" in available() and _levels[0].endswith("_bf16")
+    return "bf16" in available() and LEVELS[0].endswith("_bf16")
 
 
 def gains_by_bf16() -> bool:
@@ -68,7 +72,7 @@ def gains_by_bf16() -> bool:
     Intel's CPUs are excluded: their bf16 instructions multiply half as fast. (AMX, which is fast, is not used here.)
     So are Arm's, on which these kernels were only run under emulation, never measured.
     """
-    return multiplies_bf16() and _levels[0].startswith("avx512") and not (_kernel is not None and _kernel.is_intel())
+    return multiplies_bf16() and LEVELS[0].startswith("avx512") and not IS_INTEL
 
 
 def empty(*shape: int) -> Array:
@@ -77,6 +81,7 @@ def empty(*shape: int) -> Array:
     NumPy's own arrays mostly begin 16 bytes after the start of a cache line. torch's tensors are aligned already.
     """
     size = prod(shape)
+    # NumPy cannot be asked for an alignment, so up to 15 numbers are left unused at the start.
     room = np.empty(size + 16, np.float32)
     start = -room.__array_interface__["data"][0] % 64 // 4
     return room[start : start + size].reshape(shape)
@@ -96,12 +101,14 @@ class Linear:
 
     def __init__(self, weight: Array, bias: Array | None, precision: str) -> None:
         """Pack the weight; see the class."""
+        # Everything is checked here and in the functions below: the extension trusts its arguments, and would read or
+        # write beyond the end of an array.
         code = _code(precision)
         self.out_dim, self.in_dim = _weight_shape("weight", weight)
         if bias is not None:
             _check("bias", bias, (self.out_dim,))
-        assert _kernel is not None
-        self._handle = _kernel.pack_linear(weight, bias, self.out_dim, self.in_dim, code, _levels[0])
+        assert _kernel is not None  # for the type checker, here and below: `_code` has raised an error if it is None
+        self._handle = _kernel.pack_linear(weight, bias, self.out_dim, self.in_dim, code, LEVELS[0])
 
     def run(self, x: Array, out: Array, num_threads: int = 1) -> None:
         """Write the products of `x` (N, K) to `out` (N, M), which must not overlap. Threads divide the M outputs."""
@@ -152,7 +159,7 @@ class Recurrence:
             raise ValueError(f"proj_clip is {proj_clip}, but there is no projection: pass None")
         clips = _clip("cell_clip", cell_clip), _clip("proj_clip", proj_clip)
         assert _kernel is not None
-        self._handle = _kernel.pack_recurrence(weight_hh, weight_hr, self.dim, self.out_dim, *clips, code, _levels[0])
+        self._handle = _kernel.pack_recurrence(weight_hh, weight_hr, self.dim, self.out_dim, *clips, code, LEVELS[0])
 
     def run(
         self,
@@ -209,6 +216,7 @@ def lstm_cell(
     """
     rows, size = cell_before.shape
     products, bf16_mixed = from_input.dtype, mixed.dtype == np.uint16
+    # Both halves of the products have the type of the first one, which `_are_bf16` checks.
     _check("from_input", from_input, (rows, 4 * size), dtype=products)
     _check("from_hidden", from_hidden, (rows, 4 * size), dtype=products)
     _check("bias", bias, (4 * size,))
@@ -222,7 +230,7 @@ def lstm_cell(
     arrays = from_input, from_hidden, bias, cell_before, gates, cell, squashed, mixed
     if rows:
         threads = _threads(num_threads)
-        _kernel.run_cell(*arrays, rows, size, clip, bf16_products, bf16_mixed, threads, _levels[0])
+        _kernel.run_cell(*arrays, rows, size, clip, bf16_products, bf16_mixed, threads, LEVELS[0])
 
 
 def lstm_cell_backward(
@@ -251,7 +259,7 @@ def lstm_cell_backward(
     if rows:
         threads = _threads(num_threads)
         bf16_mixed = d_mixed.dtype == np.uint16
-        _kernel.run_cell_backward(*arrays, rows, size, clip, bf16_products, bf16_mixed, threads, _levels[0])
+        _kernel.run_cell_backward(*arrays, rows, size, clip, bf16_products, bf16_mixed, threads, LEVELS[0])
 
 
 def softmax(
@@ -285,13 +293,14 @@ def softmax(
     _check("losses", losses, (rows,), written=True)
     _check("target_shares", target_shares, (rows,), written=True)
     _check("d_bias", d_bias, (len(d_bias), columns), written=True)
+    # An index beyond the row would be written to.
     if rows and not -1 <= own.min() <= own.max() < columns:
         raise ValueError(f"own holds {own.min()} to {own.max()}, but there are {columns} columns")
     bf16 = _are_bf16(products.dtype, products.dtype)
     assert _kernel is not None
     arrays = products, bias, target_scores, own, losses, target_shares, d_bias
     if rows:
-        _kernel.run_softmax(*arrays, rows, columns, bf16, _threads(len(d_bias)), _levels[0])
+        _kernel.run_softmax(*arrays, rows, columns, bf16, _threads(len(d_bias)), LEVELS[0])
 
 
 def _are_bf16(products: np.dtype[Any], mixed: np.dtype[Any]) -> bool:

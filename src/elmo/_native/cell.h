@@ -1,26 +1,30 @@
-// What an LSTM does with its gates in training, forward and back, one time step of a whole batch; part of kernel_body.h.
+// What an LSTM does with its gates in training, forward and backward, for one time step of a batch; part of
+// kernel_body.h.
 //
-// A pass over memory costs more than the arithmetic: here there is one a step, which torch's operations make a dozen of.
-// Operands of products are float32 or, as uint16_t, bf16.
+// A pass over memory costs more than this arithmetic. Here there is one pass per step, where torch's operations make a
+// dozen, which took a third of the time of an LSTM of the larger models. Operands of products are float32, or bf16 as
+// uint16_t.
 
 namespace elmo {
 namespace {
 
 typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
 
+// `valid` is the number of elements that are left in the row; it may be more than LANES.
 inline F read(const float* from, size_t valid) { return load(from, valid); }
 
 inline F read(const uint16_t* from, size_t valid) {
     Halves v = {};
     __builtin_memcpy(&v, from, valid >= LANES ? sizeof v : valid * sizeof(uint16_t));
-    return (F)(__builtin_convertvector(v, I) << 16);
+    return (F)(__builtin_convertvector(v, I) << 16);  // a bf16 is the upper half of a float32
 }
 
 inline void write(float* to, F v, size_t valid) { store(to, v, valid); }
 
 inline void write(uint16_t* to, F v, size_t valid) {
+    // Rounds to nearest, half to even. The NaN that arithmetic makes has no bits set that could carry into its sign.
     const I bits = (I)v;
-    const Halves rounded = __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, Halves);  // half to even
+    const Halves rounded = __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, Halves);
     __builtin_memcpy(to, &rounded, valid >= LANES ? sizeof rounded : valid * sizeof(uint16_t));
 }
 
@@ -31,7 +35,7 @@ inline F hyperbolic_tangent(F x) {
     return e / (e + 2.0f);
 }
 
-// 1 where |v| is below the limit, where the clip lets gradients through, else 0.
+// 1 where |v| is below the limit, so that the clip lets gradients through, and 0 elsewhere.
 inline F inside(F v, float limit) {
     const I below = (v < limit) & (v > -limit);  // all ones where true
     return (F)(below & (I)(F{} + 1.0f));
@@ -46,6 +50,8 @@ void cell_of(const CellCall& call, Range rows) {
         float* gates = call.gates + row * 4 * H;
         for (size_t k = 0; k < H; k += LANES) {
             const size_t valid = H - k, at = row * H + k;
+            // The two halves of the gates are added here: they come from products that torch computes, the input's half
+            // for all steps at once.
             F sums[4];
             for (size_t gate = 0; gate < 4; ++gate) {
                 const size_t place = gate * H + k;
@@ -78,6 +84,8 @@ void cell_backward_of(const CellBackwardCall& call, Range rows) {
             const F f = load(gates + 2 * H + k, valid), o = load(gates + 3 * H + k, valid);
             const F squashed = load(call.squashed + at, valid), cell = load(call.cell + at, valid);
             const F d_mixed = read(static_cast<const Mixed*>(call.d_mixed) + at, valid);
+            // What the cell passes on comes from the next step and through the output. Derivatives are expressed by the
+            // values that were kept: tanh' = 1 - tanh², sigmoid' = sigmoid (1 - sigmoid).
             F d_cell = load(call.d_cell + at, valid) + d_mixed * o * (1.0f - squashed * squashed);
             d_cell = d_cell * inside(cell, call.clip);
             write(d_gates + k, d_cell * j * i * (1.0f - i), valid);

@@ -3,6 +3,13 @@
 // A product multiplies rows of `depth` numbers with the packed rows of a weight, called columns here. Operands of all
 // precisions are *words* of 32 bits that hold one float32, two bf16 or four int8 numbers which follow each other along
 // the depth. A block of a weight is four vectors of columns; packed, it lies as [group of depth][vector][lane].
+//
+// That is the order in which a kernel reads it: for each word of a row, which is spread over all lanes of a register,
+// it loads four vectors of the weight one after the other and adds four products. So memory is read forward from
+// beginning to end, without gaps, and the sums of a tile never leave their registers.
+//
+// No header of the standard library with code in it is included where kernels are compiled: the linker keeps one copy
+// of an inline function, which may be the one that was compiled for AVX-512 but is called on every processor.
 
 #pragma once
 
@@ -14,13 +21,14 @@ namespace elmo {
 enum class Precision : int { float32 = 0, bf16 = 1, int8 = 2 };
 
 constexpr size_t VECTORS = 4;           // of a block: the four gates of a recurrence, or columns side by side
-constexpr size_t CHUNK = 96;            // rows that a product encodes at once
-constexpr size_t ROWS_PER_THREAD = 6;   // from this many on, a thread takes rows instead of columns
+constexpr size_t CHUNK = 96;            // rows that a product encodes at once, which bounds the memory for them
+constexpr size_t ROWS_PER_THREAD = 6;   // a full tile: from this many on, a thread takes rows instead of columns
 
 inline size_t per_word(Precision precision) { return size_t{1} << static_cast<int>(precision); }
 inline size_t ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 
-// The nearest bf16, of two the even one; NaN stays NaN.
+// The nearest bf16, of two the even one. A NaN keeps its upper bits and gets one of them set, because rounding could
+// carry into its sign, and cutting could leave the bits of infinity.
 inline uint16_t to_bf16(float value) {
     uint32_t bits;
     __builtin_memcpy(&bits, &value, 4);
@@ -31,7 +39,9 @@ inline uint16_t to_bf16(float value) {
 struct Packed {
     Precision precision;
     size_t columns, depth;  // as the weight has them: (columns, depth)
-    bool gates;             // a block holds the same columns of four gates, columns / 4 apart
+    // If true, a block holds the same columns of the four gates, which are columns / 4 apart in the weight. The sums of
+    // a tile are then all that a cell needs for its step, which follows while they are in registers.
+    bool gates;
     size_t lanes, blocks, groups;
     int32_t* words = nullptr;    // [block][group][vector][lane]
     float* scales = nullptr;     // int8 only, [block][vector][lane]: what a column's integers are multiplied with
@@ -50,9 +60,10 @@ inline Range share(size_t total, size_t index, size_t count) {
     return {total * index / count, total * (index + 1) / count};
 }
 
-// One thread's memory for encoded rows.
+// The memory of one thread for encoded rows.
 struct Scratch { int32_t* words; float* scales; };
 
+// An interface, because the real one (pool.h) uses the standard library.
 struct Barrier { virtual void wait() = 0; };
 
 struct LinearCall { const Packed* weight; const float *bias, *x; float* out; size_t rows; };
@@ -76,11 +87,12 @@ struct CellCall {
     bool bf16_products, bf16_mixed;
     const void *from_input, *from_hidden;  // products
     const float *bias, *cell_before;       // the bias (4H) holds the forget bias too
-    float *gates, *cell, *squashed;        // written for the way back: gates (rows, 4H), cells, and tanh of them
+    float *gates, *cell, *squashed;        // kept for the backward pass: gates (rows, 4H), cells, and tanh of them
     void* mixed;                           // o * tanh(cell)
 };
 
-// The way back: gradients of the sums of the gates, and from d_cell that of the cell to that of the cell before.
+// Its backward pass: gradients of the sums of the gates. `d_cell` is the gradient of the cell, and becomes that of the
+// cell before.
 struct CellBackwardCall {
     size_t size;
     float clip;
@@ -91,13 +103,13 @@ struct CellBackwardCall {
     void* d_gates;  // products: (rows, 4H)
 };
 
-// The cross-entropies of rows, each with a target of its own beside K words.
+// The cross-entropies of rows, each with its own target, which is not among the K words that all rows share.
 struct SoftmaxCall {
     size_t columns;  // K
     bool bf16;
     void* products;                    // (rows, K), which become probabilities
     const float *bias, *target_scores; // (K) and (rows)
-    const int64_t* own;                // (rows): the column that is the row's own target and doesn't count, or -1
+    const int64_t* own;                // (rows): the column that is the row's own target and is left out, or -1
     float *losses, *target_shares;     // (rows), written
 };
 

@@ -1,4 +1,8 @@
 // The kernels for AVX2 and FMA.
+//
+// The instruction set is named here, in a file for each set, and not in the flags of the compiler: setuptools compiles
+// all sources of an extension with the same flags. Headers come before the pragma, so that what they define is compiled
+// for any processor.
 
 #ifdef __x86_64__
 
@@ -8,7 +12,7 @@
 
 #define LEVEL avx2
 #define LANES 8
-#define MAX_ROWS 3
+#define MAX_ROWS 3  // 3 x 4 sums of 16 registers; the rest hold a word of a row and the weight
 
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)

@@ -1,4 +1,4 @@
-// The kernels for AVX-512 (F, BW, VL).
+// The kernels for AVX-512 (F, BW, VL). See kernel_avx2.cpp for the order of what follows.
 
 #ifdef __x86_64__
 
@@ -8,7 +8,7 @@
 
 #define LEVEL avx512
 #define LANES 16
-#define MAX_ROWS 6
+#define MAX_ROWS 6  // 6 x 4 sums of 32 registers
 
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl"))), apply_to = function)

@@ -2,6 +2,8 @@
 //
 // LANES is the number of float32 in a register, MAX_ROWS how many rows times four sums fit the registers.
 // HAS_BF16 and HAS_VNNI (on Arm, HAS_DOT) say that there are instructions for products of bf16 and of int8.
+//
+// Everything but the table at the end is in unnamed namespaces: each instruction set has functions of its own.
 
 #include "vectors.h"
 #include "cell.h"
@@ -14,7 +16,8 @@ namespace elmo {
 namespace {
 
 // The step of one vector of cells: updates `cell`, returns sigmoid(o) * tanh(cell). Fractions share their division:
-// sigmoid(x) = 1 / (1 + e^-x) and tanh(x) = (e^2x - 1) / (e^2x - 1 + 2).
+// sigmoid(x) = 1 / (1 + e^-x) and tanh(x) = (e^2x - 1) / (e^2x - 1 + 2). Divisions are by far the slowest of these
+// instructions. Products of two denominators stay below 1e35, since exponents are clamped at 40.
 inline F step(F i, F j, F f, F o, F& cell, float cell_clip) {
     F candidate = exp_minus_one(j + j);
     cell = cell / one_plus_exp(-f) + candidate / (one_plus_exp(-i) * (candidate + 2.0f));
@@ -30,6 +33,7 @@ struct Operand { const int32_t* words; size_t stride; const float* scales; };
 struct Float32 {
     typedef F Sum;
     static Operand encode(const float* rows, size_t stride, size_t, const Packed&, Scratch) {
+        // Rows are read where they are: a word is a number.
         return {reinterpret_cast<const int32_t*>(rows), stride, nullptr};
     }
     static inline Sum add(Sum sum, I weight, I word) { return (F)weight * (F)word + sum; }
@@ -44,7 +48,7 @@ struct BF16 {
             const float* row = rows + r * stride;
             uint16_t* __restrict to = reinterpret_cast<uint16_t*>(scratch.words + r * weight.groups);
             for (size_t k = 0; k < depth; ++k) to[k] = to_bf16(row[k]);
-            if (depth % 2) to[depth] = 0;
+            if (depth % 2) to[depth] = 0;  // the weight has 0 there too, but 0 times what was left there may be NaN
         }
         return {scratch.words, weight.groups, nullptr};
     }
@@ -57,6 +61,8 @@ struct BF16 {
 #endif
     }
 #else
+    // A bf16 is the upper half of a float32: shifting or masking unpacks both numbers of a word, which takes as long as
+    // multiplying them. So this saves memory and its bandwidth, not arithmetic.
     static inline Sum add(Sum sum, I weight, I word) {
         sum = (F)(weight << 16) * (F)(word << 16) + sum;
         return (F)(weight & -65536) * (F)(word & -65536) + sum;
@@ -67,8 +73,8 @@ struct BF16 {
 
 struct Int8 {
     typedef I Sum;
-    // x86 multiplies unsigned bytes with signed ones, so 128 is added to operands, and taken off the sums again. Arm
-    // multiplies signed bytes.
+    // x86 multiplies unsigned bytes with signed ones, so 128 is added to each operand. The sums are then too large by
+    // 128 times the sum of the column, which packing has stored (`offsets`). Arm multiplies signed bytes.
 #if LANES == 4
     static constexpr int32_t ADDED = 0;
 #else
@@ -79,7 +85,9 @@ struct Int8 {
         for (size_t r = 0; r < count; ++r) {
             const float* row = rows + r * stride;
             uint8_t* __restrict to = reinterpret_cast<uint8_t*>(scratch.words + r * weight.groups);
-            int32_t largest = 0;  // of the absolute values, whose bits are in the same order as they
+            // The largest absolute value, found among the bits as integers, which have the same order. NaN is larger
+            // than all numbers there, so a row with NaN gives NaN instead of being rounded to something.
+            int32_t largest = 0;
             for (size_t k = 0; k < depth; ++k) {
                 int32_t bits;
                 __builtin_memcpy(&bits, row + k, 4);
@@ -88,9 +96,13 @@ struct Int8 {
             }
             float limit;
             __builtin_memcpy(&limit, &largest, 4);
+            // One scale for each row: rows of one batch differ in size, and a common scale would cost the small ones
+            // their digits. Rows of (nearly) nothing become 0, as 127 / limit would overflow.
             const float factor = limit > 1e-30f ? 127.0f / limit : 0.0f;
             for (size_t k = 0; k < depth; ++k) {
-                float rounded = row[k] * factor + (12582912.0f + ADDED);  // 1.5 * 2^23: the low byte is the integer
+                // A sum with 1.5 * 2^23 is rounded to an integer, which is then in the low bits. Unlike lrintf, this
+                // is arithmetic that the compiler turns into vector instructions.
+                float rounded = row[k] * factor + (12582912.0f + ADDED);
                 uint32_t bits;
                 __builtin_memcpy(&bits, &rounded, 4);
                 to[k] = static_cast<uint8_t>(bits);
@@ -115,13 +127,15 @@ struct Int8 {
         return (I)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)word, (__m512i)weight);
     }
 #elif LANES == 16
+    // Bytes become 16-bit numbers first, the even and the odd ones apart. The instruction that multiplies bytes
+    // (maddubs) adds two products in 16 bits and saturates: 2 * 255 * 127 does not fit.
     static inline Sum add(Sum sum, I weight, I word) {
         const __m512i w = (__m512i)weight, x = (__m512i)word, low = _mm512_set1_epi16(255);
         const __m512i even = _mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8), odd = _mm512_srai_epi16(w, 8);
         return sum + (I)_mm512_madd_epi16(even, _mm512_and_si512(x, low)) +
                (I)_mm512_madd_epi16(odd, _mm512_srli_epi16(x, 8));
     }
-#else
+#else  // the same with half as wide registers
     static inline Sum add(Sum sum, I weight, I word) {
         const __m256i w = (__m256i)weight, x = (__m256i)word, low = _mm256_set1_epi16(255);
         const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8), odd = _mm256_srai_epi16(w, 8);
@@ -139,6 +153,9 @@ struct Int8 {
 // --- products
 
 // ROWS rows times one block: `sums` is [row][vector].
+//
+// The sums of all rows and vectors are in registers at the same time, so that each vector of the weight is loaded once
+// for ROWS products. They stay there only because all loops over them are unrolled; hence a function for each ROWS.
 template <class Kind, size_t ROWS>
 void multiply(const int32_t* x, size_t stride, const I* weight, size_t groups, I* sums) {
     typename Kind::Sum sum[ROWS][VECTORS];
@@ -149,7 +166,7 @@ void multiply(const int32_t* x, size_t stride, const I* weight, size_t groups, I
     for (size_t group = 0; group < groups; ++group, weight += VECTORS) {
 #pragma GCC unroll 8
         for (size_t row = 0; row < ROWS; ++row) {
-            const I word = I{} + x[row * stride + group];
+            const I word = I{} + x[row * stride + group];  // in all lanes
 #pragma GCC unroll 4
             for (size_t v = 0; v < VECTORS; ++v) sum[row][v] = Kind::add(sum[row][v], weight[v], word);
         }
@@ -177,6 +194,9 @@ Tile tile(size_t rows) {
 }
 
 // Multiply `count` encoded rows with the `blocks` of a weight; `finish` takes the sums of each tile.
+//
+// All rows go through one block before the next, because a weight may be larger than the caches: so it is read from
+// memory once for all of them.
 template <class Kind, class Finish>
 void product(const Packed& weight, const Operand& x, size_t count, Range blocks, const Finish& finish) {
     I sums[MAX_ROWS * VECTORS];
@@ -184,6 +204,7 @@ void product(const Packed& weight, const Operand& x, size_t count, Range blocks,
         const I* words = reinterpret_cast<const I*>(weight.words) + block * weight.groups * VECTORS;
         size_t tiles = ceil_div(count, MAX_ROWS);
         for (size_t row = 0; row < count; --tiles) {
+            // Tiles of similar sizes: 7 rows are 4 and 3, not 6 and 1, as one row takes nearly as long as several.
             const size_t rows = ceil_div(count - row, tiles);
             finish.prefetch(block, row, rows);
             tile<Kind>(rows)(x.words + row * x.stride, x.stride, words, weight.groups, sums);
@@ -205,6 +226,7 @@ struct Write {
     const float* bias;
     float clip;
 
+    // What will be written is fetched while the product is computed, instead of being waited for afterwards.
     inline void prefetch(size_t block, size_t row, size_t rows) const {
         for (size_t r = row; r < row + rows; ++r)
             for (size_t v = 0; v < VECTORS; ++v)
@@ -219,7 +241,7 @@ struct Write {
     }
 };
 
-// The gates' non-linearities: writes the cells and what the projection reads.
+// The gates' nonlinearities: writes the cells and what the projection reads.
 struct Step {
     const float* gates;
     float *cell, *mixed;
@@ -262,19 +284,24 @@ void recurrence_of(const RecurrenceCall& call, size_t thread, size_t threads, Sc
     bool by_rows = false;
     for (size_t t = 0; t < call.steps; ++t) {
         const size_t batch = static_cast<size_t>(call.batch_sizes[t]);
-        // Many rows: each thread has its own from step to step, and waits for nobody. Few: it has its own columns.
+        // With many rows, each thread has its own from step to step, and never waits for another one. With few rows,
+        // each thread has its own columns, so that it reads only its share of the weights; reading them takes most of
+        // the time.
         const bool were_rows = by_rows;
         by_rows = threads > 1 && batch >= ROWS_PER_THREAD * threads;
-        if (were_rows && !by_rows) barrier.wait();
+        if (were_rows && !by_rows) barrier.wait();  // for the rows of the other threads, which are read from now on
+        // Thread i has the rows i, i + threads, …: the batch shrinks at its end, and shares stay equal while every row
+        // stays with its thread.
         const size_t first = by_rows ? thread : 0, every = by_rows ? threads : 1;
         const size_t index = by_rows ? 0 : thread, count = by_rows ? 1 : threads;
         const size_t rows = ceil_div(batch - first, every);
 
+        // By columns, every thread encodes all rows for itself, which saves a third barrier.
         Operand x = Kind::encode(hidden + first * out_size, every * out_size, rows, weight_hh, scratch);
         float* mixed = (weight_hr ? call.mixed : out) + first * size;
         const Step step{gates + first * 4 * size, call.cell + first * size, mixed, size, every, call.cell_clip};
         product<Kind>(weight_hh, x, rows, share(weight_hh.blocks, index, count), step);
-        if (count > 1) barrier.wait();
+        if (count > 1) barrier.wait();  // the projection, or the next step, reads the columns of all threads
         if (weight_hr) {
             x = Kind::encode(mixed, every * size, rows, *weight_hr, scratch);
             const Write write{out + first * out_size, every * out_size, out_size, nullptr, call.proj_clip};

@@ -1,4 +1,4 @@
-// The kernels for every 64-bit Arm processor.
+// The kernels for every 64-bit Arm processor. NEON is part of all of them, so no instruction set is named.
 
 #ifdef __aarch64__
 
@@ -8,7 +8,7 @@
 
 #define LEVEL neon
 #define LANES 4
-#define MAX_ROWS 6
+#define MAX_ROWS 6  // 6 x 4 sums of 32 registers
 
 #include "kernel_body.h"
 

@@ -1,4 +1,7 @@
-// The Python side: buffers in, the GIL released, threads put to work. elmo/_native/__init__.py checks all arguments.
+// The Python side: it takes buffers, releases the GIL and puts threads to work.
+//
+// elmo/_native/__init__.py checks all arguments, in Python, where an error message is a line. Only the stable ABI of
+// Python is used (see setup.py), so that one build serves all versions.
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -41,11 +44,13 @@ bool has_feature(const char* name) {
 }
 #endif
 
+// The kernels for the instruction sets of this processor, best first.
 std::vector<const Kernels*> supported() {
-    std::vector<const Kernels*> found;  // the best first
+    std::vector<const Kernels*> found;
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return found;
+    // Each set also uses those before it, so one is taken only if its predecessors are there too.
     const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl");
     const bool vnni = wide && __builtin_cpu_supports("avx512vnni");
@@ -89,13 +94,13 @@ struct Released {  // the GIL, for the time of a scope
     ~Released() { PyEval_RestoreThread(state); }
 };
 
-// Memory for rows encoded by each of `threads` threads, for products with either weight. What is never written, as of
-// threads that share the rows, takes no pages.
+// Memory for the rows that each of `threads` threads encodes, for products with either weight. It is not zeroed:
+// threads that divide the rows use only a part of theirs, and what is never written takes no pages of memory.
 class Scratches {
   public:
     Scratches(const Packed& first, const Packed* second, size_t rows, size_t threads)
         : words_(rows * std::max(first.groups, second ? second->groups : 0)), rows_(rows), scales_(threads * rows) {
-        if (first.precision != Precision::float32) memory_.reset(new int32_t[threads * words_]);  // else read as they are
+        if (first.precision != Precision::float32) memory_.reset(new int32_t[threads * words_]);  // float32 needs none
     }
 
     Scratch of(size_t thread) {
@@ -212,6 +217,7 @@ PyObject* run_recurrence(PyObject*, PyObject* args) {
         Released gil;
         const Packed &weight_hh = *weights->first, *weight_hr = weights->second.get();
         const int64_t* sizes = static_cast<const int64_t*>(batch_sizes.view.buf);
+        // A vector that spans two cache lines takes longer to load, so this begins at the start of one.
         std::vector<float> room(weight_hr ? sizes[0] * weight_hr->depth + 16 : 0);
         float* mixed = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(room.data()) + 63) & ~uintptr_t{63});
         const RecurrenceCall call{&weight_hh, weight_hr, weights->cell_clip, weights->proj_clip, gates.floats(), sizes,
@@ -223,7 +229,8 @@ PyObject* run_recurrence(PyObject*, PyObject* args) {
         });
         const float* out = outputs.floats();
         const size_t width = weight_hh.depth;
-        for (Py_ssize_t t = 0; t < steps; out += sizes[t++] * width)  // what stays is each row's last
+        // Later steps overwrite earlier ones in the rows that still have tokens, which leaves each row's last output.
+        for (Py_ssize_t t = 0; t < steps; out += sizes[t++] * width)
             std::memcpy(hidden.floats(), out, sizes[t] * width * sizeof(float));
     }
     Py_RETURN_NONE;
@@ -296,7 +303,7 @@ PyObject* run_softmax(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
-// Bodies may run out of memory; Python hears of it as usual.
+// A C++ exception must not pass through Python's frames. The only one that can occur here is that memory runs out.
 template <PyObject* (*BODY)(PyObject*, PyObject*)>
 PyObject* guarded(PyObject* self, PyObject* args) {
     try {

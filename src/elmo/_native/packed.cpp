@@ -18,7 +18,8 @@ namespace {
 
 constexpr size_t HUGE_PAGE = size_t{1} << 21;
 
-// Zeroed, and on huge pages where it fills some: the kernels run through megabytes at every step.
+// Zeroed, as kernels multiply the padding too, and aligned to 64 bytes, as they load whole registers. It is on huge
+// pages where it fills some: the kernels run through megabytes at every step, and would look up a page for every 4 KB.
 template <class T>
 T* allocate(size_t count) {
     const size_t bytes = std::max<size_t>(count * sizeof(T), 1);
@@ -37,6 +38,7 @@ T* allocate(size_t count) {
 
 Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, size_t lanes)
     : precision(precision), columns(columns), depth(depth), gates(gates), lanes(lanes) {
+    // Columns and depth are padded to whole blocks and words.
     const size_t width = VECTORS * lanes;
     blocks = gates ? ceil_div(columns / 4, lanes) : ceil_div(columns, width);
     groups = ceil_div(depth, per_word(precision));
@@ -48,15 +50,16 @@ Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Pr
     for (size_t block = 0; block < blocks; ++block) {
         for (size_t slot = 0; slot < width; ++slot) {  // vector and lane
             const size_t inside = gates ? block * lanes + slot % lanes : block * width + slot;
-            if (inside >= (gates ? columns / 4 : columns)) continue;
+            if (inside >= (gates ? columns / 4 : columns)) continue;  // padding
             const float* from = weight + (gates ? slot / lanes * (columns / 4) + inside : inside) * depth;
             int32_t* to = words + block * groups * width + slot;
+            // A scale for each column, which belongs to one output: columns of very different sizes keep their digits.
             float factor = 0;
             if (precision == Precision::int8) {
                 float largest = 0;
                 for (size_t k = 0; k < depth; ++k) {
                     const float size = std::fabs(from[k]);
-                    if (size > largest || std::isnan(size)) largest = size;  // and NaN is never less again
+                    if (size > largest || std::isnan(size)) largest = size;  // nothing is larger than NaN: it stays
                 }
                 factor = largest > 1e-30f ? 127.0f / largest : 0.0f;
                 scales[block * width + slot] = largest / 127.0f;
@@ -74,6 +77,7 @@ Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Pr
                     sum += rounded;
                 }
             }
+            // What the products will be too large by, because 128 is added to the other operand (see kernel_body.h).
             if (precision == Precision::int8) offsets[block * width + slot] = 128 * sum;
         }
     }

@@ -1,4 +1,7 @@
 // Threads that are started once and sleep between calls.
+//
+// A step of a recurrence may take only some ten microseconds, no more than waking a thread takes, and it has two
+// barriers. So threads that wait for each other inside a call spin, and sleep only between calls.
 
 #pragma once
 
@@ -19,7 +22,7 @@
 
 namespace elmo {
 
-// Lets the core's other thread, or its battery, have the time of a turn of a waiting loop.
+// Tells the processor that this loop only waits, so that it leaves the time to the core's other thread, or saves power.
 inline void relax() {
 #if defined(__x86_64__)
     _mm_pause();
@@ -28,7 +31,7 @@ inline void relax() {
 #endif
 }
 
-// Waits a little with the processor (others are about to be done), then lets other threads run.
+// Waits for others that are about to be done. If they are not, they may be waiting for this core, so it is given away.
 template <class Done>
 void spin_until(Done done) {
     for (int i = 0; !done(); ++i) {
@@ -44,6 +47,7 @@ class SpinBarrier final : public Barrier {
     void wait() override {
         const size_t round = round_.load(std::memory_order_acquire);
         if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
+            // The count is reset before the round is published: who sees the new round may arrive at the next barrier.
             arrived_.store(0, std::memory_order_relaxed);
             round_.store(round + 1, std::memory_order_release);
         } else {
@@ -56,7 +60,7 @@ class SpinBarrier final : public Barrier {
     std::atomic<size_t> arrived_{0}, round_{0};
 };
 
-// One sleeping thread. It runs what `start` is given; `done` says that it has.
+// One sleeping thread. It runs what `start` is given, and `done` says whether it has finished.
 class Worker {
   public:
     Worker() : thread_([this] { live(); }) { thread_.detach(); }
@@ -74,7 +78,8 @@ class Worker {
   private:
     void live() {
         for (;;) {
-            for (int i = 0; i < 2000 && done(); ++i) relax();  // calls often follow each other at once
+            // The next call often follows at once, and a thread that is still awake starts sooner.
+            for (int i = 0; i < 2000 && done(); ++i) relax();
             {
                 std::unique_lock<std::mutex> lock(mutex_);
                 wake_.wait(lock, [this] { return !done(); });
@@ -88,23 +93,25 @@ class Worker {
     std::condition_variable wake_;
     std::function<void()> job_;
     std::atomic<bool> busy_{false};
-    std::thread thread_;
+    std::thread thread_;  // the last member, as it uses the others as soon as it exists
 };
 
-// The workers that no call uses now. Never destroyed: its threads sleep until the process ends.
+// The workers that no call uses now. Several calls may run at the same time, each with workers of its own. A pool is
+// never destroyed: its threads sleep until the process ends.
 class Pool {
   public:
     static Pool& instance() {
         static const bool watched = [] {
             current() = new Pool;
-            // threads don't follow a fork: the child starts its own
+            // A fork copies the pool but not its threads, for which the child would wait forever. It gets a new pool.
             return pthread_atfork(nullptr, nullptr, [] { current() = new Pool; }) == 0;
         }();
         (void)watched;
         return *current();
     }
 
-    // job(index, count, barrier), for all indices below `count`: `wanted`, unless no more threads can be had.
+    // Called as job(index, count, barrier) for all indices below `count`, which is the number of threads that were
+    // wanted, or fewer if the system has no more.
     typedef std::function<void(size_t, size_t, Barrier&)> Job;
 
     void run(size_t wanted, const Job& job) {
@@ -112,7 +119,7 @@ class Pool {
         const size_t count = team.size() + 1;
         SpinBarrier barrier(count);
         for (size_t i = 1; i < count; ++i) team[i - 1]->start([&, i] { job(i, count, barrier); });
-        job(0, count, barrier);
+        job(0, count, barrier);  // the calling thread works too
         for (Worker* worker : team) spin_until([worker] { return worker->done(); });
         std::lock_guard<std::mutex> lock(mutex_);
         idle_.insert(idle_.end(), team.begin(), team.end());
@@ -133,7 +140,7 @@ class Pool {
         }
         try {
             while (team.size() < wanted) team.push_back(new Worker);
-        } catch (const std::system_error&) {  // no more threads: fewer do
+        } catch (const std::system_error&) {  // the system has no more threads; fewer take longer, but suffice
         }
         return team;
     }

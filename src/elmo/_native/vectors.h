@@ -1,6 +1,8 @@
 // Vectors of one register, and the exponentials behind sigmoid and tanh; part of kernel_body.h.
 //
-// Plain vectors of the compiler (GCC, clang) do nearly all. LANES is the number of float32 in a register.
+// Vector types of the compiler (GCC, clang) have nearly all operations, with the same source for every processor. LANES
+// is the number of float32 in a register. The compiler's own exp and tanh are not used: they would be called lane by
+// lane.
 
 namespace elmo {
 namespace {
@@ -8,6 +10,8 @@ namespace {
 typedef float F __attribute__((vector_size(4 * LANES)));
 typedef int32_t I __attribute__((vector_size(4 * LANES)));
 
+// Arrays come from Python and need not be aligned, nor be a multiple of LANES wide: the last vector of a row is loaded
+// and stored only in part. memcpy of a constant size is a single instruction.
 inline F load(const float* from, size_t valid = LANES) {
     F v = {};
     if (valid >= LANES) __builtin_memcpy(&v, from, sizeof v);
@@ -20,8 +24,9 @@ inline void store(float* to, F v, size_t valid) {
     else __builtin_memcpy(to, &v, valid * sizeof(float));
 }
 
-inline F clamp(F v, float limit) {  // NaN stays NaN: the instructions return their second operand then
-#if LANES == 4  // an instruction of Arm's gives NaN for NaN, whichever operand it is
+// NaN stays NaN: if an operand is NaN, the instructions of x86 return their second one, and those of Arm return NaN.
+inline F clamp(F v, float limit) {
+#if LANES == 4
     return (F)vminq_f32(vdupq_n_f32(limit), vmaxq_f32(vdupq_n_f32(-limit), (float32x4_t)v));
 #elif LANES == 16
     return (F)_mm512_min_ps(_mm512_set1_ps(limit), _mm512_max_ps(_mm512_set1_ps(-limit), (__m512)v));
@@ -32,17 +37,24 @@ inline F clamp(F v, float limit) {  // NaN stays NaN: the instructions return th
 
 // --- sigmoid and tanh, to within 2e-7
 
-// e^x = power * (1 + rest), for x clamped to ±40.
+// e^x = power * (1 + rest), for x clamped to ±40. There, 2^n is neither infinite nor subnormal, sigmoid and tanh are 0
+// and ±1 but for rounding, and products of two such numbers do not overflow. `power` and `rest` are kept apart for the
+// differences below.
 struct Exponential { F power, rest; };
 
 inline Exponential exponential(F x) {
-    const float MAGIC = 12582912.0f;  // 1.5 * 2^23: a sum with it has the nearest integer in its low bits
+    // x = n ln 2 + r, with n an integer and |r| at most ln(2)/2. A sum with 1.5 * 2^23 has the nearest integer in its
+    // low bits, from which 2^n is made below by a shift.
+    const float MAGIC = 12582912.0f;
     x = clamp(x, 40.0f);
     F shifted = x * 1.44269504f + MAGIC;
     F n = shifted - MAGIC;
-    F r = x - n * 0.693145752f;  // ln 2 in two parts; the first times n is exact
+    // ln 2 in two parts. The first one has so few digits that n times it is exact; otherwise r would lose the digits
+    // that x and n ln 2 have in common.
+    F r = x - n * 0.693145752f;
     r = r - n * 1.42860677e-6f;
-    // (e^r - 1 - r) / r^2 on ±ln(2)/2, interpolated in Chebyshev's points
+    // (e^r - 1 - r) / r^2 on ±ln(2)/2, interpolated at Chebyshev points. Pairs of terms are computed independently of
+    // each other, which takes less time than a chain of all of them (Horner).
     F square = r * r, low = r * 0.166665767f + 0.5f, high = r * 0.00836323288f + 0.0416665542f;
     F q = square * (square * 0.00139262508f + high) + low;
     return {(F)(((I)shifted << 23) + 0x3f800000), square * q + r};
@@ -53,7 +65,8 @@ inline F one_plus_exp(F x) {
     return e.power * e.rest + e.power + 1.0f;
 }
 
-inline F exp_minus_one(F x) {  // exact for small x too, where e^x - 1 would lose digits
+// For small x, e^x - 1 would lose the digits of x behind those of 1. Here power - 1 is 0 then, which leaves rest.
+inline F exp_minus_one(F x) {
     Exponential e = exponential(x);
     return e.power * e.rest + (e.power - 1.0f);
 }
