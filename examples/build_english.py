@@ -22,7 +22,7 @@ import torch
 
 from elmo import formats
 from elmo.errors import ElmoError
-from elmo.formats import bundled
+from elmo.formats import sources
 from elmo.formats.card import model_card, table_rows
 from elmo.formats.model import Model
 from elmo.formats.native import SOFTMAX, WEIGHTS
@@ -198,7 +198,7 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="measure on the beginnings of all texts")
     parser.add_argument("--storage", default="float16", choices=["float16", "bf16", "float32"])
-    parser.add_argument("--into", type=Path, default=bundled.MODELS / "en", help="default: the package itself")
+    parser.add_argument("--into", type=Path, default=sources.MODELS / "en", help="default: the package itself")
     arguments = parser.parse_args()
     is_trained = arguments.run is not None
     arguments.work.mkdir(parents=True, exist_ok=True)

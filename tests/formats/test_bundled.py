@@ -12,7 +12,7 @@ from bridge import assert_equal, make_model
 from commands import run_main
 from elmo import formats
 from elmo.errors import ElmoError
-from elmo.formats import bundled
+from elmo.formats import sources
 
 SENTENCES = "They saw a new play .\nw1 w2 w3\n"
 
@@ -20,7 +20,7 @@ SENTENCES = "They saw a new play .\nw1 w2 w3\n"
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package with a tiny model `en`, and the working directory of a user, with a text."""
-    monkeypatch.setattr(bundled, "MODELS", tmp_path / "package" / "models")
+    monkeypatch.setattr(sources, "MODELS", tmp_path / "package" / "models")
     formats.save_native(make_model(softmax=True), tmp_path / "package" / "models" / "en", {"perplexity": "39.7"})
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -29,7 +29,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_models_lie_in_the_package() -> None:
-    assert Path(elmo.__file__).parent / "models" == bundled.MODELS
+    assert Path(elmo.__file__).parent / "models" == sources.MODELS
 
 
 def test_the_name_is_resolved_wherever_a_model_is_asked_for(own: Path) -> None:
@@ -93,7 +93,7 @@ def test_warm_puts_nothing_into_the_package_or_a_folder_of_that_name(
 def test_a_package_without_the_model_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bundled, "MODELS", tmp_path / "nothing")
+    monkeypatch.setattr(sources, "MODELS", tmp_path / "nothing")
     with pytest.raises(ElmoError, match=r"^en: this copy of the package was built without .* is \./en\)$"):
         elmo.load("en")
     code, out, err = run_main(["info", "en"], monkeypatch, capsys)
@@ -102,7 +102,7 @@ def test_a_package_without_the_model_says_so(
 
 def test_what_is_shipped_is_whole_and_small() -> None:
     """The model, and what predicts words, are at most 30 MB each; its card tells what was measured."""
-    folder = bundled.bundled_folder("en")
+    folder = sources.bundled_folder("en")
     model = formats.load("en")
     assert model.softmax is not None
     assert model.vocabulary is not None

@@ -13,7 +13,7 @@ import make_nlpl
 from bridge import make_model
 from elmo import formats
 from elmo.errors import ElmoError
-from elmo.formats import hub, native
+from elmo.formats import native, sources
 from make_bilm_hdf5 import WEIGHTS_FILE, make
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -83,7 +83,7 @@ def test_files_of_every_format_are_fetched() -> None:
         "m.zip",
         "m.tar.gz",
     ]
-    missing = [name for name in (*native.FILES, *others) if not any(fnmatch(name, each) for each in hub._FILES)]
+    missing = [name for name in (*native.FILES, *others) if not any(fnmatch(name, each) for each in sources.HUB_FILES)]
     assert missing == []
 
 

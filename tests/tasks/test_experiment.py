@@ -21,7 +21,7 @@ import make_words
 from bridge import make_model
 from elmo import formats
 from elmo.errors import ElmoError
-from elmo.formats import bundled
+from elmo.formats import sources
 from elmo.targets import alone_in
 from elmo.tasks.card import Result
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
@@ -145,7 +145,7 @@ def test_a_copy_may_be_asked_for_afterwards(files: Path, recipe: Recipe) -> None
 
 def test_the_model_of_the_package_stays_a_name(files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder that is called so, where the task was trained, is not what the trained model looks for."""
-    monkeypatch.setattr(bundled, "MODELS", files / "package")
+    monkeypatch.setattr(sources, "MODELS", files / "package")
     shutil.copytree(files / "model", files / "package" / "en")
     (files / "en").mkdir()
     monkeypatch.chdir(files)

@@ -209,7 +209,7 @@ def lstm_cell(
     clip: float,
     num_threads: int = 1,
 ) -> None:
-    """Compute one training step of an LSTM after its products (see `elmo.nn.cell.step`).
+    """Compute one training step of an LSTM after its products (see `elmo.nn.lstm.step`).
 
     The arrays `gates`, `cell`, `squashed` and `mixed` are written. Products are float32, or bf16 in uint16; `mixed` may
     be bf16 only if the products are. Threads divide the rows.
@@ -244,7 +244,7 @@ def lstm_cell_backward(
     clip: float,
     num_threads: int = 1,
 ) -> None:
-    """Compute the backward pass of `lstm_cell` (see `elmo.nn.cell.step_backward`), writing `d_cell` and `d_gates`."""
+    """Compute the backward pass of `lstm_cell` (see `elmo.nn.lstm.step_backward`), writing `d_cell` and `d_gates`."""
     rows, size = cell_before.shape
     _check("gates", gates, (rows, 4 * size))
     _check("cell_before", cell_before, (rows, size))

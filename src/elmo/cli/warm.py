@@ -42,9 +42,9 @@ def command(model: str, texts: tuple[str, ...], max_sentences: int, device: str,
 
     from elmo.embed.warm import mean_state
     from elmo.formats import load
-    from elmo.formats.bundled import is_bundled
     from elmo.formats.model import require_bytes
     from elmo.formats.native import WARM, is_native, save_warm_state
+    from elmo.formats.sources import is_bundled
     from elmo.nn.devices import use_device
     from elmo.targets import alone_in
     from elmo.text.reading import expand, read_sentences

@@ -1,33 +1,119 @@
-"""Reads AllenNLP task models (`model.tar.gz`): the `Elmo` in them, with the scalar mixes that the task learned."""
+"""AllenNLP's ELMo: the layout of its modules, and reading task models that contain one (`model.tar.gz`).
+
+ELMoForManyLangs has the same LSTMs and highways, so `elmo.formats.many_langs` uses this layout too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+from torch import Tensor
+
 from elmo.config import bilm_config
 from elmo.errors import ElmoError
-from elmo.formats.allennlp_layout import CHARACTERS, NOUN, encoder, infer_sizes, lstm, require_dimensions
-from elmo.formats.bilm_layout import read_options, rows_of_bytes
+from elmo.formats.bilm_hdf5 import read_options, rows_of_bytes
 from elmo.formats.files import read_json
 from elmo.formats.model import Model
-from elmo.formats.skeleton import bilm_skeleton
-from elmo.formats.tensors import Stored, fill, require_few_mixes, require_weights
+from elmo.formats.renames import Rename, TensorLayout
+from elmo.formats.tensors import Stored, bilm_skeleton, fill, require_few_mixes, require_weights
 from elmo.formats.torch_file import read_state_dict
+from elmo.nn.lstm import FORGET_BIAS
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.text.reading import is_there
 
 WEIGHTS, CONFIG = "weights.th", "config.json"
 
+CHARACTERS = "_char_embedding_weights"
+"""The character vectors, including the row of the mask."""
+
+NOUN = "tensor"
+"""What error messages call an entry of the file."""
+
 _ENCODER, _STACK = "_elmo_lstm._token_embedder.", "_elmo_lstm._elmo_lstm."
 _CHARACTERS = _ENCODER + CHARACTERS
 
-BILM = [*encoder(_ENCODER, "char_encoder."), *lstm(_STACK)]
-
 PUBLISHED = {"cell_clip": 3.0, "proj_clip": 3.0, "use_skip_connections": True}
 """The settings that the tensors do not show, with the values of every biLM that AllenNLP published."""
+
+
+def _swap_gates(tensor: Tensor) -> Tensor:
+    """Reorder gates between their order i, f, j, o (that of torch) and our order i, j, f, o (that of TensorFlow).
+
+    The swap is its own inverse.
+    """
+    first, second, third, last = tensor.chunk(4)
+    return torch.cat([first, third, second, last])
+
+
+def _split_bias(tensor: Tensor, _: Sequence[torch.Size]) -> list[Tensor]:
+    """Convert a stored bias, which includes the constant of the forget gate that we add at run time."""
+    i, j, f, o = _swap_gates(tensor).chunk(4)
+    return [torch.cat([i, j, f - FORGET_BIAS, o])]
+
+
+def _join_bias(parts: Sequence[Tensor]) -> Tensor:
+    i, j, f, o = parts[0].chunk(4)
+    return _swap_gates(torch.cat([i, j, f + FORGET_BIAS, o]))
+
+
+GATES = TensorLayout(
+    split=lambda tensor, _: [_swap_gates(tensor)],
+    join=lambda parts: _swap_gates(parts[0]),
+    shape=lambda shapes: tuple(shapes[0]),
+)
+BIAS = TensorLayout(split=_split_bias, join=_join_bias, shape=lambda shapes: tuple(shapes[0]))
+TRANSFORM_AND_GATE = TensorLayout(
+    split=lambda tensor, shapes: [tensor[: shapes[0][0]], -tensor[shapes[0][0] :]],
+    join=lambda parts: torch.cat([parts[0], -parts[1]]),
+    shape=lambda shapes: (shapes[0][0] + shapes[1][0], *shapes[0][1:]),
+)
+"""Their matrix holds a highway's transform above its gate. Their gate lets the input through; ours is its negative."""
+
+
+def highway_renames(theirs: str, ours: str) -> list[Rename]:
+    """Return the renames of a highway layer, with `{k}` as its number in both names."""
+    return [
+        Rename(f"{theirs}.{part}", (f"{ours}.transform.{part}", f"{ours}.gate.{part}"), TRANSFORM_AND_GATE)
+        for part in ("weight", "bias")
+    ]
+
+
+def encoder_renames(theirs: str, ours: str) -> list[Rename]:
+    """Return the renames of the char encoder, whose names begin with `theirs` in the file and `ours` in our module."""
+    return [
+        Rename(f"{theirs}{CHARACTERS}", f"{ours}embedding.weight"),
+        Rename(f"{theirs}char_conv_{{i}}.weight", f"{ours}convolutions.{{i}}.weight"),
+        Rename(f"{theirs}char_conv_{{i}}.bias", f"{ours}convolutions.{{i}}.bias"),
+        *highway_renames(f"{theirs}_highways._layers.{{k}}", f"{ours}highways.{{k}}"),
+        Rename(f"{theirs}_projection.weight", f"{ours}projection.weight"),
+        Rename(f"{theirs}_projection.bias", f"{ours}projection.bias"),
+    ]
+
+
+def lstm_renames(prefix: str, our_layer: str = "{direction}_lstm.layers.{{l}}") -> list[Rename]:
+    """Return the renames of the LSTM layers of both directions.
+
+    Args:
+        prefix: What precedes `forward_layer_0` in the file's names.
+        our_layer: The name of a layer in our module, with `{direction}` and the doubled braces of `{{l}}`.
+    """
+    renames: list[Rename] = []
+    for direction in ("forward", "backward"):
+        theirs, ours = f"{prefix}{direction}_layer_{{l}}", our_layer.format(direction=direction)
+        renames += [
+            Rename(f"{theirs}.input_linearity.weight", f"{ours}.weight_ih", GATES),
+            Rename(f"{theirs}.state_linearity.weight", f"{ours}.weight_hh", GATES),
+            Rename(f"{theirs}.state_linearity.bias", f"{ours}.bias", BIAS),
+            Rename(f"{theirs}.state_projection.weight", f"{ours}.weight_hr"),
+        ]
+    return renames
+
+
+BILM = [*encoder_renames(_ENCODER, "char_encoder."), *lstm_renames(_STACK)]
 
 
 def load_allennlp(folder: Path) -> Model:
@@ -91,7 +177,8 @@ def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm
 def _has_layer_norm(config: object) -> bool:
     """Return whether the embedder's settings, wherever they are in the task's config, ask for layer norm."""
     left = [config]
-    while left:  # not recursive: an untrusted config may be nested deeper than Python's stack allows
+    # A list of what is left instead of recursion: an untrusted config may be nested deeper than Python's stack allows.
+    while left:
         value = left.pop()
         if isinstance(value, list):
             left += cast("list[object]", value)
@@ -101,3 +188,44 @@ def _has_layer_norm(config: object) -> bool:
                 return True
             left += values.values()
     return False
+
+
+def require_dimensions(path: Path, stored: Mapping[str, Stored], name: str, dimensions: int) -> tuple[int, ...]:
+    """Return the shape of a tensor of the file `path`, and refuse one that is missing or has other dimensions."""
+    if name not in stored:
+        raise ElmoError(f"{path}: {NOUN} '{name}' is missing")
+    shape = stored[name].shape
+    if len(shape) != dimensions:
+        raise ElmoError(f"{path}: {NOUN} '{name}' has shape {shape}, but {dimensions} dimensions are expected")
+    return shape
+
+
+def infer_sizes(
+    path: Path, stored: Mapping[str, Stored], convolution: str, highway: str, stack: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Infer the sizes of a model from the shapes of its tensors.
+
+    Args:
+        path: The file, for messages.
+        stored: The tensors by their names in the file.
+        convolution: The name of a convolution's weight, with `{}` for its number.
+        highway: The name of a highway layer's weight, with `{}` for its number.
+        stack: What precedes `forward_layer_0` in the names of the LSTM.
+
+    Returns:
+        The keys of `char_cnn` and of `lstm` that the shapes determine.
+    """
+
+    def number(template: str) -> int:
+        return sum(1 for _ in takewhile(lambda i: template.format(i) in stored, count()))
+
+    kernels = [require_dimensions(path, stored, convolution.format(i), 3) for i in range(number(convolution))]
+    projection = require_dimensions(path, stored, f"{stack}forward_layer_0.state_projection.weight", 2)
+    return (
+        {"filters": [[width, num_filters] for num_filters, _, width in kernels], "n_highway": number(highway)},
+        {
+            "dim": projection[1],
+            "projection_dim": projection[0],
+            "n_layers": number(stack + "forward_layer_{}.state_projection.weight"),
+        },
+    )

@@ -13,12 +13,11 @@ import torch
 
 from elmo.config import PADDING, BiLMConfig
 from elmo.errors import ElmoError
-from elmo.formats.allennlp_layout import NOUN, highway, infer_sizes, lstm, require_dimensions
+from elmo.formats.allennlp import NOUN, highway_renames, infer_sizes, lstm_renames, require_dimensions
 from elmo.formats.files import read_json
 from elmo.formats.model import Model
 from elmo.formats.renames import Rename, TensorLayout
-from elmo.formats.skeleton import MOST_WORDS, WIDEST, bilm_skeleton, skeleton
-from elmo.formats.tensors import Stored, fill
+from elmo.formats.tensors import MOST_WORDS, WIDEST, Stored, bilm_skeleton, fill, skeleton
 from elmo.formats.torch_file import read_state_dict
 from elmo.nn.bilm import BiLM
 from elmo.nn.char_encoder import WordCharEncoder
@@ -68,7 +67,7 @@ def load_many_langs(folder: Path) -> Model:
     char_cnn, width = config.char_cnn, config.lstm.projection_dim
     bilm = skeleton(lambda: BiLM(config, WordCharEncoder(char_cnn, num_rows, num_words, word_dim, width)))
     size = tokens_path.stat().st_size + encoder_path.stat().st_size
-    fill(bilm, [*_tokens(lexicon, num_characters, num_rows), *lstm("")], stored, folder, NOUN, size)
+    fill(bilm, [*_tokens(lexicon, num_characters, num_rows), *lstm_renames("")], stored, folder, NOUN, size)
     source = "from the tensors, with published clips" if settings_path is None else f"from {settings_path.name}"
     origin = f"ELMoForManyLangs: {ENCODER} and {TOKENS} of {len(characters)} characters and {len(words)} words"
     return Model(bilm, origin=f"{origin}, sizes {source}", lexicon=lexicon)
@@ -90,7 +89,7 @@ def _tokens(lexicon: Lexicon, num_stored: int, num_rows: int) -> list[Rename]:
         Rename(_WORD_ROWS, "char_encoder.words.weight"),
         Rename("convolutions.{i}.weight", "char_encoder.convolutions.{i}.weight"),
         Rename("convolutions.{i}.bias", "char_encoder.convolutions.{i}.bias"),
-        *highway("highways._layers.{k}", "char_encoder.highways.{k}"),
+        *highway_renames("highways._layers.{k}", "char_encoder.highways.{k}"),
         Rename("projection.weight", "char_encoder.joint_projection.weight"),
         Rename("projection.bias", "char_encoder.joint_projection.bias"),
     ]

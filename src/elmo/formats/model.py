@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
 import torch
@@ -13,8 +12,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 from elmo.config import BiLMConfig, CharCNNConfig
 from elmo.errors import ElmoError
-from elmo.formats.token_vectors import TokenVectors
-from elmo.formats.words import SCORED, find_list, read_so_many, require_as_many
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.nn.softmax import AnySoftmax
@@ -28,6 +25,14 @@ State = Literal["zero", "carry", "warm"]
 """The LSTM state before a sentence: zeros, the state at the end of its row in the last batch, or the warm state."""
 
 STATES: tuple[str, ...] = get_args(State)
+
+
+@dataclass(frozen=True)
+class TokenVectors:
+    """The vectors (V, P) that the char encoder gives for V words, which may contain duplicates."""
+
+    words: tuple[str, ...]
+    vectors: Tensor
 
 
 @dataclass
@@ -169,22 +174,3 @@ def require_softmax(model: Model, otherwise: str = "") -> tuple[AnySoftmax, Voca
             "vocab.txt (as vocabulary.txt in a folder that elmo made)"
         )
     return model.softmax, model.vocabulary
-
-
-def read_vocabulary(path: Path, num_words: int, use: str = SCORED) -> Vocabulary | None:
-    """Read a vocabulary, plain or with `.gz`, that must have exactly `num_words` words.
-
-    Args:
-        path: The plain file; `path` with `.gz` appended is read if there is no plain one.
-        num_words: The number of words that the model expects.
-        use: What expects them, for the message about a wrong number (see `elmo.formats.words.SCORED`).
-
-    Returns:
-        The vocabulary, or None if neither file exists.
-    """
-    found = find_list(path)
-    if found is None:
-        return None
-    vocabulary = Vocabulary.of(read_so_many(found, num_words, use), found)
-    require_as_many(found, len(vocabulary), num_words, use)
-    return vocabulary

@@ -14,11 +14,10 @@ from elmo.config import bilm_config
 from elmo.errors import ElmoError
 from elmo.formats.card import model_card
 from elmo.formats.files import checksum, read_json, read_tensors, write_all, write_json, write_tensors, write_text
-from elmo.formats.model import Model, read_vocabulary, require_bytes
+from elmo.formats.model import Model, require_bytes
 from elmo.formats.renames import require_shape
-from elmo.formats.skeleton import bilm_skeleton, skeleton
-from elmo.formats.tensors import require_few_mixes, require_weights
-from elmo.formats.words import READ
+from elmo.formats.tensors import bilm_skeleton, require_few_mixes, require_weights, skeleton
+from elmo.formats.words import READ, read_vocabulary
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
 from elmo.nn.scalar_mix import ScalarMix

@@ -1,4 +1,9 @@
-"""`load` recognises the format of a model from its files and reads it."""
+"""`load` recognises the format of a model from its files and reads it.
+
+Read from top to bottom, this module says how each format is recognised: first by the kind of source (`load`), then by
+the files of a folder (`_load_folder`) or by the name and content of a single file (`_load_file`). The rest finds the
+files that belong to a file: published weights, options and softmax have names of their own in every collection.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +11,27 @@ from pathlib import Path
 from typing import Any, cast
 
 from elmo.errors import ElmoError
-from elmo.formats import allennlp, hub, many_langs, native
+from elmo.formats import allennlp, many_langs, native
 from elmo.formats.allennlp import load_allennlp
 from elmo.formats.archive import is_archive, unpacked
-from elmo.formats.bilm_hdf5 import load_bilm
-from elmo.formats.bilm_layout import OPTIONS
-from elmo.formats.bundled import NAMES, bundled_folder, is_bundled
+from elmo.formats.bilm_hdf5 import CHARACTERS, EMBEDDING, OPTIONS, load_bilm
 from elmo.formats.files import read_json
 from elmo.formats.hdf5 import SUFFIXES, names_of
 from elmo.formats.many_langs import load_many_langs
 from elmo.formats.model import Model
 from elmo.formats.native import load_native
+from elmo.formats.sources import NAMES, bundled_folder, fetch_from_hub, is_bundled, is_hub_name
 from elmo.formats.tensorflow import find_checkpoint, load_tensorflow, prefix_of
-from elmo.formats.token_vectors import DATA_SET
 
 READS = (
     "a model folder (config.json, model.safetensors), published bilm weights (an .hdf5 file next to its options.json), "
     "a bilm-tf checkpoint (its .index file), an AllenNLP task model (weights.th), an ELMoForManyLangs folder "
     "(encoder.pkl, token_embedder.pkl), or an archive of one of these"
 )
-BILM = ("char_embed", "RNN_0")
+BILM = (CHARACTERS, "RNN_0")
 """The top-level names of a biLM in an HDF5 file. A biLM that reads whole words has only the second one."""
 
-PARTS = (*BILM, "softmax", DATA_SET)
+PARTS = (*BILM, "softmax", EMBEDDING)
 """The top-level names of an HDF5 file that show which parts of a model it contains."""
 
 META = "meta.json"
@@ -50,13 +53,19 @@ def load(source: str | Path) -> Model:
     Raises:
         ElmoError: If there is nothing at `source`, if the format is not recognised, or if the files are damaged or
             do not fit together. The message is one sentence.
+
+    Example:
+        >>> load("elmo_2x1024_128_2048cnn_1xhighway_weights.hdf5").config.lstm.projection_dim
+        128
     """
+    # The name comes before any path, so that it means the same in every working directory.
     if is_bundled(source):
         return _load_bundled(str(source))
     path = Path(source)
+    # A checkpoint may be named by its prefix, which is the name of no file: `exists` comes only after it.
     if not path.is_dir() and (prefix := prefix_of(path)):
         return load_tensorflow(prefix)
-    if isinstance(source, str) and not path.exists() and hub.is_name(source):
+    if isinstance(source, str) and not path.exists() and is_hub_name(source):
         return _load_hub(source)
     if not path.exists():
         raise ElmoError(f"{path}: no such file or folder")
@@ -71,25 +80,31 @@ def _load_bundled(name: str) -> Model:
 
 def _load_hub(name: str) -> Model:
     """Read the model of a repository, from its files or from the only archive among them."""
-    folder = hub.fetch(name)
+    folder = fetch_from_hub(name)
     archives = [*folder.glob("*.zip"), *folder.glob("*.tar.gz")]
     try:
-        is_archive = len(archives) == 1 and not native.is_native(folder)
-        model = _load_file(archives[0]) if is_archive else _load_folder(folder, is_named=False)
+        # Next to a native model, an archive holds something else, such as the logs of the training.
+        is_packed = len(archives) == 1 and not native.is_native(folder)
+        model = _load_file(archives[0]) if is_packed else _load_folder(folder, is_named=False)
     except ElmoError as error:
+        # The folder is one of the cache, with a hash for its name: nobody would know what it is.
         raise ElmoError(str(error).replace(str(folder), name)) from None
     model.origin = f"Hugging Face Hub: {name} holds {model.origin}"
     return model
 
 
 def _load_folder(folder: Path, *, is_named: bool = True) -> Model:
+    """Read the model of a folder. `is_named` is False if the folder's own name would mean nothing to people."""
     _require_elmo(folder)
+    # AllenNLP and ELMoForManyLangs have a config.json as native folders do, so their other files are looked for first.
     if (folder / allennlp.WEIGHTS).exists():
         return load_allennlp(folder)
     if (folder / many_langs.TOKENS).exists() or (folder / many_langs.ENCODER).exists():
         return load_many_langs(folder)
     if (folder / native.CONFIG).exists():
         return load_native(folder, is_named=is_named)
+    # bilm-tf's training folder holds checkpoints, and may also hold the weights that were exported from one of them:
+    # these are what people use. A checkpoint next to them can still be named itself.
     if not _weight_files(folder) and (checkpoint := find_checkpoint(folder)):
         return load_tensorflow(checkpoint)
     if any(folder.glob("*options*.json")):
@@ -101,6 +116,7 @@ def _load_folder(folder: Path, *, is_named: bool = True) -> Model:
 
 
 def _load_file(path: Path) -> Model:
+    # One file of a folder that is a model as a whole.
     if path.name in (native.CONFIG, native.WEIGHTS, allennlp.WEIGHTS, many_langs.TOKENS, many_langs.ENCODER):
         return _load_folder(path.parent)
     if path.suffix == ".json":
@@ -119,8 +135,8 @@ def _load_file(path: Path) -> Model:
 def _load_hdf5(path: Path) -> Model:
     """Read an HDF5 file that contains weights, or only the softmax or cached token vectors of weights next to it."""
     names = names_of(path, PARTS)
-    if not names & set(BILM) and DATA_SET in names:
-        weights = _weights_of(path, DATA_SET)
+    if not names & set(BILM) and EMBEDDING in names:
+        weights = _weights_of(path, EMBEDDING)
         return load_bilm(weights, _options_beside(weights), token_vectors=path)
     if not names & set(BILM) and "softmax" in names:
         weights = _weights_of(path, "softmax")
@@ -129,7 +145,10 @@ def _load_hdf5(path: Path) -> Model:
 
 
 def _require_elmo(folder: Path) -> None:
-    """Refuse a folder whose `meta.json` names another family of models, such as word2vec or BERT."""
+    """Refuse a folder whose `meta.json` names another family of models, such as word2vec or BERT.
+
+    Without this, a reader would complain of missing options or tensors in a model that is not an ELMo at all.
+    """
     values = read_json(folder / META) if (folder / META).exists() else None
     if not isinstance(values, dict):
         return
@@ -138,6 +157,9 @@ def _require_elmo(folder: Path) -> None:
     text = " ".join(value for value in (facts.get("name"), facts.get("tool")) if isinstance(value, str))
     if text and "elmo" not in text.lower() and "bilm" not in text.lower():
         raise ElmoError(f"{folder / META}: describes a model of another family, {text}; only ELMo models can be read")
+
+
+# --- Files that belong to a file
 
 
 def _hdf5_files(folder: Path) -> list[Path]:
@@ -190,6 +212,7 @@ def _softmax_beside(weights: Path) -> Path | None:
         pair = weights.with_name(weights.name.replace("weights", name))
         if pair in found:
             return pair
+    # Among several models, nothing tells whose softmax it is; one of another model would give wrong probabilities.
     return found[0] if len(found) == 1 and len(_weight_files(weights.parent)) == 1 else None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor
 
 from elmo.errors import ElmoError
-from elmo.formats.bilm_layout import OPTIONS, WORDS, Source, input_of, read_bilm, read_softmax
+from elmo.formats.bilm_hdf5 import OPTIONS, WORDS, Source, input_of, read_bilm, read_softmax
 from elmo.formats.model import Model
 from elmo.formats.tensor_bundle import INDEX, read_bundle
 

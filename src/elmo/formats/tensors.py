@@ -1,16 +1,27 @@
-"""Fills modules with the tensors of a file, in any format. Tensors are checked before they take up memory."""
+"""Makes modules for the tensors of a file and fills them, in any format.
+
+A file from a stranger may claim any size. So a module is first made without memory (`skeleton`), and every tensor's
+shape is compared with the module's and with the size of the file before the tensor is read (`fill`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
+from elmo.config import BiLMConfig
 from elmo.errors import ElmoError
 from elmo.formats import renames
 from elmo.formats.renames import Rename
+from elmo.nn.bilm import BiLM
+
+M = TypeVar("M", bound=nn.Module)
 
 LARGEST_WEIGHT = 1e9
 """No weight of a working model comes near this, but numbers of the wrong byte order or type soon exceed it."""
@@ -18,7 +29,11 @@ LARGEST_WEIGHT = 1e9
 MOST_MIXES = 4_096
 """Far more scalar mixes than any task has."""
 
+MOST_LAYERS, WIDEST, MOST_WORDS = 256, 1 << 20, 1 << 28
+"""Far beyond any real model. Options that ask for more would cost time and memory before any tensor is looked at."""
+
 _COMPRESSION, _ALLOWANCE = 8, 1 << 26
+"""A file may unpack to this many times its size, and to 64 MB more, so that small files of empty tensors pass."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +45,57 @@ class Stored:
 
 
 def room(num_bytes: int) -> int:
-    """Return how many bytes a file of `num_bytes` may unpack to. The bound is safe because weights hardly compress."""
+    """Return how many bytes a file of `num_bytes` may unpack to.
+
+    This keeps small files from filling the memory or the disk. It is generous, because weights hardly compress.
+    """
     return _COMPRESSION * num_bytes + _ALLOWANCE
+
+
+def skeleton(make: Callable[[], M]) -> M:
+    """Return the module that `make` makes, with its tensors on the meta device: shapes without values."""
+    with torch.device("meta"), _NoRandomNumbers():
+        return make()
+
+
+class _NoRandomNumbers(TorchFunctionMode):
+    """Skips random initial values, which are useless in a module that is about to be filled.
+
+    On the meta device they have no effect either, but they make torch import its compiler, which takes a second.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", None) in ("uniform_", "normal_"):
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)
+
+
+def bilm_skeleton(config: BiLMConfig, where: Path) -> BiLM:
+    """Make a biLM on the meta device.
+
+    Args:
+        config: Its sizes.
+        where: The file that the sizes come from, for messages.
+
+    Raises:
+        ElmoError: If a size is beyond any real model.
+    """
+    cnn, lstm = config.char_cnn, config.lstm
+    sizes = [("lstm.n_layers", lstm.n_layers, MOST_LAYERS), ("lstm.dim", lstm.dim, WIDEST)]
+    if cnn is not None:
+        sizes += [
+            ("char_cnn.n_highway", cnn.n_highway, MOST_LAYERS),
+            ("number of char_cnn.filters", len(cnn.filters), MOST_LAYERS),
+            ("char_cnn.embedding.dim", cnn.embedding.dim, WIDEST),
+            ("sum of char_cnn.filters", cnn.num_filters, WIDEST),
+        ]
+    if config.n_tokens_vocab is not None:
+        sizes.append(("n_tokens_vocab", config.n_tokens_vocab, MOST_WORDS))
+    for name, size, most in sizes:
+        if size > most:
+            raise ElmoError(f"{where}: {name}: {size} is beyond any real model (at most {most})")
+    return skeleton(lambda: BiLM(config))
 
 
 def fill(
@@ -52,6 +116,8 @@ def fill(
             than the file could contain, or if their numbers can't be weights.
     """
     shapes = {name: tensor.shape for name, tensor in module.state_dict().items()}
+    # Tensors of other parts, such as a softmax next to the biLM, fit no rename and are ignored. Those that fit one but
+    # have no place show that the options describe a smaller model: its vectors would be wrong.
     extra = renames.superfluous(format, shapes, list(stored))
     if extra:
         raise ElmoError(f"{path}: {noun} '{extra[0]}' has no place in the options; are they from another model?")
@@ -67,6 +133,8 @@ def fill(
         require_weights(f"{path}: {noun} '{name}'", tensor)
         return tensor
 
+    # `assign`, because parameters on the meta device have no memory to copy into. It takes over that the tensors of
+    # the file have no gradient.
     module.load_state_dict(renames.rename_to_ours(format, shapes, read), assign=True)
     module.requires_grad_(True)
 

@@ -9,12 +9,32 @@ from pathlib import Path
 from elmo.errors import ElmoError
 from elmo.formats.tensors import room
 from elmo.text.reading import is_there, read_lines, require_file
+from elmo.text.vocabulary import Vocabulary
 
 SCORED, READ = "the softmax next to it scores", "the model next to it reads"
 """What the words of a list are for, in messages about a wrong number of words."""
 
 _BLOCK, _SOME = 1 << 20, 8
 """How many bytes are read at a time, and how many lines more than words a list may have."""
+
+
+def read_vocabulary(path: Path, num_words: int, use: str = SCORED) -> Vocabulary | None:
+    """Read a vocabulary, plain or with `.gz`, that must have exactly `num_words` words.
+
+    Args:
+        path: The plain file; `path` with `.gz` appended is read if there is no plain one.
+        num_words: The number of words that the model expects.
+        use: What expects them, for the message about a wrong number, such as `SCORED`.
+
+    Returns:
+        The vocabulary, or None if neither file exists.
+    """
+    found = find_list(path)
+    if found is None:
+        return None
+    vocabulary = Vocabulary.of(read_so_many(found, num_words, use), found)
+    require_as_many(found, len(vocabulary), num_words, use)
+    return vocabulary
 
 
 def find_word_list(folder: Path, num_words: int) -> list[str] | None:

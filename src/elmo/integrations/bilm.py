@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
-from elmo.formats.bilm_hdf5 import load_bilm
-from elmo.formats.bilm_layout import NO_WORD
+from elmo.formats.bilm_hdf5 import EMBEDDING, NO_WORD, load_bilm
 from elmo.formats.files import write_all
 from elmo.formats.hdf5 import new_hdf5
-from elmo.formats.token_vectors import DATA_SET
 from elmo.formats.words import read_words
 from elmo.targets import require_parent
 from elmo.text.characters import BOS, EOS, UNK, encode_words, refuse_string
@@ -168,7 +166,7 @@ def dump_token_embeddings(
             some = words[start : start + WORDS_AT_ONCE]
             vectors[start : start + len(some)] = embedder.embed([some], layers="token")[0][:, :width]
         with new_hdf5(part) as add:
-            add(DATA_SET, data=vectors)
+            add(EMBEDDING, data=vectors)
 
     _write(outfile, write)
 

@@ -17,9 +17,9 @@ import torch
 from elmo import formats
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
-from elmo.formats.bundled import is_bundled
 from elmo.formats.files import write_all, write_json, write_text
 from elmo.formats.model import Model, require_warm_state
+from elmo.formats.sources import is_bundled
 from elmo.nn.devices import use_device
 from elmo.targets import alone_in
 from elmo.tasks.card import Result, best_of, spread, summarize, task_card

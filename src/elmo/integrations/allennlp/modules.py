@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from elmo.config import BEGIN_SENTENCE, END_SENTENCE
 from elmo.errors import ElmoError
-from elmo.formats import allennlp_layout
+from elmo.formats.allennlp import encoder_renames, lstm_renames
 from elmo.formats.elmo import ids_of_words, load_pair
 from elmo.formats.model import Model, without_softmax
 from elmo.formats.renames import Rename, rename_to_ours, rename_to_theirs, require_shape
@@ -28,8 +28,8 @@ from elmo.nn.elmo import WordCache, add_boundaries, boundary_word, mask_of
 from elmo.nn.lstm import LSTMState, run_layers
 from elmo.nn.scalar_mix import normalize_layers
 
-ENCODER = allennlp_layout.encoder("", "encoder.")
-LSTM = allennlp_layout.lstm("", "{direction}_layer_{{l}}")
+ENCODER = encoder_renames("", "encoder.")
+LSTM = lstm_renames("", "{direction}_layer_{{l}}")
 
 
 class ScalarMix(scalar_mix.ScalarMix):

@@ -1,0 +1,99 @@
+"""Models that are named instead of given as a path: those in the package, and those on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from elmo.errors import ElmoError
+
+MODELS = Path(__file__).parents[1] / "models"
+NAMES = {"en": "English"}
+"""The models of the package, name to language."""
+
+_HUB_NAME = re.compile(r"(?P<repository>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(@(?P<revision>[\w./-]+))?", re.ASCII)
+HUB_FILES = [
+    "README.md",
+    "*.json",
+    "*.safetensors",
+    "*.hdf5",
+    "*.h5",
+    "*.txt",
+    "*.txt.gz",
+    "*.index",
+    "*.data-*",
+    "checkpoint",
+    "*.th",
+    "*.pkl",
+    "*.dic",
+    "*.zip",
+    "*.tar.gz",
+]
+"""The files that models consist of, in all the formats that we read."""
+
+
+def is_bundled(source: str | Path) -> bool:
+    """Return whether `source` names a model of the package.
+
+    Only the string itself does. A folder of that name can be given as `./en` or `Path("en")`.
+    """
+    return isinstance(source, str) and source in NAMES
+
+
+def bundled_folder(name: str) -> Path:
+    """Return the folder of one of the models in `NAMES`.
+
+    Raises:
+        ElmoError: If this copy of the package was built without the model.
+    """
+    folder = MODELS / name
+    if not folder.is_dir():
+        raise ElmoError(
+            f"{name}: this copy of the package was built without its {NAMES[name]} model ({folder}); install a "
+            f"released wheel, or name another model (a folder called {name} is ./{name})"
+        )
+    return folder
+
+
+def is_hub_name(source: str) -> bool:
+    """Return whether `source` is of the form `owner/name` or `owner/name@revision` with no local folder `owner`.
+
+    Where there is such a folder, a path was meant, and its typing error must not become a request to the Hub.
+    """
+    return bool(_HUB_NAME.fullmatch(source)) and not Path(source).parent.exists()
+
+
+def fetch_from_hub(name: str) -> Path:
+    """Fetch the files of a repository that belong to a model.
+
+    Files in the cache are used if they are the same as on the Hub, or if the Hub can't be reached.
+
+    Args:
+        name: A repository for which `is_hub_name` is true.
+
+    Returns:
+        The folder of the files in the cache.
+
+    Raises:
+        ElmoError: If the Hub does not have the repository, or can't be reached and the cache does not have it.
+    """
+    # Imported only here, because it takes time that reading a local model need not take.
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        HFValidationError,
+        HTTPError,  # pyright: ignore[reportPrivateImportUsage] - it belongs to the HTTP library
+        LocalEntryNotFoundError,
+    )
+
+    found = _HUB_NAME.fullmatch(name)
+    assert found is not None
+    try:
+        folder = snapshot_download(found["repository"], revision=found["revision"], allow_patterns=HUB_FILES)
+    except LocalEntryNotFoundError:
+        raise ElmoError(
+            f"{name}: no such file or folder, not in the cache, and the Hugging Face Hub can't be reached"
+        ) from None
+    except (HTTPError, HFValidationError, OSError) as error:
+        reason = next(filter(None, map(str.strip, str(error).split("\n"))), type(error).__name__)
+        raise ElmoError(f"{name}: no such file or folder, nor could the Hugging Face Hub give it ({reason})") from None
+    return Path(folder)
