@@ -41,6 +41,7 @@ def get(values: object, key: str, kind: type[T]) -> T:
 
 def whole(text: str) -> str:
     """Replace lone surrogates, which JSON can express but no file can hold, and keep the length of the text."""
+    # UTF-16 is where surrogates come from: there, two of them are a character, and one alone can't be decoded.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -55,6 +56,7 @@ def two_texts(line: str, what: str, keys: tuple[str, str]) -> tuple[str, str]:
     Raises:
         ElmoError: If the line has neither form.
     """
+    # A tab decides, and not a bracket: a text may begin with one, whereas a JSON string holds tabs as \t.
     texts = line.split("\t")
     if len(texts) == 2:
         return texts[0], texts[1]

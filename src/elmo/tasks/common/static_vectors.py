@@ -205,8 +205,10 @@ def _entries(path: str | Path) -> Iterator[_Entry]:
         if not word or not numbers:
             raise ElmoError(f"{path}, line {number}: expected a word and {width or 'its'} numbers, separated by blanks")
         entry = _Entry(number, word, numbers)
-        if numbers.encode("ascii", "replace").translate(None, _OF_NUMBERS):  # cheaper than parsing every line
-            _vector(path, entry)  # raises ElmoError if it does not hold finite numbers
+        # A line with any other character is parsed, which raises ElmoError unless it holds finite numbers after all. To
+        # parse every line would take much longer, and most of them are of words that are not kept.
+        if numbers.encode("ascii", "replace").translate(None, _OF_NUMBERS):
+            _vector(path, entry)
         yield entry
     if is_empty:
         raise ElmoError(f"{path}: holds no vectors; expected a word and its numbers on each line")
@@ -227,7 +229,7 @@ def _vector(path: str | Path, entry: _Entry) -> NDArray[np.float32]:
     """Parse the numbers of a line, which must be finite."""
     fields = entry.numbers.split(" ")
     try:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # 1e99 becomes infinite, which is reported below
             vector = np.array(fields, dtype=np.float32)
     except ValueError:
         strange = next((field for field in fields if not _is_number(field)), fields[0])

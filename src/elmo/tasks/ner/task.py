@@ -130,6 +130,8 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
         self, train: Sequence[NerExample], recipe: NerRecipe, found: FileWords | None = None
     ) -> Vocabularies:
         """Return the `types` of entities, and the `words` with a vector of their own, those of files first."""
+        # Sorted, because the order of a set of strings differs from process to process. With it the order of the tags
+        # would differ, and one seed would give different models.
         types = sorted({span.type for example in train for span in example.spans})
         return {"types": types, "words": choose_words((example.tokens for example in train), recipe.words, found)}
 

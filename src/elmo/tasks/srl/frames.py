@@ -22,7 +22,7 @@ VERB = "V"
 """The role of the predicate itself, whether it is a verb or not."""
 
 _CELL = re.compile(r"(?:\(([^()*]+))?\*(\))?")
-_DOCUMENT = ("#begin document", "#end document")
+_DOCUMENT = ("#begin document", "#end document")  # in full, as a sentence may have "#" for a token
 
 
 class Columns(NamedTuple):
@@ -128,6 +128,7 @@ def _parse(rows: Sequence[Row], columns: Columns, where: str) -> FramedSentence:
     frames: list[Frame] = []
     for place in places:
         spans = _spans([(number, fields[place]) for number, fields in rows], f"column {place + 1}", where)
+        # A predicate may be of several spans, V and C-V, or one of several tokens: the first token of V stands for it.
         predicate = next((span.start for span in spans if span.type == VERB), None)
         if predicate is None:
             raise ElmoError(f"{where} {rows[0][0]}: column {place + 1} of this sentence has no predicate (V*)")

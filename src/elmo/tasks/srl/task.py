@@ -31,6 +31,8 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
 
     def read_train(self, path: str, recipe: SrlRecipe) -> list[SrlExample]:
         """Read each predicate as an example of its own, with its sentence."""
+        # Batches are of so many predicates, as published. Each example still says where the other predicates of its
+        # sentence are: with `training.share` some are left out, and must not count as words that are no predicates.
         sentences = ((e.tokens, e.frames or ()) for e in self.read(path, recipe))
         return [
             SrlExample(tokens, (frame,), tuple(each.predicate for each in frames))
@@ -55,6 +57,7 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
         self, train: Sequence[SrlExample], recipe: SrlRecipe, found: FileWords | None = None
     ) -> Vocabularies:
         """Return `roles`, `predicates` (how often each form is one) and `words` with a vector of their own."""
+        # By sentence, which is as many examples as it has predicates, but counts once.
         places: dict[tuple[str, ...], set[int]] = defaultdict(set)
         for example in train:
             places[example.tokens].update(example.places or (frame.predicate for frame in example.frames or ()))
@@ -131,6 +134,7 @@ def _marked(line: str) -> SrlExample:
 
 
 def _is_list_of(kind: type, value: object) -> bool:
+    # The exact type, since a bool is an int: `true` is not the index of a token.
     return isinstance(value, list) and all(type(item) is kind for item in cast("list[object]", value))
 
 

@@ -29,16 +29,11 @@ class Phrase(NamedTuple):
 class LabelledTree(NamedTuple):
     """The tokens of a sentence and its phrases, inner ones first.
 
-    Single words and the whole sentence are phrases too.
+    Single words are phrases too, and so is the whole sentence, which is the last one.
     """
 
     tokens: tuple[str, ...]
     phrases: tuple[Phrase, ...]
-
-    @property
-    def label(self) -> int:
-        """The label of the whole sentence."""
-        return self.phrases[-1].label
 
     def with_plain_quotes(self) -> LabelledTree:
         """Return the same tree with the quotation marks of plain text, `"` and `'`."""

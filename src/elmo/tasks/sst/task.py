@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,7 +20,7 @@ from elmo.tasks.common.modules import BiLSTM, WordEmbedding, pool
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
-from elmo.tasks.sst.data import LabelledTree, read_trees
+from elmo.tasks.sst.data import read_trees
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer
 
@@ -73,6 +73,8 @@ class SstRecipe(TaskRecipe):
 
     binary: bool = False
     min_phrase: int | None = 4
+    # The package's recipe says `plain`. This is the value of runs from before the key existed, which have to see in
+    # prediction what they saw in training.
     quotes: str = "penn"
     words: WordsConfig
     hidden: int = 300
@@ -192,23 +194,14 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
 
     def read(self, path: str, recipe: SstRecipe) -> list[SstExample]:
         """Read the whole sentences of a file of trees."""
-        return _labelled(path, ((tree.tokens, tree.label) for tree in _read(path, recipe)), recipe)
+        return _read(path, recipe, None)
 
     def read_train(self, path: str, recipe: SstRecipe) -> list[SstExample]:
         """Read the phrases of a file of trees that are long enough, each as often as it occurs.
 
-        Sentences are phrases too.
+        Sentences are phrases too. The paper trains on phrases of four or more tokens, as McCann et al. 2017 did.
         """
-        least = recipe.min_phrase
-        if least is None:
-            return self.read(path, recipe)
-        phrases = (
-            (tree.tokens[start:end], label)
-            for tree in _read(path, recipe)
-            for start, end, label in tree.phrases
-            if end - start >= least
-        )
-        return _labelled(path, phrases, recipe)
+        return _read(path, recipe, recipe.min_phrase)
 
     def tokenizer(self, recipe: SstRecipe) -> str:
         """Return the tokenizer of the Penn Treebank, by which the trees are cut."""
@@ -245,8 +238,16 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
         )
         if len(predictions[0].probabilities) == len(BINARY):
             return scores
-        pairs = zip(gold, predictions, strict=True)
-        right = [_is_positive(label) == (_leaning(found) > 0) for label, found in pairs if label != NEUTRAL]
+        right: list[bool] = []
+        for label, found in zip(gold, predictions, strict=True):
+            if label != NEUTRAL:
+                # Above 0 if the positive labels together are more likely than the negative ones.
+                leaning = sum(
+                    share if _is_positive(name) else -share
+                    for name, share in found.probabilities.items()
+                    if name != NEUTRAL
+                )
+                right.append(_is_positive(label) == (leaning > 0))
         return {"binary_accuracy": 100 * sum(right) / len(right) if right else 0.0, **scores}
 
     def as_text(self, example: SstExample, prediction: LabelPrediction) -> str:
@@ -262,18 +263,17 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
         return {"tokens": list(example.tokens), **prediction._asdict()}
 
 
-def _read(path: str, recipe: SstRecipe) -> list[LabelledTree]:
-    """Read the trees of a file, with the recipe's quotation marks."""
-    trees = read_trees(path)
-    return [tree.with_plain_quotes() for tree in trees] if recipe.quotes == "plain" else trees
-
-
-def _labelled(path: str, phrases: Iterable[tuple[tuple[str, ...], int]], recipe: SstRecipe) -> list[SstExample]:
-    """Make examples of phrases, with the recipe's labels, at least one."""
-    named = ((tokens, FINE[label]) for tokens, label in phrases)
-    if recipe.binary:
-        named = ((tokens, BINARY[_is_positive(label)]) for tokens, label in named if label != NEUTRAL)
-    examples = [SstExample(tokens, label) for tokens, label in named]
+def _read(path: str, recipe: SstRecipe, min_phrase: int | None) -> list[SstExample]:
+    """Read the phrases of at least `min_phrase` tokens, or whole sentences if it is None, with the recipe's labels."""
+    examples: list[SstExample] = []
+    for tree in read_trees(path):
+        tokens = (tree.with_plain_quotes() if recipe.quotes == "plain" else tree).tokens
+        phrases = tree.phrases[-1:] if min_phrase is None else tree.phrases  # the last one is the sentence
+        for start, end, number in phrases:
+            label = FINE[number]
+            if end - start < (min_phrase or 0) or (recipe.binary and label == NEUTRAL):
+                continue
+            examples.append(SstExample(tokens[start:end], BINARY[_is_positive(label)] if recipe.binary else label))
     if not examples:
         raise ElmoError(f"{path}: none of its trees is used; change the recipe's keys binary and min_phrase")
     return examples
@@ -281,12 +281,6 @@ def _labelled(path: str, phrases: Iterable[tuple[tuple[str, ...], int]], recipe:
 
 def _is_positive(label: str) -> bool:
     return label.endswith("positive")
-
-
-def _leaning(prediction: LabelPrediction) -> float:
-    """Return a number above 0 if the positive labels together are more likely than the negative ones."""
-    shares = {label: share for label, share in prediction.probabilities.items() if label != NEUTRAL}
-    return sum(share if _is_positive(label) else -share for label, share in shares.items())
 
 
 TASK = Sst()
