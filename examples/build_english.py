@@ -39,7 +39,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("training.max_steps=7019", "training.seed=2", "training.learning_rate=0.004"),
 )
 """What is set for each run of the training, of 108, 122 and 80 minutes; each goes on with the model of the last one."""
-BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "default_model.py"
+BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "experiments" / "default_model.py"
 MOST_BYTES = 30_000_000
 """Of the model, and of what predicts words."""
 
@@ -115,7 +115,7 @@ def measure(arguments: argparse.Namespace, model: Path) -> Path:
 
 
 def measured(results: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The rows of the card's table, from what `benchmarks/default_model.py` found."""
+    """The rows of the card's table, from what `benchmarks/experiments/default_model.py` found."""
     for result in results:
         kind, _, name = str(result["name"]).partition("/")
         layers = "mean" not in name
@@ -152,9 +152,9 @@ def describe(model: Model, found: Mapping[str, Any]) -> str:
     beside = [result["trained_for"] for result in found["results"] if result["name"].endswith("/baseline")]
     baseline = f"; *baseline*: of the same size, trained as published for {beside[0]}" if beside else ""
     about = (
-        "By `python benchmarks/default_model.py`. Perplexity is of the whole vocabulary, the mean of both directions "
-        "(forward, backward); words outside of the vocabulary must be predicted as one. *5-gram*: of the same text and "
-        f"vocabulary, modified Kneser-Ney smoothing{baseline}. Tags: a linear "
+        "By `python benchmarks/experiments/default_model.py`. Perplexity is of the whole vocabulary, the mean of both "
+        "directions (forward, backward); words outside of the vocabulary must be predicted as one. *5-gram*: of the "
+        f"same text and vocabulary, modified Kneser-Ney smoothing{baseline}. Tags: a linear "
         "classifier on one layer; *words* knows words as a whole only. Senses: the nearest mean of a sense's uses in "
         "SemCor, or the nearest use."
     )
@@ -194,7 +194,7 @@ def main() -> None:
     parser.add_argument("--kenlm", type=Path, help="the folder with KenLM's programs: a 5-gram model to compare with")
     parser.add_argument("--baseline", help="a model of the same size, trained otherwise, to compare with")
     parser.add_argument(
-        "--figures", type=Path, help="what benchmarks/default_model.py --json printed; default: measured"
+        "--figures", type=Path, help="what benchmarks/experiments/default_model.py --json printed; default: measured"
     )
     parser.add_argument("--quick", action="store_true", help="measure on the beginnings of all texts")
     parser.add_argument("--storage", default="float16", choices=["float16", "bf16", "float32"])

@@ -18,7 +18,7 @@ from elmo.analysis.paper.representations import SAME
 from elmo.analysis.paper.tasks import WITH, WITHOUT
 from elmo.analysis.wsd import FIRST_SENSE
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "analysis_page.py"
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "pages" / "analysis.py"
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +198,7 @@ def test_rows_of_other_tasks_are_kept_where_asked(
 def test_the_projects_page_is_of_the_kept_figures(
     page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    docs = SCRIPT.parents[1] / "docs"
+    docs = SCRIPT.parents[2] / "docs"
     shutil.copytree(docs / "analysis", tmp_path / "analysis")
     monkeypatch.setattr(sys, "argv", ["analysis_page.py", str(tmp_path / "analysis.md")])
     page.main()

@@ -28,18 +28,21 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 @pytest.fixture
 def results(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(BENCHMARKS)
+    monkeypatch.syspath_prepend(BENCHMARKS / "pages")
     return importlib.import_module("results")
 
 
 @pytest.fixture
-def results_run(results: ModuleType) -> ModuleType:
-    return importlib.import_module("results_run")
+def paper_tasks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(BENCHMARKS / "experiments")
+    return importlib.import_module("paper_tasks")
 
 
 @pytest.fixture
 def make_record(results: ModuleType, tmp_path: Path) -> Callable[..., None]:
     """Makes the record of a run folder with these scores, as DATA/KIND; `others` lie so much above the task's own."""
+
+    records = importlib.import_module("common.records")
 
     def make(
         name: str,
@@ -69,7 +72,7 @@ def make_record(results: ModuleType, tmp_path: Path) -> Callable[..., None]:
         values = [run.as_json() for run in runs]
         write_json(folder / "results.json", values[0] if len(values) == 1 else {"best_seed": 0, "runs": values})
         command = ["elmo", "task", "train", task, "--train", "/some/where/a.x#40:,/some/where/b.x"]
-        results.write_record(folder, [*command, "--set", "words.vectors=/some/where/v.txt"], tmp_path / f"{name}.json")
+        records.write_record(folder, [*command, "--set", "words.vectors=/some/where/v.txt"], tmp_path / f"{name}.json")
 
     return make
 
@@ -164,7 +167,7 @@ def test_the_papers_reductions(results: ModuleType) -> None:
 
 def test_runs_are_made_and_made_once(
     results: ModuleType,
-    results_run: ModuleType,
+    paper_tasks: ModuleType,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -178,13 +181,13 @@ def test_runs_are_made_and_made_once(
     for path in data.rglob("*.xz"):
         path.write_bytes(lzma.compress(b"Ann\tB-PER\nsings\tO\n\nin\tO\nEspoo\tB-LOC\n"))
     vectors.write_text("1 50\nAnn" + " 0.1" * 50 + "\n")
-    arguments = ["results_run.py", str(root), "--only", "wnut17", "--seeds", "1", "--reduced", "--data", str(data)]
+    arguments = ["paper_tasks.py", str(root), "--only", "wnut17", "--seeds", "1", "--reduced", "--data", str(data)]
     arguments += ["--vectors", str(vectors), "--device", "cpu", "--elmo", "none", "--records", str(records)]
     for setting in ("training.max_epochs=1", "lstm=[4]", "characters.filters=4"):
         arguments += ["--set", setting]
     monkeypatch.setattr(sys, "argv", arguments)
-    results_run.main()
-    results_run.main()
+    paper_tasks.main()
+    paper_tasks.main()
     assert capfd.readouterr().out.count("recorded already") == 2
     assert sorted(path.name for path in (root / "wnut17").iterdir()) == ["elmo", "none"]
     assert sorted(path.name for path in (records / "wnut17").iterdir()) == ["elmo.json", "none.json"]
@@ -203,45 +206,45 @@ def test_runs_are_made_and_made_once(
     assert "`snli`" not in page
     monkeypatch.setattr(sys, "argv", [*arguments, "--set", "training.max_epochs=2"])
     with pytest.raises(SystemExit, match=r"none\.json: is of another command; remove it"):
-        results_run.main()
+        paper_tasks.main()
 
 
-def test_pairs_of_some_sources_alone_can_be_trained_on(results_run: ModuleType, tmp_path: Path) -> None:
-    plan = next(plan for plan in results_run.PLANS if plan.name == "snli-captions")
+def test_pairs_of_some_sources_alone_can_be_trained_on(paper_tasks: ModuleType, tmp_path: Path) -> None:
+    plan = next(plan for plan in paper_tasks.PLANS if plan.name == "snli-captions")
     lines = [json.dumps({"premise": str(n), "source": s}) for n, s in enumerate(("sick", "lingnli", "cad", "other"))]
     pairs = tmp_path / "pairs.jsonl.xz"
     pairs.write_bytes(lzma.compress("".join(f"{line}\n" for line in lines).encode()))
     arguments = argparse.Namespace(
         root=tmp_path, data=tmp_path, elmo="en", seeds=None, vectors={}, set=[], reduced=False, device="cpu"
     )
-    words = results_run.command_of(plan, "none", arguments)
+    words = paper_tasks.command_of(plan, "none", arguments)
     made = Path(words[words.index("--train") + 1])
     assert made == tmp_path / "snli-captions" / "snli-captions.jsonl"
-    results_run.choose_sources(pairs, plan.sources, made)
+    paper_tasks.choose_sources(pairs, plan.sources, made)
     assert made.read_text().splitlines() == [lines[0], lines[2]]
 
 
-def test_a_run_with_elmo_is_asked_for_it(results_run: ModuleType, tmp_path: Path) -> None:
+def test_a_run_with_elmo_is_asked_for_it(paper_tasks: ModuleType, tmp_path: Path) -> None:
     for name, elmo in (("none", "none"), ("elmo", "mine"), ("tuned", "mine")):
         arguments = argparse.Namespace(
             root=tmp_path, data=tmp_path, elmo="mine", seeds=None, vectors={}, set=[], reduced=False, device="cpu"
         )
-        words = results_run.command_of(results_run.PLANS[0], name, arguments)
+        words = paper_tasks.command_of(paper_tasks.PLANS[0], name, arguments)
         assert words[words.index("--elmo") + 1] == elmo
 
 
 @pytest.mark.external
-def test_plans_name_files_that_are_there(results_run: ModuleType, shared: Path) -> None:
-    for plan in results_run.PLANS:
+def test_plans_name_files_that_are_there(paper_tasks: ModuleType, shared: Path) -> None:
+    for plan in paper_tasks.PLANS:
         files = ",".join(plan.files).split(",")
         assert all((shared / "data" / file.partition("#")[0]).is_file() for file in files), plan.name
 
 
-def test_all_data_are_described(results: ModuleType, results_run: ModuleType) -> None:
-    assert list(results.NOTES) == [plan.name for plan in results_run.PLANS]
+def test_all_data_are_described(results: ModuleType, paper_tasks: ModuleType) -> None:
+    assert list(results.NOTES) == [plan.name for plan in paper_tasks.PLANS]
 
 
-def test_plans_settings_are_keys_of_their_recipes(results_run: ModuleType) -> None:
-    for plan in results_run.PLANS:
+def test_plans_settings_are_keys_of_their_recipes(paper_tasks: ModuleType) -> None:
+    for plan in paper_tasks.PLANS:
         settings = dict(parse_override(text) for text in (*plan.settings, *plan.reduced))
         read_recipe(get_task(plan.task).recipe, plan.task, tuple(TASKS), settings)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "run_queue.py"
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "experiments" / "run_queue.py"
 PATIENCE = 60.0  # seconds; no test waits so long unless something hangs
 
 

@@ -1,7 +1,7 @@
 """Write docs/results.md: the paper's tasks without ELMo and with it, from the records of finished trainings.
 
-    python benchmarks/results_run.py runs/ --elmo en --vectors static50.txt static100.txt static300.txt --only sst5
-    python benchmarks/results.py docs/results.md
+    python benchmarks/experiments/paper_tasks.py runs/ --vectors static50.txt static100.txt static300.txt --only sst5
+    python benchmarks/pages/results.py docs/results.md
 
 The first trains, and leaves of each run folder what this page needs: `records/DATA/none.json` of a baseline,
 `records/DATA/elmo.json`, or of any other name, of a model with ELMo. All figures are from there: seeds, scores, times,
@@ -11,19 +11,17 @@ machines, and the commands.
 from __future__ import annotations
 
 import argparse
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
 
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json, write_all, write_json
-from elmo.tasks import TASKS, get_task
-from elmo.tasks.card import Result, mean_and_deviation, spread, summarize
-from elmo.tasks.run_folder import read_config, read_results
+from elmo.formats.files import write_all
+from elmo.tasks.card import mean_and_deviation, spread
 
-BASELINE = "none"
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.records import BASELINE, RECORDS, Run, read_records
+
 PAPERS_TABLES: dict[str, tuple[str, dict[str, float]]] = {
     "squad": (
         "Table 9, SQuAD 1.1, F1",
@@ -43,18 +41,19 @@ PAPERS_TABLES: dict[str, tuple[str, dict[str, float]]] = {
 HEAD = """\
 # Results on the paper's tasks
 
-Each task of Peters et al. 2018 on data that is free, without ELMo and with it, on test sets; made by
-`benchmarks/results_run.py`, written by `benchmarks/results.py`. Figures are the mean and the standard deviation over
-seeds, each a training of its own; what differs from the published recipes is in the commands. *Fewer errors* is the
-share of the baseline's errors that ELMo takes away, with the points gained, and how many standard deviations (the
-larger of the two rows') that is; beside it what the paper's Table 1 comes to, on its own data. Minutes are of one
-seed's training on the machine of that number below, without the computing of cached ELMo vectors; only those of one
-machine can be compared. Where `training.max_minutes` bounds them, both models had the same time, and the one with
-ELMo made fewer epochs of it. Static word vectors (`words.vectors`) are of the text
-that `en` was pretrained on: `elmo static corpus staticN.txt --dim N --epochs E`, E = 2 for N = 50 and 1 for the others.
-`en-61M` is the package's `en`, which has read 61 M tokens, and `en-15M` is `en` as it first was, having read 15 M: the
-commands, which call both `en`, ran with one or the other (`en-15M` is in the repository before commit 0a4ba28). Folders
-are left out of the commands: each training had its own `--out`. Of a key that is set twice, the last value counts.
+Each task of Peters et al. 2018 on data that is free, without ELMo and with it, scored on test sets. The models were
+trained by `benchmarks/experiments/paper_tasks.py`, and `benchmarks/pages/results.py` wrote this page. Figures are the
+mean and the standard deviation over seeds, each of which is a training of its own. What differs from the published
+recipes is in the commands. *Fewer errors* is the share of the baseline's errors that ELMo removes, with the points
+gained, and that gain in standard deviations (the larger of the two rows'). *In the paper* is the same share in the
+paper's Table 1, on its own data. Minutes are those of training one seed on the machine of that number below, without
+the time for computing cached ELMo vectors; only minutes on the same machine can be compared. Where
+`training.max_minutes` limits them, both models had the same time, in which the one with ELMo made fewer epochs. Static
+word vectors (`words.vectors`) were learned from the text that `en` was pretrained on: `elmo static corpus staticN.txt
+--dim N --epochs E`, with E = 2 for N = 50 and E = 1 for the others. `en-61M` is the package's `en`, which has read 61 M
+tokens, and `en-15M` is its first version, which had read 15 M. The commands call both `en`, and ran with one or the
+other (`en-15M` is in the repository before commit 0a4ba28). Folders are left out of the commands: each training had its
+own `--out`. If a key is set twice, the last value counts.
 
 | data | task | | score | dev | test | fewer errors | in the paper | seeds | minutes | machine |
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -90,68 +89,12 @@ NOTES = {
 }
 """What to know of the data beside figures."""
 
-RECORDS = Path(__file__).parent / "records"
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished training on `data`, without ELMo or with it (`kind`): its task, recipe, command, result by seed."""
-
-    data: str
-    kind: str
-    task: str
-    recipe: Mapping[str, Any]
-    command: str
-    results: Sequence[Result]
-
-    @property
-    def metric(self) -> str:
-        """The score that counts."""
-        return get_task(self.task).metric
-
-    def scores(self, part: str) -> list[float]:
-        """That score of a set, seed by seed; empty if it wasn't measured."""
-        return self._found(part).get(self.metric, [])
-
-    def further(self, part: str) -> Iterator[tuple[str, list[float]]]:
-        """The names and values of the set's scores that are in `FURTHER`, as `scores`."""
-        found = self._found(part)
-        return ((name, found[key]) for name, key in FURTHER.get(self.task, {}).items() if key in found)
-
-    def _found(self, part: str) -> Mapping[str, list[float]]:
-        return summarize(self.results).get(part, {})
-
-
-def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
-    """Keep of a finished run folder, which `command` made, what the page needs; files by their names alone, as anyone
-    may have them elsewhere.
-    """
-    config, recipe = read_config(folder)
-    results = [result.as_json() for result in read_results(folder)]
-    record = {"task": config.task, "command": shown(command), "recipe": _without_paths(recipe), "results": results}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_all({path: lambda path: write_json(path, record)})
-
-
-def read_records(root: Path) -> list[Run]:
-    """All records of a folder: data by data in the order of the tasks, the baseline first."""
-    runs = [read_record(path) for path in root.glob("*/*.json")]
-    order = list(TASKS)
-    return sorted(runs, key=lambda run: (order.index(run.task), run.data, run.kind != BASELINE, run.kind))
-
-
-def read_record(path: Path) -> Run:
-    """What `write_record` wrote."""
-    record = cast("dict[str, Any]", read_json(path))
-    results = [Result(**result) for result in record["results"]]
-    return Run(path.parent.name, path.stem, record["task"], record["recipe"], record["command"], results)
-
 
 def write_page(root: Path) -> str:
     """The whole page, in Markdown."""
     runs = read_records(root)
     if not runs:
-        raise ElmoError(f"{root}: holds no record of a run; make some with benchmarks/results_run.py")
+        raise ElmoError(f"{root}: holds no record of a run; make some with benchmarks/experiments/paper_tasks.py")
     baselines = {run.data: run for run in runs if run.kind == BASELINE}
     machines = list(dict.fromkeys(result.machine for run in runs for result in run.results if result.machine))
     rows = "".join(f"| {' | '.join(_row(run, baselines.get(run.data), machines))} |\n" for run in runs)
@@ -168,10 +111,16 @@ def _further_scores(runs: Iterable[Run]) -> str:
     rows = [
         f"| {run.data} | {_kind(run)} | {', '.join(described)} |\n"
         for run in runs
-        if (described := [f"{name} {mean_and_deviation(found)}" for name, found in run.further("test")])
+        if (described := [f"{name} {mean_and_deviation(found)}" for name, found in _further(run, "test")])
     ]
     head = "## Further scores of test sets\n\n| data | | F1, and exact match |\n|---|---|---|\n"
     return f"{head}{''.join(rows)}\n" if rows else ""
+
+
+def _further(run: Run, part: str) -> Iterator[tuple[str, list[float]]]:
+    """The names and values of the set's scores that are in `FURTHER`."""
+    found = run.all_scores(part)
+    return ((name, found[key]) for name, key in FURTHER.get(run.task, {}).items() if key in found)
 
 
 def _papers_scores(runs: Iterable[Run]) -> str:
@@ -229,24 +178,6 @@ def _published(run: Run) -> str:
         return ""
     _, scores = PAPERS_TABLES[run.task]
     return f"{100 * error_reduction(scores['baseline'], scores['+ ELMo']):.1f} %"
-
-
-def shown(command: Iterable[str]) -> str:
-    """A command as the page shows it."""
-    return shlex.join(_without_folders(command))
-
-
-def _without_folders(words: Iterable[str]) -> Iterator[str]:
-    for word in words:
-        key, equals, value = word.rpartition("=")
-        yield f"{key}{equals}{','.join(file.rstrip('/').rpartition('/')[2] for file in value.split(','))}"
-
-
-def _without_paths(value: Any) -> Any:
-    """Plain values, with the names of files in place of their paths."""
-    if isinstance(value, Mapping):
-        return {key: _without_paths(each) for key, each in cast("Mapping[str, Any]", value).items()}
-    return value.rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
 
 
 def main() -> None:

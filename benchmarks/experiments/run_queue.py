@@ -1,15 +1,15 @@
 """Work through a list of long runs in the background: what is done, what runs, what is next, how many hours are left.
 
-    nohup python benchmarks/run_queue.py runs.yaml queue/ --jobs 2 &
-    python benchmarks/run_queue.py runs.yaml queue/ --status
+    nohup python benchmarks/experiments/run_queue.py runs.yaml queue/ --jobs 2 &
+    python benchmarks/experiments/run_queue.py runs.yaml queue/ --status
 
 `runs.yaml` lists the runs in the order in which they start:
 
     - name: wnut17
-      command: python benchmarks/results_run.py runs/ --elmo en --only wnut17 --seeds 3
+      command: python benchmarks/experiments/paper_tasks.py runs/ --elmo en --only wnut17 --seeds 3
       hours: 4          # an estimate of the whole run, for the hours left
     - name: wnut17-page
-      command: python benchmarks/results.py results.md
+      command: python benchmarks/pages/results.py results.md
       after: [wnut17]   # starts when these are done
 
 Each run has one thread and the lowest priority. Its output is added to `queue/NAME.log`, and `queue/NAME.json` says

@@ -3,20 +3,21 @@
 `--data` is a folder with `ner/wnut17_{train,dev}.conll`, `sst5/{train,dev}.txt`,
 `srl/propbank_ewt_{train,dev}.gold_conll`, `wsd/` (SemCor, the five sets of Raganato et al. 2017,
 `wordnet30_index.sense`) and `pos/` (`ud_ewt_{train,dev,test}.conllu`, `conll2000_{train,test}.txt`), each file plain or
-compressed. `--out` gets tables and pictures, from which `analysis_page.py` makes docs/analysis.md. Started again, the
+compressed. `--out` gets tables and pictures, from which `pages/analysis.py` makes docs/analysis.md. Started again, the
 script goes on where it was.
 
 Without `--quick` the five analyses of tasks take 14 runs a task and seed. NER and SST-5 (trained on whole sentences
 here, not on phrases too) take a night on 2 cores with a small model, SRL as published days; `--tasks` chooses, and
 `--set training.max_minutes=15` bounds each run. The others take less than an hour.
 
-    python benchmarks/analysis.py --quick --json
-    python benchmarks/analysis.py --model run/ --out analysis/ --json --seeds 3 --set ner:words.vectors=vectors.txt
+    python benchmarks/experiments/paper_analyses.py --quick --json
+    python benchmarks/experiments/paper_analyses.py --model run/ --out analysis/ --seeds 3 --set ner:words.vectors=v.txt
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -25,14 +26,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from machine import report
-
 from elmo.analysis.paper.finding import Finding, read_finding
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.tasks import TASKS
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.machine import report
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 FILES = {
     "ner": ("NER", "ner/wnut17_{}.conll"),
     "sst": ("SST-5", "sst5/{}.txt"),

@@ -8,8 +8,8 @@ at hand, and reads the text once.
 in that precision, which the products of the LSTMs alone take. Each size and precision has a process of its own; its
 memory is read before the plain implementation starts.
 
-    python benchmarks/embed.py --json
-    python benchmarks/embed.py --json --sizes small --precisions float32 --text sentences.txt
+    python benchmarks/speed/embed.py --json
+    python benchmarks/speed/embed.py --json --sizes small --precisions float32 --text sentences.txt
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from english import first_sentences, make_text, read_text
-from machine import peak_rss_mb, report
 from plain_elmo import PlainElmo
 
 from elmo import _native
@@ -39,6 +37,10 @@ from elmo.embed.module_engine import DTYPES
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
 from elmo.pretrain.recipe import load_pretraining_recipe
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.english import first_sentences, make_text, read_text
+from common.machine import peak_rss_mb, report
 
 RECIPES = {"original": "paper", "small": "small"}
 TOKENS = {"original": (4_000, 150), "small": (16_000, 1_500)}

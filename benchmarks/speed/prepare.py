@@ -4,7 +4,7 @@ The text's words follow a Zipf distribution without end, so that new types keep 
 measurement is a process of its own; its peak memory is read from outside (Linux only), apart from that of the
 processes that tokenize for it.
 
-    python benchmarks/prepare.py --json
+    python benchmarks/speed/prepare.py --json
 """
 
 import argparse
@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import peak_rss_mb, report
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.machine import peak_rss_mb, report
 
 MEGABYTE = 1_000_000
 SIZES = (100, 400)

@@ -1,12 +1,14 @@
-"""Train all models of docs/results.md, one after the other; what is finished is passed over, what was stopped goes on.
+"""Train all models of docs/results.md, one after the other.
 
-    python benchmarks/results_run.py runs/ --elmo en --vectors static50.txt static100.txt static300.txt --records new/
-    python benchmarks/results_run.py runs/ --elmo en --reduced --only wnut17 sst5 --seeds 1 --records new/
+Started again, the script skips the models that are finished, and continues the one that was stopped.
 
-`--vectors` are files of static word vectors (`elmo static`); each task takes the one of its recipe's width, and vectors
-from chance without one. Each finished training leaves a record, from which `results.py` writes its page; what has one
-isn't trained again, and one of another command is refused. `--reduced` changes recipes as far as training a model takes
-at most three hours of two processor cores.
+    python benchmarks/experiments/paper_tasks.py runs/ --vectors static50.txt static100.txt static300.txt --records new/
+    python benchmarks/experiments/paper_tasks.py runs/ --elmo en --reduced --only wnut17 sst5 --seeds 1 --records new/
+
+`--vectors` are files of static word vectors (`elmo static`). Each task takes the file whose vectors have the width in
+its recipe; without one, its word vectors start at random. Each finished training leaves a record, from which
+`pages/results.py` writes its page. What has a record is not trained again, and a record of another command is refused.
+`--reduced` changes the recipes so that training a model takes at most three hours on two processor cores.
 """
 
 from __future__ import annotations
@@ -20,15 +22,16 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from results import BASELINE, RECORDS, read_record, shown, write_record
-
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all
 from elmo.tasks import load_task_recipe
 from elmo.tasks.run_folder import read_results
 from elmo.text.reading import read_lines
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.records import BASELINE, RECORDS, read_record, shown, write_record
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 @dataclass(frozen=True)

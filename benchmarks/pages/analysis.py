@@ -1,12 +1,12 @@
 """Write docs/analysis.md from a folder of results: tables and pictures, and which of the paper's statements hold.
 
-    python benchmarks/analysis.py --model run/ --out analysis/
-    python benchmarks/analysis_page.py docs/analysis.md analysis/
-    python benchmarks/analysis_page.py docs/analysis.md other-tasks/ --join
+    python benchmarks/experiments/paper_analyses.py --model run/ --out analysis/
+    python benchmarks/pages/analysis.py docs/analysis.md analysis/
+    python benchmarks/pages/analysis.py docs/analysis.md other-tasks/ --join
 
 Figures and pictures are kept in a folder beside the page, called as it is: of an analysis that the results haven't, the
 page shows what is there from an earlier time, or says that there is nothing; with `--join` it keeps the rows of other
-tasks, too. The prose is in `analysis_page.md`.
+tasks, too. The prose is in `analysis.md` next to this script.
 """
 
 from __future__ import annotations
@@ -360,7 +360,9 @@ def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path)
-    parser.add_argument("results", type=Path, nargs="?", help="from benchmarks/analysis.py; default: those kept")
+    parser.add_argument(
+        "results", type=Path, nargs="?", help="from benchmarks/experiments/paper_analyses.py; default: those kept"
+    )
     parser.add_argument("--join", action="store_true", help="keep the rows of tasks that the results haven't")
     arguments = parser.parse_args()
     results, page = arguments.results, arguments.page

@@ -8,19 +8,19 @@ Settings: `zero`; `warm`, the mean over the text for the state (see `elmo warm`)
 32 rows of consecutive batches as in training; `carry-1`, from each sentence to the next of its document; and
 `carry-shuffled`, the sentences in random order.
 
-    python benchmarks/warm.py run/ train.txt heldout.txt --tokenizer ptb --text paragraphs --json
+    python benchmarks/experiments/warm.py run/ train.txt heldout.txt --tokenizer ptb --text paragraphs --json
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import report
 from numpy.typing import NDArray
 
 from elmo import formats
@@ -28,6 +28,9 @@ from elmo.embed.warm import mean_state
 from elmo.formats.model import Model, State
 from elmo.pretrain.perplexity import SentenceScore, score_sentences
 from elmo.text.reading import TEXTS, expand, read_sentences
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.machine import report
 
 NUM_FIRST = 3
 SETTINGS: dict[str, tuple[State, int]] = {

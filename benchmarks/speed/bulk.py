@@ -4,13 +4,14 @@ Size `small` with random weights, int8 where the processor has it, English sente
 format for sentences of 25 tokens of 3 x 256 float32, directory and all, beside `write/h5py`, the HDF5 library itself;
 `bulk/…` embeds the top layer of a text: in memory, into a file, and on two processes of one thread each.
 
-    python benchmarks/bulk.py --json
+    python benchmarks/speed/bulk.py --json
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +21,6 @@ from typing import Any
 import h5py
 import numpy as np
 import torch
-from english import make_text
-from machine import report
 
 from elmo import _native
 from elmo.embed import Embedder
@@ -34,6 +33,10 @@ from elmo.formats import Model, load, save_native
 from elmo.nn.bilm import BiLM
 from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.reading import read_sentences
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.english import make_text
+from common.machine import report
 
 WRITERS = {"h5": HDF5Writer, "npz": NpzWriter, "parquet": ParquetWriter}
 TOKENS, NUM_LAYERS, WIDTH = 25, 3, 256

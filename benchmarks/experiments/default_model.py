@@ -9,21 +9,21 @@ on the test text as it is and with typos in one of five longer words. `--wsd` is
 in the format of Raganato et al. (2017) and WordNet's `index.sense`: F1 of the nearest sense for each layer, beside
 WordNet's first sense; for some words how often the nearest use has the same sense, and the nearest uses of queries.
 
-    python benchmarks/default_model.py --json --corpus corpus/ --kenlm kenlm/build/bin
-    python benchmarks/default_model.py run/ --json --heldout test.txt --pos en_ewt-ud-{train,dev,test}.conllu
-    python benchmarks/default_model.py run/ --json --wsd WSD/ --pictures pictures/
+    python benchmarks/experiments/default_model.py --json --corpus corpus/ --kenlm kenlm/build/bin
+    python benchmarks/experiments/default_model.py run/ --json --pos en_ewt-ud-{train,dev,test}.conllu
+    python benchmarks/experiments/default_model.py run/ --json --wsd WSD/ --pictures pictures/
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from machine import report
 from ngram import measure as measure_ngram
 
 from elmo import formats
@@ -43,7 +43,10 @@ from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.text.corpus import Corpus
 from elmo.text.reading import read_sentences
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.machine import report
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 HELDOUT, TOKENIZED = "lm/en_heldout_test.txt", "lm/wikitext2_valid.txt"
 POS, WSD = "pos/ud_ewt_{}.conllu", "wsd"
 TESTS = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")

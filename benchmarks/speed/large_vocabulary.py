@@ -4,7 +4,7 @@ Each stage is a process of its own, whose peak of resident memory is told: `trai
 the model folder), `resume` (from that checkpoint, one step, both written again) and `evaluate` (held-out text by the
 whole softmax, in blocks). The peak counts mapped files too: in `resume` the checkpoint, in `evaluate` the weights.
 
-    python benchmarks/large_vocabulary.py --json
+    python benchmarks/speed/large_vocabulary.py --json
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from machine import peak_rss_mb, report
-
 from elmo.formats import load
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.perplexity import Perplexity, score_sentences
@@ -30,6 +28,9 @@ from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.corpus import Corpus
 from elmo.training.metrics import read_rows
 from pretrain import make_corpus
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.machine import peak_rss_mb, report
 
 STAGES = ("train", "resume", "evaluate")
 RUNS = "large-vocabulary"

@@ -4,14 +4,15 @@ Each argument is a task and a file of its own format. Examples are drawn from it
 trains on them for some epochs, the first of which isn't counted, and predicts them. `cache` is the computing of the
 vectors that `cached` reads. Word vectors of a file are fixed in some recipes, which then train faster: `--set`.
 
-    python benchmarks/tasks.py ner=train.conll sst=train.txt snli=train.jsonl --elmo en --json
-    python benchmarks/tasks.py sst=train.txt --elmo en --set words.vectors=static300.txt --examples 1000 --json
+    python benchmarks/speed/tasks.py ner=train.conll sst=train.txt snli=train.jsonl --elmo en --json
+    python benchmarks/speed/tasks.py sst=train.txt --elmo en --set words.vectors=static300.txt --examples 1000 --json
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from machine import report
 
 from elmo import formats
 from elmo.formats.model import Model
@@ -34,6 +34,9 @@ from elmo.tasks.task import Task
 from elmo.tasks.trainer import Trainer, predict
 from elmo.training.metrics import read_rows
 from elmo.training.recipes import parse_override
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.machine import report
 
 T = TypeVar("T")
 

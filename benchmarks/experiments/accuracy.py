@@ -8,21 +8,20 @@ With `--pos`, a linear classifier on single layers of each trained model names p
 5.3 and Table 6): trained on float32 vectors and tested on those of each precision, which is what happens to those who
 switch, and trained and tested in that precision. `same_tags` is the share of tokens whose tag is the one in float32.
 
-    python benchmarks/accuracy.py --json
-    python benchmarks/accuracy.py --json --models run/ --pos en_ewt-ud-{train,dev,test}.conllu
+    python benchmarks/experiments/accuracy.py --json
+    python benchmarks/experiments/accuracy.py --json --models run/ --pos en_ewt-ud-{train,dev,test}.conllu
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from english import first_sentences, make_text
-from machine import report
 from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
 
@@ -36,6 +35,10 @@ from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
 from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.characters import encode_words, number_types
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.english import first_sentences, make_text
+from common.machine import report
 
 RECIPES = {"original": "paper", "small": "small"}
 PRECISIONS: tuple[Precision, ...] = ("float32", "bf16", "float16", "int8")

@@ -4,7 +4,7 @@ Sizes are those of the recipe `small`, 128 x 20 in all, 8192 negatives. Gradient
 random values: targets are drawn by Zipf's law, and the softmax's gradient has rows for them and for the negatives.
 The plain way, for comparison, exchanges the dense matrix that these rows stand for.
 
-    python benchmarks/exchange.py --json
+    python benchmarks/speed/exchange.py --json
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from machine import peak_rss_mb, report
 
 from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax, draw_negatives
@@ -31,6 +31,9 @@ from elmo.pretrain.objective import Objective
 from elmo.pretrain.optimizer import clip_gradients, make_optimizer
 from elmo.pretrain.processes import Processes
 from elmo.pretrain.recipe import load_pretraining_recipe
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.machine import peak_rss_mb, report
 
 NUM_PROCESSES = 2
 

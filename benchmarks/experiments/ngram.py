@@ -9,16 +9,19 @@ from __future__ import annotations
 import argparse
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import report
 
 from elmo.text.corpus import Corpus
 from elmo.text.reading import expand, read_sentences
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.machine import report
 
 UNKNOWN = "@UNK@"
 """KenLM refuses its own <unk> in a text."""

@@ -7,7 +7,7 @@ rates of these two (the former embeds the query and its candidates, and finds wo
 are those beside embedding, whose own are in `search/embed`. Queries are tokens of sentences that follow the indexed
 text. `any` looks among all tokens, `word` among the uses of the query's word, which occurs 100 times or more.
 
-    python benchmarks/search.py --model model/ --text text.txt --json
+    python benchmarks/speed/search.py --model model/ --text text.txt --json
 
 The text is a sentence a line, tokens between spaces. Without --model and --text: random weights and made-up text, which
 tell the costs, but nothing of the recall on real vectors.
@@ -16,6 +16,7 @@ tell the costs, but nothing of the recall on real vectors.
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
@@ -25,8 +26,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from english import make_text, read_text
-from machine import report
 from numpy.typing import NDArray
 
 from elmo import formats
@@ -38,6 +37,10 @@ from elmo.embed import Embedder
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
 from elmo.pretrain.recipe import load_pretraining_recipe
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.english import make_text, read_text
+from common.machine import report
 
 TOP, FREQUENT, QUERY_TOKENS = 10, 100, 20_000
 

@@ -4,14 +4,15 @@ Both train from the same initial values, without dropout; the relative differenc
 with the speed. The vocabulary has 100,000 words, the batch is 128 x 20, with 8192 negatives. The floor of a step is the
 time of its own matrix products, one after the other, measured alone.
 
-    python benchmarks/pretrain.py --json
-    python benchmarks/pretrain.py --json --sizes mini --batch-size 32 --steps 500 --plain-steps 500
+    python benchmarks/speed/pretrain.py --json
+    python benchmarks/speed/pretrain.py --json --sizes mini --batch-size 32 --steps 500 --plain-steps 500
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,7 +22,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from machine import peak_rss_mb, report
 from plain_bilm import PlainTrainer
 from products import Products
 
@@ -30,6 +30,9 @@ from elmo.pretrain.objective import Batches, TrainingBatch
 from elmo.pretrain.recipe import PretrainingConfig, load_pretraining_recipe
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+from common.machine import peak_rss_mb, report
 
 SETTINGS: dict[str, object] = {
     "training.unroll_steps": 20,
