@@ -17,7 +17,6 @@ from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import save_native
 from elmo.tasks import load_task_recipe
-from elmo.tasks.common.labels import LabelPrediction, combine_labels
 from elmo.tasks.ensemble import load_ensemble, predict_together
 from elmo.tasks.snli.task import TASK as SNLI
 from elmo.tasks.snli.task import PairExample
@@ -29,16 +28,6 @@ from elmo.training.recipes import read_recipe
 SMALL = {"words.dim": 6, "size": 6, "training.batch_size": 8, "training.learning_rate": 0.02, "training.max_epochs": 2}
 LABELS = ("entailment", "neutral", "contradiction")
 OTHER_LABELS = '["entailment", "neutral", "contradiction", "unsure"]'
-
-
-def test_labels_are_combined_by_the_mean_of_their_probabilities() -> None:
-    """The combined label may be no model's first choice. The order of labels makes no difference."""
-    first = LabelPrediction("a", {"a": 0.55, "b": 0.45, "c": 0.0})
-    second = LabelPrediction("c", {"c": 0.55, "b": 0.45, "a": 0.0})
-    joint = combine_labels([first, second])
-    assert joint.label == "b"
-    assert joint.probabilities == pytest.approx({"a": 0.275, "b": 0.45, "c": 0.275})
-    assert combine_labels([first]) == first
 
 
 def spans_of(starts: list[float], ends: list[float]) -> SquadPrediction:

@@ -8,7 +8,7 @@ import torch
 from elmo.nn.char_encoder import word_lengths
 from elmo.nn.lstm import LSTMLayer
 from elmo.nn.packing import Packing
-from elmo.tasks.common.modules import UNKNOWN, BiLSTMs, CharacterEmbedding, WordEmbedding, variational_dropout
+from elmo.tasks.common.modules import UNKNOWN, BiLSTMs, CharacterEmbedding, WordEmbedding, pool, variational_dropout
 from elmo.text.characters import encode_words
 
 SENTENCES = [["A", "b", "A"], ["c"], ["b", "New"]]
@@ -141,3 +141,8 @@ def test_dropout_of_characters_does_not_depend_on_longer_words() -> None:
     alone = module([["a"] * 2000])[0].mean(dim=0)
     with_longer_words = module([["a"] * 2000 + ["x" * 48]])[0, :2000].mean(dim=0)
     torch.testing.assert_close(alone, with_longer_words, rtol=0.1, atol=0.005)
+
+
+def test_pooling_ignores_padding() -> None:
+    x = torch.tensor([[[-1.0, 4.0], [-3.0, 2.0], [9.0, 9.0]]])
+    assert pool(x, torch.tensor([[True, True, False]])).tolist() == [[-2, 3, -1, 4]]

@@ -20,8 +20,7 @@ from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
 from elmo.tasks.common.attention import soft_align
-from elmo.tasks.common.labels import LabelPrediction, label_predictions, score_labels
-from elmo.tasks.common.modules import pool
+from elmo.tasks.common.labels import LabelPrediction, label_predictions
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.snli.task import TASK, PairExample, SnliModel, SnliRecipe
 from elmo.text.tokenizers import get_tokenizer
@@ -113,11 +112,6 @@ def test_attention_equals_a_plain_loop() -> None:
     assert in_a.isfinite().all()
 
 
-def test_pooling_ignores_padding() -> None:
-    x = torch.tensor([[[-1.0, 4.0], [-3.0, 2.0], [9.0, 9.0]]])
-    assert pool(x, torch.tensor([[True, True, False]])).tolist() == [[-2, 3, -1, 4]]
-
-
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])
 def test_loss_and_predictions_do_not_depend_on_other_pairs(at: str | None) -> None:
     """Without layer norm, which is over the whole batch, as published. 1e-5 is float32 rounding."""
@@ -203,28 +197,6 @@ def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
     assert model.words([["w2", "w1"]])[0].tolist() == [[3, 4], [1, 2]]
     assert not model.words.weight.requires_grad
     assert build(make_recipe()).words.weight.requires_grad
-
-
-def test_scores_of_labels() -> None:
-    """Accuracies are in percent. The confusion matrix has counts, by the true label and then the predicted one."""
-    scores = score_labels(["a", "a", "b", "a"], ["a", "b", "b", "a"], ["a", "b", "c"])
-    assert scores["accuracy"] == 75
-    assert {name: value for name, value in scores.items() if value and name.startswith("confusion")} == {
-        "confusion/a/a": 2,
-        "confusion/a/b": 1,
-        "confusion/b/b": 1,
-    }
-    assert {name: value for name, value in scores.items() if name.startswith("accuracy/")} == {
-        "accuracy/a": pytest.approx(200 / 3),
-        "accuracy/b": 100,
-    }
-    assert len(scores) == 1 + 2 + 9
-
-
-def test_labels_that_a_model_does_not_know_are_refused() -> None:
-    """Settings other than those of the training cause them: `elmo task evaluate run test.txt --set binary=true`."""
-    with pytest.raises(ElmoError, match="the model's labels are very good, bad, but an example's is good"):
-        score_labels(["bad", "good"], ["bad", "very good"], ["very good", "bad"])
 
 
 PTB = get_tokenizer("ptb")

@@ -67,7 +67,10 @@ class CRF(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Finds the best tag sequence among the allowed ones."""
+    """Finds the best tag sequence among the allowed ones, by the Viterbi algorithm.
+
+    A CRF decodes with its weights; a model whose tags have independent likelihoods decodes with emissions alone.
+    """
 
     def __init__(self, allowed: Allowed) -> None:
         super().__init__()
@@ -76,6 +79,7 @@ class Decoder(nn.Module):
             penalty = torch.zeros(possible.shape).masked_fill(~possible, -torch.inf)
             self.register_buffer(name, penalty, persistent=False)
 
+    @torch.no_grad()
     def forward(
         self,
         emissions: Tensor,
@@ -84,35 +88,31 @@ class Decoder(nn.Module):
         transitions: Tensor | float = 0,
         end: Tensor | float = 0,
     ) -> list[list[int]]:
-        """Return the best tags of each row under these scores.
+        """Return the allowed tags of each row with the highest sum of these scores.
 
         A row without tokens gives `[]`. Shapes are as in `CRF`.
         """
-        scores = zip((start, transitions, end), Allowed._fields, strict=True)
-        return viterbi(emissions, mask, *(score + self.get_buffer(name) for score, name in scores))
+        lengths = mask.sum(dim=1).tolist()
+        if not emissions.shape[1]:
+            return [[] for _ in lengths]
+        start, transitions, end = (
+            score + self.get_buffer(name)
+            for score, name in zip((start, transitions, end), Allowed._fields, strict=True)
+        )
 
+        # Forward: the best score of a sequence that ends in each tag (B, K), and for each step the tag before it.
+        # Padding keeps the scores and points from each tag to itself, so that short rows just wait for the longest one.
+        first, *rest = emissions.unbind(1)
+        scores, same = start + first, torch.arange(len(end), device=emissions.device)
+        origins: list[Tensor] = []
+        for emission, is_token in zip(rest, mask.unbind(1)[1:], strict=True):
+            best, origin = (scores.unsqueeze(2) + transitions).max(dim=1)
+            scores = torch.where(is_token.unsqueeze(1), best + emission, scores)
+            origins.append(torch.where(is_token.unsqueeze(1), origin, same))
 
-@torch.no_grad()
-def viterbi(emissions: Tensor, mask: Tensor, start: Tensor, transitions: Tensor, end: Tensor) -> list[list[int]]:
-    """Return the tag sequence of each row with the highest sum of scores, by the Viterbi algorithm.
-
-    A row without tokens gives `[]`. Shapes are as in `CRF`.
-    """
-    lengths = mask.sum(dim=1).tolist()
-    if not emissions.shape[1]:
-        return [[] for _ in lengths]
-    first, *rest = emissions.unbind(1)
-    # Forward: the best score of a sequence that ends in each tag (B, K), and for each step the tag before it. Padding
-    # keeps the scores and points from each tag to itself, so that the shorter rows just wait for the longest one.
-    scores, same = start + first, torch.arange(len(end), device=emissions.device)
-    origins: list[Tensor] = []
-    for emission, is_token in zip(rest, mask.unbind(1)[1:], strict=True):
-        best, origin = (scores.unsqueeze(2) + transitions).max(dim=1)
-        scores = torch.where(is_token.unsqueeze(1), best + emission, scores)
-        origins.append(torch.where(is_token.unsqueeze(1), origin, same))
-    # Backward: follow the pointers from the best last tag. All rows start at the last step, whatever their length.
-    path = [(scores + end).argmax(dim=1)]
-    for origin in reversed(origins):
-        path.append(origin.gather(1, path[-1].unsqueeze(1)).squeeze(1))
-    rows = torch.stack(path[::-1], dim=1).tolist()
-    return [row[:length] for row, length in zip(rows, lengths, strict=True)]
+        # Backward: follow the pointers from the best last tag. All rows start at the last step, whatever their length.
+        path = [(scores + end).argmax(dim=1)]
+        for origin in reversed(origins):
+            path.append(origin.gather(1, path[-1].unsqueeze(1)).squeeze(1))
+        rows = torch.stack(path[::-1], dim=1).tolist()
+        return [row[:length] for row, length in zip(rows, lengths, strict=True)]
