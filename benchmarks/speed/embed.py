@@ -33,9 +33,9 @@ from elmo.config import BiLMConfig
 from elmo.embed import Embedder
 from elmo.embed.engine import PRECISIONS, Precision
 from elmo.embed.kernels import TorchLinear, kernels_for
-from elmo.embed.module_engine import DTYPES
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
+from elmo.nn.precision import TORCH_TYPES
 from elmo.pretrain.recipe import load_pretraining_recipe
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
@@ -142,7 +142,7 @@ def _operations(config: BiLMConfig) -> int:
 def _products_per_second(precision: str, device: torch.device) -> float:
     """Operations a second of a product of large matrices, by the native module and by torch: the faster."""
     if device.type != "cpu":
-        square = torch.randn(8192, 8192, device=device, dtype=DTYPES[precision])
+        square = torch.randn(8192, 8192, device=device, dtype=TORCH_TYPES[precision])
         return 2 * 8192**3 / _median_seconds(lambda: (square @ square)[0, 0].item())
     rows, size = 512, 2048
     random = np.random.default_rng(0)

@@ -16,9 +16,10 @@ from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from elmo.formats import Model
 from elmo.formats.card import model_card, without_head
-from elmo.formats.native import STORAGES, Storage, save_warm_state
+from elmo.formats.native import Storage, save_warm_state
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
+from elmo.nn.precision import TORCH_TYPES
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.nn.softmax import AdaptiveSoftmax
 from elmo.schema import from_mapping
@@ -228,7 +229,7 @@ def test_weights_stored_in_half_are_float32_again_when_read(storage: Storage, bi
         for name, tensor in theirs.state_dict().items():
             read = ours.state_dict()[name]
             assert read.dtype == torch.float32
-            assert torch.equal(read, tensor.to(STORAGES[storage]).float())
+            assert torch.equal(read, tensor.to(TORCH_TYPES[storage]).float())
             assert (read - tensor).abs().max() <= tensor.abs().max() * 2**-bits
     formats.save_native(found, tmp_path / "again", storage=storage)
     for name in ("model.safetensors", "softmax.safetensors"):

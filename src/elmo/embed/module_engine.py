@@ -16,11 +16,9 @@ from elmo.formats.model import ToIds
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.devices import run_together
 from elmo.nn.lstm import LSTMState
+from elmo.nn.precision import TORCH_TYPES
 
 Array = NDArray[np.float32]
-
-DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "float16": torch.float16}
-"""The type to which the operands of products are rounded, by precision."""
 
 
 class ModuleEngine:
@@ -28,7 +26,7 @@ class ModuleEngine:
 
     def __init__(self, bilm: BiLM, to_ids: ToIds, precision: str, device: torch.device) -> None:
         self.precision = precision
-        self._bilm, self._to_ids, self._device, self._dtype = bilm, to_ids, device, DTYPES[precision]
+        self._bilm, self._to_ids, self._device, self._dtype = bilm, to_ids, device, TORCH_TYPES[precision]
         self._cache = TypeCache(self._encode, bilm.config.lstm.projection_dim)
 
     def token_vectors(self, words: Sequence[str]) -> Array:

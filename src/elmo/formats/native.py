@@ -20,6 +20,7 @@ from elmo.formats.tensors import bilm_skeleton, require_few_mixes, require_weigh
 from elmo.formats.words import READ, read_vocabulary
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.lstm import LSTMState
+from elmo.nn.precision import TORCH_TYPES
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.nn.softmax import AdaptiveSoftmax, AnySoftmax, Softmax, choose_cutoffs
 from elmo.schema import to_mapping
@@ -47,8 +48,6 @@ _LONGEST_CARD = 1 << 20
 
 Storage = Literal["float32", "float16", "bf16"]
 """The type that weights are stored in. The half-size types keep fewer significant bits: 11 in float16, 8 in bf16."""
-
-STORAGES: dict[Storage, torch.dtype] = {"float32": torch.float32, "float16": torch.float16, "bf16": torch.bfloat16}
 
 DIRECTIONS = ("forward", "backward")
 """The names of the directions in the tensor names of a warm state."""
@@ -341,7 +340,7 @@ def _rounded(module: torch.nn.Module, storage: Storage, path: Path) -> dict[str,
     tensors: dict[str, Tensor] = module.state_dict()
     if storage == "float32":
         return tensors
-    tensors = {name: tensor.to(STORAGES[storage]) for name, tensor in tensors.items()}
+    tensors = {name: tensor.to(TORCH_TYPES[storage]) for name, tensor in tensors.items()}
     for name, tensor in tensors.items():
         if not tensor.isfinite().all():
             raise ElmoError(f"{path}: tensor '{name}' has numbers too large for {storage}; store it as bf16 or float32")

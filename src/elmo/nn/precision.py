@@ -1,4 +1,4 @@
-"""Chooses the precision of matrix products, and whether native kernels compute between them.
+"""The names of number types, the precision of matrix products, and whether native kernels compute between them.
 
 Under `torch.autocast` to bfloat16, the operands and the result of every product are rounded to bfloat16, while
 weights, states, activations, sums and losses stay float32. Autograd functions that have their own backward pass take
@@ -17,9 +17,15 @@ from torch import Tensor
 
 from elmo import _native
 
-PRODUCTS = {"float32": torch.float32, "bf16": torch.bfloat16}
-"""The type that the operands of products are rounded to, for each value of a recipe's `training.precision`."""
+TORCH_TYPES = {"float32": torch.float32, "float16": torch.float16, "bf16": torch.bfloat16}
+"""The types by the names that options, recipes and commands have for them. (`"int8"` is a precision of the native
+kernels alone: it is a way to compute, not a type of tensors.)"""
 
+PRODUCTS = {name: TORCH_TYPES[name] for name in ("float32", "bf16")}
+"""The type that the operands of products are rounded to, for each value of a recipe's `training.precision`. float16 is
+not among them: its range is so small that gradients would need a scaled loss, which bfloat16 does not."""
+
+# A context variable, so that a setting holds for the thread that made it, and not for others that compute meanwhile.
 _OWN: ContextVar[torch.dtype | None] = ContextVar("own", default=None)
 
 
@@ -74,6 +80,7 @@ def uses_native(like: Tensor, product: torch.dtype) -> bool:
         like: A tensor of the computation.
         product: The type of the matrix products that the kernels read and write.
     """
+    # float16 (which autocast can also choose) and float64 (in tests of gradients) are left to torch.
     is_known = like.dtype == torch.float32 and product in (torch.float32, torch.bfloat16)
     return like.is_cpu and is_known and bool(_native.available())
 
