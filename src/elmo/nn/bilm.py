@@ -1,6 +1,15 @@
 """The bidirectional language model (Peters et al. 2018, sec. 3.1 and 3.4).
 
-The equations are in this module, `char_encoder` (or `word_encoder`) and `lstm`. The package runs them in five ways:
+Two language models read the same tokens t_1 … t_N, one of them from each end:
+
+    forward    p(t_1, …, t_N) = prod_k p(t_k | t_1, …, t_{k-1})
+    backward   p(t_1, …, t_N) = prod_k p(t_k | t_{k+1}, …, t_N)
+
+They share the token encoder (`char_encoder`, or `WordEncoder` here) and the softmax (`softmax`), but not the LSTMs
+(`lstm`). ELMo's layers (sec. 3.2) are the token vector and the outputs of each LSTM layer, with both directions side by
+side.
+
+The package runs these equations in five ways:
 
 - For training, `pretrain.objective.Objective` runs each direction by itself on rows of equal length, with gradients.
 - For scoring, `BiLM.predictors` leaves out tokens that predict nothing (`pretrain.perplexity`, `embed.warm`).
@@ -95,6 +104,7 @@ class BiLM(nn.Module):
             The layers (L+1, B, T, D), zero at padding, and the state after each row's last token. Layer 0 is the token
             vector, repeated for each direction. A row without tokens keeps its state.
         """
+        # Only distinct words are encoded: the char encoder takes long, and a word occurs many times in a batch.
         return self.contextualize(self.token_encoder(characters), tokens, lengths, state)
 
     def contextualize(
@@ -120,6 +130,8 @@ class BiLM(nn.Module):
             For each direction, the packed outputs (N, P), where N is now the number of tokens; for each direction,
             their flat positions b * T + t (N,); and the state after each row's last token.
         """
+        # The forward direction does not read a row's last token, which predicts nothing, nor the backward direction its
+        # first. So the two read different tokens, in rows of the same lengths.
         packing = Packing.of(lengths, tokens[0].shape[1], characters.device)
         vectors = self.token_encoder(characters)
         tops: list[Tensor] = []
@@ -191,13 +203,19 @@ def _run_direction(
         The packed token vectors and each layer's outputs, L+1 tensors of (N, P) for N tokens, and the state after each
         row's last token. Both states are in the order of the batch's rows.
     """
+    # `F.embedding` instead of indexing, whose backward pass adds in any order: a resumed run would not be bit-equal.
     inputs = F.embedding(tokens.flatten()[packing.orders[number]], vectors)
+    # A batch without any token has no step to run.
     if not packing.batch_sizes:
         return [inputs] * (1 + len(before.hidden)), before
+    # Packed order sorts rows by length. The state goes there and back, and rows without tokens keep theirs.
     sorted_state = LSTMState(*(part[:, packing.rows] for part in before))
     outputs, after = stack(inputs, packing.batch_sizes, sorted_state)
     parts = zip(before, after, strict=True)
     return [inputs, *outputs], LSTMState(*(old.index_copy(1, packing.rows, new) for old, new in parts))
+
+
+# --- States that are carried from batch to batch
 
 
 def detach(state: BiLMState) -> BiLMState:

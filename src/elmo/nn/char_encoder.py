@@ -1,4 +1,15 @@
-"""Encodes words from their characters (Peters et al. 2018, sec. 3.4; Kim et al. 2015; Jozefowicz et al. 2016)."""
+"""Encodes words from their characters (Peters et al. 2018, sec. 3.4; Kim et al. 2015; Jozefowicz et al. 2016).
+
+A word of C characters with vectors e becomes a vector in four steps:
+
+    windows    v[f, t] = sum_i  w[f, i] . e[t + i]          (for filters f of each width, at each place t)
+    maxima     x[f] = activation(max_t v[f, t] + b[f])
+    highways   x = g * relu(W_t x + b_t) + (1 - g) * x,     g = sigmoid(W_g x + b_g)
+    projection y = W_p x + b_p                              (N, P)
+
+The ids of characters are those of the published models, all higher by 1, so that id 0 is left for the mask of padded
+tokens (`elmo.text.characters`). Row 0 of the character vectors is zero and stays so in training.
+"""
 
 from __future__ import annotations
 
@@ -22,87 +33,6 @@ CPU, a block is small enough that all its windows stay in the cache of a core; o
 """
 
 _ACTIVATIONS = {"relu": F.relu, "tanh": torch.tanh}
-
-
-class Highway(nn.Module):
-    """A highway layer: `g * relu(W_t x + b_t) + (1 - g) * x` with `g = sigmoid(W_c x + b_c)`.
-
-    `gate` computes g. Published files call it *carry*, but it lets the transformed part through, not the input.
-
-    Args:
-        dim: The width of the input and the output, F.
-
-    Source:
-        Srivastava et al. 2015.
-    """
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.transform = nn.Linear(dim, dim)
-        self.gate = nn.Linear(dim, dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map `x` (N, F) to (N, F)."""
-        return torch.lerp(x, F.relu(self.transform(x)).type_as(x), torch.sigmoid(self.gate(x)).type_as(x))
-
-
-class _WindowMaximum(torch.autograd.Function):
-    """The convolutions of one filter width over each word, and the maximum of each filter over the word's windows.
-
-    There are only A characters, so a convolution is a sum of look-ups: the product of the filters with character a at
-    place i of a window is one of the `width * A` rows of a table. Only the window with the maximum has a gradient, so
-    the backward pass touches `width` rows per word and filter, however long the word is.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, table: Tensor, characters: Tensor, sizes: Sequence[tuple[int, int]]) -> Tensor:
-        """Return the maxima (N, F), given `table` (width, A, F), `characters` (N, C) and the `sizes` of blocks."""
-        width, alphabet, num_filters = table.shape
-        rows_of_table = table.flatten(0, 1)
-        shift = alphabet * torch.arange(width, device=table.device)
-        maxima = table.new_empty(len(characters), num_filters)
-        wanted = ctx.needs_input_grad[0]
-        places = torch.empty(maxima.shape if wanted else (0, 0), dtype=torch.uint8, device=table.device)
-        for rows, columns in _blocks(sizes):
-            windows = characters[rows, :columns].unfold(1, width, 1) + shift
-            values = F.embedding_bag(windows.flatten(0, 1), rows_of_table, mode="sum").unflatten(0, windows.shape[:2])
-            torch.amax(values, dim=1, out=maxima[rows])
-            if wanted:
-                places[rows] = _first_equal(values, maxima[rows])
-        ctx.save_for_backward(table, characters, places)
-        ctx.sizes = sizes
-        return maxima
-
-    @staticmethod
-    @once_differentiable
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
-        ctx: Any, *grad_outputs: Tensor
-    ) -> tuple[Tensor | None, ...]:
-        """Return the gradient of the table."""
-        table, characters, places = ctx.saved_tensors
-        d_table = torch.zeros_like(table)
-        for rows, _ in _blocks(ctx.sizes):
-            gradient, place = grad_outputs[0][rows], places[rows].long()
-            for offset, d_rows in enumerate(d_table):
-                d_rows.scatter_add_(0, characters[rows].gather(1, place + offset), gradient)
-        return d_table, None, None
-
-
-def _blocks(sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[slice, int]]:
-    start = 0
-    for rows, columns in sizes:
-        yield slice(start, start + rows), columns
-        start += rows
-
-
-def _first_equal(values: Tensor, maxima: Tensor) -> Tensor:
-    """Return where along dimension 1 `values` (N, W, F) first reach their `maxima` (N, F), as uint8.
-
-    This equals `values.max(dim=1).indices`, which takes several times as long. For NaN it is the last place.
-    """
-    num = values.shape[1]
-    backwards = torch.arange(num, 0, -1, dtype=torch.uint8, device=values.device).unsqueeze(1)
-    return num - ((values == maxima.unsqueeze(1)).view(torch.uint8) * backwards).amax(dim=1).clamp(min=1)
 
 
 class CharEncoder(nn.Module):
@@ -132,6 +62,7 @@ class CharEncoder(nn.Module):
     @torch.no_grad()
     def _initialize(self, config: CharCNNConfig) -> None:
         """Set the initial values of the published training."""
+        # A seed gives the same weights only as long as the order of these draws stays the same.
         nn.init.uniform_(self.embedding.weight, -1.0, 1.0)
         self.embedding.weight[0] = 0.0
         for convolution, (width, _) in zip(self.convolutions, config.filters, strict=True):
@@ -144,6 +75,7 @@ class CharEncoder(nn.Module):
             assert isinstance(highway, Highway)
             nn.init.normal_(highway.transform.weight, std=1 / math.sqrt(config.num_filters))
             nn.init.normal_(highway.gate.weight, std=1 / math.sqrt(config.num_filters))
+            # Gates begin almost closed (sigmoid(-2) is 0.12), so that a new network passes its features on unchanged.
             nn.init.constant_(highway.gate.bias, -2.0)
         if self.projection is not None:
             nn.init.normal_(self.projection.weight, std=1 / math.sqrt(config.num_filters))
@@ -166,19 +98,24 @@ class CharEncoder(nn.Module):
                 f"inputs: {characters.shape[1]} characters per word, but the model reads {self.max_characters}; make "
                 f"them with elmo.batch_to_ids(sentences, {self.max_characters})"
             )
+        # Types are sorted by length, so that those of a block need about the same number of windows.
         lengths = word_lengths(characters)
         order = lengths.argsort(stable=True)
         x = self.filters().convolve(characters[order].long(), lengths[order])
         for highway in self.highways:
             x = highway(x)
         x = x if self.projection is None else self.projection(x).type_as(x)
+        # Back into the given order, by a look-up: the backward pass of indexing adds in any order, so a resumed run
+        # would not be bit-equal.
         return F.embedding(order.argsort(), x)
 
     def filters(self) -> Filters:
         """Compute the tables of the convolutions from the current weights."""
+        # Through the module instead of its weight alone, whose `padding_idx` keeps row 0, the mask's, without gradient.
         alphabet = self.embedding(torch.arange(self.embedding.num_embeddings, device=self.embedding.weight.device))
         tables: list[Tensor] = []
         biases: list[Tensor] = []
+        # Without autocast, because a window's value is the sum of several rows of a table, and sums stay float32.
         with torch.autocast(alphabet.device.type, enabled=False):
             for convolution in self.convolutions:
                 assert isinstance(convolution, nn.Conv1d)
@@ -188,47 +125,27 @@ class CharEncoder(nn.Module):
         return Filters(tables, biases, self.activation)
 
 
-class WordCharEncoder(CharEncoder):
-    """Encodes a word by its own vector and the features of its characters, concatenated and projected together.
+class Highway(nn.Module):
+    """A highway layer: `g * relu(W_t x + b_t) + (1 - g) * x` with `g = sigmoid(W_c x + b_c)`.
 
-    This is the token encoder of ELMoForManyLangs, whose characters are those of Unicode instead of bytes. A lexicon
-    (`elmo.text.vocabulary.Lexicon`) numbers its characters and the words that have a vector.
+    `gate` computes g. Published files call it *carry*, but it lets the transformed part through, not the input.
 
     Args:
-        config: The sizes of the char encoder. Its `n_characters`, the number of byte ids, is not used.
-        num_characters: The number of rows of the character embedding.
-        num_words: The number of words that have a vector.
-        word_dim: The width of those vectors; 0 if words have none.
-        out_dim: The width of the result, P.
+        dim: The width of the input and the output, F.
 
     Source:
-        Che et al. 2018.
+        Srivastava et al. 2015.
     """
 
-    def __init__(self, config: CharCNNConfig, num_characters: int, num_words: int, word_dim: int, out_dim: int) -> None:
-        super().__init__(config, config.num_filters)  # as wide as its filters: no projection of its own
-        self.embedding = nn.Embedding(num_characters, config.embedding.dim, padding_idx=0)
-        self.words = nn.Embedding(num_words, word_dim) if word_dim else None
-        self.joint_projection = nn.Linear(word_dim + config.num_filters, out_dim)
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.transform = nn.Linear(dim, dim)
+        self.gate = nn.Linear(dim, dim)
 
-    def forward(self, characters: Tensor) -> Tensor:
-        """Encode N types as vectors (N, P).
-
-        Args:
-            characters: The id of each word and then the ids of its characters, (N, 1+C), as `Lexicon.encode` gives
-                them.
-
-        Raises:
-            ElmoError: If these are the ids of bytes (N, C), which other models read.
-        """
-        if characters.shape[1] != 1 + self.max_characters:
-            raise ElmoError(
-                "a model of ELMoForManyLangs reads ids from its own lexicon, not the ids of bytes from batch_to_ids"
-            )
-        features = super().forward(characters[:, 1:])
-        if self.words is not None:
-            features = torch.cat([self.words(characters[:, 0].long()).type_as(features), features], dim=1)
-        return self.joint_projection(features)
+    def forward(self, x: Tensor) -> Tensor:
+        """Map `x` (N, F) to (N, F)."""
+        # `lerp(x, y, g)` is x + g * (y - x): one operation. Under autocast both products are bfloat16, `x` is not.
+        return torch.lerp(x, F.relu(self.transform(x)).type_as(x), torch.sigmoid(self.gate(x)).type_as(x))
 
 
 class Filters(NamedTuple):
@@ -261,11 +178,14 @@ class Filters(NamedTuple):
         if not len(characters):
             return self.tables[0].new_zeros(0, sum(map(len, self.biases)))
         widest = max(map(len, self.tables))
+        # The lengths are fetched from the device all at once: each fetch waits for the device.
         blocks = lengths.split(TYPES_AT_ONCE if lengths.is_cpu else TYPES_AT_ONCE_ON_GPU)
         longest = torch.stack([block[-1] for block in blocks]).tolist()
         sizes = [(len(block), length + widest) for block, length in zip(blocks, longest, strict=True)]
         maxima: list[Tensor] = []
         for table, bias in zip(self.tables, self.biases, strict=True):
+            # Bias and activation come after the maximum, which they don't move because they rise: so they are computed
+            # once per filter instead of once per window.
             maxima.append(_WindowMaximum.apply(table, characters, sizes) + bias)  # pyright: ignore[reportOperatorIssue]
         return self.activation(torch.cat(maxima, dim=1))
 
@@ -277,3 +197,112 @@ def word_lengths(characters: Tensor) -> Tensor:
     """
     places = torch.arange(1, characters.shape[1] + 1, device=characters.device)
     return ((characters != characters[:, -1:]) * places).amax(dim=1)
+
+
+class _WindowMaximum(torch.autograd.Function):
+    """The convolutions of one filter width over each word, and the maximum of each filter over the word's windows.
+
+    There are only A characters, so a convolution is a sum of look-ups: the product of the filters with character a at
+    place i of a window is one of the `width * A` rows of a table. Only the window with the maximum has a gradient, so
+    the backward pass touches `width` rows per word and filter, however long the word is. With 1,400 types and one
+    thread, this takes 40 ms where convolutions and their gradients take 170 (`mini`).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, characters: Tensor, sizes: Sequence[tuple[int, int]]) -> Tensor:
+        """Return the maxima (N, F), given `table` (width, A, F), `characters` (N, C) and the `sizes` of blocks."""
+        width, alphabet, num_filters = table.shape
+        rows_of_table = table.flatten(0, 1)
+        shift = alphabet * torch.arange(width, device=table.device)
+        maxima = table.new_empty(len(characters), num_filters)
+        wanted = ctx.needs_input_grad[0]
+        places = torch.empty(maxima.shape if wanted else (0, 0), dtype=torch.uint8, device=table.device)
+        for rows, columns in _blocks(sizes):
+            # A window is a bag of `width` rows: character a at place i has row i * A + a.
+            windows = characters[rows, :columns].unfold(1, width, 1) + shift
+            values = F.embedding_bag(windows.flatten(0, 1), rows_of_table, mode="sum").unflatten(0, windows.shape[:2])
+            torch.amax(values, dim=1, out=maxima[rows])
+            if wanted:
+                places[rows] = _first_equal(values, maxima[rows])
+        ctx.save_for_backward(table, characters, places)
+        ctx.sizes = sizes
+        return maxima
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
+        ctx: Any, *grad_outputs: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        """Return the gradient of the table."""
+        table, characters, places = ctx.saved_tensors
+        d_table = torch.zeros_like(table)
+        for rows, _ in _blocks(ctx.sizes):
+            # The window that begins at `place` read `place + offset` as its character at `offset`.
+            gradient, place = grad_outputs[0][rows], places[rows].long()
+            for offset, d_rows in enumerate(d_table):
+                d_rows.scatter_add_(0, characters[rows].gather(1, place + offset), gradient)
+        return d_table, None, None
+
+
+def _blocks(sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[slice, int]]:
+    """Yield the rows of each block and how many of its columns are read."""
+    start = 0
+    for rows, columns in sizes:
+        yield slice(start, start + rows), columns
+        start += rows
+
+
+def _first_equal(values: Tensor, maxima: Tensor) -> Tensor:
+    """Return where along dimension 1 `values` (N, W, F) first reach their `maxima` (N, F), as uint8.
+
+    This equals `values.max(dim=1).indices`, which takes several times as long. For NaN it is the last place.
+    """
+    # The places are numbered backwards, in bytes: where several windows have the maximum, the first has the highest
+    # number. A byte is enough, because no model reads more than 255 characters (`config.MAX_CHARACTERS`).
+    num = values.shape[1]
+    backwards = torch.arange(num, 0, -1, dtype=torch.uint8, device=values.device).unsqueeze(1)
+    return num - ((values == maxima.unsqueeze(1)).view(torch.uint8) * backwards).amax(dim=1).clamp(min=1)
+
+
+class WordCharEncoder(CharEncoder):
+    """Encodes a word by its own vector and the features of its characters, concatenated and projected together.
+
+    This is the token encoder of ELMoForManyLangs, whose characters are those of Unicode instead of bytes. A lexicon
+    (`elmo.text.vocabulary.Lexicon`) numbers its characters and the words that have a vector.
+
+    Args:
+        config: The sizes of the char encoder. Its `n_characters`, the number of byte ids, is not used.
+        num_characters: The number of rows of the character embedding.
+        num_words: The number of words that have a vector.
+        word_dim: The width of those vectors; 0 if words have none.
+        out_dim: The width of the result, P.
+
+    Source:
+        Che et al. 2018.
+    """
+
+    def __init__(self, config: CharCNNConfig, num_characters: int, num_words: int, word_dim: int, out_dim: int) -> None:
+        # As wide as its filters, so that there is no projection of its own: it is applied to both parts together.
+        super().__init__(config, config.num_filters)
+        self.embedding = nn.Embedding(num_characters, config.embedding.dim, padding_idx=0)
+        self.words = nn.Embedding(num_words, word_dim) if word_dim else None
+        self.joint_projection = nn.Linear(word_dim + config.num_filters, out_dim)
+
+    def forward(self, characters: Tensor) -> Tensor:
+        """Encode N types as vectors (N, P).
+
+        Args:
+            characters: The id of each word and then the ids of its characters, (N, 1+C), as `Lexicon.encode` gives
+                them.
+
+        Raises:
+            ElmoError: If these are the ids of bytes (N, C), which other models read.
+        """
+        if characters.shape[1] != 1 + self.max_characters:
+            raise ElmoError(
+                "a model of ELMoForManyLangs reads ids from its own lexicon, not the ids of bytes from batch_to_ids"
+            )
+        features = super().forward(characters[:, 1:])
+        if self.words is not None:
+            features = torch.cat([self.words(characters[:, 0].long()).type_as(features), features], dim=1)
+        return self.joint_projection(features)

@@ -1,4 +1,12 @@
-"""The cross-entropy of training, each target against many words, which computes its gradients along the way."""
+"""The cross-entropy of training, each target against many words, which computes its gradients along the way.
+
+Row n has the score s of its own target and the scores W h + b of K words, without its target if that is among them:
+
+    loss_n = log(exp(s_n) + sum_k exp(W_k h_n + b_k)) - s_n
+
+The full softmax passes all words, the sampled one those that were drawn (`elmo.nn.softmax`). The score of the target is
+an argument of its own, because in a sample it must count once whether or not it was drawn (an accidental hit).
+"""
 
 from __future__ import annotations
 
@@ -53,10 +61,13 @@ class _CrossEntropy(torch.autograd.Function):
         words: Tensor,
     ) -> Tensor:
         """Compute the sum of what `cross_entropy` averages, and the gradients."""
+        # `shares` are the probabilities of the targets. The derivative of the loss by a score is its probability, less
+        # 1 if it is the target's.
         losses, shares = torch.empty_like(target_scores), torch.empty_like(target_scores)
         d_hidden, d_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         own = _own_columns(targets, words)
         rounded = weight.to(product_dtype(hidden))
+        # A row for each thread of the native kernel, so that no two threads add to the same number.
         d_bias = bias.new_zeros(torch.get_num_threads() if uses_native(bias, rounded.dtype) else 1, len(bias))
         size = max(1, (CACHED_NUMBERS if hidden.is_cpu else CACHED_NUMBERS_ON_GPU) // len(words))
         for start in range(0, len(hidden), size):
@@ -99,7 +110,9 @@ def _to_probabilities(
             *(as_array(losses), as_array(shares), as_array(d_bias)),
         )
         return
-    sums = scores + bias  # float32, even if the scores are bfloat16
+    # float32 from here on, even if the scores are bfloat16: a sum of thousands of probabilities of 8 bits would be
+    # far off. The highest score is subtracted first, so that no exponential overflows and at least one is 1.
+    sums = scores + bias
     rows = (own >= 0).nonzero().squeeze(1)
     sums[rows, own[rows]] = -math.inf
     highest = torch.maximum(sums.amax(dim=1), target_scores)
@@ -115,6 +128,7 @@ def _to_probabilities(
 
 def _own_columns(targets: Tensor, words: Tensor) -> Tensor:
     """Return for each row the column of `words` (K,) that is its own target, or -1, (N,)."""
+    # A binary search in the sorted words: comparing all pairs would take a table as large as the scores.
     ordered, columns = words.sort()
     place = torch.searchsorted(ordered, targets).clamp(max=len(ordered) - 1)
     return torch.where(ordered[place] == targets, columns[place], -1)

@@ -16,12 +16,24 @@ WORDS_AT_ONCE = 1024
 
 
 class ElmoModule(nn.Module):
-    """A biLM with `num_output_representations` scalar mixes of its layers, from one run of the biLM.
+    """A biLM with one or more scalar mixes of its layers, all from one run of the biLM.
 
-    `requires_grad` says whether the biLM itself is trained; None leaves that as it is. `stateful` carries the LSTM
-    state from batch to batch, in training too, as the published toolkits do; without it the same sentence always has
-    the same vectors. `word_characters` (V+2, C) are the characters of words that `forward` then takes by their
-    numbers: 0 is padding's, the last two rows are those of `<S>` and `</S>`.
+    Args:
+        bilm: The biLM.
+        num_output_representations: How many mixes, and so representations, there are.
+        requires_grad: Whether the biLM itself is trained. None leaves that as it is.
+        do_layer_norm: Whether each layer is normalized before it is mixed (see `normalize_layers`).
+        dropout: The dropout probability of the representations.
+        keep_sentence_boundaries: Whether the output includes `<S>` and `</S>`, so that T grows by two.
+        scalar_mix_parameters: One score for each layer, before the softmax. Giving them freezes the mixes.
+        top_only: Whether only the top layer is used.
+        stateful: Whether the LSTM state is carried from batch to batch, in training too, as the published toolkits do.
+            Without it the same sentence always has the same vectors.
+        word_characters: The character ids (V+2, C) of words that `forward` then takes by their numbers. Number 0 is
+            padding, whatever word has that row; the last two rows are those of `<S>` and `</S>`.
+
+    Source:
+        Peters et al. 2018, sec. 3.2 and 3.3.
     """
 
     def __init__(
@@ -58,21 +70,25 @@ class ElmoModule(nn.Module):
 
     @property
     def output_dim(self) -> int:
-        """Width of every representation."""
+        """The width of every representation, D."""
         return self.bilm.config.width
 
     def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> dict[str, list[Tensor] | Tensor]:
-        """Contextual vectors of a batch of character ids (from `batch_to_ids`).
+        """Compute the contextual vectors of a batch of sentences.
 
-        `inputs` is (…, T, C), zeros at padding, C as many characters as the model reads a word. `word_inputs` (…, T),
-        zeros at padding, may tell the same tokens by their numbers among the words given to the module, and `inputs`
-        isn't looked at then; if the module has none, or one number is none of theirs, only `inputs` is. The numbers
-        that come out are the same either way.
+        Args:
+            inputs: Character ids (…, T, C) as `batch_to_ids` gives them, zeros at padding. C is the number of
+                characters that the model reads per word.
+            word_inputs: The same tokens as numbers of the words that the module was given, (…, T), zeros at padding.
+                If all of them are known, `inputs` is not read; if one is not, or the module has no words, only `inputs`
+                is. The vectors are the same either way.
 
-        Returns `elmo_representations`, a list of (…, T, D) tensors with zeros at padding, and `mask`, (…, T) bool.
-        With `keep_sentence_boundaries`, T grows by two.
+        Returns:
+            `elmo_representations`, a list of (…, T, D) tensors with zeros at padding, and `mask`, (…, T) bool. With
+            `keep_sentence_boundaries`, T grows by two.
         """
         layers, lengths, leading = self._layers(inputs, word_inputs)
+        # The mix sees the boundaries, because the statistics of layer norm include them in AllenNLP.
         mask = mask_of(lengths, layers.shape[2])
         representations = [mix(layers, mask) for mix in self.mixes]
         if not self.keep_sentence_boundaries:
@@ -89,29 +105,31 @@ class ElmoModule(nn.Module):
         self._state = None
 
     def penalty(self, strength: float) -> Tensor:
-        """The L2 penalty of all mixes, to add to the task's loss (the paper's lambda)."""
+        """Return the L2 penalty of all mixes, to add to the task's loss; `strength` is the paper's lambda."""
         return torch.stack([mix.penalty(strength) for mix in self.mixes if isinstance(mix, ScalarMix)]).sum()
 
     def _layers(self, inputs: Tensor, word_inputs: Tensor | None) -> tuple[Tensor, Tensor, Sequence[int]]:
-        """All layers (L, B, T+2, D), the lengths (B,), boundaries counted, and the axes that B stands for."""
+        """Return all layers (L+1, B, T+2, D), the lengths (B,) with boundaries, and the axes that B stands for."""
         if self.words is None or word_inputs is None or not self.words.holds(word_inputs):
             require_batch(inputs)
             return *self._layers_of_characters(inputs.flatten(0, -3)), inputs.shape[:-2]
         return *self._layers_of_words(self.words, word_inputs.flatten(0, -2)), word_inputs.shape[:-1]
 
     def _layers_of_characters(self, characters: Tensor) -> tuple[Tensor, Tensor]:
-        """All layers (L, B, T+2, D) of characters (B, T, C), and the lengths (B,), boundaries counted."""
+        """Return all layers (L+1, B, T+2, D) of characters (B, T, C), and the lengths (B,) with boundaries."""
         begin, end = (boundary_word(boundary, characters) for boundary in (BEGIN_SENTENCE, END_SENTENCE))
         bounded, lengths = add_boundaries(characters, (characters > 0).any(dim=2), begin, end)
+        # Padding becomes one more type, whose vector is computed and never read.
         types, tokens = bounded.flatten(0, 1).unique(dim=0, return_inverse=True)
         tokens = tokens.view(bounded.shape[:2])
         return self._run(len(bounded), lambda state: self.bilm(types, tokens, lengths.cpu(), state)), lengths
 
     def _layers_of_words(self, words: "WordCache", numbers: Tensor) -> tuple[Tensor, Tensor]:
-        """As `_layers_of_characters`, of the numbers (B, T) of words."""
+        """Return the same as `_layers_of_characters` for words given as numbers (B, T)."""
         bounded, lengths = add_boundaries(numbers.long(), numbers > 0, *words.boundaries)
         encoder = self.bilm.token_encoder
         if any(parameter.requires_grad for parameter in encoder.parameters()):
+            # Cached vectors would have no gradient, and would be out of date after each step.
             used, tokens = bounded.unique(return_inverse=True)
             types = words.characters[used]
             return self._run(len(bounded), lambda state: self.bilm(types, tokens, lengths.cpu(), state)), lengths
@@ -120,19 +138,27 @@ class ElmoModule(nn.Module):
         return self._run(len(bounded), lambda state: run(vectors, bounded, lengths.cpu(), state)), lengths
 
     def _run(self, batch_size: int, run: Callable[[BiLMState | None], tuple[Tensor, BiLMState]]) -> Tensor:
-        """The layers that `run` makes, from the carried state where there is one, which they replace."""
-        # It doesn't move with the module.
+        """Compute layers by `run`, from the carried state if there is one, and carry the state after them.
+
+        Args:
+            batch_size: The number of rows, B.
+            run: Computes the layers and the state after them, given the state before them.
+        """
+        # The state is not a buffer, so it does not move with the module.
         before = None if self._state is None else to_device(self._state, next(self.bilm.parameters()).device)
         layers, after = run(None if before is None else first_rows(before, batch_size))
         if self.stateful:
+            # Without its graph: otherwise every batch would lead back to the first one.
             self._state = replace_rows(before, detach(after))
         return layers
 
 
 class WordCache(nn.Module):
-    """Token vectors of words known beforehand, computed when first asked for.
+    """Token vectors of words known beforehand, computed when they are first needed.
 
-    `characters` is (V+2, C), its last two rows those of `<S>` and `</S>`; not a part of state dicts.
+    Args:
+        characters: The ids of the words, (V+2, C). The last two rows are those of `<S>` and `</S>`. They move with the
+            module but are not a part of its state dict.
     """
 
     characters: Tensor
@@ -145,11 +171,11 @@ class WordCache(nn.Module):
 
     @property
     def boundaries(self) -> tuple[int, int]:
-        """The numbers of `<S>` and `</S>`."""
+        """The numbers of `<S>` and `</S>`: the two rows after the words."""
         return len(self.characters) - 2, len(self.characters) - 1
 
     def holds(self, numbers: Tensor) -> bool:
-        """Whether all `numbers` are those of words, or 0."""
+        """Return whether all `numbers` are those of words, or 0 (padding)."""
         return bool(((numbers >= 0) & (numbers < self.boundaries[0])).all())
 
     def vectors(self, encoder: TokenEncoder) -> Tensor:
@@ -157,18 +183,21 @@ class WordCache(nn.Module):
 
         They are computed again after the encoder's weights changed, moved or were cast.
         """
+        # A weight is the same as before if it has the same memory (not moved, cast or replaced) and the same version,
+        # which torch counts up with every change in place, such as that of an optimizer or of `load_state_dict`.
         weights = [
             (parameter.data_ptr(), parameter._version)  # pyright: ignore[reportPrivateUsage] (torch has no other)
             for parameter in encoder.parameters()
         ]
         if self._vectors is None or weights != self._made_by:
+            # Without autocast, because the vectors outlast the block in which they were first needed.
             with torch.no_grad(), torch.autocast(self.characters.device.type, enabled=False):
                 self._vectors = torch.cat([encoder(some) for some in self.characters.split(WORDS_AT_ONCE)])
             self._made_by = weights
         return self._vectors
 
     def embed(self, numbers: Tensor, encoder: TokenEncoder) -> Tensor:
-        """The vectors (B, T, P) of the numbers (B, T) of words, with gradients where the encoder is trained."""
+        """Return the vectors (B, T, P) of words given as numbers (B, T), with gradients if the encoder is trained."""
         if not any(parameter.requires_grad for parameter in encoder.parameters()):
             return F.embedding(numbers, self.vectors(encoder))
         used, places = numbers.unique(return_inverse=True)
@@ -176,12 +205,19 @@ class WordCache(nn.Module):
 
 
 def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tensor | int) -> tuple[Tensor, Tensor]:
-    """Put `<S>` and `</S>`, whose ids are `begin` and `end`, around sentences.
+    """Put `<S>` and `</S>` around sentences.
 
-    `ids` is (B, T, C) or (B, T), zeros at padding, `is_token` (B, T) bool. Returns (B, T+2, C) or (B, T+2) and the
-    new lengths (B,).
+    Args:
+        ids: Character ids (B, T, C) or word numbers (B, T), zeros at padding.
+        is_token: True at tokens, (B, T) bool.
+        begin: The id or ids (C,) of `<S>`.
+        end: The id or ids (C,) of `</S>`.
+
+    Returns:
+        The ids (B, T+2, C) or (B, T+2), and the new lengths (B,).
     """
     lengths = is_token.sum(dim=1)
+    # `</S>` follows each sentence's own last token, so that padding stays at the end.
     bounded = F.pad(ids, (*[0] * (2 * ids.dim() - 4), 1, 1))
     bounded[:, 0] = begin
     bounded[torch.arange(len(ids), device=ids.device), lengths + 1] = end
@@ -189,18 +225,24 @@ def add_boundaries(ids: Tensor, is_token: Tensor, begin: Tensor | int, end: Tens
 
 
 def require_batch(inputs: Tensor) -> None:
-    """Refuse characters that aren't those of a batch."""
+    """Refuse character ids without a batch axis."""
     if inputs.dim() < 3:
         raise ElmoError(f"inputs: expected (…, T, C) with a batch axis, found {tuple(inputs.shape)}")
 
 
 def boundary_word(boundary: int, like: Tensor) -> Tensor:
-    """The ids (C,) of `<S>` or `</S>`, whose character is `boundary`, for words of as many ids as those of `like`."""
+    """Return the ids (C,) of `<S>` or `</S>`.
+
+    Args:
+        boundary: The character that stands for it, `BEGIN_SENTENCE` or `END_SENTENCE`.
+        like: Ids (…, C) of other words.
+    """
+    # Each id is higher by 1 than the character, because 0 is the mask (`elmo.text.characters`).
     word = like.new_full(like.shape[-1:], PADDING + 1)
     word[:3] = like.new_tensor([BEGIN_WORD + 1, boundary + 1, END_WORD + 1])
     return word
 
 
 def mask_of(lengths: Tensor, longest: int) -> Tensor:
-    """(B, `longest`) bool, true at tokens."""
+    """Return a mask (B, `longest`), bool, that is true at the first `lengths` (B,) tokens of each row."""
     return torch.arange(longest, device=lengths.device) < lengths.unsqueeze(1)

@@ -1,4 +1,7 @@
-"""Converts batches of sentences to packed order (see `elmo.nn.lstm`) and back."""
+"""Converts batches of sentences to packed order (see `elmo.nn.lstm`) and back.
+
+Unlike torch's `pack_padded_sequence`, it allows rows without tokens, and has an order for each direction.
+"""
 
 import math
 from collections.abc import Sequence
@@ -35,11 +38,13 @@ class Packing:
             longest: The width of the batch, T.
             device: Where to put the tensors of the packing.
         """
+        # Everything is computed on the CPU, where the lengths are, so that only the results are copied to a GPU.
         sorted_lengths, rows = lengths.sort(descending=True, stable=True)
+        # Rows without tokens take no part; callers keep their state.
         used = int((sorted_lengths > 0).sum())
         sorted_lengths, rows = sorted_lengths[:used], rows[:used]
         steps = torch.arange(int(sorted_lengths[0]) if used else 0).unsqueeze(1)
-        running = steps < sorted_lengths
+        running = steps < sorted_lengths  # (steps, rows): selecting by it takes step after step, as packed order has it
         start = rows * longest
         return cls(
             shape=(len(lengths), longest),

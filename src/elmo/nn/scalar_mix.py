@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from elmo.errors import ElmoError
 
 LAYER_NORM_EPSILON = 1e-13
-"""Added to the variance, as in AllenNLP."""
+"""Added to the variance, as in AllenNLP (bilm-tf has 1e-12)."""
 
 
 def mix_layers(layers: Tensor, scores: Tensor, gamma: Tensor) -> Tensor:
@@ -25,6 +25,8 @@ def mix_layers(layers: Tensor, scores: Tensor, gamma: Tensor) -> Tensor:
     Source:
         Peters et al. 2018, eq. 1.
     """
+    # The softmax makes the weights positive with sum 1; gamma lets the task choose the scale of the vectors, which the
+    # paper found important, because the layers' own differ from what a task model expects (appendix A.2).
     return gamma * torch.einsum("l,lbtd->btd", scores.softmax(0), layers)
 
 
@@ -40,6 +42,7 @@ def normalize_layers(layers: Tensor, mask: Tensor) -> Tensor:
     Returns:
         The normalized layers, (L, B, T, D). Padding is not zero there: callers mask it.
     """
+    # One mean for the whole batch is not what "layer norm" means elsewhere, but trained mixes need it as it was.
     weights = mask.to(layers.dtype)[None, :, :, None]
     count = mask.sum().clamp(min=1) * layers.shape[-1]
     mean = (layers * weights).sum(dim=(1, 2, 3), keepdim=True) / count
