@@ -75,7 +75,7 @@ def summarize(results: Sequence[Result]) -> dict[str, dict[str, list[float]]]:
 
     A detail that a result lacks counts as 0 there.
     """
-    # The names are those of all results: a detail, such as the F1 of a type, is there only if the type was predicted.
+    # The names of all results: the F1 of a type, for instance, is there only if gold answers or predictions have it.
     parts = results[0].scores if results else {}
     names = {part: dict.fromkeys(name for result in results for name in result.scores[part]) for part in parts}
     return {part: {n: [r.scores[part].get(n, 0.0) for r in results] for n in known} for part, known in names.items()}

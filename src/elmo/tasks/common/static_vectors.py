@@ -89,9 +89,9 @@ def find_words(sentences: Iterable[Sequence[str]], config: WordsConfig) -> FileW
     if not config.files:
         return FileWords([], len(counts), 0, counts.total(), 0)
     _require_width(config)
+    # Words of the data are looked for throughout the files, in lower case too; other words only until there are enough.
     wanted = {*counts, *map(str.lower, counts)}
     seen: dict[str, None] = {}
-    # The one pass over the files. All other steps are about the words that are left of them.
     for entry in chain.from_iterable(map(_entries, config.files)):
         if len(seen) < config.max_words or entry.word in wanted:
             seen[entry.word] = None

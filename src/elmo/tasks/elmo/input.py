@@ -90,6 +90,7 @@ class ElmoInput(nn.Module):
         super().__init__()
         self.config, self.layers = config, layers
         self._width = width if layers is not None else 0
+        # Only the places that ELMo goes to have a mix. A baseline has none, so that it has no weights without a use.
         places = ("input", "output") if config.at == "both" else (config.at,)
         top_only = config.layers == "top"
         self.mixes = nn.ModuleDict(
@@ -163,6 +164,7 @@ class ElmoInput(nn.Module):
 
 def pad_layers(arrays: Sequence[NDArray[np.floating]], longest: int) -> Tensor:
     """Put arrays (L, T, D) of sentences into one float32 tensor (L, B, `longest`, D), with zeros at padding."""
+    # Put together on the CPU and moved as one tensor. A cache may be in float16; from here on all is float32.
     num_layers, _, width = arrays[0].shape
     padded = np.zeros((num_layers, len(arrays), longest, width), np.float32)
     for row, array in enumerate(arrays):

@@ -114,6 +114,7 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
         """Return the mean cross-entropy of the labels in nats, and with ELMo add the penalty on weight matrices."""
         gold = [self.labels.index(example.label) for example in examples]
         loss = F.cross_entropy(self.scores(examples), torch.tensor(gold, device=self.device))
+        # Part of the loss, because the optimizer's weight decay would be on word vectors and biases as well.
         return loss + self.l2 * self._squares() if self.l2 else loss
 
     def predict(self, examples: Sequence[PairExample]) -> list[LabelPrediction]:

@@ -41,6 +41,7 @@ class Course(NamedTuple):
         """Return the forward and the backward order."""
         steps = step_slices(batch_sizes)
         numbers = torch.arange(sum(batch_sizes), device=device)
+        # `later[:0]`, which is empty, is for batches whose sentences all have one token: torch.cat needs some tensor.
         later = numbers[batch_sizes[0] :]
         earlier = torch.cat([later[:0], *(numbers[a][: b.stop - b.start] for a, b in pairwise(steps))])
         return cls(steps, later, earlier), cls(steps[::-1], earlier, later)
@@ -146,9 +147,12 @@ def _proportions(gates: Tensor, c_before: Tensor, tanh_cells: Tensor) -> tuple[T
     result = torch.empty_like(gates)
     j, i, f, o, t, k = gates.chunk(6, dim=1)
     d_j, d_i, d_f, d_o, d_t, d_k = result.chunk(6, dim=1)
+    # c = f * c_before + i * j, by the inputs of j, i and f. The operators multiply their first argument by the
+    # activation's derivative, which they compute from its value, and write straight into the block of the gate.
     _aten.tanh_backward(i, j, grad_input=d_j)
     _aten.sigmoid_backward(j, i, grad_input=d_i)
     _aten.sigmoid_backward(c_before, f, grad_input=d_f)
+    # h = t * o * tanh(c) + (1 - t) * k, by the inputs of o and t, and by k, which has no activation.
     _aten.sigmoid_backward(t * tanh_cells, o, grad_input=d_o)
     _aten.sigmoid_backward(torch.addcmul(-k, o, tanh_cells), t, grad_input=d_t)
     torch.sub(1, t, out=d_k)
