@@ -22,8 +22,7 @@ import torch
 from commands import run_main
 from elmo import formats
 from elmo.cli.embed import command
-from elmo.cli.progress import count_bytes, count_sentences
-from elmo.cli.shared import LAYERS
+from elmo.cli.shared import LAYERS, count_bytes, count_sentences
 from elmo.embed import Embedder
 from elmo.embed.engine import PRECISIONS
 from elmo.embed.layers import NAMES

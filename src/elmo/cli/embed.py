@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.progress import count_bytes
 from elmo.cli.shared import (
+    count_bytes,
     device_option,
     examples,
     is_given,

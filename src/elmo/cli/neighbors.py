@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
-from elmo.cli.progress import count_sentences
-from elmo.cli.shared import device_option, examples, is_given, json_option, layer_option, print_result, reading_options
+from elmo.cli.shared import (
+    count_sentences,
+    device_option,
+    examples,
+    is_given,
+    json_option,
+    layer_option,
+    print_result,
+    reading_options,
+)
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
