@@ -41,7 +41,7 @@ COMMON = (
     click.option(
         "--quick",
         is_flag=True,
-        is_eager=True,
+        is_eager=True,  # parsed before --out, whose callback asks for it
         help="Use little data and write to DIR/quick: a check that everything works, in minutes.",
     ),
     device_option,
@@ -269,7 +269,7 @@ def _analyze_tasks(
     from elmo.analysis.pictures import new_figure
 
     new_figure()  # so that a missing package is reported now and not after hours of training
-    name = _describe(model, formats.load(model).config)
+    name = _describe(model, formats.load(model).config)  # also refuses a bad MODEL before any task is read
     found = _tasks(**data)
     runs = [TaskRuns(each, out, model, num_seeds=seeds, device=device, quick=quick) for each in found]
     _write(out, analyze(runs, name), draw, as_json)
@@ -318,6 +318,7 @@ def _settings(task: str, overrides: Sequence[str]) -> dict[str, object]:
     from elmo.tasks import TASKS
     from elmo.training.recipes import parse_override
 
+    # A value may contain a colon too, so a prefix counts only if it is the name of a task.
     split = [text.split(":", 1) if text.partition(":")[0] in TASKS else [task, text] for text in overrides]
     return dict(parse_override(text) for name, text in split if name == task)
 

@@ -56,7 +56,7 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
         raise ElmoError(
             f"--storage {storage}: the published format holds float32 only; leave out --storage or --to bilm"
         )
-    _require_new_or_model(target, kind)
+    _require_new_or_model(target, kind)  # before a long download or conversion
     model = load(source)
     target.absolute().parent.mkdir(parents=True, exist_ok=True)
     # TARGET appears complete or not at all: files are written to another folder, where a killed run also leaves them.
@@ -66,14 +66,16 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
         if made.exists():
             shutil.rmtree(made)
         save_native(model, made, storage=storage) if kind == "native" else save_bilm(model, made)
-        _require_new_or_model(target, kind)
+        _require_new_or_model(target, kind)  # again: someone may have made it meanwhile
+        # Whether TARGET is the same model is decided by its files, once there is something to compare them with. A
+        # script that was stopped between two commands can then be started again.
         is_done = target.exists() and any(target.iterdir())
         if is_done:
             written = [path for path in made.iterdir() if path.name != CARD]  # users may edit it
             if not all(_is_same(path, target / path.name) for path in written):
                 raise ElmoError(f"{target}: exists already and holds something else; choose a new folder")
         else:
-            if target.exists():
+            if target.exists():  # an empty folder, which Windows would not replace
                 target.absolute().rmdir()
             made.replace(target.absolute())
     done = f"{target}: {kind} model, from {model.origin}"

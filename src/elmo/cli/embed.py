@@ -116,6 +116,7 @@ def command(
     from elmo.embed.writers import check_target
     from elmo.text.reading import expand
 
+    # Everything that can be refused without the model is refused before it is loaded.
     if alias and is_given("layers"):
         raise ElmoError("--all, --top and --average are other names for values of --layers; pass only one of them")
     check_target(output, overwrite)
@@ -126,6 +127,7 @@ def command(
     with _saying_what_is_kept(output), _open(model, device, devices, precision, threads) as embedder:
         written = embedder.write(
             output,
+            # A run that continues, or starts over, reads the text a second time, unless it comes from a pipe.
             sentences if sentences.can_be_read_again else iter(sentences),
             layers=alias or layers,
             overwrite=overwrite,
@@ -180,7 +182,7 @@ def _saying_what_is_kept(output: Path) -> Generator[None]:
 
     try:
         yield
-    except (KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit):  # Ctrl-C, and the signals that `main` turns into an exit
         if work_folder_of(output).exists():
             click.echo(f"elmo: {output}: what was written is kept; run the same command again to continue", err=True)
         raise

@@ -6,15 +6,11 @@ import ipaddress
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from elmo.cli.shared import device_option, examples
 from elmo.errors import ElmoError
-
-if TYPE_CHECKING:
-    from elmo.analysis.search import ContextIndex
 
 
 @click.command(
@@ -64,24 +60,23 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
     from elmo.text.tokenizers import get_tokenizer
 
     given = None if tokenizer is None else get_tokenizer(tokenizer)
+    # A port that is taken is reported at once, not after the model and the index are loaded.
     with _bind(host, port) as server:
         embedder = load(model, device=use_device(device))
         index = None if folder is None else ContextIndex(folder, embedder)
-        tokenize = given or get_tokenizer(_raw_tokenizer(index))
+        # People type raw text. If that of the index was tokenized already, nobody knows how, and ptb is the best guess.
+        name = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
+        tokenize = given or get_tokenizer("ptb" if name == "whitespace" else name)
+        # On this machine alone, requests must name it. Otherwise a page on the internet, whose name is made to point
+        # here, could read the index through the browser of whoever visits it.
         names = ("localhost", "127.0.0.1", "[::1]", host) if _is_loopback(host) else ("*",)
         app = Page(embedder, Path(model).name, tokenize, index).app(*names)
-        name = f"[{host}]" if ":" in host else host
-        click.echo(f"http://{name}:{server.getsockname()[1]} (press Ctrl-C to stop)")
+        address = f"[{host}]" if ":" in host else host
+        click.echo(f"http://{address}:{server.getsockname()[1]} (press Ctrl-C to stop)")
         if not _is_loopback(host):
             click.echo(f"elmo: everyone who can reach {host} can use the page and read the index", err=True)
         with suppress(KeyboardInterrupt):
             make_server(app).run(sockets=[server])
-
-
-def _raw_tokenizer(index: ContextIndex | None) -> str:
-    """Return the tokenizer of the index, or ptb if its text was tokenized before, by an unknown tokenizer."""
-    name = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
-    return "ptb" if name == "whitespace" else name
 
 
 def _is_loopback(host: str) -> bool:

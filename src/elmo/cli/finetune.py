@@ -92,18 +92,20 @@ def command(
     loaded = load(model)
     own: dict[str, object] = {} if learning_rate is None else {"learning_rate": learning_rate}
     own |= {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
+    # Later ones win: --set over options of the command, and these over the defaults.
     settings = default_settings(loaded, new_softmax) | {"n_epochs": epochs} | own
     if settings.get("loss") != "adaptive" and "adaptive_cutoffs" not in own:
         # These are the model's cutoffs. A different loss is refused later, with a clearer message.
         settings.pop("adaptive_cutoffs", None)
     training = from_mapping(PretrainingConfig, settings, "training")
+    # Rates of other optimizers differ by orders of magnitude, so none is assumed.
     if training.optimizer != "adagrad" and "learning_rate" not in own:
         raise ElmoError(f"--learning-rate: the default is for Adagrad; choose one for {training.optimizer}")
     if training.evaluate_every_steps is not None:
         raise ElmoError(
             "training.evaluate_every_steps: fine-tuning measures only before and after training; leave it out"
         )
-    sentences = read_some(heldout, **reading) if heldout else []
+    sentences = read_some(heldout, **reading) if heldout else []  # first, as a bad file is noticed only by reading it
     corpus = prepare_corpus(loaded, inputs, folder, new_softmax, min_count=min_count, **reading)
     if batch_size or "batch_size" not in settings:
         training = replace(training, batch_size=batch_size or default_batch_size(corpus, training.unroll_steps))

@@ -90,6 +90,7 @@ def command(
     )
     if built.num_kept_tokens and not built.was_there:
         click.echo(f"elmo: continued after {built.num_kept_tokens:,} tokens of an interrupted run", err=True)
+    # Tokens of an earlier run took none of this run's time.
     rate = (built.num_tokens - built.num_kept_tokens) / built.seconds
     done = f"{output}: {built.num_sentences:,} sentences, {built.num_tokens:,} tokens, {built.num_bytes / 1e6:,.1f} MB"
     print_result(

@@ -23,6 +23,7 @@ def command(model: str, as_json: bool) -> None:
     from elmo.schema import to_mapping
     from elmo.tasks.run_folder import is_run
 
+    # A run folder of a task contains a biLM too, but what people ask about is the task.
     if is_run(Path(model)):
         _tell_run(Path(model), as_json)
         return

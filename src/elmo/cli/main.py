@@ -85,16 +85,19 @@ def main() -> None:
     # Threads that wait for each other sleep instead of spinning. OpenMP spins by default, and training is then several
     # times slower as soon as another program keeps one of the cores busy. It is read when a command imports torch.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # Users are told what the warning says, without the line of our code that it comes from.
     warnings.formatwarning = lambda message, *_, **__: f"elmo: {message}\n"
     _exit_on_signals()
     try:
+        # In its standalone mode, click would catch exceptions and exit by its own rules.
         cli.main(prog_name="elmo", standalone_mode=False)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except click.Abort:
+    except click.Abort:  # Ctrl-C, unless the verb handles it itself
         sys.exit("elmo: stopped")
     except ModuleNotFoundError as error:
+        # Optional packages are imported where they are used. Any other missing module is a broken installation.
         package = (error.name or "").split(".")[0]
         if package not in EXTRAS:
             raise
@@ -103,7 +106,7 @@ def main() -> None:
     except (ElmoError, OSError) as error:
         click.echo(f"elmo: {_sentence(error)}", err=True)
         sys.exit(2)
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, RuntimeError) as error:  # anything else is a bug, and its traceback helps to find it
         if not _is_out_of_memory(error):
             raise
         click.echo("elmo: out of memory; try smaller batches, or a device with more memory", err=True)

@@ -108,6 +108,7 @@ def command(
 
     embedder = load(model, device=use_device(device))
     index = ContextIndex(texts[0], embedder) if len(texts) == 1 and is_index(texts[0]) else None
+    # An index has settings of its own, which decide how the query has to be read, or its words would not be found.
     if index is not None:
         if is_given("layer"):
             raise ElmoError(f"{texts[0]}: an index has only one layer; leave out --layer, or build another index")
@@ -116,6 +117,7 @@ def command(
         lowercase = lowercase or reading["lowercase"]
     elif among or tags:
         raise ElmoError("--among and --tag need an index; build one with elmo index")
+    # As a line of the text: a line end in SENTENCE would make two sentences of it.
     (tokens,) = tokenize_block(" ".join(sentence.splitlines()), get_tokenizer(tokenizer), "sentences", lowercase)
     if lowercase:
         word, among = word.lower(), tuple(map(str.lower, among))

@@ -11,7 +11,7 @@ from elmo.cli.shared import device_option, examples, json_option, print_result, 
 
 if TYPE_CHECKING:
     from elmo.formats.model import State
-    from elmo.pretrain.perplexity import Perplexity, SentenceScore
+    from elmo.pretrain.perplexity import SentenceScore
 
 
 @click.command(
@@ -65,15 +65,22 @@ def command(
 
     text = read_sentences(expand(texts), **reading)
     scores: Iterable[SentenceScore] = score_sentences(load(model).to(use_device(device)), text, state, batch_size)
+    # Sentences stream through: they are scored, printed and added up one batch at a time.
     result = Perplexity.of(_print_scores(tqdm(scores, unit="sentence", disable=None), sentences))
     names = ("forward", "backward")[: len(result.directions)]
     each = ", ".join(f"{name} {value:,.2f}" for name, value in zip(names, result.directions, strict=True))
     print_result(
         f"perplexity {result.mean:,.2f} ({each}) on {result.num_tokens:,} tokens in {result.num_sentences:,} "
         f"sentences, {result.oov_rate:.2%} outside of the vocabulary",
-        _figures(result, names),
+        {
+            "perplexity": result.mean,
+            **{f"{name}_perplexity": value for name, value in zip(names, result.directions, strict=True)},
+            "num_sentences": result.num_sentences,
+            "num_tokens": result.num_tokens,
+            "oov_rate": result.oov_rate,
+        },
         as_json,
-        to_stderr=sentences,
+        to_stderr=sentences,  # stdout is a table for other programs, which should not end in a line of another kind
     )
 
 
@@ -85,13 +92,3 @@ def _print_scores(scores: Iterable[SentenceScore], wanted: bool) -> Iterator[Sen
             tokens = " ".join(score.tokens)
             click.echo(f"{len(score.tokens)}\t{score.num_oov}\t{logs}\t{score.perplexity:.4f}\t{tokens}")
         yield score
-
-
-def _figures(result: Perplexity, names: tuple[str, ...]) -> dict[str, float]:
-    return {
-        "perplexity": result.mean,
-        **{f"{name}_perplexity": value for name, value in zip(names, result.directions, strict=True)},
-        "num_sentences": result.num_sentences,
-        "num_tokens": result.num_tokens,
-        "oov_rate": result.oov_rate,
-    }

@@ -67,7 +67,7 @@ def command(
 
     if vocabulary_file and is_given("min_count"):
         raise ElmoError("--min-count: has no effect when --vocabulary names the words; leave one of them out")
-    was_there = folder.exists()
+    was_there = folder.exists()  # `prepare` opens it if it is the same corpus, and refuses it otherwise
     corpus = prepare(
         inputs,
         folder,

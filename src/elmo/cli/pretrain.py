@@ -75,6 +75,7 @@ def command(
     from elmo.text.reading import read_some
     from elmo.training.recipes import parse_override
 
+    # Options of the command are overrides of the recipe like any other, and win over --set.
     settings = dict(parse_override(text) for text in overrides)
     flags = {"max_steps": max_steps, "max_minutes": max_minutes, "evaluate_every_steps": evaluate_every}
     settings |= {f"training.{key}": value for key, value in flags.items() if value is not None}
@@ -88,7 +89,7 @@ def command(
     )
     training.train()
     training.processes.leave()
-    if training.processes.is_first:
+    if training.processes.is_first:  # one line, however many processes there are
         _report(run, training, as_json)
 
 
@@ -97,6 +98,7 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
     batch_size = training.recipe.training.batch_size
     spread = "" if num_processes == 1 else f" on {num_processes} processes, batch {batch_size}"
     again = "" if training.is_done else "; run the same command again to continue"
+    # An older measurement says nothing about the weights that were saved.
     score = progress.heldout_perplexity if progress.heldout_step == progress.step else None
     heldout_score = "" if score is None else f", held-out perplexity {score:,.2f}"
     print_result(

@@ -67,11 +67,15 @@ precision_option = click.option(
 
 def examples(*lines: str) -> str:
     """Return the epilog of a help text that shows `lines` as examples, each on its own line."""
+    # click wraps paragraphs, except for those that begin with \b.
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def is_given(option: str) -> bool:
-    """Whether the user passed an option of the running command, even if with its default value."""
+    """Whether the user passed an option of the running command, even if with its default value.
+
+    Commands refuse options that would have no effect, because whoever passes one expects it to change something.
+    """
     return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
 
 
@@ -114,7 +118,7 @@ def reading_options(command: Command) -> Command:
             "--lowercase", is_flag=True, help="Convert the text to lower case. The published models keep case."
         ),
     )
-    for option in reversed(options):
+    for option in reversed(options):  # as decorators that are written one below the other: the last is applied first
         command = option(command)
     return command
 

@@ -69,8 +69,9 @@ def command(
     started = time.monotonic()
     with TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as work:
         is_corpus = Path(source).is_dir()
+        # min_count=1 keeps all words of the text: which of them get vectors is decided in training, by --min-count.
         corpus = Corpus.open(source) if is_corpus else prepare([source], Path(work) / "corpus", min_count=1, **reading)
-        if is_corpus:
+        if is_corpus:  # a corpus that was made a moment ago need not be read once more
             corpus.verify()
         num_words = train_static(corpus, out, config)
         num_tokens = corpus.num_tokens

@@ -112,6 +112,7 @@ def train(
     if experiment.note:
         click.echo(f"elmo: {experiment.note}", err=True)
     if tuned is not None:
+        # Only a fine-tuning that is complete is trained with: the weights of one that was stopped are still changing.
         if not _finetune(experiment, tuned):
             figures = {"run": str(out), "done": False, "runs": []}
             print_result(f"{tuned}: fine-tuning stopped; run the same command again to continue", figures, as_json)
@@ -141,6 +142,7 @@ def _finetune(experiment: Experiment, folder: Path) -> bool:
     if job.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ElmoError(f"{folder}: is inside the run folder; name another folder for the fine-tuned model")
 
+    # For squad, paragraphs and questions are different kinds of text; the first one of them, the paragraphs, is used.
     def text_to_tune(example: Any) -> Sequence[Sequence[str]]:
         return next(iter(task.texts(example).values()))
 
@@ -150,6 +152,7 @@ def _finetune(experiment: Experiment, folder: Path) -> bool:
         lines = _lines(text_to_tune, task.read(job.train, job.recipe))
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         corpus = prepare_corpus(model, [str(path)], folder, new_softmax)
+    # The text is prepared even if the model is complete: that refuses a folder that was fine-tuned on other text.
     if is_finetuned(model, folder):
         return True
     training = from_mapping(PretrainingConfig, default_settings(model, new_softmax), "training")
@@ -164,7 +167,10 @@ def _finetune(experiment: Experiment, folder: Path) -> bool:
 
 
 def _lines(sentences: Callable[[Any], Sequence[Sequence[str]]], found: Iterable[Any]) -> dict[str, None]:
-    """Return the distinct sentences of the examples, in order, as lines with a space between tokens."""
+    """Return the distinct sentences of the examples, in order, as lines with a space between tokens.
+
+    A dict is used as a set that keeps its order.
+    """
     return dict.fromkeys(" ".join(tokens) for example in found for tokens in sentences(example) if tokens)
 
 
@@ -240,8 +246,10 @@ def evaluate(
         raise ElmoError(f"{len(runs)} run folders were given: add --ensemble to combine them, or name only one")
     members = load_ensemble(runs, use_device(device)) if ensemble else [_load(first, device)]
     trained = members[0]
+    # Only what decides how the file is read may be changed: another setting would ask for another model.
     recipe = override(trained.recipe, _reading(trained.task, overrides, "training.batch_size"))
     found = trained.task.read(file, recipe)
+    # The rate is that of predicting; reading and loading are not in it.
     started = time.perf_counter()
     size = recipe.training.batch_size
     if ensemble:
@@ -326,12 +334,14 @@ def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: 
     from elmo.text.reading import expand
     from elmo.text.tokenizers import get_tokenizer
 
+    # A bad file or tokenizer is refused before the model is loaded.
     path, *others = expand([file])
     if others:
         raise ElmoError(f"{file}: matches {len(others) + 1} files; name only one")
     trained = _load(run, device)
     tokenize = get_tokenizer(tokenizer or trained.task.tokenizer(trained.recipe))
     found = _parse(trained.task, path, encoding, tokenize)
+    # Examples are read, predicted and printed chunk by chunk, so that a pipe of any length needs no more memory.
     for chunk in _chunks(trained.task, found):
         for example, prediction in zip(chunk, predict_all(trained.task, trained.model, chunk), strict=True):
             if as_json:
@@ -349,6 +359,7 @@ def _reading(task: Task[Any, Any, Any], overrides: Sequence[str], *others: str) 
     from elmo.training.recipes import parse_override
 
     values = dict(map(parse_override, overrides))
+    # An override without effect is refused: it would be believed to have one, and the scores would be misread.
     known = (*task.reading, *others)
     if strange := next((key for key in values if key not in known), None):
         raise ElmoError(

@@ -61,6 +61,7 @@ def command(model: str, texts: tuple[str, ...], max_sentences: int, device: str,
             )
         lengths: list[int] = []
         chosen = islice(filter(None, read_sentences(paths, **reading)), max_sentences)
+        # The sentences are counted as they pass, so that they need not be kept.
         counted = (lengths.append(len(sentence)) or sentence for sentence in chosen)
         state = mean_state(loaded, tqdm(counted, unit="sentence", disable=None))
         save_warm_state(state, folder, loaded.bilm)
