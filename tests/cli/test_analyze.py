@@ -51,7 +51,7 @@ def run(*arguments: str) -> str:
 
 
 def test_tasks_are_analyzed_and_named(folder: Path) -> None:
-    """Keys of another task are left out; the tables are printed, then the files named."""
+    """Settings of another task are ignored. The tables are printed, and then the names of the files."""
     pytest.importorskip("matplotlib")
     arguments = ["weights", *NER, *TINY_OPTIONS, "--name", "Names", "--out", "out", "--device", "cpu", "--quick"]
     lines = run(*arguments).splitlines()
@@ -73,7 +73,7 @@ def test_tasks_are_analyzed_and_named(folder: Path) -> None:
     ],
 )
 def test_vectors_are_analyzed(folder: Path, arguments: list[str], row: str) -> None:
-    """A quick run takes the place of nothing."""
+    """A quick run replaces nothing."""
     pytest.importorskip("matplotlib")
     assert row in run(*arguments, "--out", "out", "--device", "cpu")
     assert row in (folder / "out" / f"{arguments[0]}.md").read_text()
@@ -87,7 +87,7 @@ def test_vectors_are_analyzed(folder: Path, arguments: list[str], row: str) -> N
     ("verb", "num_settings"), [("layers", 5), ("placement", 3), ("efficiency", 8), ("weights", 1), ("finetuning", 2)]
 )
 def test_tasks_are_analyzed_with_several_seeds(folder: Path, verb: str, num_settings: int) -> None:
-    """As many runs as the help says; the model has a softmax, which fine-tuning needs."""
+    """There are as many runs as the help says. The model has a softmax, which fine-tuning needs."""
     pytest.importorskip("matplotlib")
     save_native(make_model(softmax=True), folder / "tuned")
     run(verb, "tuned", *NER[1:], *TINY_OPTIONS, "--seeds", "2", "--out", "out", "--device", "cpu")

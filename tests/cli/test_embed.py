@@ -38,7 +38,7 @@ SENTENCES = [["A", "new", "play", "."], [], ["Fußball", "spielen"], ["A", "new"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Holds `model` and `text.txt`; it is the current folder."""
+    """The current folder, with `model` and `text.txt`."""
     make(tmp_path / "model")
     (tmp_path / "text.txt").write_bytes(TEXT.encode())
     monkeypatch.chdir(tmp_path)
@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `elmo embed ARGUMENTS` in `folder`; returns exit code, stdout and stderr."""
+    """Run `elmo embed ARGUMENTS` in `folder`; return exit code, stdout and stderr."""
 
     def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
@@ -142,7 +142,7 @@ def test_globs_are_read_one_after_the_other(elmo: Run, folder: Path) -> None:
         (["model", "out.h5"], "Missing argument"),
     ],
 )
-def test_bad_input_ends_in_one_sentence_and_leaves_nothing(
+def test_bad_input_gives_one_sentence_and_leaves_nothing(
     elmo: Run, folder: Path, arguments: list[str], says: str
 ) -> None:
     (folder / "old.h5").write_bytes(b"old")
@@ -155,14 +155,14 @@ def test_bad_input_ends_in_one_sentence_and_leaves_nothing(
     assert (folder / "old.h5").read_bytes() == b"old"
 
 
-def test_a_terminal_sees_progress_with_remaining_time(folder: Path) -> None:
+def test_a_terminal_shows_progress_with_the_remaining_time(folder: Path) -> None:
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
     command = [sys.executable, "-m", "elmo", "embed", "model", "text.txt", "out.h5"]
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=child, check=True)
     os.close(child)
     shown = b""
-    with suppress(OSError):  # as Linux ends a terminal, where others give no more bytes
+    with suppress(OSError):  # which Linux raises at the end of a terminal, where other systems return no bytes
         while block := os.read(parent, 1 << 16):
             shown += block
     os.close(parent)
@@ -181,7 +181,7 @@ def test_lines_are_counted_as_they_are_read(tmp_path: Path, monkeypatch, text: s
     assert count_sentences([str(path), "-"], "sentences") is None
 
 
-def test_bytes_are_known_beforehand_of_plain_files_alone(tmp_path: Path) -> None:
+def test_the_size_of_the_text_is_known_only_for_plain_files(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt", "c.gz"):
         (tmp_path / name).write_bytes(b"12345")
     plain, packed = [str(tmp_path / "a.txt"), str(tmp_path / "b.txt")], str(tmp_path / "c.gz")
@@ -209,8 +209,8 @@ def test_two_devices_give_the_file_of_one(elmo: Run, folder: Path) -> None:
     assert (folder / "one.h5").read_bytes() == (folder / "two.h5").read_bytes()
 
 
-def test_unfinished_work_of_another_command_is_told(elmo: Run, folder: Path, monkeypatch) -> None:
-    """Overwriting begins anew, for which files are read once more; standard input can't be."""
+def test_unfinished_work_of_another_command_is_refused(elmo: Run, folder: Path, monkeypatch) -> None:
+    """--overwrite starts again, for which files are read a second time; standard input cannot be."""
     monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
     (folder / "bad.txt").write_bytes(b"first\n" * 60_000 + b"\xff")
     for text, layers in (("bad.txt", "top"), ("-", "top")):
@@ -227,7 +227,7 @@ def test_unfinished_work_of_another_command_is_told(elmo: Run, folder: Path, mon
     assert names(folder) == {"model", "text.txt", "bad.txt", "out.npz"}
 
 
-def test_help_does_not_wait_for_torch_and_tells_all_choices() -> None:
+def test_help_lists_all_choices_without_importing_torch() -> None:
     code = (
         "import sys; from elmo.cli.main import main\n"
         "try: main()\nfinally: assert not {'torch', 'numpy'} & set(sys.modules)"

@@ -17,7 +17,7 @@ TEXT = "They saw a new play on Broadway .\n\nChildren play in the park .\n"
 
 @pytest.fixture
 def elmo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs `elmo index ARGUMENTS` beside `model` and `text.txt`; returns exit code, stdout and stderr, faiss's too."""
+    """Run `elmo index ARGUMENTS` next to `model` and `text.txt`; return exit code, stdout and stderr, even faiss's."""
     make(tmp_path / "model")
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -28,14 +28,14 @@ def elmo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureF
     return run
 
 
-def test_says_what_was_built(elmo: Run) -> None:
+def test_the_result_is_one_line(elmo: Run) -> None:
     code, out, err = elmo("model", "text.txt", "text.index")
     assert (code, err) == (0, ""), "quiet without a terminal"
     assert out.startswith("text.index: 2 sentences, 14 tokens, ")
     assert out.count("\n") == 1
 
 
-def test_json_is_all_that_is_printed(elmo: Run, tmp_path: Path) -> None:
+def test_json_and_options(elmo: Run, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT * 20, encoding="utf-8")
     code, out, _ = elmo(
         "model", "text.txt", "text.index", "--vectors", "pq", "--layer", "mean", "--lowercase", "--json"
@@ -49,7 +49,7 @@ def test_json_is_all_that_is_printed(elmo: Run, tmp_path: Path) -> None:
     assert (code, err, kept["layer"], kept["precision"]) == (0, "", [0, 0, 1], "bf16")
 
 
-def test_the_bytes_told_are_those_of_the_files(elmo: Run, tmp_path: Path) -> None:
+def test_the_reported_size_is_that_of_the_files(elmo: Run, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT * 20, encoding="utf-8")
     _, out, _ = elmo("model", "text.txt", "text.index", "--vectors", "pq", "--json")
     figures = json.loads(out)
@@ -67,7 +67,7 @@ def test_the_bytes_told_are_those_of_the_files(elmo: Run, tmp_path: Path) -> Non
         (["model", "text.txt", "i", "--vectors", "pq"], "elmo: vectors: pq needs 256 tokens to learn from"),
     ],
 )
-def test_bad_input_ends_in_one_sentence_and_leaves_nothing(elmo: Run, tmp_path: Path, arguments, says: str) -> None:
+def test_bad_input_gives_one_sentence_and_leaves_nothing(elmo: Run, tmp_path: Path, arguments, says: str) -> None:
     code, out, err = elmo(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith(says)

@@ -58,7 +58,7 @@ FORMATS: dict[str, tuple[Callable[[Path], Path], str]] = {
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_info_says_what_was_recognised_and_why(kind: str, tmp_path: Path) -> None:
+def test_info_says_what_was_recognized_and_why(kind: str, tmp_path: Path) -> None:
     make, sign = FORMATS[kind]
     source = make(tmp_path / "model")
     result = CliRunner().invoke(cli, ["info", str(source)])
@@ -73,7 +73,7 @@ def test_info_says_what_was_recognised_and_why(kind: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize("target", ["native", "bilm"])
 @pytest.mark.parametrize("kind", [kind for kind in FORMATS if kind != "many_langs"])
 def test_convert_keeps_every_number(kind: str, target: str, tmp_path: Path) -> None:
-    """All formats of the same architecture, into both that we write."""
+    """All formats of the same architecture are converted to both formats that we write."""
     source = FORMATS[kind][0](tmp_path / "model")
     if kind == "allennlp" and target == "bilm":  # tests/formats/test_allennlp_archive.py has the warning
         return
@@ -86,7 +86,7 @@ def test_convert_keeps_every_number(kind: str, target: str, tmp_path: Path) -> N
 
 
 def test_info_shows_the_card(tmp_path: Path) -> None:
-    """Without the head that the Hub reads, and before the result; machines have all of it."""
+    """It is shown before the result, without the head that the Hub reads. JSON has all of it."""
     formats.save_native(make_model(), tmp_path / "model", {"perplexity": "39.7"}, {"language": "cs"})
     shown = CliRunner().invoke(cli, ["info", str(tmp_path / "model")]).output
     assert shown.startswith("# ELMo biLM, 12 wide\n")
@@ -96,8 +96,8 @@ def test_info_shows_the_card(tmp_path: Path) -> None:
     assert facts["card"].startswith("---\n")
 
 
-def test_convert_stores_in_half(tmp_path: Path) -> None:
-    """What is computed with afterwards are the rounded numbers; the published format has no place for half ones."""
+def test_convert_stores_half_precision(tmp_path: Path) -> None:
+    """Afterwards the rounded numbers are used. The published format has only float32."""
     formats.save_native(make_model(), tmp_path / "model")
     convert = ["convert", str(tmp_path / "model"), str(tmp_path / "half"), "--storage", "bf16"]
     refused = CliRunner().invoke(cli, [*convert, "--to", "bilm"])
@@ -110,14 +110,14 @@ def test_convert_stores_in_half(tmp_path: Path) -> None:
     assert all(torch.equal(found[name], tensor.bfloat16().float()) for name, tensor in wanted.items())
 
 
-def test_what_can_not_be_converted_leaves_nothing(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_converted_leaves_nothing(tmp_path: Path) -> None:
     source = make_unicode(tmp_path / "model")
     result = CliRunner().invoke(cli, ["convert", str(source), str(tmp_path / "copy")])
     assert isinstance(result.exception, ElmoError)
     assert not (tmp_path / "copy").exists()
 
 
-def test_a_hostile_file_is_one_sentence(tmp_path: Path) -> None:
+def test_a_hostile_file_gives_one_sentence(tmp_path: Path) -> None:
     folder = make_bilm_hdf5.make_options(), make_bilm_hdf5.make_weights(make_bilm_hdf5.make_options())
     folder[1]["char_embed"][0, 0] = np.nan
     make_bilm_hdf5.write(tmp_path / "model", *folder)

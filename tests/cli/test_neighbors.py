@@ -18,7 +18,7 @@ TEXT = "They saw a new play on Broadway .\nChildren play in the park .\n\nHe mad
 
 @pytest.fixture
 def elmo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `elmo neighbors model ARGUMENTS` beside `text.txt`; returns exit code, stdout and stderr."""
+    """Run `elmo neighbors model ARGUMENTS` next to `text.txt`; return exit code, stdout and stderr."""
     make(tmp_path / "model")
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -42,14 +42,14 @@ def test_prints_uses_with_the_word_marked_and_words_without_context(elmo: Run) -
     assert lines[-1] == "2 nearest of 3 uses in 5 sentences"
 
 
-def test_case_is_kept_unless_it_is_to_be_ignored(elmo: Run, tmp_path: Path) -> None:
+def test_case_matters_unless_it_is_ignored(elmo: Run, tmp_path: Path) -> None:
     (tmp_path / "cased.txt").write_text("a play .\nPlay in the park .\n")
     query = ["cased.txt", "--word", "play", "--in", "They saw a play .", "--json"]
     found = [json.loads(elmo(*query, *options)[1])["num_uses"] for options in ([], ["--ignore-case"])]
     assert found == [1, 2]
 
 
-def test_json_holds_all_and_reading_options_apply_to_the_query(elmo: Run) -> None:
+def test_json_has_all_uses_and_reading_options_apply_to_the_query(elmo: Run) -> None:
     query = ["--word", "Play", "--in", "She wrote a PLAY.", "--tokenizer", "ptb", "--lowercase"]
     _, out, _ = elmo("text.txt", *query, "--any-word", "--top", "100", "--layer", "1", "--json")
     found = json.loads(out)
@@ -70,7 +70,7 @@ def test_json_holds_all_and_reading_options_apply_to_the_query(elmo: Run) -> Non
         (["--word", "play"], "Missing option '--in'"),
     ],
 )
-def test_bad_input_ends_in_one_sentence(elmo: Run, arguments: list[str], says: str) -> None:
+def test_bad_input_gives_one_sentence(elmo: Run, arguments: list[str], says: str) -> None:
     code, out, err = elmo("text.txt", *arguments)
     assert (code, out) == (2, "")
     assert says in err
@@ -107,7 +107,7 @@ def test_an_index_is_searched_with_its_filters(elmo: Run, tmp_path: Path) -> Non
         assert err.startswith(says)
 
 
-def test_the_query_is_cut_as_the_text_of_the_index_was(elmo: Run, tmp_path: Path) -> None:
+def test_the_query_is_tokenized_like_the_text_of_the_index(elmo: Run, tmp_path: Path) -> None:
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     (tmp_path / "raw.txt").write_text("They saw a Play.\nA play, she said.\n", encoding="utf-8")
     build = CliRunner().invoke(index, ["model", "raw.txt", "raw.index", "--tokenizer", "ptb", "--lowercase"])

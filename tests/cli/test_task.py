@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
 import sys
 from contextlib import chdir
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -80,8 +82,8 @@ def trained(folder: Path, finished: tuple[Path, str]) -> str:
     return printed
 
 
-def test_the_whole_way(trained: str) -> None:
-    """Seven sentences are learned by heart."""
+def test_train_evaluate_and_predict(trained: str) -> None:
+    """The model learns seven sentences by heart."""
     assert trained.startswith("run: dev f1 100.00, test f1 100.00, epoch ")
     assert "minutes" in trained
     lines = run("task", "evaluate", "run", "text.conll", "--device", "cpu").splitlines()
@@ -99,8 +101,8 @@ def test_the_whole_way(trained: str) -> None:
     assert run("task", "predict", "run", "text.txt") == conll
 
 
-def test_text_is_read_as_the_options_say(trained: str) -> None:
-    """Columns of a task's file by its recipe, plain text by its encoding."""
+def test_options_decide_how_text_is_read(trained: str) -> None:
+    """A recipe names the columns of a task's file, and --encoding the encoding of plain text."""
     lines = Path("text.conll").read_text().splitlines()
     Path("numbered.conll").write_text("".join(f"7\t{line}\n" if line else "\n" for line in lines))
     text = run("task", "text", "ner", "numbered.conll", "--set", "token_column=1")
@@ -116,7 +118,7 @@ def test_predicts_raw_text_from_a_pipe_as_json(trained: str) -> None:
     assert {"start": 2, "end": 3, "type": "LOC", "text": "Espoo"} in found[0]["entities"]
 
 
-def test_how_a_file_is_read_may_differ(trained: str) -> None:
+def test_evaluate_can_read_files_with_other_columns(trained: str) -> None:
     lines = Path("text.conll").read_text().splitlines()
     Path("numbered.conll").write_text("\n".join(line and f"{number}\t{line}" for number, line in enumerate(lines)))
     with pytest.raises(ElmoError, match=r"numbered\.conll: all tokens in column 0 are numbers; .*=1\)"):
@@ -125,8 +127,8 @@ def test_how_a_file_is_read_may_differ(trained: str) -> None:
     assert right["scores"]["f1"] == 100
 
 
-def test_info_says_what_a_run_folder_is(trained: str) -> None:
-    """Its card, then one line; for machines all results. One that isn't finished says so."""
+def test_info_describes_a_run_folder(trained: str) -> None:
+    """It prints the card and then one line, or all results as JSON. If training is not finished, it says so."""
     out = run("info", "run")
     assert out.startswith("# A model for the task ner\n")
     last = out.splitlines()[-1]
@@ -141,13 +143,13 @@ def test_info_says_what_a_run_folder_is(trained: str) -> None:
     assert run("info", "run") == f"run: a model for the task ner, with ELMo (bilm); {unfinished}.\n"
 
 
-def test_a_tasks_own_text_is_fine_tuned_on(folder: Path) -> None:
-    """Each sentence once, as the task cuts it; what comes of it is a model that the task takes."""
+def test_fine_tuning_on_the_text_of_a_task(folder: Path) -> None:
+    """elmo task text prints each sentence once, with the task's tokens, and the task takes the model tuned on them."""
     text = run("task", "text", "ner", "text.conll", "text.conll")
     assert text.splitlines() == SENTENCES
     Path("task.txt").write_text(text)
     run("finetune", "model", "tuned", "task.txt", "--new-softmax", "--min-count", "1", "--device", "cpu")
-    assert "Ghent" in Path("tuned/vocabulary.txt").read_text().split(), "which stands there once"
+    assert "Ghent" in Path("tuned/vocabulary.txt").read_text().split(), "it occurs once"
     out = run(*TRAIN, "--elmo", "tuned", "--out", "run", "--set", "training.max_epochs=1", "--device", "cpu")
     assert out.startswith("run: dev f1 ")
 
@@ -158,8 +160,8 @@ TUNE = [*TRAIN, "--elmo", "model", "--finetune", "tuned", "--device", "cpu", "--
 def test_fine_tuning_and_training_are_one_command(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A model without a softmax gets one. Results go to stdout and what else is told to stderr. Another run takes what
-    is tuned already, and the run folder holds all it needs."""
+    """A model without a softmax gets one. The result goes to stdout and the perplexity to stderr. Another run uses the
+    tuned model, and a run folder does not need it afterwards."""
     code, out, error = run_main([*TUNE, "--out", "run", "--json"], monkeypatch, capsys)
     assert code == 0, error
     assert json.loads(out)["done"]
@@ -178,23 +180,24 @@ def test_fine_tuning_and_training_are_one_command(
     assert run("task", "evaluate", "run", "text.conll", "--device", "cpu").startswith("precision")
 
 
-def test_fine_tuning_that_is_stopped_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same command goes on where it was, and ends as one that was never stopped."""
+def test_interrupted_fine_tuning_continues(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same command continues where it stopped, and ends like one that was never stopped."""
     save_native(make_model(softmax=True), folder / "model")
     Path("text.conll").write_text("\n".join(f"w{n % 14}\tO\nw{n}\tO\nAnn\tB-PER\n" for n in range(40)))
     run(*TUNE, "--out", "whole")
     Path("tuned").rename("never-stopped")
-    step = Pretrainer._step
+    train_on = Pretrainer.train_on
 
-    def stop(tuning: Pretrainer) -> None:
-        step(tuning)
-        tuning.stopped = tuning.progress.step == 2
+    def interrupt(tuning: Pretrainer, *batch: Any) -> list[float]:
+        if tuning.progress.step == 2:
+            signal.raise_signal(signal.SIGINT)
+        return train_on(tuning, *batch)
 
-    monkeypatch.setattr(Pretrainer, "_step", stop)
+    monkeypatch.setattr(Pretrainer, "train_on", interrupt)
     assert run(*TUNE, "--out", "run") == "tuned: fine-tuning stopped; run the same command again to continue\n"
     assert not Path("tuned/config.json").exists()
     assert not Path("run").exists()
-    monkeypatch.setattr(Pretrainer, "_step", step)
+    monkeypatch.setattr(Pretrainer, "train_on", train_on)
     assert run(*TUNE, "--out", "run").startswith("run: dev f1 ")
     found, wanted = (formats.load(name).bilm.state_dict() for name in ("tuned", "never-stopped"))
     assert all(torch.equal(tensor, wanted[name]) for name, tensor in found.items())
@@ -212,7 +215,7 @@ def test_fine_tuning_that_is_stopped_goes_on(folder: Path, monkeypatch: pytest.M
         ),
     ],
 )
-def test_fine_tuning_that_is_refused(
+def test_bad_fine_tuning_is_refused(
     folder: Path, changes: list[str], says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(folder.rglob("*"))
@@ -222,7 +225,7 @@ def test_fine_tuning_that_is_refused(
     assert sorted(folder.rglob("*")) == before
 
 
-def test_a_fine_tuned_folder_is_of_one_model_and_text(folder: Path) -> None:
+def test_a_fine_tuned_folder_belongs_to_one_model_and_text(folder: Path) -> None:
     run(*TUNE, "--out", "run")
     other = make_model()
     torch.nn.init.ones_(other.bilm.char_encoder.embedding.weight)
@@ -234,10 +237,10 @@ def test_a_fine_tuned_folder_is_of_one_model_and_text(folder: Path) -> None:
         run(*TUNE, "--out", "run2", "--train", "more.conll")
 
 
-def test_how_much_of_the_data_word_vectors_cover_is_told(
+def test_the_coverage_of_word_vectors_is_reported(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In one line on stderr, whatever stdout is to hold; and of vectors without a file that they are trained."""
+    """It is one line on stderr. Without a file of vectors, the line says that they are trained."""
     Path("a.txt").write_text("w1 1 2\nto 3 4\n")
     Path("b.txt").write_text("ann 5 6 7\nw2 8 9 10\n")
     train = [*TRAIN, "--elmo", "none", "--json", "--set", "training.max_epochs=1"]
@@ -253,7 +256,7 @@ def test_how_much_of_the_data_word_vectors_cover_is_told(
     assert "elmo: words.vectors is null: word vectors are random at first and are trained" in error
 
 
-def test_a_cache_is_kept_and_the_bilm_left_out(folder: Path) -> None:
+def test_a_cache_is_kept_and_the_bilm_is_left_out(folder: Path) -> None:
     options = ["--set", "training.max_epochs=1", "--cache", "kept", "--no-bilm", "--tensorboard", "--device", "cpu"]
     run(*TRAIN, "--elmo", "model", "--out", "run", *options)
     assert len([*Path("kept").iterdir()]) == 1
@@ -276,8 +279,8 @@ def test_seeds_and_json(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_kill_changes_nothing(folder: Path) -> None:
-    """Killed in the middle, without a warning, the same command ends as one that wasn't."""
+def test_a_killed_training_continues(folder: Path) -> None:
+    """The same command ends with the same metrics as one that was never killed."""
     settings = [
         "--set",
         "training.checkpoint_every_minutes=0.000001",

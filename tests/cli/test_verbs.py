@@ -1,4 +1,4 @@
-"""What every verb promises: help with examples, one sentence and exit code 2 for bad input."""
+"""All verbs: they have help with examples, and end with one sentence and exit code 2 after bad input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from running import started, wait_until
 
 
 class Done(NamedTuple):
-    """What a command came to."""
+    """The result of a command."""
 
     returncode: int
     stdout: str
@@ -39,7 +39,7 @@ class Done(NamedTuple):
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """Run `elmo` in the temporary folder, in this process: a process of its own would take 2 seconds to start."""
+    """Run `elmo` in the temporary folder, in this process, since another one would take 2 seconds to start."""
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: Done(*run_main([*arguments], monkeypatch, capsys))
 
@@ -51,8 +51,8 @@ def test_help_has_examples(verb: str) -> None:
     assert f"elmo {verb} " in result.output.split("Examples:")[1]
 
 
-def test_help_lists_every_verb_without_waiting_for_torch() -> None:
-    """Before torch is imported, its threads are told to wait for each other asleep."""
+def test_help_lists_every_verb_without_importing_torch() -> None:
+    """`OMP_WAIT_POLICY` is set before any command imports torch."""
     code = (
         "import os, sys; from elmo.cli.main import main\n"
         "try: main()\n"
@@ -90,7 +90,7 @@ def test_help_lists_every_verb_without_waiting_for_torch() -> None:
         ),
     ],
 )
-def test_bad_input_is_one_sentence(
+def test_bad_input_gives_one_sentence(
     arguments: list[str], sentence: str, run: Callable[..., Done], tmp_path: Path
 ) -> None:
     done = run(*arguments)
@@ -104,10 +104,10 @@ def test_bad_input_is_one_sentence(
 @pytest.mark.parametrize(
     "raised", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), lambda: torch.empty(1 << 52)]
 )
-def test_memory_that_is_full_is_one_sentence(
+def test_running_out_of_memory_gives_one_sentence(
     raised: Exception | Callable[[], object], run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The CPU allocator of torch has no exception class of its own; a real allocation shows what it says today."""
+    """The CPU allocator of torch has no exception class of its own, so a real allocation shows its current message."""
     command = Mock(side_effect=raised if isinstance(raised, Exception) else lambda **_: raised())
     monkeypatch.setattr(cli, "main", command)
     done = run("info", "en")
@@ -115,15 +115,15 @@ def test_memory_that_is_full_is_one_sentence(
     assert done.stderr == "elmo: out of memory; try smaller batches, or a device with more memory\n"
 
 
-def test_another_runtime_error_is_a_traceback(run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_runtime_errors_keep_their_traceback(run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "main", Mock(side_effect=RuntimeError("no memory of it")))
     with pytest.raises(RuntimeError, match="no memory of it"):
         run("info", "en")
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_the_table_of_sentences_stands_alone(as_json: bool, run: Callable[..., Done], tmp_path: Path) -> None:
-    """What `--sentences` prints is for other programs; the result goes beside it."""
+def test_stdout_has_only_the_table_of_sentences(as_json: bool, run: Callable[..., Done], tmp_path: Path) -> None:
+    """The table that `--sentences` prints is for other programs, so the result goes to stderr."""
     save_native(make_model(softmax=True), tmp_path / "model")
     (tmp_path / "text.txt").write_text("a new play\n\na play\n")
     options = ["--json"] if as_json else []
@@ -134,10 +134,10 @@ def test_the_table_of_sentences_stands_alone(as_json: bool, run: Callable[..., D
 
 
 @pytest.mark.parametrize("state", ["carry", "zero"])
-def test_perplexity_is_that_of_the_sentences_scores(
+def test_perplexity_agrees_with_the_scores_of_the_sentences(
     state: Literal["carry", "zero"], run: Callable[..., Done], tmp_path: Path
 ) -> None:
-    """One sentence at a time, all columns, and the figures of the whole."""
+    """One sentence at a time: all columns of the table, and the figures of the whole text."""
     model = make_model(softmax=True)
     save_native(model, tmp_path / "model")
     sentences = [["a", "new", "play"], ["a", "play"], ["new", "unheard"]]
@@ -155,7 +155,7 @@ def test_perplexity_is_that_of_the_sentences_scores(
     assert directions == pytest.approx([*whole.directions], rel=1e-5)
     assert (figures["num_sentences"], figures["oov_rate"]) == (3, whole.oov_rate)
     others = Perplexity.of(score_sentences(model, sentences, "zero" if state == "carry" else "carry", 1))
-    assert others.mean != pytest.approx(whole.mean, rel=1e-4), "the test has no grip: states change nothing"
+    assert others.mean != pytest.approx(whole.mean, rel=1e-4), "the test would prove nothing: states make no difference"
 
 
 @pytest.mark.parametrize(
@@ -169,10 +169,10 @@ def test_perplexity_is_that_of_the_sentences_scores(
         ("finetune", ["out", "text.txt", "--min-count", "1", "--new-softmax", "--set", "training.max_steps=1"], ""),
     ],
 )
-def test_text_is_read_as_the_options_say(
+def test_reading_options_work_in_every_command(
     verb: str, arguments: list[str], told: str, run: Callable[..., Done], tmp_path: Path
 ) -> None:
-    """A paragraph of raw text in an old encoding, in every command that reads text."""
+    """Every command that reads text can read a paragraph of raw text in an old encoding."""
     save_native(make_model(softmax=True), tmp_path / "model")
     (tmp_path / "text.txt").write_bytes("Hé came. She WENT.\n".encode("latin-1"))
     reading = ["--tokenizer", "ptb", "--text", "paragraphs", "--encoding", "latin-1", "--lowercase"]
@@ -194,7 +194,7 @@ def test_text_is_read_as_the_options_say(
         (["pretrain", "corpus", "out", "--recipe", "tiny", "--from", "many"], "trained"),
     ],
 )
-def test_what_models_with_lists_of_words_can_not_do(
+def test_commands_that_models_with_word_lists_cannot_run(
     arguments: list[str], done: str, run: Callable[..., Done], tmp_path: Path
 ) -> None:
     make_many_langs.make(tmp_path / "many")
@@ -224,7 +224,7 @@ def test_a_missing_extra_is_named(run: Callable[..., Done], tmp_path: Path, monk
     assert not (tmp_path / "run").exists()
 
 
-def test_what_is_piped_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
+def test_pipes_are_utf8_whatever_the_locale(tmp_path: Path) -> None:
     (tmp_path / "train.conll").write_text("Łódź B-LOC\nist O\n", encoding="utf-8")
     ascii_locale = os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     command = [sys.executable, "-m", "elmo", "task", "text", "ner", str(tmp_path / "train.conll")]
@@ -232,9 +232,9 @@ def test_what_is_piped_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
     assert done.stdout.decode() == "Łódź ist\n", done.stderr
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs names of files that are no UTF-8")
-@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])  # of most languages' locales, and of C.UTF-8
-def test_a_name_that_is_no_utf8_is_printed_as_it_is(errors: str, tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="needs names of files that are not UTF-8")
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])  # the settings of most locales, and of C.UTF-8
+def test_a_name_that_is_not_utf8_is_printed_unchanged(errors: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("A b .\n" * 3)
     command = [os.fsencode(sys.executable), b"-m", b"elmo", b"prepare", b"corp\xe9", b"text"]
     environment = os.environ | {"PYTHONIOENCODING": f"utf-8:{errors}"}
@@ -246,7 +246,7 @@ def test_a_name_that_is_no_utf8_is_printed_as_it_is(errors: str, tmp_path: Path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell that closes stdin")
-def test_a_text_from_nowhere_is_one_sentence(tmp_path: Path) -> None:
+def test_closed_standard_input_gives_one_sentence(tmp_path: Path) -> None:
     command = f"'{sys.executable}' -m elmo prepare corpus - <&-"
     done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stderr) == (2, "elmo: -: there is no standard input; name a file\n")
@@ -255,10 +255,10 @@ def test_a_text_from_nowhere_is_one_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_nothing_is_left_of_a_corpus_half_done(name: str, tmp_path: Path) -> None:
-    """By whoever ends it, or closes its terminal; the text never ends."""
+def test_a_signal_leaves_no_half_finished_corpus(name: str, tmp_path: Path) -> None:
+    """SIGTERM ends a program, and SIGHUP comes from a closed terminal. The text never ends."""
     command = [sys.executable, "-m", "elmo", "prepare", "corpus", "-"]
-    # not one that waits for text: a signal between its last look at signals and that would be seen with the next text
+    # A command that waited for text would notice a signal that comes just before it waits only with the next text.
     with started("yes", "A b .") as text, started(*command, cwd=tmp_path, stdin=text.stdout) as process:
         wait_until(lambda: bool(list(tmp_path.glob(".corpus.*/parts"))), process)
         process.send_signal(getattr(signal, name))
@@ -276,7 +276,7 @@ def test_a_command_needs_no_stderr(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["num_tokens"] == 9
 
 
-def test_info_tells_what_was_recognised(tmp_path: Path) -> None:
+def test_info_says_what_was_recognized(tmp_path: Path) -> None:
     make_bilm_hdf5.make(tmp_path / "model")
     result = CliRunner().invoke(cli, ["info", str(tmp_path / "model")])
     assert "bilm HDF5: lm_weights.hdf5 holds 'char_embed' and 'RNN_0', sizes from options.json" in result.output
@@ -312,7 +312,7 @@ def test_convert_refuses_an_existing_target(run: Callable[..., Done], tmp_path: 
 
 @pytest.fixture
 def convert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
-    """Converts in a folder with two models: `one` has a softmax, `other` not."""
+    """Convert in a folder with two models: `one` has a softmax, `other` has none."""
     formats.save_native(make_model(softmax=True), tmp_path / "one")
     formats.save_native(make_model("three_layers"), tmp_path / "other")
     monkeypatch.chdir(tmp_path)
@@ -325,10 +325,10 @@ def convert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tu
 
 
 @pytest.mark.parametrize("options", [[], ["--to", "bilm"], ["--storage", "float16"]])
-def test_convert_started_again_is_done_already(
+def test_the_same_convert_again_has_nothing_to_do(
     options: list[str], convert: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
-    """What people add or edit, a warm state and the card, is left alone; another model is refused."""
+    """Files that people add or edit, such as the card, are left as they are. Another model is refused."""
     assert convert("one", "made", *options)[0] == 0
     (tmp_path / "made" / "README.md").write_text("my words")
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "made").iterdir()}
@@ -342,7 +342,7 @@ def test_convert_started_again_is_done_already(
 
 
 def test_convert_cleans_up_after_a_kill(convert: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
-    """A kill leaves a hidden folder, whatever it was writing; the target isn't there."""
+    """A killed process leaves only a hidden folder."""
     (tmp_path / ".made.unfinished" / "model").mkdir(parents=True)
     (tmp_path / ".made.unfinished" / "model" / ".softmax.safetensors.partial").write_text("half")
     (tmp_path / ".made.unfinished" / "model" / "softmax.safetensors").write_text("of another model")

@@ -1,4 +1,4 @@
-"""`elmo warm` puts a state into a model folder, and `elmo embed --state warm` starts from it."""
+"""`elmo warm` stores a state in a model folder, and `elmo embed --state warm` starts from it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Holds `model`, `published` and `text.txt`; it is the current folder."""
+    """The current folder, with `model`, `published` and `text.txt`."""
     formats.save_native(make_model(), tmp_path / "model")
     make_bilm_hdf5.make(tmp_path / "published")
     (tmp_path / "text.txt").write_text("A new play .\n\nFußball spielen\nA new play .", encoding="utf-8")
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs `elmo ARGUMENTS` in `folder`; returns exit code, stdout and stderr."""
+    """Run `elmo ARGUMENTS` in `folder`; return exit code, stdout and stderr."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         return run_main([*arguments], monkeypatch, capsys)
@@ -43,8 +43,8 @@ def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     return run
 
 
-def test_it_waits_for_no_training(elmo: Run, folder: Path) -> None:
-    """While the weights are being replaced it would store the state of those of before."""
+def test_a_folder_that_is_being_trained_in_is_refused(elmo: Run, folder: Path) -> None:
+    """Otherwise a state of the old weights could be stored with new ones."""
     with alone_in(folder / "model"):
         code, _, err = elmo("warm", "model", "text.txt")
     assert (code, err) == (2, "elmo: model: another process is writing it; wait for that one, or end it\n")
@@ -61,8 +61,8 @@ def test_it_stores_the_mean_state_of_the_text(elmo: Run, folder: Path) -> None:
         assert torch.equal(direction.cell, wanted.cell)
 
 
-def test_as_json_and_of_fewer_sentences(elmo: Run, folder: Path) -> None:
-    """Blank lines are no sentences. Run again, the state is another."""
+def test_json_and_max_sentences(elmo: Run, folder: Path) -> None:
+    """Blank lines do not count as sentences. A second run replaces the state."""
     elmo("warm", "model", "text.txt")
     first = (folder / "model" / "warm.safetensors").read_bytes()
     code, out, _ = elmo("warm", "model", "text.txt", "--max-sentences", "2", "--json")
@@ -71,7 +71,7 @@ def test_as_json_and_of_fewer_sentences(elmo: Run, folder: Path) -> None:
     assert (folder / "model" / "warm.safetensors").read_bytes() != first
 
 
-def test_info_and_embed_and_convert_know_it(elmo: Run, folder: Path) -> None:
+def test_info_embed_and_convert_use_the_state(elmo: Run, folder: Path) -> None:
     assert json.loads(elmo("info", "model", "--json")[1])["has_warm_state"] is False
     assert "warm" not in elmo("info", "model")[1]
     elmo("warm", "model", "text.txt")

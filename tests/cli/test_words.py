@@ -1,4 +1,4 @@
-"""Models that read whole words, through every command that takes a model."""
+"""Models that read whole words, in every command that takes a model."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_info(folder: Path, elmo: Elmo) -> None:
 
 
 def test_embed_convert_and_back(folder: Path, elmo: Elmo) -> None:
-    """Each form of the model gives the oracle's vectors; what is written says what it reads."""
+    """Each form of the model gives the oracle's vectors, and its card says that it reads words."""
     oracle = make_oracle(folder)
     elmo("convert", "run", "native")
     elmo("convert", "native", "back", "--to", "bilm")
@@ -91,7 +91,7 @@ def test_embed_convert_and_back(folder: Path, elmo: Elmo) -> None:
 
 
 def test_perplexity(folder: Path, elmo: Elmo) -> None:
-    """Of the whole vocabulary, in each direction, an unknown word both read and predicted as `<UNK>`."""
+    """It is over the whole vocabulary, in each direction; an unknown word is both read and predicted as `<UNK>`."""
     oracle = make_oracle(folder)
     lines = elmo("perplexity", "run", "text.txt", "--sentences", "--state", "zero").splitlines()
     for line, sentence in zip(lines, TEXT, strict=False):
@@ -132,8 +132,8 @@ def elmo_vectors(folder: Path, elmo: Elmo, state: str) -> Array:
         return file["0"][()]
 
 
-def test_what_makes_no_sense_is_refused(folder: Path, elmo: Elmo) -> None:
-    """Training reads words by their characters, as our corpora hold them; files without a softmax score nothing."""
+def test_training_and_scoring_without_a_softmax_are_refused(folder: Path, elmo: Elmo) -> None:
+    """Training reads words by their characters, which are what a corpus stores."""
     prepare(["text.txt"], folder / "corpus", min_count=1, workers=1)
     refused = "elmo: a model that reads whole words, not characters, cannot be trained (TensorFlow checkpoint: "
     assert elmo.refuses("finetune", "run", "out", "text.txt").startswith(refused)
