@@ -129,9 +129,11 @@ def load_allennlp(folder: Path) -> Model:
     everything = read_state_dict(path)
     prefix = _find(path, everything)
     stored = {name.removeprefix(prefix): item for name, item in everything.items() if name.startswith(prefix)}
+    # AllenNLP copies files that the task's settings name into the archive (fta: "files to archive").
     options = next(iter(sorted(folder.glob("fta/*options_file"))), None)
     found = _infer(path, stored) if options is None else read_options(options)
     config = bilm_config(found, str(options or path), ignore_unknown=True)
+    # 262 rows, because AllenNLP adds the mask's row of zeros when it loads published weights, and saves it too.
     stored[_CHARACTERS] = rows_of_bytes(f"{path}: {NOUN} '{_CHARACTERS}'", stored[_CHARACTERS], 262)
     bilm = bilm_skeleton(config, options or path)
     fill(bilm, BILM, stored, path, NOUN, path.stat().st_size)
@@ -144,6 +146,7 @@ def load_allennlp(folder: Path) -> Model:
 
 def _find(path: Path, stored: Mapping[str, Stored]) -> str:
     """Find the prefix of the tensor names of the only ELMo in a task model."""
+    # Task models put their embedders at different places, but the names inside an Elmo are always the same.
     found = [name.removesuffix(_CHARACTERS) for name in stored if name.endswith(_CHARACTERS)]
     if len(found) != 1:
         names = ", ".join(found) or "none"

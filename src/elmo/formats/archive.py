@@ -84,6 +84,7 @@ def unpacked(path: Path) -> Generator[Path]:
     with tempfile.TemporaryDirectory(prefix="elmo-") as name:
         root = Path(name)
         _unpack(path, root)
+        # Archives may hold their files at the top or in one folder.
         while len(inside := [path for path in root.iterdir() if path.name != _FINDER]) == 1 and inside[0].is_dir():
             root = inside[0]
         try:
@@ -106,8 +107,10 @@ def _unpack(path: Path, root: Path) -> None:
                 raise ElmoError(f"{path}: unpacks to more than an archive of a model of this size can contain")
             target = root.joinpath(*name.parts)
             target.parent.mkdir(parents=True, exist_ok=True)
+            # "x" refuses to write a file twice, as two names would do on a file system that ignores case.
             with target.open("xb") as file:
                 shutil.copyfileobj(entry.stream, file, _BLOCK)
+            # Both the table of a zip and the headers of a tar tell sizes before the data, which may end too soon.
             if target.stat().st_size != entry.size:
                 raise ElmoError(f"{path}: '{entry.name}' is cut off")
     except ElmoError:
@@ -121,6 +124,7 @@ def _unpack(path: Path, root: Path) -> None:
 
 
 def _safe_name(path: Path, name: str) -> PurePosixPath:
+    # Backslashes and colons are parts of paths on Windows: a name must be safe on every system.
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or any(mark in name for mark in "\\:\0"):
         raise ElmoError(f"{path}: refused, because its entry {name!r} would be written outside the model's folder")
@@ -179,6 +183,7 @@ def _zip_entries(path: Path) -> Iterator[_Entry]:
 
 
 def _tar_entries(path: Path, limit: int) -> Iterator[_Entry]:
+    # A tar has no table and no size: only reading it shows how much it unpacks to.
     with gzip.open(path) as unfolded:
         bounded = _Bounded(unfolded, path, limit)
         yield from _members(path, bounded)
@@ -187,6 +192,8 @@ def _tar_entries(path: Path, limit: int) -> Iterator[_Entry]:
 
 
 def _members(path: Path, unfolded: _Bounded) -> Iterator[_Entry]:
+    # "r|" reads the archive as a stream, from start to end. The other modes go back and forth, through gzip again and
+    # again.
     with tarfile.open(fileobj=unfolded, mode="r|", tarinfo=_ShortHeader) as archive:
         num_members = 0
         while member := archive.next():

@@ -111,7 +111,9 @@ class Elmo(ElmoModule, ModelHubMixin):
             **options: Other keyword arguments of `ElmoModule`.
         """
         model = load(source)
-        elmo = cls.__new__(cls)  # skips our own __init__, which takes the two published files
+        # Our own `__init__` takes the two published files or a biLM, not a model with its word lists. It can't just get
+        # another argument: the Hub's mixin records all arguments, and copies dataclasses such as `Model` for that.
+        elmo = cls.__new__(cls)
         elmo._set_up(model, num_output_representations, vocab_to_cache, **options)
         if options.get("scalar_mix_parameters") is None:
             for mix, stored in zip(elmo._scalar_mixes, model.mixes, strict=False):
@@ -163,9 +165,10 @@ class Elmo(ElmoModule, ModelHubMixin):
         folder, metadata = Path(save_directory), dict(model_card_kwargs or {})
         push_to_hub_kwargs.pop("config", None)  # the mixin passes it, but our config.json is the biLM's
         folder.mkdir(parents=True, exist_ok=True)
+        # Two processes that save to the same folder at once could leave files of both.
         with alone_in(folder):
             save_native(self.as_model(), folder, with_card=False)
-            if not (folder / CARD).exists():
+            if not (folder / CARD).exists():  # people edit cards by hand: as the Hub does, never replace one
                 self.generate_model_card(**metadata).save(folder / CARD)
         if not push_to_hub:
             return None
@@ -215,10 +218,19 @@ def ids_of_words(model: Model, words: Sequence[str]) -> Tensor:
 
 
 def batch_to_ids(batch: Sequence[Sequence[str]], max_characters: int = NUM_CHARACTERS) -> Tensor:
-    """Character ids of tokenized sentences: (B, T, C) int64, T the longest sentence.
+    """Convert tokenized sentences to character ids, with the name and the result of AllenNLP's function.
 
-    Padded tokens are all zeros. Sentence boundaries are not added: the model does that. Same name and result
-    as in AllenNLP.
+    Args:
+        batch: B sentences, each a list of tokens.
+        max_characters: The number of ids per token, C. Longer tokens are cut.
+
+    Returns:
+        The ids (B, T, C), int64, where T is the length of the longest sentence. Padded tokens are all zeros. Sentence
+        boundaries are not included: the model adds them.
+
+    Example:
+        >>> batch_to_ids([["A", "sentence", "."], ["Hi"]]).shape
+        torch.Size([2, 3, 50])
     """
     longest = max((len(sentence) for sentence in batch), default=0)
     ids = np.zeros((len(batch), longest, max_characters), dtype=np.int64)

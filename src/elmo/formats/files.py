@@ -95,6 +95,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     require_file(path)
     try:
         with path.open("rb") as start:
+            # The file begins with the size of its header. The library would parse any header of up to 100 MB, whose
+            # tensors, however small, become Python objects.
             if (size := int.from_bytes(start.read(8), "little")) > _LARGEST_HEADER and size < path.stat().st_size:
                 raise ElmoError(f"{path}: lists more tensors than any real model has (a header of {size:,} bytes)")
         with safe_open(path, framework="pt") as file:
@@ -105,6 +107,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise ElmoError(f"{path}: no such file") from None
     except SafetensorError as error:
         raise ElmoError(f"{path}: not a complete safetensors file ({error})") from None
+    # Files of other programs have no checksum.
     wanted = metadata.pop(_CHECKSUM, None)
     if any(map(_is_damaged_key, metadata)) or wanted not in (None, checksum(tensors, metadata)):
         raise ElmoError(f"{path}: damaged since it was written (its checksum differs); get or make the file again")
@@ -140,7 +143,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
         start, end = end, end + tensor.nbytes
         header[name] = {"dtype": _TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-len(text) % 8)  # the tensors begin at a multiple of 8 bytes, as the format asks
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for tensor in plain.values():
@@ -195,9 +198,10 @@ def write_all(writers: Mapping[Path, Callable[[Path], object]], optional: Iterab
         for path, write in writers.items():
             with naming(path):
                 write(temporaries[path])
-                sync(temporaries[path])
+                sync(temporaries[path])  # otherwise a power cut could leave the new name with old or no contents
         for path, temporary in temporaries.items():
             temporary.replace(path)
+        # Only now, so that a failed write leaves the old model complete.
         for path in optional:
             if path not in writers:
                 path.unlink(missing_ok=True)

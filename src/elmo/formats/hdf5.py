@@ -59,6 +59,7 @@ def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
         raise ElmoError(f"{path}: {kind} ({error})") from None
     with file:
         try:
+            # `visititems` passes over links without a word, so that data would seem to be missing.
             reason = file.visititems_links(partial(_reason_against, count(1)))
             found: dict[str, Stored] = {}
             if reason is None:
@@ -71,7 +72,7 @@ def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
 
 
 class _KeptFromHDF5(FileIO):
-    """A new file that hides failed writes from HDF5, whose library ends the process when the disk is full.
+    """A new file that hides failed writes from HDF5, whose library may end the process when the disk is full.
 
     `failure` is the first error. Nothing is written after it.
     """
@@ -82,9 +83,9 @@ class _KeptFromHDF5(FileIO):
         left = memoryview(data).cast("B")
         size = left.nbytes
         with self._keeping():
-            while self.failure is None and left.nbytes:
+            while self.failure is None and left.nbytes:  # the system may write less than it was asked to
                 left = left[super().write(left) :]
-        return size
+        return size  # as if all had been written, so that HDF5 goes on
 
     def truncate(self, size: int | None = None, /) -> int:
         with self._keeping():

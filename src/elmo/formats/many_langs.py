@@ -47,6 +47,7 @@ def load_many_langs(folder: Path) -> Model:
             encoder is not of the published kind.
     """
     tokens_path, encoder_path = folder / TOKENS, folder / ENCODER
+    # One module of ours holds both files. The names that are published in them do not overlap.
     stored = {**read_state_dict(encoder_path), **read_state_dict(tokens_path)}
     settings_path, settings = _settings(folder)
     config = _config(tokens_path, stored, settings, settings_path)
@@ -63,6 +64,8 @@ def load_many_langs(folder: Path) -> Model:
     except ElmoError as error:
         raise ElmoError(f"{folder / CHARACTERS} and {WORDS}: {error}") from None
     bilm_skeleton(config, settings_path or tokens_path)  # only to refuse absurd sizes before the real module is made
+    # Row 0 is the mask's, so ids are higher by 1. Padding has row 261 as in all our biLMs (`Lexicon.row`), even if the
+    # model has fewer characters.
     num_rows = max(num_characters, PADDING + 1) + 1
     char_cnn, width = config.char_cnn, config.lstm.projection_dim
     bilm = skeleton(lambda: BiLM(config, WordCharEncoder(char_cnn, num_rows, num_words, word_dim, width)))
@@ -131,7 +134,7 @@ def _config(path: Path, stored: Mapping[str, Stored], settings: dict[str, Any], 
         },
         "lstm": {
             **lstm,
-            "cell_clip": facts["cell_clip"] or None,  # in their settings, 0 means no clipping
+            "cell_clip": facts["cell_clip"] or None,  # in their settings, 0 means no clipping; ours have null for that
             "proj_clip": facts["proj_clip"] or None,
             "use_skip_connections": True,
         },

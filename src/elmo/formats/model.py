@@ -80,7 +80,10 @@ class Model:
 
     @property
     def to_ids(self) -> ToIds:
-        """The function that converts words to the ids this model reads. It does not keep the weights alive."""
+        """The function that converts words to the ids this model reads.
+
+        It does not keep the weights alive: an engine keeps it, but may have packed the weights into its own layout.
+        """
         if self.lexicon is not None:
             return self.lexicon.encode
         if self.config.char_cnn is None:
@@ -90,6 +93,7 @@ class Model:
 
 def without_softmax(model: Model) -> Model:
     """Return the biLM without its softmax, keeping what it needs to read words, its card and its figures."""
+    # A vocabulary belongs to the softmax, unless the biLM reads whole words by it.
     words = model.vocabulary if model.config.char_cnn is None else None
     return replace(
         Model(model.bilm, vocabulary=words, origin=model.origin, lexicon=model.lexicon, card=model.card),
@@ -116,7 +120,7 @@ def predictor_inputs(
     """
     types, numbered = number_types(sentences)
     tokens = pad_sequence([torch.tensor(row) for row in numbered], batch_first=True).to(device)
-    lengths = torch.tensor([len(row) - 1 for row in numbered])
+    lengths = torch.tensor([len(row) - 1 for row in numbered])  # each direction leaves out one boundary
     return torch.from_numpy(model.to_ids(types)).to(device), (tokens[:, :-1], tokens[:, 1:]), lengths
 
 

@@ -1,4 +1,9 @@
-"""The native model folder: `config.json`, `model.safetensors` and the files that training adds to them. No pickle."""
+"""The native model folder: `config.json`, `model.safetensors` and the files that training adds to them. No pickle.
+
+The softmax, the mixes and the warm state have files of their own, because most uses need only the biLM. A folder can
+therefore end up with files of two models: a copy is cut short, or a process is killed between two renames. So each of
+these files records a checksum of the biLM's weights that it belongs to, and is refused next to others.
+"""
 
 from __future__ import annotations
 
@@ -83,6 +88,7 @@ def load_native(folder: Path, *, is_named: bool = True) -> Model:
         vocabulary = read_vocabulary(folder / VOCABULARY, config.n_tokens_vocab, READ)
         if vocabulary is None:
             raise ElmoError(f"{folder}: {VOCABULARY} is missing, which lists the words that the model reads")
+    # What belongs to the biLM but is not needed to use it.
     mixes = _load_mixes(folder / MIXES, bilm) if is_there(folder / MIXES) else []
     name = f"{folder.absolute().name} holds " if is_named else ""
     model = Model(bilm, softmax, vocabulary, f"native: {name}{CONFIG} and {WEIGHTS}", mixes)
@@ -106,6 +112,7 @@ def _load_softmax(path: Path, bilm: BiLM) -> AnySoftmax:
     def make() -> AnySoftmax:
         if "head.weight" not in tensors:
             return Softmax(rows("bias"), dim)
+        # The head has a row for each frequent word and one for each cluster; a tail has a row for each of its words.
         tails = list(takewhile(bool, (rows(f"tail.{i}.1.weight") for i in count())))
         *cutoffs, num_words = accumulate(tails, initial=rows("head.weight") - len(tails))
         try:
@@ -235,6 +242,7 @@ def save_trained(
         figures: Facts about the training, name to value.
         metadata: Keys for the head of the card (see `model_card`).
     """
+    # A finished run that is started again must not remove what was added to its folder, such as a warm state.
     if not _holds(folder, model):
         save_native(model, folder, figures, metadata)
     elif read_figures(folder) != dict(figures) or not (folder / CARD).exists():
@@ -268,7 +276,10 @@ def _has_weights(path: Path, module: torch.nn.Module | None) -> bool:
 
 
 def _identity(weights: Mapping[str, Tensor]) -> str:
-    """Return a checksum that identifies a biLM, of its weights as they are after loading (float32)."""
+    """Return a checksum that identifies a biLM, of its weights as they are after loading (float32).
+
+    It can't be that of the file, because a model in memory, just trained or loaded from float16, must give the same.
+    """
     return checksum({name: tensor.float() for name, tensor in weights.items()}, {})
 
 
@@ -316,6 +327,7 @@ def save_native(
         weights[folder / SOFTMAX] = _rounded(model.softmax, storage, folder / SOFTMAX)
     folder.mkdir(parents=True, exist_ok=True)
     own = {_BILM: _identity(weights[folder / WEIGHTS])}  # ties the other files to these weights
+    # `place` and `tensors` are default arguments, because the functions run after the loop has gone on.
     writers: dict[Path, Callable[[Path], object]] = {
         place: lambda path, place=place, tensors=tensors: write_tensors(
             path, tensors, {} if place.name == WEIGHTS else own
@@ -328,6 +340,8 @@ def save_native(
         writers[folder / WARM] = lambda path: write_tensors(path, _warm_tensors(state), own)
     if (vocabulary := model.vocabulary) is not None:
         writers[folder / VOCABULARY] = vocabulary.write
+    # Files get their names in this order. The configuration comes after all that it describes, so that an interrupted
+    # write of a new folder leaves one that is not taken for a model.
     writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config))
     writers |= (
         _descriptions(model, folder, figures or {}, metadata) if with_card else _figure_writers(folder, model.figures)

@@ -1,7 +1,14 @@
 """Describes a published format as data that works in both directions, for reading and for writing.
 
 A format is a list of `Rename`s, which pair its tensors with ours. This module knows no particular format, and the
-formats need no loops of their own.
+formats need no loops of their own. For example,
+
+    Rename("CNN_high_{k}/W_carry", "char_encoder.highways.{k}.gate.weight", TRANSPOSED)
+
+says that a biLM with two highways has the tensors `CNN_high_0/W_carry` and `CNN_high_1/W_carry`, and how each of them
+becomes one of ours. The names on our side decide: every tensor of a module is matched against the list (`_matches`),
+which gives the name to look for in the file, and the shape that it must have there. So the same list reads, writes, and
+notices what is missing or superfluous.
 """
 
 from __future__ import annotations
@@ -23,6 +30,8 @@ Read = Callable[[str, tuple[int, ...]], Tensor]
 class TensorLayout:
     """How a published tensor is converted to one or more of our tensors and back.
 
+    The shape is given apart from `split`, so that it can be compared with the file before anything is read.
+
     Attributes:
         split: Converts the published tensor to ours, given our shapes.
         join: The inverse of `split`.
@@ -39,6 +48,7 @@ SAME = TensorLayout(
     join=lambda parts: parts[0],
     shape=lambda shapes: tuple(shapes[0]),
 )
+# TensorFlow multiplies from the right, `x W`, so its matrices are (in, out). Those of torch are (out, in).
 TRANSPOSED = TensorLayout(
     split=lambda tensor, _: [tensor.t()],
     join=lambda parts: parts[0].t(),
@@ -101,6 +111,7 @@ def rename_to_ours(renames: Sequence[Rename], shapes: Mapping[str, torch.Size], 
     for their_name, our_names, layout in _matches(renames, shapes):
         our_shapes = [shapes[name] for name in our_names]
         parts = layout.split(read(their_name, layout.shape(our_shapes)), our_shapes)
+        # Contiguous, as the native kernels need them, instead of a transposed view of what was read.
         tensors.update({name: part.contiguous() for name, part in zip(our_names, parts, strict=True)})
     return tensors
 
@@ -124,6 +135,7 @@ def _matches(
     """Yield each published name with our names for it. It is a bug in the format if one of ours is left over."""
     left = set(our_names)
     for rename in renames:
+        # The first of our names is enough to find the numbers; the others are then formed with the same ones.
         pattern = _pattern(rename.our_names[0])
         for match in filter(None, map(pattern.fullmatch, our_names)):
             names = tuple(name.format_map(match.groupdict()) for name in rename.our_names)
@@ -133,6 +145,7 @@ def _matches(
 
 
 def _pattern(template: str) -> re.Pattern[str]:
+    """Return the pattern of the names that a template such as `CNN_high_{k}/W_carry` stands for."""
     return re.compile(re.sub(r"\\\{(\w)\\\}", r"(?P<\1>\\d+)", re.escape(template)))
 
 

@@ -81,6 +81,7 @@ def read_bundle(prefix: Path) -> tuple[dict[str, Stored], int]:
         if not shard.exists():
             raise ElmoError(f"{shard}: no such file, but {path.name} needs it")
         require_file(shard)
+    # Integers such as the global step, and strings, are no weights.
     found = {
         name: Stored(entry.shape, partial(_read, shards, name, entry))
         for name, entry in entries.items()
@@ -121,6 +122,7 @@ def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield the keys and values of all blocks."""
     _, position = _handle(data, len(data) - _FOOTER)  # skips the handle of the block for statistics
     (index, size), _ = _handle(data, position)
+    # Blocks must rise: an index whose entries all point to one block could yield the same variables without end.
     end = 0
     for _, value in _block(data, index, size):
         (offset, length), _ = _handle(value, 0)
@@ -134,12 +136,15 @@ def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]
     """Yield the keys and values of one block."""
     if offset + size + _TRAILER > len(data):
         raise ValueError("a block lies beyond its end")
+    # After a block come five bytes: how it is compressed, and a checksum of all before it.
     kind, checksum = data[offset + size], int.from_bytes(data[offset + size + 1 : offset + size + _TRAILER], "little")
     if kind != 0:
         raise ValueError("it is compressed, which TensorFlow never does")
     if checksum != _masked_crc32c(data[offset : offset + size + 1]):
         raise ValueError("a checksum differs")
     block = data[offset : offset + size]
+    # At the end of a block are the places where full keys are stored, for binary search, and their number. All entries
+    # are read here, so only the number matters.
     end = len(block) - 4 - 4 * int.from_bytes(block[-4:], "little")
     key, position = b"", 0
     while position < end:
@@ -162,6 +167,7 @@ def _handle(data: bytes, position: int) -> tuple[tuple[int, int], int]:
 
 @cache
 def _crc_table() -> list[int]:
+    """Return the table of CRC-32C, which differs from the CRC-32 of `zlib` by its polynomial."""
     table = list(range(256))
     for _ in range(8):
         table = [(value >> 1) ^ (0x82F63B78 if value & 1 else 0) for value in table]
@@ -181,6 +187,8 @@ def _masked_crc32c(data: bytes) -> int:
 
 
 def _entry(data: bytes) -> _Entry:
+    # The fields of `BundleEntryProto`: 1 type, 2 shape, 3 data file, 4 offset, 5 size, 6 checksum, 7 slices. Protobuf
+    # leaves out numbers that are 0.
     numbers = {1: 0, 3: 0, 4: 0, 5: 0}
     shape: tuple[int, ...] = ()
     slices = 0

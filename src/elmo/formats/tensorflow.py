@@ -1,4 +1,9 @@
-"""Reads checkpoints of bilm-tf's training: the biLM, its softmax, and the accumulators of Adagrad."""
+"""Reads checkpoints of bilm-tf's training: the biLM, its softmax, and the accumulators of Adagrad.
+
+A checkpoint has the same tensors as the HDF5 files that bilm-tf exports from it, under other names, and it is the only
+published form with the softmax. So variables get the names of the HDF5 files here, and `elmo.formats.bilm_hdf5` does
+the rest.
+"""
 
 from __future__ import annotations
 
@@ -56,6 +61,8 @@ def load_accumulators(prefix: Path) -> dict[str, Tensor]:
         The sums by the names of our parameters (`bilm.…`, `softmax.…`), in the shapes of these parameters; empty if
         the checkpoint has none.
     """
+    # The sums have the shapes and names of the weights, with a suffix. So they are read as if they were a model, and
+    # the same layouts cut and transpose them.
     source = _source(prefix, _ADAGRAD)
     if not source.stored:
         return {}
@@ -76,7 +83,8 @@ def find_checkpoint(folder: Path) -> Path | None:
         with (folder / LIST).open(encoding="utf-8", errors="replace") as file:
             text = file.read(_LONGEST_LIST)
         newest = re.search(r'^model_checkpoint_path: "(?:[^"\n]*/)?([^"/\n]+)"', text, re.MULTILINE)
-        if newest and folder / newest[1] in found:  # the list has the paths of the machine that trained
+        # Only the last part of the path counts: the list has the paths of the machine that trained.
+        if newest and folder / newest[1] in found:
             return folder / newest[1]
     if len(found) > 1:
         raise ElmoError(f"{folder}: expected one checkpoint, found {', '.join(path.name for path in found)}; name one")

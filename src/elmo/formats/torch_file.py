@@ -1,4 +1,9 @@
-"""Safe reading of state dicts that `torch.save` wrote. Nothing in a file is ever executed."""
+"""Safe reading of state dicts that `torch.save` wrote. Nothing in a file is ever executed.
+
+A pickle is a program that makes objects. torch's restricted reader (`weights_only`) runs only what makes tensors and
+plain containers, but a few bytes of that can still ask for gigabytes, and torch does not compare checksums. So a file
+is looked through twice: here, without making anything of it, and then by torch.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +100,7 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
             else:
                 pickles, num_pickles = data, _OLD_PICKLES
             _check_pickles(path, pickles, num_pickles)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings():  # old files have a protocol that torch warns about, though it reads them
             warnings.filterwarnings("ignore", "Detected pickle protocol")
             found: object = torch.load(path, map_location="cpu", weights_only=True)
     except (ElmoError, PermissionError):
@@ -107,6 +112,8 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
         raise ElmoError(f"{path}: a damaged or truncated torch file ({reason}); get the file again") from None
     if not isinstance(found, dict):
         raise ElmoError(f"{path}: contains a {type(found).__name__}, not a state dict")
+    # Entries that are no tensors, such as version numbers, are left out, and so are sparse tensors and those without
+    # memory. If the model needs one of them, it is missing, and `fill` says so.
     items = cast("dict[object, object]", found).items()
     if any(isinstance(tensor, Tensor) and tensor.is_complex() for _, tensor in items):
         raise ElmoError(f"{path}: contains complex numbers; only real numbers can be read")
@@ -121,10 +128,12 @@ def _check_records(path: Path, file: BinaryIO, num_bytes: int) -> BinaryIO:
     """Compare the records of a zip file with their checksums, which torch does not do, and return its pickle."""
     with open_zip(path, file) as archive:
         entries = archive.infolist()
+        # torch stores its records uncompressed, but reads compressed ones too.
         if sum(entry.file_size for entry in entries) > room(num_bytes):
             raise ElmoError(f"{path}: unpacks to more than a file of this size can contain")
         if len({entry.filename.lower() for entry in entries}) < len(entries):  # torch ignores case
             raise ElmoError(f"{path}: has two records of the same name; the file is damaged")
+        # Reading a record to its end makes `zipfile` compare the checksum. The data is thrown away.
         for entry in entries:
             with archive.open(entry) as record:
                 while record.read(_BLOCK):

@@ -47,6 +47,7 @@ def find_word_list(folder: Path, num_words: int) -> list[str] | None:
     Returns:
         The words of the first list of that length, or None if there is none.
     """
+    # Only the number of lines can tell which list belongs to the vectors: a folder may have several.
     for path in sorted([*folder.glob("vocab*.txt"), *folder.glob("vocab*.txt.gz")]):
         if require_room(path) > num_words + _SOME:
             continue
@@ -91,6 +92,8 @@ def read_so_many(path: Path, wanted: int, use: str = SCORED) -> list[str]:
 
 def require_room(path: Path) -> int:
     """Count the lines of a list, and refuse one that unpacks to more than a file of its size can contain."""
+    # A first pass over the bytes in bounded memory. Only then is the list read into Python strings, which take several
+    # times as much memory as the text.
     require_file(path)
     num_lines = 0
     try:
