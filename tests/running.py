@@ -44,14 +44,14 @@ def train(
 ) -> Pretrainer:
     """Train, asking for a stop after a step as a signal would; `after_step` is called after each."""
     run = Pretrainer(corpus, folder, recipe, device="cpu")
-    make_step = run._step
+    make_step = run.step
 
     def step() -> None:
         make_step()
         run.stopped = run.progress.step == stop_after
         after_step(run.progress.step)
 
-    run._step = step
+    run.step = step
     run.train()
     return run
 
