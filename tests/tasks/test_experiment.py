@@ -377,7 +377,7 @@ def test_an_interrupt_while_a_seed_is_measured_is_obeyed(
     evaluate = Trainer.evaluate
 
     def interrupted(self: Trainer[Any, Any], examples: Any) -> Any:
-        self._ask_to_stop()
+        self.stop()
         return evaluate(self, examples)
 
     job = make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)

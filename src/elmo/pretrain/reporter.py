@@ -79,9 +79,11 @@ class Reporter:
         Nothing is written if a stop was requested before there was anything to report.
         """
         run, progress = self._run, self._run.progress
-        row: Row = {"step": progress.step, "predictions": progress.step * run.predictions_per_step}
-        # Without a step since the last row there is no loss to report, only the perplexity of text that is new.
-        row = self._summary() if progress.num_summed else row | {"seconds": progress.seconds}
+        if progress.num_summed:
+            row = self._summary()
+        else:  # a finished run that was given other text to measure has no loss to report
+            predictions = progress.step * run.predictions_per_step
+            row = {"step": progress.step, "predictions": predictions, "seconds": progress.seconds}
         if self._is_evaluation_due() and (heldout := run.processes.on_first(self._measure)) is not None:
             progress.heldout_perplexity, progress.heldout_step = heldout.mean, progress.step
             row["heldout_perplexity"] = heldout.mean

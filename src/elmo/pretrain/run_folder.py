@@ -109,7 +109,7 @@ class PretrainingFolder:
 
         self.start = start
         is_left = _FILES.is_left_by_another(self.path, require_same)
-        # The lock refuses the folder while another process trains there. A new folder has nothing to be trained yet.
+        # The lock refuses the folder while another process trains there, which none does in a folder without a recipe.
         with alone_in(self.path) if (self.path / RECIPE).exists() else nullcontext():
             if is_left:
                 _FILES.forget(self.path)

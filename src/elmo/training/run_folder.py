@@ -20,7 +20,7 @@ from elmo.training.metrics import BOARD, METRICS
 class StartFiles:
     """What the start of one kind of training leaves in its run folder before the first checkpoint.
 
-    Hidden files don't count: locks, files that are half-written, and what file managers leave behind.
+    Hidden files are not looked at: they are locks, half-written files, and what file managers leave behind.
 
     Attributes:
         kind: What messages call the folder: "a run folder".
