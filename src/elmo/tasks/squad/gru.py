@@ -59,7 +59,14 @@ def _run(cell: nn.GRUCell, x: Tensor) -> Tensor:
         warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
         start = x.new_zeros(1, len(x), cell.hidden_size)
         outputs, _ = torch.gru(
-            x, start, weights, has_biases=True, num_layers=1, dropout=0.0, train=cell.training, bidirectional=False,
+            x,
+            start,
+            weights,
+            has_biases=True,
+            num_layers=1,
+            dropout=0.0,
+            train=cell.training,
+            bidirectional=False,
             batch_first=True,
-        )  # fmt: skip
+        )
     return outputs
