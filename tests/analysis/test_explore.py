@@ -23,10 +23,10 @@ import pytest
 from commands import run_main
 from elmo import formats
 from elmo.analysis.explore import MAX_USES, SHOWN_USES, ExplorationConfig, look
-from elmo.analysis.explore_page import MAX_CHARACTERS, _around
+from elmo.analysis.explore_page import MAX_CHARACTERS, _around, tokenizer_for_input
 from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
-from elmo.cli.explore import _is_loopback, _raw_tokenizer
+from elmo.cli.explore import _is_loopback
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
@@ -141,8 +141,8 @@ def test_what_is_typed_is_cut_as_the_text_of_the_index_was(model: Embedder, inde
     """Where that doesn't say, as a text that was tokenized before, what is typed is English."""
     (folder / "raw").write_text("A play. They play.\n")
     build_index(model, [str(folder / "raw")], folder / "raw.index", tokenizer="spacy:xx")
-    assert _raw_tokenizer(ContextIndex(folder / "raw.index", model)) == "spacy:xx"
-    assert _raw_tokenizer(index) == _raw_tokenizer(None) == "ptb"
+    assert tokenizer_for_input(ContextIndex(folder / "raw.index", model)) == "spacy:xx"
+    assert tokenizer_for_input(index) == tokenizer_for_input(None) == "ptb"
 
 
 @pytest.fixture(scope="module")

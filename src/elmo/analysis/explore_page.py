@@ -144,6 +144,16 @@ def _around(tokens: tuple[str, ...], word: int) -> tuple[int, tuple[str, ...]]:
     return word - first, tokens[first:end]
 
 
+def tokenizer_for_input(index: ContextIndex | None) -> str:
+    """Return the name of the tokenizer for the text that people type: the one that cut the text of the index.
+
+    People type raw text. Without an index, or if the text of the index had been tokenized before, by an unknown
+    tokenizer (its own is then `whitespace`), the best guess is `ptb`.
+    """
+    name = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
+    return "ptb" if name == "whitespace" else name
+
+
 def settings(asked: QueryParams) -> ExplorationConfig:
     """Return the options that a request chose."""
     top = number(asked, "top", 10)

@@ -52,7 +52,7 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
     compared with one another. The page loads nothing from the internet, and other machines cannot see it unless --host
     lets them.
     """
-    from elmo.analysis.explore_page import Page
+    from elmo.analysis.explore_page import Page, tokenizer_for_input
     from elmo.analysis.explore_server import make_server
     from elmo.analysis.search import ContextIndex
     from elmo.embed.embedder import load
@@ -64,9 +64,7 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
     with _bind(host, port) as server:
         embedder = load(model, device=use_device(device))
         index = None if folder is None else ContextIndex(folder, embedder)
-        # People type raw text. If that of the index was tokenized already, nobody knows how, and ptb is the best guess.
-        name = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
-        tokenize = given or get_tokenizer("ptb" if name == "whitespace" else name)
+        tokenize = given or get_tokenizer(tokenizer_for_input(index))
         # On this machine alone, requests must name it. Otherwise a page on the internet, whose name is made to point
         # here, could read the index through the browser of whoever visits it.
         names = ("localhost", "127.0.0.1", "[::1]", host) if _is_loopback(host) else ("*",)
