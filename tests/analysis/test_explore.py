@@ -23,10 +23,9 @@ import pytest
 from commands import run_main
 from elmo import formats
 from elmo.analysis.explore import MAX_USES, SHOWN_USES, ExplorationConfig, look
-from elmo.analysis.explore_page import MAX_CHARACTERS, _around, tokenizer_for_input
+from elmo.analysis.explore_page import MAX_CHARACTERS, cut_around, tokenizer_for_input
 from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
-from elmo.cli.explore import _is_loopback
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
@@ -248,7 +247,9 @@ def test_other_host_names_are_refused(server: str) -> None:
     ],
 )
 def test_which_addresses_only_this_machine_reaches(host: str, is_own: bool) -> None:
-    assert _is_loopback(host) == is_own
+    from elmo.analysis.explore_server import is_loopback
+
+    assert is_loopback(host) == is_own
 
 
 def test_who_lets_other_machines_in_is_told(folder: Path) -> None:
@@ -346,10 +347,10 @@ def test_long_sentences_are_cut_around_their_word() -> None:
     """What a link holds, the page takes."""
     tokens = tuple(f"{number:04}" for number in range(1000))
     for word in (0, 10, 500, 999):
-        place, cut = _around(tokens, word)
+        place, cut = cut_around(tokens, word)
         assert cut[place] == tokens[word]
         assert MAX_CHARACTERS - 10 < len(" ".join(cut)) <= MAX_CHARACTERS
-    assert _around(("a", "b"), 1) == (1, ("a", "b"))
+    assert cut_around(("a", "b"), 1) == (1, ("a", "b"))
 
 
 # --- clients that mean harm

@@ -32,7 +32,7 @@ from bridge import WORDS, make_model
 from elmo import formats
 from elmo.embed.layers import Layers
 from elmo.errors import ElmoError
-from elmo.formats.allennlp import _has_layer_norm
+from elmo.formats.allennlp import has_layer_norm
 from elmo.formats.hdf5 import open_hdf5
 from elmo.formats.native import save_warm_state
 from elmo.formats.torch_file import read_state_dict
@@ -671,8 +671,8 @@ def test_settings_that_are_deep() -> None:
     config: object = {"options_file": "", "do_layer_norm": True}
     for _ in range(100_000):
         config = [config, {"do_layer_norm": False}]
-    assert _has_layer_norm(config)
-    assert not _has_layer_norm([[{"options_file": "", "do_layer_norm": False}], 1])
+    assert has_layer_norm(config)
+    assert not has_layer_norm([[{"options_file": "", "do_layer_norm": False}], 1])
 
 
 def test_a_checkpoint_of_very_many_variables(tmp_path: Path) -> None:

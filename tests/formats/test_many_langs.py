@@ -37,10 +37,10 @@ def token_vector(word: str, options: Options, parts: Weights, letters: list[str]
     row += [ids["<pad>"]] * (max_characters - len(row))
     table = Oracle({**parts, "char_embed": parts["characters"]}, options)
     features = np.concatenate(
-        [table._convolve(table.weights["char_embed"][row], k) for k in range(len(options["char_cnn"]["filters"]))]
+        [table.convolve(table.weights["char_embed"][row], k) for k in range(len(options["char_cnn"]["filters"]))]
     )
     for k in range(options["char_cnn"]["n_highway"]):
-        features = table._highway(features, k)
+        features = table.highway(features, k)
     own = parts["words"][WORDS.index(word) if word in WORDS else 0]
     return np.concatenate([own, features]) @ parts["W"].T + parts["b"]
 
