@@ -213,19 +213,18 @@ def test_goes_on_where_it_was_interrupted(model: Embedder, text: str, tmp_path: 
     with pytest.raises(KeyboardInterrupt):
         build_index(stops, [text], tmp_path / "index")
     assert not (tmp_path / "index").exists(), "nothing half-written under its name"
-    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other layer\)"):
-        build_index(model, [text], tmp_path / "index", layer=1)
-    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other vectors\)"):
-        build_index(model, [text], tmp_path / "index", kind="pq")
     rounded = Embedder(formats.load(make(tmp_path / "again")[0]), precision="bf16")
-    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other precision\)"):
-        build_index(rounded, [text], tmp_path / "index")
-    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other model"):
-        build_index(Embedder(make_model()), [text], tmp_path / "index")
     turned = tmp_path / "turned.txt"
     turned.write_text("\n".join(reversed(Path(text).read_text().splitlines())))
-    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other text\)"):
-        build_index(model, [str(turned)], tmp_path / "index")
+    for embedder, path, options, other in (
+        (model, text, {"layer": 1}, r"layer\)"),
+        (model, text, {"kind": "pq"}, r"vectors\)"),
+        (rounded, text, {}, r"precision\)"),
+        (Embedder(make_model()), text, {}, "model"),
+        (model, turned, {}, r"text\)"),
+    ):
+        with pytest.raises(ElmoError, match=rf"unfinished work of another command \(other {other}"):
+            build_index(embedder, [str(path)], tmp_path / "index", **options)
     built = build_index(model, [text], tmp_path / "index")
     assert 100 <= built.num_kept_tokens < built.num_tokens
     for path in sorted((tmp_path / "whole").rglob("*")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,13 +95,21 @@ def test_the_query_itself_is_left_out(embedder: Embedder) -> None:
     assert sorted(n for _, n in nearest_uses(embedder, uses, ["they", "played", "a", "play"], "play")) == [0, 3]
 
 
-def test_absent_words_and_several_layers_are_refused(embedder: Embedder) -> None:
-    with pytest.raises(ElmoError, match="the text has no use of 'Play'; lemmas of annotated text are in lower case"):
-        gather_uses(embedder, TEXT, "Play")
+@pytest.mark.parametrize(
+    ("word", "layer", "message"),
+    [
+        ("Play", "top", "the text has no use of 'Play'; lemmas of annotated text are in lower case"),
+        ("play", "all", "layer: 'all' gives several vectors"),
+    ],
+)
+def test_what_gathering_refuses(embedder: Embedder, word: str, layer: Any, message: str) -> None:
+    with pytest.raises(ElmoError, match=message):
+        gather_uses(embedder, TEXT, word, layer)
+
+
+def test_a_query_needs_the_word(embedder: Embedder) -> None:
     with pytest.raises(ElmoError, match="the text has no use of 'bank'"):
         nearest_uses(embedder, gather_uses(embedder, TEXT, "play"), ["no", "such"], "bank")
-    with pytest.raises(ElmoError, match="layer: 'all' gives several vectors"):
-        gather_uses(embedder, TEXT, "play", "all")
 
 
 # --- separation

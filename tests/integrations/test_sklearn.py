@@ -310,13 +310,16 @@ def test_bad_parameters_are_refused_by_fit(options: dict[str, Any], part: str, f
             call()
 
 
-def test_bad_documents_are_refused(folder: Path) -> None:
-    """As a ValueError, which scikit-learn's callers catch."""
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ("a play", "X: expected a list of documents, found a string"),
+        (["a", float("nan")], "sentence 1: expected a list of tokens, found float"),
+        ([["a", 1]], "sentence 0: token 1 is not a string"),
+    ],
+)
+def test_bad_documents_are_refused(folder: Path, documents: Any, message: str) -> None:
+    """They raise a ValueError, which is what scikit-learn's callers catch."""
     assert issubclass(ElmoError, ValueError)
-    vectorizer = ElmoVectorizer(folder, lowercase=True)
-    with pytest.raises(ElmoError, match="X: expected a list of documents, found a string"):
-        vectorizer.transform("a play")
-    with pytest.raises(ElmoError, match="sentence 1: expected a list of tokens, found float"):
-        vectorizer.transform(["a", float("nan")])  # type: ignore[list-item]
-    with pytest.raises(ElmoError, match="sentence 0: token 1 is not a string"):
-        vectorizer.transform([["a", 1]])  # type: ignore[list-item]
+    with pytest.raises(ElmoError, match=message):
+        ElmoVectorizer(folder, lowercase=True).transform(documents)
