@@ -48,21 +48,22 @@ def test_words(vocabulary: Path) -> None:
     assert ids.tolist() == [[2, 3, 6, 5, 4], [2, 4, 0, 0, 0], [2, 7, 4, 0, 0]]
 
 
-def test_of_a_word_that_stands_twice_the_last_counts(tmp_path: Path) -> None:
+def test_the_last_of_two_equal_words_counts(tmp_path: Path) -> None:
     (tmp_path / "v").write_text("<S>\n</S>\nA\nA\n")
     assert TokenBatcher(tmp_path / "v").batch_sentences([["A"]]).tolist() == [[1, 4, 2]]
 
 
-def test_what_batchers_refuse(vocabulary: Path, tmp_path: Path) -> None:
+def test_bad_arguments_of_batchers_are_refused(vocabulary: Path, tmp_path: Path) -> None:
     """bilm-tf gave a word without a number that of padding, where this refuses it."""
     absent, no_unk = tmp_path / "absent", tmp_path / "no_unk"
     no_unk.write_text("<S>\n</S>\nA\n")
+    no_list = "sentence 0: expected a list of tokens, found a string"
     for call, message in (
         (lambda: Batcher(absent, 50), "absent: no such file"),
         (lambda: TokenBatcher(absent), "absent: no such file"),
         (lambda: Batcher(vocabulary, 2), "max_token_length: 2 has no room"),
-        (lambda: Batcher(vocabulary, 50).batch_sentences(["They saw ."]), "sentence 0: expected a list of tokens"),
-        (lambda: TokenBatcher(vocabulary).batch_sentences(["They saw ."]), "0: .* list of tokens, found a string"),
+        (lambda: Batcher(vocabulary, 50).batch_sentences(["A play ."]), no_list),
+        (lambda: TokenBatcher(vocabulary).batch_sentences(["A play ."]), no_list),
         (lambda: TokenBatcher(no_unk).batch_sentences([["A"], ["B"]]), "no_unk: 'B' is not in .* neither is <UNK>"),
     ):
         with pytest.raises(ElmoError, match=message):
@@ -120,7 +121,9 @@ def test_token_vectors(
         np.testing.assert_allclose(found["embedding"], wanted, atol=1e-5, rtol=0)
 
 
-def test_what_dumping_refuses(model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path) -> None:
+def test_dumping_refuses_bad_files_and_leaves_nothing(
+    model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path
+) -> None:
     """And leaves nothing behind."""
     options, weights, _ = model
     absent, out = tmp_path / "absent.txt", tmp_path / "out" / "vectors.hdf5"
