@@ -71,7 +71,7 @@ def assert_same_end(a: Path, b: Path) -> None:
 def started(
     *command: str | Path, cwd: Path | None = None, before: str = ":", stdin: IO[str] | int | None = None
 ) -> Generator[subprocess.Popen[str]]:
-    """A process of its own that is killed with the end of the block, whatever a test came to.
+    """A process of its own that is killed at the end of the block, however the test ends.
 
     It has one thread as this one: their number changes the rounding. Signals do what they usually do, also in tests
     that were started with `nohup` or in the background. `before` is what the shell that starts it does first; no

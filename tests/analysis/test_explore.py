@@ -136,7 +136,7 @@ def test_without_an_index_links_keep_the_other_lines(model: Embedder) -> None:
     assert {parse_qs(link[1:])["text"][0] for link in links} == {text}
 
 
-def test_what_is_typed_is_cut_as_the_text_of_the_index_was(model: Embedder, index: ContextIndex, folder: Path) -> None:
+def test_typed_text_is_tokenized_like_the_text_of_the_index(model: Embedder, index: ContextIndex, folder: Path) -> None:
     """Where that doesn't say, as a text that was tokenized before, what is typed is English."""
     (folder / "raw").write_text("A play. They play.\n")
     build_index(model, [str(folder / "raw")], folder / "raw.index", tokenizer="spacy:xx")
@@ -218,7 +218,7 @@ def test_bad_input_is_a_sentence_on_the_page(server: str) -> None:
         assert f'role="alert">{says}' in page
 
 
-def test_what_is_typed_is_text_not_markup(server: str) -> None:
+def test_typed_text_is_escaped(server: str) -> None:
     _, page = get(f"{server}/?text=%3Cscript%3Ealert(1)%3C/script%3E&spaces=1")
     import httpx
 
@@ -252,7 +252,7 @@ def test_which_addresses_only_this_machine_reaches(host: str, is_own: bool) -> N
     assert is_loopback(host) == is_own
 
 
-def test_who_lets_other_machines_in_is_told(folder: Path) -> None:
+def test_letting_other_machines_in_is_announced(folder: Path) -> None:
     """By whatever name they call this one; and with the tokenizer that is asked for."""
     command = [sys.executable, "-m", "elmo", "explore", "model", "--host", "0.0.0.0", "--port", "0", "--device", "cpu"]
     command += ["--tokenizer", "whitespace"]

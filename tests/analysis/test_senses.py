@@ -102,7 +102,9 @@ def test_the_query_itself_is_left_out(embedder: Embedder) -> None:
         ("play", "all", "layer: 'all' gives several vectors"),
     ],
 )
-def test_what_gathering_refuses(embedder: Embedder, word: str, layer: Any, message: str) -> None:
+def test_words_and_layers_that_cannot_be_gathered_are_refused(
+    embedder: Embedder, word: str, layer: Any, message: str
+) -> None:
     with pytest.raises(ElmoError, match=message):
         gather_uses(embedder, TEXT, word, layer)
 
@@ -125,7 +127,7 @@ def test_separation_by_hand() -> None:
 
 
 def test_neighbours_in_the_same_sentence_count_for_nothing() -> None:
-    """Equal sentences too: else what stands twice would be its own neighbour."""
+    """Equal sentences too: otherwise a sentence that occurs twice would be its own neighbor."""
     uses = make_uses([[1, 0], [1, 0.1], [0, 1], [0.1, 1], [1, 0.2]], list("aabba"), ["p", "p", "q", "r", "s"])
     assert separation(uses) == Separation(1.0, pytest.approx((1 / 3 * 2 + 1 / 4 * 2 + 2 / 4) / 5), 5, 2)
 
@@ -142,7 +144,7 @@ def test_uses_without_a_sense_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(("senses", "sentences"), [("ab", "pq"), ("aa", "pp"), (["", ""], "pq")])
-def test_senses_without_their_like_are_refused(senses, sentences) -> None:
+def test_senses_without_two_sentences_are_refused(senses, sentences) -> None:
     with pytest.raises(ElmoError, match="uses: no sense has uses in two sentences"):
         separation(make_uses([[1, 0], [0, 1]], list(senses), list(sentences)))
 

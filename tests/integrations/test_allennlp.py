@@ -270,7 +270,7 @@ def test_sentences_are_taken_batch_by_batch(files: tuple[str, str]) -> None:
     assert [array.shape[1] for array in vectors] == list(range(2, 11))
 
 
-def test_what_the_embedder_refuses(files: tuple[str, str]) -> None:
+def test_bad_arguments_of_the_embedder_are_refused(files: tuple[str, str]) -> None:
     """AllenNLP's downloaded the published model if no files were given, and files that were given by their address."""
     embedder = ElmoEmbedder(*files)
     for call, message in (
@@ -342,7 +342,7 @@ def test_sentences_as_keys(files: tuple[str, str], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["Hi", ".", "Hi/there", "a\0b", ""])
-def test_lines_that_can_not_be_keys(line: str, files: tuple[str, str], folder: Path) -> None:
+def test_lines_that_cannot_be_keys(line: str, files: tuple[str, str], folder: Path) -> None:
     """Repeated ones above all. What was there before stays."""
     (folder / "vectors.h5").write_text("before")
     with pytest.raises(ElmoError, match=r"vectors\.h5: line 2 can't be a name.*leave out use_sentence_keys"):
@@ -351,7 +351,7 @@ def test_lines_that_can_not_be_keys(line: str, files: tuple[str, str], folder: P
     assert len(list(folder.iterdir())) == 1
 
 
-def test_what_embed_file_refuses(files: tuple[str, str], folder: Path) -> None:
+def test_bad_arguments_of_embed_file_are_refused(files: tuple[str, str], folder: Path) -> None:
     for path, options, message in (
         ("vectors.h5", {"output_format": "mean"}, "output_format: 'mean' is none of all, top, average"),
         ("vectors.h5", {"batch_size": 0}, "batch_size: 0 is not positive"),

@@ -142,7 +142,7 @@ def test_the_parameters_of_a_mix() -> None:
         ({"mixture_size": 1, "do_layer_norm": True}, 1, "mask: layer norm needs one"),
     ],
 )
-def test_what_a_mix_refuses(settings: dict[str, Any], num_tensors: int, message: str) -> None:
+def test_bad_arguments_of_a_mix_are_refused(settings: dict[str, Any], num_tensors: int, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         ScalarMix(**settings)([torch.zeros(1, 2)] * num_tensors)
 
@@ -183,7 +183,7 @@ def test_gradients_go_through_boundaries() -> None:
     assert vectors.grad.eq(1).all()
 
 
-def test_tensors_of_another_kind_have_no_boundaries() -> None:
+def test_boundaries_need_ids_or_vectors() -> None:
     with pytest.raises(ConfigurationError, match=r"expected \(B, T\) or \(B, T, D\), found \(3,\)"):
         add_sentence_boundary_token_ids(torch.zeros(3), torch.zeros(3), 1, 2)
 

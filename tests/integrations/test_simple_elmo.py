@@ -100,7 +100,7 @@ def test_neither_neighbours_nor_earlier_calls_nor_warmup_matter(nlpl: tuple[Path
 
 @pytest.mark.parametrize("warmup", [True, False])
 def test_carried_state_gives_the_numbers_of_simple_elmo(nlpl: tuple[Path, Oracle], warmup: bool) -> None:
-    """Its TensorFlow graph: zeros at the start of a call, the first batch once more with `warmup`, then all of them."""
+    """Its TensorFlow graph: zeros at the start of a call, the first batch again with `warmup`, then all of them."""
     model = loaded(nlpl[0], "carry", max_batch_size=2)
     batches = [SENTENCES[:2], SENTENCES[2:4], SENTENCES[4:]]
     wanted = nlpl[1].carried([*batches[: int(warmup)], *batches])[int(warmup) :]

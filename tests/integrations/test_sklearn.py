@@ -163,7 +163,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return sources
 
 
-def test_looking_at_it_loads_nothing(loads: list[str]) -> None:
+def test_displaying_it_loads_nothing(loads: list[str]) -> None:
     """Notebooks show estimators as HTML, which reads every attribute; a name may be one of the Hub, to be fetched."""
     vectorizer = ElmoVectorizer("owner/of-no-model")
     assert "of-no-model" in repr(vectorizer)
@@ -172,7 +172,7 @@ def test_looking_at_it_loads_nothing(loads: list[str]) -> None:
     assert loads == []
 
 
-def test_beside_other_columns_and_features(folder: Path) -> None:
+def test_vectors_combine_with_other_columns_and_features(folder: Path) -> None:
     """Text is one column among others, and the vectors become named columns."""
     table = np.array([[text, stars] for stars, text in enumerate(TEXTS)], dtype=object)
     columns = ColumnTransformer([("elmo", ElmoVectorizer(folder), 0)], remainder="passthrough")
@@ -183,7 +183,7 @@ def test_beside_other_columns_and_features(folder: Path) -> None:
     assert union.fit_transform(TEXTS).shape[1] == len(union.get_feature_names_out()) > 12
 
 
-def test_a_document_alone_or_among_others_in_any_order(folder: Path) -> None:
+def test_a_document_has_the_same_vector_alone_and_among_others(folder: Path) -> None:
     """The library's checks of invariance, with text. 2e-6 is the rounding of products of other shapes."""
     vectorizer = ElmoVectorizer(folder, layers="top").fit(TEXTS, [1, 0, 1, 0, 1])
     whole = vectorizer.transform(TEXTS)

@@ -107,7 +107,7 @@ def test_vectors_are_those_of_the_words(folder: Path, model: elmo.Embedder, laye
     assert all(np.shares_memory(token._.elmo, doc.tensor[token.i]) for token in doc)
 
 
-def test_sentences_are_embedded_alone_where_they_are_known(folder: Path, model: elmo.Embedder) -> None:
+def test_sentences_are_embedded_separately_if_their_ends_are_known(folder: Path, model: elmo.Embedder) -> None:
     doc = make_nlp(folder, before="sentencizer")(TEXT)
     sentences = [[token for token in sentence if not token.is_space] for sentence in doc.sents]
     assert len(sentences) == 3
@@ -171,7 +171,7 @@ def unused(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("way", ["disk", "bytes"])
-def test_a_stored_pipeline_needs_no_model_beside_it(moved: Path, way: str, tmp_path: Path) -> None:
+def test_a_stored_pipeline_needs_no_other_model_folder(moved: Path, way: str, tmp_path: Path) -> None:
     nlp = make_nlp(moved, before="sentencizer", layers="top")
     expected = nlp(TEXT).tensor
     nlp.to_disk(tmp_path / "pipeline")
@@ -205,7 +205,7 @@ def test_the_same_weights_are_held_once(folder: Path, tmp_path: Path) -> None:
     assert (component.loaded.embedder.precision, other.loaded.embedder.precision) == ("float32", "bf16")
 
 
-def test_a_model_that_changed_is_read_anew(moved: Path) -> None:
+def test_a_model_that_changed_is_read_again(moved: Path) -> None:
     before = make_nlp(moved)
     old = before("play").tensor
     make(moved, seed=1)
@@ -361,7 +361,7 @@ def test_trained_sentences_are_embedded_once(unused: Path, monkeypatch: pytest.M
         np.testing.assert_array_equal(one, three)
 
 
-def test_what_is_kept_is_bounded(unused: Path) -> None:
+def test_kept_layers_are_bounded(unused: Path) -> None:
     shim = make_layer(unused).shims[0]  # it holds the model, which would be forgotten without it
     loaded = shim.loaded
     arrays = {(name,): np.zeros(100, np.float32) for name in "abc"}
