@@ -148,6 +148,7 @@ def test_this_file_sees_imports() -> None:
 PRIVATE_EXCEPTIONS = {
     "_exit": "os._exit ends a forked child, which must not do what the end of a test run does",
     "_replace": "a method of named tuples",
+    "_asdict": "a method of named tuples",
     "_native": "the name of our package of C++ kernels",
     "_repr_html_": "what notebooks call to show an object",
     "_ElmoBiLm": "AllenNLP's name, which its users' programs have: a class",
