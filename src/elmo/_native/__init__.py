@@ -1,8 +1,9 @@
 """Native kernels in C++ for x86-64 CPUs, for inference and for training.
 
-For inference, `Linear` and `Recurrence` compute products and LSTM recurrences with weights that are packed once. For
-training, `lstm_forward` and `lstm_backward` run a whole layer, whose weights they pack at every call, and `softmax`
-does the work between the products of the softmax. Arrays of bfloat16 are passed as uint16.
+For inference, `Linear` and `Recurrence` compute products and LSTM recurrences with weights that are packed once;
+`Convolution` and `highway` do what else a char encoder does. For training, `lstm_forward` and `lstm_backward` run a
+whole layer, whose weights they pack at every call, `find_maxima` and `add_to_tables` are the convolutions both ways,
+and `softmax` does the work between the products of the softmax. Arrays of bfloat16 are passed as uint16.
 
 The extension module exists if the package was built with a compiler (see setup.py). At run time it uses the kernels
 for the best instruction set of the CPU. `available()` tells what this machine can use; the environment variable
@@ -186,6 +187,138 @@ class Recurrence:
         assert _kernel is not None
         threads = _threads(num_threads)
         _kernel.run_recurrence(self._handle, gates, sizes, hidden, cell, outputs, len(sizes), threads)
+
+
+class Convolution:
+    """The convolutions of a char encoder as sums of look-ups (see `elmo.nn.char_encoder`).
+
+    Args:
+        tables: For each filter width the products of its K filters with the A characters at each place, (width, A, K).
+        biases: For each width the biases, (K,).
+        activation: "relu" or "tanh".
+
+    Raises:
+        ValueError: If an array is not as described.
+    """
+
+    def __init__(self, tables: Sequence[Array], biases: Sequence[Array], activation: str) -> None:
+        """Check and keep the arrays; see the class."""
+        for table, bias in zip(tables, biases, strict=True):
+            if table.ndim != 3 or 0 in table.shape or len(table[0]) != len(tables[0][0]):
+                raise ValueError(f"a table is {table.shape}, but must be (width, A, K), with the same A for all")
+            _check("table", table, table.shape)
+            _check("bias", bias, table.shape[2:])
+        if activation not in ("relu", "tanh"):
+            raise ValueError(f"activation is {activation!r}, but must be 'relu' or 'tanh'")
+        self._filters, self._activation = list(zip(tables, biases, strict=True)), activation
+        self.out_dim = sum(map(len, biases))
+
+    def run(self, ids: NDArray[np.int32], lengths: NDArray[np.int32], out: Array, num_threads: int = 1) -> None:
+        """Write the features of N words to `out` (N, F), the filters of all widths side by side.
+
+        Args:
+            ids: The characters of the words, (N, C), where C is no less than any width.
+            lengths: How many characters a word has before its padding, which is the same character to the end, (N,).
+            out: Where to write the features.
+            num_threads: The number of threads, which divide the words.
+
+        Raises:
+            ValueError: If an argument is not as described.
+        """
+        rows, columns = ids.shape
+        _check("lengths", lengths, (rows,), dtype=np.int32)
+        _check("out", out, (rows, self.out_dim), written=True)
+        alphabet = self._filters[0][0].shape[1]
+        for table, _ in self._filters:
+            _check_ids(ids, alphabet, len(table))
+        if rows and not 0 <= lengths.min() <= lengths.max() <= columns:
+            raise ValueError(f"lengths holds {lengths.min()} to {lengths.max()}, but there are {columns} columns")
+        assert _kernel is not None
+        offset, is_tanh, threads = 0, self._activation == "tanh", _threads(num_threads)
+        for table, bias in self._filters if rows else ():
+            sizes = rows, columns, *table.shape, self.out_dim, offset
+            _kernel.run_windows(table, bias, ids, lengths, out, None, *sizes, is_tanh, threads, LEVELS[0])
+            offset += len(bias)
+
+
+def highway(products: Array, x: Array, num_threads: int = 1) -> None:
+    """Compute a highway layer after its products: x becomes x + sigmoid(g) * (relu(t) - x).
+
+    Args:
+        products: The transform t and the gate g of each row side by side, (N, 2F).
+        x: The input, (N, F), which is replaced.
+        num_threads: The number of threads, which divide the rows.
+    """
+    rows, size = x.shape
+    _check("products", products, (rows, 2 * size))
+    _check("x", x, (rows, size), written=True)
+    assert _kernel is not None
+    if rows:
+        _kernel.run_highway(products, x, rows, size, _threads(num_threads), LEVELS[0])
+
+
+def find_maxima(
+    table: Array,
+    ids: NDArray[np.int32],
+    lengths: NDArray[np.int32],
+    maxima: Array,
+    places: NDArray[np.uint8],
+    num_threads: int = 1,
+) -> None:
+    """Compute the convolutions of one filter width, and the maximum of each filter over the windows of each word.
+
+    Args:
+        table: The products of the K filters with the A characters at each place, (width, A, K).
+        ids: As in `Convolution.run`, with 255 columns at most.
+        lengths: As in `Convolution.run`.
+        maxima: Where to write the maxima, (N, K). A maximum over NaN is NaN.
+        places: Where to write the first place at which each filter has its maximum, (N, K).
+        num_threads: The number of threads, which divide the words.
+
+    Raises:
+        ValueError: If an argument is not as described.
+    """
+    (width, alphabet, filters), (rows, columns) = table.shape, ids.shape
+    _check("table", table, (width, alphabet, filters))
+    _check("lengths", lengths, (rows,), dtype=np.int32)
+    _check("maxima", maxima, (rows, filters), written=True)
+    _check("places", places, (rows, filters), written=True, dtype=np.uint8)
+    _check_ids(ids, alphabet, width)
+    if rows and not 0 <= lengths.min() <= lengths.max() <= columns:
+        raise ValueError(f"lengths holds {lengths.min()} to {lengths.max()}, but there are {columns} columns")
+    assert _kernel is not None
+    if rows:
+        sizes = rows, columns, width, alphabet, filters, filters, 0
+        threads = _threads(num_threads)
+        _kernel.run_windows(table, None, ids, lengths, maxima, places, *sizes, False, threads, LEVELS[0])
+
+
+def add_to_table(
+    d_maxima: Array, ids: NDArray[np.int32], places: NDArray[np.uint8], d_table: Array, num_threads: int = 1
+) -> None:
+    """Run the backward pass of `find_maxima`: add the gradient of each maximum where its window was read.
+
+    Args:
+        d_maxima: The gradient of the maxima, (N, K).
+        ids: As in `find_maxima`.
+        places: What `find_maxima` wrote, (N, K).
+        d_table: The gradient of the table, (width, A, K), to which is added.
+        num_threads: The number of threads, which divide the filters. The order of the additions does not depend on it.
+
+    Raises:
+        ValueError: If an argument is not as described.
+    """
+    (width, alphabet, filters), (rows, columns) = d_table.shape, ids.shape
+    _check("d_maxima", d_maxima, (rows, filters))
+    _check("places", places, (rows, filters), dtype=np.uint8)
+    _check("d_table", d_table, (width, alphabet, filters), written=True)
+    _check_ids(ids, alphabet, width)
+    if rows and places.max() > columns - width:
+        raise ValueError(f"places holds {places.max()}, but the last window of {columns} columns is {columns - width}")
+    assert _kernel is not None
+    if rows:
+        sizes = rows, columns, width, alphabet, filters
+        _kernel.run_windows_backward(d_maxima, ids, places, d_table, *sizes, _threads(num_threads), LEVELS[0])
 
 
 def lstm_forward(
@@ -372,9 +505,18 @@ def _packed_sizes(batch_sizes: Sequence[int]) -> tuple[NDArray[np.int64], int, i
     return sizes, int(sizes.sum()), int(sizes[0]) if len(sizes) else 0
 
 
+def _check_ids(ids: NDArray[np.int32], alphabet: int, width: int) -> None:
+    """Refuse characters or windows that would be read from other memory."""
+    _check("ids", ids, ids.shape, dtype=np.int32)
+    if len(ids) and not 0 <= ids.min() <= ids.max() < alphabet:
+        raise ValueError(f"ids holds {ids.min()} to {ids.max()}, but there are {alphabet} characters")
+    if not width <= ids.shape[1] <= 255:
+        raise ValueError(f"ids has {ids.shape[1]} columns, but must have {width}, the width of the filters, to 255")
+
+
 def _is_bf16(products: NDArray[Any]) -> bool:
     """Return whether products are bf16, and raise ValueError for types that there are no kernels for."""
-    if products.dtype not in (np.float32, np.uint16):
+    if products.dtype.name not in ("float32", "uint16"):
         raise ValueError(f"products of {products.dtype}: there are kernels for float32 and for bf16 in uint16")
     return products.dtype == np.uint16
 

@@ -99,3 +99,37 @@ def run_softmax(
     level: str,
     /,
 ) -> None: ...
+def run_windows(
+    table: Array,
+    bias: Array | None,
+    ids: NDArray[np.int32],
+    lengths: NDArray[np.int32],
+    out: Array,
+    places: NDArray[np.uint8] | None,
+    rows: int,
+    columns: int,
+    width: int,
+    alphabet: int,
+    filters: int,
+    stride: int,
+    offset: int,
+    tanh: bool,
+    num_threads: int,
+    level: str,
+    /,
+) -> None: ...
+def run_windows_backward(
+    d_maxima: Array,
+    ids: NDArray[np.int32],
+    places: NDArray[np.uint8],
+    d_table: Array,
+    rows: int,
+    columns: int,
+    width: int,
+    alphabet: int,
+    filters: int,
+    num_threads: int,
+    level: str,
+    /,
+) -> None: ...
+def run_highway(products: Array, x: Array, rows: int, size: int, num_threads: int, level: str, /) -> None: ...

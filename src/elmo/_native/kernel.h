@@ -138,6 +138,33 @@ struct SoftmaxCall {
     float *losses, *target_shares;     // (rows), written
 };
 
+// The convolutions of one filter width over words, and the maximum of each filter over the windows of a word, to which
+// its bias and the activation (relu or tanh) are applied. There are few characters, so a convolution is a sum of
+// look-ups: `table` (width, alphabet, filters) has the product of each filter with each character at each place.
+struct WindowsCall {
+    size_t columns, width, alphabet, filters;
+    size_t stride;  // of a row of `out`, which may have the filters of other widths too
+    bool tanh;
+    const float *table, *bias;
+    const int32_t *ids, *lengths;  // (rows, columns) and (rows): characters up to the padding
+    float* out;
+    uint8_t* places;  // (rows, filters), or null: training also wants the first places of the maxima, and these bare
+};
+
+// Its backward pass for one filter width, for some blocks of FILTERS_AT_ONCE filters.
+constexpr size_t FILTERS_AT_ONCE = 64;
+
+struct WindowsBackwardCall {
+    size_t rows, columns, width, alphabet, filters;
+    const float* d_maxima;  // (rows, filters)
+    const int32_t* ids;
+    const uint8_t* places;
+    float* d_table;  // (width, alphabet, filters), which is added to
+};
+
+// x = x + sigmoid(gate) * (relu(transformed) - x), where a row of products is [transformed; gate].
+struct HighwayCall { size_t size; const float* products; float* x; };
+
 // The kernels of one instruction set.
 struct Kernels {
     const char* name;
@@ -147,6 +174,9 @@ struct Kernels {
     void (*lstm_forward)(const LSTMForwardCall&, size_t thread, size_t threads);
     void (*lstm_backward)(const LSTMBackwardCall&, size_t thread, size_t threads);
     void (*softmax)(const SoftmaxCall&, Range rows, float* d_bias, float* powers);
+    void (*windows)(const WindowsCall&, Range rows);
+    void (*windows_backward)(const WindowsBackwardCall&, Range blocks);
+    void (*highway)(const HighwayCall&, Range rows);
 };
 
 #if defined(__x86_64__)

@@ -7,6 +7,7 @@
 
 #include "vectors.h"
 #include "softmax.h"
+#include "encoder.h"
 
 #define QUOTED(word) #word
 #define NAME(word) QUOTED(word)
@@ -337,6 +338,7 @@ void recurrence(const RecurrenceCall& call, size_t thread, size_t threads, Scrat
 
 namespace elmo {
 
-extern const Kernels LEVEL = {NAME(LEVEL), LANES, linear, recurrence, lstm_forward, lstm_backward, softmax};
+extern const Kernels LEVEL = {NAME(LEVEL), LANES,   linear,  recurrence,       lstm_forward, lstm_backward,
+                              softmax,     windows, windows_backward, highway};
 
 }  // namespace elmo

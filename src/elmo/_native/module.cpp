@@ -236,7 +236,7 @@ PyObject* run_recurrence(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
-// Threads share the rows of a step, of which there is at least one.
+// Threads share the rows (or blocks) of a call, of which there is at least one.
 void for_rows(Py_ssize_t rows, Py_ssize_t threads, const std::function<void(Range, size_t thread)>& work) {
     Released gil;
     Pool::instance().run(std::min(threads, rows), [&](size_t thread, size_t count, Barrier&) {
@@ -331,6 +331,55 @@ PyObject* run_softmax(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
+PyObject* run_windows(PyObject*, PyObject* args) {
+    Buffer table, bias, ids, lengths, out, places;
+    Py_ssize_t rows, columns, width, alphabet, filters, stride, offset, threads;
+    int tanh;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "y*z*y*y*w*z*nnnnnnnpns", &table.view, &bias.view, &ids.view, &lengths.view, &out.view,
+                          &places.view, &rows, &columns, &width, &alphabet, &filters, &stride, &offset, &tanh, &threads, &level))
+        return nullptr;
+    const Kernels* kernels = find(level);
+    if (!kernels) return nullptr;
+    const WindowsCall call{static_cast<size_t>(columns), static_cast<size_t>(width), static_cast<size_t>(alphabet),
+                           static_cast<size_t>(filters), static_cast<size_t>(stride), tanh != 0, table.floats(),
+                           bias.floats(), static_cast<const int32_t*>(ids.view.buf),
+                           static_cast<const int32_t*>(lengths.view.buf), out.floats() + offset,
+                           static_cast<uint8_t*>(places.view.buf)};
+    for_rows(rows, threads, [&](Range range, size_t) { kernels->windows(call, range); });
+    Py_RETURN_NONE;
+}
+
+PyObject* run_windows_backward(PyObject*, PyObject* args) {
+    Buffer d_maxima, ids, places, d_table;
+    Py_ssize_t rows, columns, width, alphabet, filters, threads;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "y*y*y*w*nnnnnns", &d_maxima.view, &ids.view, &places.view, &d_table.view, &rows,
+                          &columns, &width, &alphabet, &filters, &threads, &level))
+        return nullptr;
+    const Kernels* kernels = find(level);
+    if (!kernels) return nullptr;
+    const WindowsBackwardCall call{static_cast<size_t>(rows), static_cast<size_t>(columns), static_cast<size_t>(width),
+                                   static_cast<size_t>(alphabet), static_cast<size_t>(filters), d_maxima.floats(),
+                                   static_cast<const int32_t*>(ids.view.buf),
+                                   static_cast<const uint8_t*>(places.view.buf), d_table.floats()};
+    for_rows(ceil_div(call.filters, FILTERS_AT_ONCE), threads,
+             [&](Range blocks, size_t) { kernels->windows_backward(call, blocks); });
+    Py_RETURN_NONE;
+}
+
+PyObject* run_highway(PyObject*, PyObject* args) {
+    Buffer products, x;
+    Py_ssize_t rows, size, threads;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "y*w*nnns", &products.view, &x.view, &rows, &size, &threads, &level)) return nullptr;
+    const Kernels* kernels = find(level);
+    if (!kernels) return nullptr;
+    const HighwayCall call{static_cast<size_t>(size), products.floats(), x.floats()};
+    for_rows(rows, threads, [&](Range range, size_t) { kernels->highway(call, range); });
+    Py_RETURN_NONE;
+}
+
 // A C++ exception must not pass through Python's frames. The only one that can occur here is that memory runs out.
 template <PyObject* (*BODY)(PyObject*, PyObject*)>
 PyObject* guarded(PyObject* self, PyObject* args) {
@@ -351,6 +400,9 @@ PyMethodDef METHODS[] = {
     {"run_lstm_forward", guarded<run_lstm_forward>, METH_VARARGS, "Run a layer over a packed batch in training."},
     {"run_lstm_backward", guarded<run_lstm_backward>, METH_VARARGS, "The way back through `run_lstm_forward`."},
     {"run_softmax", guarded<run_softmax>, METH_VARARGS, "The softmax of training over rows of scores."},
+    {"run_windows", guarded<run_windows>, METH_VARARGS, "Convolutions of words, and their maxima."},
+    {"run_windows_backward", guarded<run_windows_backward>, METH_VARARGS, "The way back through `run_windows`."},
+    {"run_highway", guarded<run_highway>, METH_VARARGS, "What a highway does with its products."},
     {nullptr, nullptr, 0, nullptr},
 };
 
