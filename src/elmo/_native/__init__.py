@@ -236,7 +236,8 @@ class Convolution:
         assert _kernel is not None
         offset, is_tanh, threads = 0, self._activation == "tanh", _threads(num_threads)
         for table, bias in self._filters if rows else ():
-            sizes = rows, columns, *table.shape, self.out_dim, offset
+            width, _, filters = table.shape
+            sizes = rows, columns, width, alphabet, filters, self.out_dim, offset
             _kernel.run_windows(table, bias, ids, lengths, out, None, *sizes, is_tanh, threads, LEVELS[0])
             offset += len(bias)
 

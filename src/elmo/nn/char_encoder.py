@@ -226,8 +226,10 @@ class _WindowMaximum(torch.autograd.Function):
             characters = characters.int()
             maxima = table.new_empty(len(characters), num_filters)
             places = torch.empty(maxima.shape, dtype=torch.uint8)
-            arrays = table, characters, lengths.int(), maxima, places
-            _native.find_maxima(*map(as_array, arrays), torch.get_num_threads())
+            _native.find_maxima(
+                *(as_array(table), as_array(characters), as_array(lengths.int())),
+                *(as_array(maxima), as_array(places), torch.get_num_threads()),
+            )
             ctx.save_for_backward(table, characters, places)
             return maxima
         rows_of_table = table.flatten(0, 1)
@@ -255,8 +257,10 @@ class _WindowMaximum(torch.autograd.Function):
         table, characters, places = ctx.saved_tensors
         d_table = torch.zeros_like(table)
         if ctx.native:
-            arrays = grad_outputs[0].contiguous(), characters, places, d_table
-            _native.add_to_table(*map(as_array, arrays), torch.get_num_threads())
+            _native.add_to_table(
+                *(as_array(grad_outputs[0].contiguous()), as_array(characters)),
+                *(as_array(places), as_array(d_table), torch.get_num_threads()),
+            )
             return d_table, None, None, None
         for rows, _ in _blocks(ctx.sizes):
             # The window that begins at `place` read `place + offset` as its character at `offset`.
