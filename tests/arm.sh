@@ -51,7 +51,7 @@ END
 import sys
 import pytest
 from elmo import _native
-print('$processor:', ', '.join(_native._levels))
+print('$processor:', ', '.join(_native.LEVELS))
 sys.executable = '$root/python'
 sys.exit(pytest.main(['-q', '--noconftest', '-p', 'no:cacheprovider', 'tests/native']))"
 done

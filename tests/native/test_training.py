@@ -1,0 +1,226 @@
+"""The native kernels of training compared with plain NumPy in float64, for every instruction set that this machine has.
+
+Gradients are compared with differences of the loss, so that no derivative is written down twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from elmo import _native
+
+pytestmark = pytest.mark.skipif(
+    not _native.available(), reason="the native module is not built, not for this CPU, or turned off by ELMO_NATIVE=0"
+)
+
+Array = np.ndarray
+
+
+@pytest.fixture(params=_native.LEVELS or ["none"])
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Use the kernels of one instruction set instead of the best one."""
+    monkeypatch.setattr(_native, "LEVELS", [request.param])
+    return request.param
+
+
+def sigmoid(x: Array) -> Array:
+    return 0.5 + 0.5 * np.tanh(0.5 * x)
+
+
+def clip(x: Array, limit: float | None) -> Array:
+    return x if limit is None else np.clip(x, -limit, limit)
+
+
+class Layer:
+    """A layer, a packed batch whose rows end at different steps, and a loss of its outputs and cells."""
+
+    def __init__(self, size: int, in_size: int, out_size: int | None, clips: tuple[float | None, float | None]) -> None:
+        random = np.random.default_rng(size)
+        self.sizes, self.size, self.in_size, self.clips = [3, 3, 2, 1], size, in_size, clips
+        self.out_size = out_size or size
+        N, rows, width = sum(self.sizes), self.sizes[0], in_size + self.out_size
+        self.given: dict[str, Array] = {
+            "weight": random.standard_normal((4 * size, width)) * width**-0.5,
+            "bias": random.standard_normal(4 * size),
+            "inputs": random.standard_normal((N, in_size)),
+            "hidden": random.standard_normal((rows, self.out_size)),
+            "cell": random.standard_normal((rows, size)),
+        }
+        if out_size:
+            self.given["weight_hr"] = random.standard_normal((out_size, size)) * size**-0.5
+        self.given = {name: array.astype(np.float32).astype(np.float64) for name, array in self.given.items()}
+        self.d_outputs = random.standard_normal((N, self.out_size)).astype(np.float32)
+        self.d_cells = random.standard_normal((N, size)).astype(np.float32)
+
+    def reference(self, given: dict[str, Array]) -> tuple[Array, Array]:
+        """Outputs and cells, by the equations of Sak et al. 2014."""
+        hidden, cell, outputs, cells, start = given["hidden"], given["cell"], [], [], 0
+        for rows in self.sizes:
+            joined = np.hstack([given["inputs"][start : start + rows], hidden[:rows]])
+            i, j, f, o = np.split(joined @ given["weight"].T + given["bias"], 4, axis=1)
+            cell = clip(sigmoid(f) * cell[:rows] + sigmoid(i) * np.tanh(j), self.clips[0])
+            hidden = sigmoid(o) * np.tanh(cell)
+            if "weight_hr" in given:
+                hidden = clip(hidden @ given["weight_hr"].T, self.clips[1])
+            outputs.append(hidden)
+            cells.append(cell)
+            start += rows
+        return np.concatenate(outputs), np.concatenate(cells)
+
+    def loss(self, given: dict[str, Array]) -> float:
+        outputs, cells = self.reference(given)
+        return float((outputs * self.d_outputs).sum() + (cells * self.d_cells).sum())
+
+    def native(self, num_threads: int = 1) -> tuple[Array, Array, dict[str, Array]]:
+        """Outputs, cells and the gradients of everything that is given, by name."""
+        given = {name: array.astype(np.float32) for name, array in self.given.items()}
+        N, rows, size, width = sum(self.sizes), self.sizes[0], self.size, self.in_size + self.out_size
+        weight_hr, has_projection = given.get("weight_hr"), "weight_hr" in given
+        joined = np.full((N, width), np.nan, np.float32)
+        joined[:, : self.in_size], joined[:rows, self.in_size :] = given["inputs"], given["hidden"]
+        gates, cells, mixed = (np.full((N, n), np.nan, np.float32) for n in (4 * size, size, size))
+        outputs, d_out = (np.full((N, self.out_size), np.nan, np.float32) for _ in range(2))
+        d_gates, d_joined, d_cell = np.empty_like(gates), np.empty_like(joined), np.zeros_like(given["cell"])
+        _native.lstm_forward(
+            *(given["weight"], weight_hr, given["bias"], self.sizes, given["cell"], joined, gates, cells),
+            *(mixed if has_projection else None, outputs, self.clips, num_threads),
+        )
+        _native.lstm_backward(
+            *(given["weight"], weight_hr, self.sizes, given["cell"], gates, cells, outputs, self.d_outputs),
+            *(self.d_cells, d_cell, d_gates, d_out if has_projection else None, d_joined, self.clips, num_threads),
+        )
+        ordered = d_gates.reshape(N, *_native.gate_order(size)).swapaxes(1, 2).reshape(N, 4 * size)
+        gradients = {
+            "weight": ordered.T @ joined,
+            "bias": ordered.sum(axis=0),
+            "inputs": d_joined[:, : self.in_size],
+            "hidden": d_joined[:rows, self.in_size :],
+            "cell": d_cell,
+        }
+        return outputs, cells, gradients | ({"weight_hr": d_out.T @ mixed} if has_projection else {})
+
+
+def differences(loss: Callable[[dict[str, Array]], float], given: dict[str, Array], name: str) -> Array:
+    """The gradient of a loss by each number of an array, from differences that are exact to about 1e-8."""
+    gradient, step = np.empty(given[name].size), 1e-5
+    for place in range(len(gradient)):
+        moved = []
+        for sign in (1, -1):
+            other = given[name].copy()
+            other.flat[place] += sign * step
+            moved.append(loss({**given, name: other}))
+        gradient[place] = (moved[0] - moved[1]) / (2 * step)
+    return gradient.reshape(given[name].shape)
+
+
+LAYERS = [(5, 3, 2, (0.6, 0.2)), (16, 2, 5, (0.9, None)), (20, 2, None, (None, None)), (16, 3, 3, (None, 0.3))]
+
+
+@pytest.fixture(scope="module", params=LAYERS, ids=str)
+def layer(request: pytest.FixtureRequest) -> tuple[Layer, dict[str, Array]]:
+    """A layer and its gradients by differences: H, I, P (None without a projection), and the clips."""
+    layer = Layer(*request.param)
+    return layer, {name: differences(layer.loss, layer.given, name) for name in layer.given}
+
+
+def test_a_layer_of_training_follows_the_equations(level: str, layer: tuple[Layer, dict[str, Array]]) -> None:
+    """2e-6 is float32 rounding over four steps; gradients are larger, and sums of more numbers."""
+    problem, wanted = layer
+    for num_threads in (1, 2, 3):
+        outputs, cells, gradients = problem.native(num_threads)
+        for got, expected in zip((outputs, cells), problem.reference(problem.given), strict=True):
+            np.testing.assert_allclose(got, expected, rtol=0, atol=2e-6)
+        for name, gradient in gradients.items():
+            np.testing.assert_allclose(gradient, wanted[name], rtol=0, atol=2e-5, err_msg=name)
+
+
+def test_the_clips_of_these_layers_matter() -> None:
+    for size, in_size, out_size, clips in LAYERS:
+        outputs, cells = (problem := Layer(size, in_size, out_size, clips)).reference(problem.given)
+        for values, limit in ((cells, clips[0]), (outputs, clips[1])):
+            assert limit is None or 0.02 < (np.abs(values) == limit).mean() < 0.98
+
+
+@pytest.mark.parametrize("filters", [1, 16, 70])
+def test_maxima_and_their_gradient_are_those_of_look_ups(level: str, filters: int) -> None:
+    random = np.random.default_rng(0)
+    table = random.standard_normal((3, 20, filters)).astype(np.float32)
+    ids, lengths = random.integers(0, 19, (9, 12)).astype(np.int32), random.integers(0, 13, 9).astype(np.int32)
+    for row, length in zip(ids, lengths, strict=True):
+        row[length:] = 19
+    windows = np.stack([sum(table[i][ids[:, place + i]] for i in range(3)) for place in range(10)])
+    gradient = random.standard_normal((9, filters)).astype(np.float32)
+    maxima, places = np.empty((9, filters), np.float32), np.empty((9, filters), np.uint8)
+    _native.find_maxima(table, ids, lengths, maxima, places)
+    np.testing.assert_allclose(maxima, windows.max(axis=0), rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(places, windows.argmax(axis=0))
+    d_table, wanted = np.zeros_like(table), np.zeros(table.shape)
+    _native.add_to_table(gradient, ids, places, d_table)
+    for row in range(9):
+        for k in range(filters):
+            for i in range(3):
+                wanted[i, ids[row, windows[:, row, k].argmax() + i], k] += gradient[row, k]
+    np.testing.assert_allclose(d_table, wanted, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("columns", [1, 16, 37])
+def test_the_softmax_of_training_follows_its_definition(level: str, columns: int) -> None:
+    """Each row against its own target, which is left out where it is among the columns."""
+    random = np.random.default_rng(columns)
+    scores, bias = random.standard_normal((5, columns)).astype(np.float32), random.standard_normal(columns)
+    bias, targets = bias.astype(np.float32), (3 * random.standard_normal(5)).astype(np.float32)
+    own = np.array([-1, 0, columns - 1, -1, columns // 2])
+    powers = np.exp((scores + bias).astype(np.float64))
+    powers[np.flatnonzero(own >= 0), own[own >= 0]] = 0
+    total = powers.sum(axis=1) + np.exp(targets.astype(np.float64))
+    for num_threads in (1, 2):
+        products, losses, shares = scores.copy(), np.empty(5, np.float32), np.empty(5, np.float32)
+        d_bias = np.zeros((num_threads, columns), np.float32)
+        _native.softmax(products, bias, targets, own, losses, shares, d_bias)
+        np.testing.assert_allclose(products, powers / total[:, None], rtol=0, atol=5e-7)
+        np.testing.assert_allclose(losses, np.log(total) - targets, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(shares, np.exp(targets) / total, rtol=0, atol=5e-7)
+        np.testing.assert_allclose(d_bias.sum(axis=0), (powers / total[:, None]).sum(axis=0), rtol=0, atol=1e-6)
+
+
+def test_native_maxima_keep_nan_and_do_not_depend_on_threads(level: str) -> None:
+    random = np.random.default_rng(0)
+    table = random.standard_normal((3, 20, 70)).astype(np.float32)
+    table[:, 5, 1] = np.nan
+    ids, lengths = random.integers(0, 20, (9, 12)).astype(np.int32), np.full(9, 12, np.int32)
+    gradient = random.standard_normal((9, 70)).astype(np.float32)
+    results = []
+    for num_threads in (1, 3):
+        maxima, places, d_table = np.empty((9, 70), np.float32), np.empty((9, 70), np.uint8), np.zeros_like(table)
+        _native.find_maxima(table, ids, lengths, maxima, places, num_threads)
+        _native.add_to_table(gradient, ids, places, d_table, num_threads)
+        results.append((maxima, places, d_table))
+    for alone, together in zip(*results, strict=True):
+        np.testing.assert_array_equal(alone, together)
+    np.testing.assert_array_equal(np.isnan(results[0][0][:, 1]), (ids == 5).any(axis=1))
+    assert np.isfinite(np.delete(results[0][0], 1, axis=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"ids": np.full((3, 12), 20, np.int32)}, "ids holds 20 to 20, but there are 20 characters"),
+        (
+            {"ids": np.zeros((3, 256), np.int32)},
+            "ids has 256 columns, but must have 7, the width of the filters, to 255",
+        ),
+        ({"places": np.full((3, 4), 6, np.uint8)}, "places holds 6, but the last window of 12 columns is 5"),
+        ({"places": np.zeros((3, 5), np.uint8)}, r"places is \(3, 5\), but must be \(3, 4\)"),
+        ({"d_maxima": np.zeros((3, 4))}, "d_maxima is float64, but must be float32"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_the_native_backward_pass_refuses_what_it_would_write_elsewhere(changed: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"d_maxima": np.zeros((3, 4), np.float32), "ids": np.zeros((3, 12), np.int32)}
+    arguments |= {"places": np.zeros((3, 4), np.uint8), "d_table": np.zeros((7, 20, 4), np.float32), **changed}
+    with pytest.raises(ValueError, match=message):
+        _native.add_to_table(**arguments)
