@@ -53,8 +53,10 @@ class Muon(torch.optim.Optimizer):
     def _move(self, parameter: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
         average = self.state[parameter]["momentum_buffer"]
         average.lerp_(gradient, 1 - group["momentum"])
+        # Nesterov momentum: the average as it will be if the next gradient is like this one.
         direction = orthogonalize(gradient.lerp(average, group["momentum"]), fast_dtype(gradient.device))
         parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        # A matrix (M, N) whose singular values are all 1 has a root mean square of 1 / sqrt(max(M, N)).
         parameter.add_(direction, alpha=-group["lr"] * ADAM_SIZE * math.sqrt(max(parameter.shape)))
 
 
@@ -75,11 +77,12 @@ def orthogonalize(matrix: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """
     if matrix.shape[0] > matrix.shape[1]:
         return orthogonalize(matrix.T, dtype).T
+    # The iteration needs singular values of at most 1. None of them is larger than the Frobenius norm.
     matrix = matrix / torch.linalg.vector_norm(matrix).clamp(min=1e-7)
     if matrix.shape[1] >= LONG * matrix.shape[0]:
         return _product_of_steps(matrix @ matrix.T) @ matrix
     x = matrix.to(dtype)
-    for _ in range(ITERATIONS):
+    for _ in range(ITERATIONS):  # x becomes a x + b A x + c A^2 x, with A = x x^T and the three coefficients
         x = torch.addmm(x, _beyond_linear(x @ x.T), x, beta=COEFFICIENTS[0])
     return x.to(matrix.dtype)
 

@@ -7,9 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from elmo.tasks.coref.coupled_lstm import CoupledBiLSTM, CoupledLSTM
-from elmo.tasks.coref.mentions import AntecedentScorer, MentionScorer
-from elmo.tasks.coref.spans import enumerate_spans
+from elmo.tasks.coref.layers import AntecedentScorer, CoupledBiLSTM, CoupledLSTM, MentionScorer
+from elmo.tasks.coref.model import enumerate_spans
 
 
 def plain_lstm(direction: CoupledLSTM, sentence: Tensor, mask: Tensor) -> Tensor:

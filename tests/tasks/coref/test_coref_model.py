@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.tasks.coref.data import Mention
-from elmo.tasks.coref.spans import enumerate_spans, link_mentions, prune_spans
+from elmo.tasks.coref.model import enumerate_spans, link_mentions, prune_spans
 
 lengths = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 seeds = st.integers(0, 2**32 - 1)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.tasks.coref.data import Clusters, Mention
-from elmo.tasks.coref.metric import METRICS, score_clusters
+from elmo.tasks.coref.metric import AVERAGED, score_clusters
 
 Figures = tuple[float, float]
 """Recall and precision."""
@@ -69,7 +69,7 @@ def test_published_cases(case: str) -> None:
     """To the three places that are written out here."""
     key, response, figures = CASES[case]
     scores = score_clusters([clusters(key)], [clusters(response)])
-    found = [scores[f"{metric}_{figure}"] for metric in METRICS for figure in ("recall", "precision")]
+    found = [scores[f"{metric}_{figure}"] for metric in AVERAGED for figure in ("recall", "precision")]
     assert found == pytest.approx(figures, abs=6e-4)
 
 
@@ -102,7 +102,7 @@ def plain_scores(key: Clusters, response: Clusters) -> dict[str, Figures]:
 
     return {
         name: (metric(key, response), metric(response, key))
-        for name, metric in zip(METRICS, (muc, b3, ceafe), strict=True)
+        for name, metric in zip(AVERAGED, (muc, b3, ceafe), strict=True)
     }
 
 
@@ -127,14 +127,14 @@ def test_scores_are_what_definitions_say(key: Clusters, response: Clusters) -> N
     wanted, found = ({mention for cluster in side for mention in cluster} for side in (key, response))
     assert scores["mentions_recall"] == pytest.approx(100 * len(wanted & found) / len(wanted) if wanted else 0)
     assert scores["mentions_precision"] == pytest.approx(100 * len(wanted & found) / len(found) if found else 0)
-    assert scores["f1"] == pytest.approx(sum(scores[f"{name}_f1"] for name in METRICS) / 3)
+    assert scores["f1"] == pytest.approx(sum(scores[f"{name}_f1"] for name in AVERAGED) / 3)
 
 
 @given(partitions, partitions)
 def test_key_and_response_are_recall_and_precision(key: Clusters, response: Clusters) -> None:
     """Each the other's when they change places."""
     there, back = score_clusters([key], [response]), score_clusters([response], [key])
-    for name in METRICS:
+    for name in AVERAGED:
         assert there[f"{name}_recall"] == pytest.approx(back[f"{name}_precision"])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.tasks.common.conll import format_conll, read_conll
+from elmo.tasks.ner.data import format_conll, read_conll
 
 ESPOO = [(("Visit", "Espoo", "."), ("O", "B-LOC", "O")), (("Now",), ("O",))]
 

@@ -25,7 +25,8 @@ from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import TrainedLayers
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.squad.data import SquadExample, parse_question, read_squad
-from elmo.tasks.squad.task import TASK, SquadModel, SquadPrediction, SquadRecipe
+from elmo.tasks.squad.model import SquadModel, SquadPrediction, SquadRecipe
+from elmo.tasks.squad.task import TASK
 from elmo.text.corpus import Corpus
 from elmo.training.recipes import read_recipe
 

@@ -1,18 +1,102 @@
-"""Attention for reading comprehension and spans by their bounds, against plain loops."""
+"""The layers of question answering: the GRU compared with torch's own, and attention compared with plain loops."""
 
 from __future__ import annotations
 
 import math
 
-import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.testing import assert_close
 
-from elmo.tasks.squad.bidaf import BiAttention, SelfAttention, TriLinear
-from elmo.tasks.squad.bounds import best_spans, bounds_loss
+from elmo.nn.precision import own_products
+from elmo.tasks.common.batches import padding_mask
+from elmo.tasks.squad.layers import BiAttention, BiGRU, SelfAttention, TriLinear
 
-LENGTHS = [(5, 2), (1, 4), (3, 1)]
+LENGTHS = torch.tensor([3, 5, 1, 4])
+MASK = padding_mask(LENGTHS, torch.device("cpu"))
+
+
+def torch_gru(own: BiGRU, in_width: int) -> nn.GRU:
+    """torch's GRU with the same weights."""
+    theirs = nn.GRU(in_width, own.width // 2, batch_first=True, bidirectional=True, dtype=torch.float64)
+    for direction, suffix in zip(own.directions, ("", "_reverse"), strict=True):
+        for name, parameter in direction.named_parameters():
+            getattr(theirs, f"{name}_l0{suffix}").data.copy_(parameter.data)
+    return theirs
+
+
+def random_gru(in_width: int, size: int) -> BiGRU:
+    """With biases and with weights far from zero, in float64."""
+    torch.manual_seed(0)
+    own = BiGRU(in_width, size).double()
+    for parameter in own.parameters():
+        nn.init.normal_(parameter)
+    return own
+
+
+def gradients(x: Tensor, outputs: Tensor, module: nn.Module) -> list[Tensor]:
+    torch.manual_seed(2)
+    weights = torch.randn(outputs.shape, dtype=outputs.dtype)
+    return list(torch.autograd.grad((outputs * weights).sum(), [x, *module.parameters()]))
+
+
+def test_it_is_torchs_gru_and_so_are_its_gradients() -> None:
+    """On sentences of several lengths, one a single token; 1e-12 is rounding in float64."""
+    own = random_gru(4, 3)
+    theirs = torch_gru(own, 4)
+    x = torch.randn(4, 5, 4, dtype=torch.float64, requires_grad=True)
+    outputs = own(x, MASK)
+    packed = nn.utils.rnn.pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
+    wanted, _ = nn.utils.rnn.pad_packed_sequence(theirs(packed)[0], batch_first=True)
+    assert_close(outputs, wanted, atol=1e-12, rtol=0)
+    for a, b in zip(gradients(x, outputs, own), gradients(x, wanted, theirs), strict=True):
+        assert_close(a, b, atol=1e-12, rtol=0)
+
+
+def test_padding_gives_zeros() -> None:
+    outputs = BiGRU(4, 3)(torch.randn(4, 5, 4), MASK)
+    assert outputs.shape == (4, 5, 6)
+    assert [int(row.abs().sum(1).count_nonzero()) for row in outputs] == LENGTHS.tolist()
+
+
+def test_a_sentence_depends_on_itself_alone() -> None:
+    """Not on the padding, nor on the others, one of which is empty; 1e-12 is rounding in float64."""
+    own = random_gru(4, 3)
+    x = torch.randn(3, 6, 4, dtype=torch.float64)
+    mask = padding_mask(torch.tensor([4, 0, 6]), x.device)
+    outputs = own(x, mask)
+    assert_close(own(x[:1, :4], mask[:1, :4]), outputs[:1, :4], atol=1e-12, rtol=0)
+    assert_close(own(x.masked_fill(~mask.unsqueeze(2), 7), mask), outputs, atol=1e-12, rtol=0)
+    assert not outputs[1].any()
+
+
+def test_it_starts_near_zero() -> None:
+    """A normal distribution of deviation 0.05 cut off at twice that has one of 0.044; biases are none."""
+    torch.manual_seed(0)
+    for name, parameter in BiGRU(60, 50).named_parameters():
+        if "bias" in name:
+            assert not parameter.any(), name
+        else:
+            assert parameter.abs().max() <= 0.1
+            assert abs(parameter.std() - 0.044) < 0.002
+
+
+def test_run_folders_have_these_names_and_shapes() -> None:
+    """Weights and checkpoints of earlier versions are read by them."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in BiGRU(5, 3).state_dict().items()}
+    one = {"weight_ih": (9, 5), "weight_hh": (9, 3), "bias_ih": (9,), "bias_hh": (9,)}
+    assert shapes == {f"directions.{n}.{name}": shape for n in range(2) for name, shape in one.items()}
+
+
+def test_its_products_are_float32_in_bf16() -> None:
+    """What `training.precision=bf16` sets has no effect on it."""
+    own, x = BiGRU(4, 3), torch.randn(4, 5, 4)
+    wanted = own(x, MASK)
+    with own_products(torch.bfloat16):
+        assert torch.equal(own(x, MASK), wanted)
+
+
+PAIR_LENGTHS = [(5, 2), (1, 4), (3, 1)]
 
 
 def fit(scores: TriLinear, x: Tensor, y: Tensor) -> float:
@@ -26,7 +110,7 @@ def mean(weights: list[float], vectors: Tensor) -> Tensor:
 
 def batch() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     torch.manual_seed(0)
-    masks = [torch.arange(n) < torch.tensor(LENGTHS)[:, side, None] for side, n in enumerate((5, 4))]
+    masks = [torch.arange(n) < torch.tensor(PAIR_LENGTHS)[:, side, None] for side, n in enumerate((5, 4))]
     return torch.randn(3, 5, 6), torch.randn(3, 4, 6), *masks
 
 
@@ -37,7 +121,7 @@ def test_biattention_is_what_a_plain_loop_gives() -> None:
     outputs = attention(x, y, x_mask, y_mask).detach()
     assert outputs.shape == (3, 5, attention.width)
     assert outputs.isfinite().all()
-    for row, (T, J) in enumerate(LENGTHS):
+    for row, (T, J) in enumerate(PAIR_LENGTHS):
         tokens, others = x[row, :T], y[row, :J]
         scores = [[fit(attention.scores, token, other) for other in others] for token in tokens]
         asked = mean([math.exp(max(line)) for line in scores], tokens)
@@ -53,7 +137,7 @@ def test_self_attention_is_what_a_plain_loop_gives() -> None:
     attention = SelfAttention(6)
     outputs = attention(x, mask).detach()
     assert outputs.shape == (3, 5, attention.width)
-    for row, (T, _) in enumerate(LENGTHS):
+    for row, (T, _) in enumerate(PAIR_LENGTHS):
         tokens = x[row, :T]
         for place, token in enumerate(tokens):
             others = [other for other in range(T) if other != place]
@@ -64,40 +148,3 @@ def test_self_attention_is_what_a_plain_loop_gives() -> None:
             assert_close(outputs[row, place], torch.cat([token, found, token * found]), atol=1e-5, rtol=1e-5)
     attention(x, mask)[mask].sum().backward()
     assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in attention.parameters())
-
-
-def test_the_loss_sums_the_spans_of_each_row_for_start_and_end_apart() -> None:
-    """Of one span it is the common cross-entropy of its bounds; 1e-6 is float32 rounding."""
-    torch.manual_seed(0)
-    starts, ends = torch.randn(2, 2, 5)
-    starts[1, 3:], ends[1, 3:] = -torch.inf, -torch.inf
-    p, q = starts.softmax(1), ends.softmax(1)
-    one = bounds_loss(starts, ends, [[(1, 3)], [(0, 2)]])
-    wanted = -(p[0, 1].log() + q[0, 3].log() + p[1, 0].log() + q[1, 2].log()) / 2
-    assert_close(one, wanted, atol=1e-6, rtol=0)
-    several = bounds_loss(starts, ends, [[(1, 3), (1, 4), (0, 3)], [(0, 2)]])
-    wanted = -((p[0, 0] + p[0, 1]).log() + (q[0, 3] + q[0, 4]).log() + p[1, 0].log() + q[1, 2].log()) / 2
-    assert_close(several, wanted, atol=1e-6, rtol=0)
-
-
-def test_the_loss_of_padded_rows_has_gradients() -> None:
-    """Minus infinity at padding makes no NaN, neither of right tokens nor of others."""
-    scores = torch.randn(2, 2, 4).requires_grad_()
-    is_padding = torch.tensor([[False] * 4, [False, False, True, True]])
-    starts, ends = (side.masked_fill(is_padding, -torch.inf) for side in scores)
-    bounds_loss(starts, ends, [[(3, 3)], [(0, 1)]]).backward()
-    assert scores.grad is not None
-    assert scores.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("longest", [1, 3, 20])
-def test_the_best_span_is_the_best_of_all(longest: int) -> None:
-    """Short enough and not backwards; 20 is more than there are tokens."""
-    torch.manual_seed(longest)
-    starts, ends = torch.rand(2, 30, 7)
-    starts[:, 5:], ends[:, 5:] = 0, 0
-    for row, (bounds, score) in enumerate(zip(*best_spans(starts, ends, longest), strict=True)):
-        pairs = [(a, b) for a in range(7) for b in range(a, min(a + longest, 7))]
-        products = {(a, b): float(starts[row, a] * ends[row, b]) for a, b in pairs}
-        assert bounds == max(products, key=products.__getitem__)
-        assert score == pytest.approx(products[bounds])
