@@ -61,7 +61,7 @@ def test_a_lock_that_was_removed_before_it_was_locked_is_no_lock(
 
 
 def test_another_ones_lock_stays(tmp_path: Path) -> None:
-    """Where the folder was removed and made anew under a process that went on."""
+    """The folder may have been removed and made again while the first process continued."""
     with alone_in(tmp_path):
         (tmp_path / LOCK).unlink()
         with alone_in(tmp_path):
@@ -109,7 +109,7 @@ while num_done < 300:
 
 
 def test_of_many_processes_one_is_inside(tmp_path: Path) -> None:
-    """Each makes the folder and removes it again; one that enters beside another fails on its file."""
+    """Each makes the folder and removes it again. Two that are in it at the same time fail on the same file."""
     folder = tmp_path / "folder"
     folder.mkdir()
     command = [sys.executable, "-c", TAKE_TURNS, str(folder), str(tmp_path / "inside")]

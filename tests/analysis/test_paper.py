@@ -150,7 +150,7 @@ def test_findings_of_different_things_are_not_joined(changes: dict[str, Any], sa
         join_findings(FINDING, replace(FINDING, **changes))
 
 
-def test_without_matplotlib_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_matplotlib_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(
         ElmoError, match=r"a picture needs matplotlib, which is not installed: pip install 'elmo-torch\[analysis\]'"
@@ -254,7 +254,7 @@ FIRST = {PLAY: "play%1"}
 
 
 def make_annotated(number: int, seed: int) -> list[Annotated]:
-    """ "play" after one of two words, with its sense 1 or 2 by chance."""
+    """Make sentences with "play" after one of two words, with sense 1 or 2 at random."""
     draw = np.random.default_rng(seed)
     return [
         Annotated(["a", word, "play"], [Instance(PLAY, 2, 3, (f"play%{draw.integers(1, 3)}",))])

@@ -56,7 +56,7 @@ def assert_same(found, exact) -> None:
     assert (found.query, found.position) == (exact.query, exact.position)
 
 
-def test_equal_sentences_take_no_place_from_others(model: Embedder, tmp_path: Path) -> None:
+def test_equal_sentences_leave_room_for_other_uses(model: Embedder, tmp_path: Path) -> None:
     """More candidates are looked at until there are as many different uses as asked for."""
     others = [["They", "saw", *WORDS[:number], "play", "."] for number in range(8)]
     sentences = [["She", "wrote", "a", "play", "!"]] * 60 + others
@@ -235,7 +235,7 @@ def test_goes_on_where_it_was_interrupted(model: Embedder, text: str, tmp_path: 
     assert not list(tmp_path.glob(".*")), "the unfinished work is gone"
 
 
-def test_another_command_may_begin_anew(model: Embedder, text: str, tmp_path: Path) -> None:
+def test_another_command_may_start_over(model: Embedder, text: str, tmp_path: Path) -> None:
     build_index(model, [text], tmp_path / "index")
     with pytest.raises(ElmoError, match="exists already; remove it, or pass --overwrite"):
         build_index(model, [text], tmp_path / "index", layer=0)
@@ -374,7 +374,7 @@ def test_an_incomplete_index_is_refused(model: Embedder, text: str, tmp_path: Pa
 
 
 def test_a_file_that_breaks_off_is_refused(model: Embedder, tmp_path: Path) -> None:
-    """As after a copy that was not finished: what is missing would be searched in vain."""
+    """A copy that was not finished is such an index. A search would never find what is missing."""
     (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")
     build_index(model, [str(tmp_path / "text.conllu")], tmp_path / "index", tagged="upos")
     for name, says in (("tags.bin", "holds tags of [0-9]+ of its"), ("words.npy", "words.npy: is damaged")):
@@ -408,7 +408,7 @@ def test_a_damaged_index_is_one_sentence(
         ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY, top=1000, any_word=True)
 
 
-def test_a_use_in_the_sentence_itself_is_none(model: Embedder, tmp_path: Path) -> None:
+def test_a_use_in_the_query_itself_does_not_count(model: Embedder, tmp_path: Path) -> None:
     """Neither to an index, nor to the exact search."""
     sentences = [QUERY, ["They", "saw", "it"]]
     (tmp_path / "text").write_text("\n".join(map(" ".join, sentences)))

@@ -62,7 +62,7 @@ def test_elmo_has_the_arguments_of_allennlp_and_no_others() -> None:
     assert [(p.name, p.default) for p in list(ours.values())[1:]] == list(PARAMETERS.items())
 
 
-def test_every_argument_by_position(files: tuple[str, str]) -> None:
+def test_every_argument_can_be_given_by_position(files: tuple[str, str]) -> None:
     layer = Elmo(*files, 2, True, True, 0.25, ["", "A"], True, [0.0, 1.0, 2.0], None)
     assert layer.bilm.forward_lstm.layers[0].weight_ih.requires_grad
     assert layer.mixes[0].layer_norm
@@ -270,7 +270,7 @@ def test_sentences_are_taken_batch_by_batch(files: tuple[str, str]) -> None:
     assert [array.shape[1] for array in vectors] == list(range(2, 11))
 
 
-def test_what_the_embedder_refuses(files: tuple[str, str]) -> None:
+def test_errors_of_the_embedder(files: tuple[str, str]) -> None:
     """It fetched the published model where no files were named, and other files by their address."""
     with pytest.raises(ElmoError, match="options_file: is not given; download"):
         ElmoEmbedder()
@@ -352,7 +352,7 @@ def test_lines_that_can_not_be_keys(line: str, files: tuple[str, str], folder: P
     assert len(list(folder.iterdir())) == 1
 
 
-def test_what_embed_file_refuses(files: tuple[str, str], folder: Path) -> None:
+def test_errors_of_embed_file(files: tuple[str, str], folder: Path) -> None:
     for options, message in (
         ({"output_format": "mean"}, "output_format: 'mean' is none of all, top, average"),
         ({"batch_size": 0}, "batch_size: 0 is not positive"),

@@ -134,7 +134,7 @@ def test_the_parameters_of_a_mix() -> None:
     assert not any(parameter.requires_grad for parameter in ScalarMix(2, trainable=False).parameters())
 
 
-def test_what_a_mix_refuses() -> None:
+def test_errors_of_a_mix() -> None:
     with pytest.raises(ConfigurationError, match="2 for a mixture of 3 tensors"):
         ScalarMix(3, initial_scalar_parameters=[0.0, 0.0])
     with pytest.raises(ConfigurationError, match="2 were given to a mixture of 3"):
@@ -579,7 +579,7 @@ def test_made_by_settings(files: tuple[str, str]) -> None:
     assert [mix.layer_norm for mix in layer.mixes] == [True, True]
 
 
-def test_settings_that_are_refused(files: tuple[str, str]) -> None:
+def test_bad_settings_are_refused(files: tuple[str, str]) -> None:
     params = {"options_file": files[0], "weight_file": files[1]}
     for kind, given, message in (
         (

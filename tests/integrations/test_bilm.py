@@ -53,7 +53,7 @@ def test_of_a_word_that_stands_twice_the_last_counts(tmp_path: Path) -> None:
     assert TokenBatcher(tmp_path / "v").batch_sentences([["A"]]).tolist() == [[1, 4, 2]]
 
 
-def test_what_batchers_refuse(vocabulary: Path, tmp_path: Path) -> None:
+def test_errors_of_batchers(vocabulary: Path, tmp_path: Path) -> None:
     """bilm-tf gave words that it had no number for that of padding."""
     with pytest.raises(ElmoError, match="absent: no such file"):
         Batcher(tmp_path / "absent", 50)
@@ -117,7 +117,7 @@ def test_token_vectors(
         np.testing.assert_allclose(found["embedding"], wanted, atol=1e-5, rtol=0)
 
 
-def test_what_dumping_refuses(model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path) -> None:
+def test_errors_of_dumping(model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path) -> None:
     """And leaves nothing behind."""
     options, weights, _ = model
     absent, out = tmp_path / "absent.txt", tmp_path / "out" / "vectors.hdf5"

@@ -160,7 +160,7 @@ def test_looking_at_it_loads_nothing() -> None:
     assert module._load.cache_info().misses == 0
 
 
-def test_beside_other_columns_and_features(folder: Path) -> None:
+def test_together_with_other_columns_and_features(folder: Path) -> None:
     """Text is one column among others, and the vectors become named columns."""
     table = np.array([[text, stars] for stars, text in enumerate(TEXTS)], dtype=object)
     columns = ColumnTransformer([("elmo", ElmoVectorizer(folder), 0)], remainder="passthrough")
@@ -261,7 +261,7 @@ def test_a_grid_search_in_two_processes(folder: Path) -> None:
     np.testing.assert_array_equal(found[0]["mean_test_score"], found[1]["mean_test_score"])
 
 
-def test_few_models_are_kept_and_a_folder_written_anew_is_read_anew(tmp_path: Path) -> None:
+def test_few_models_are_kept_and_a_rewritten_folder_is_read_again(tmp_path: Path) -> None:
     """A model that was trained on and saved in its place must not give the vectors of before."""
     module._load.cache_clear()
     folder = make(tmp_path / "model")[0]

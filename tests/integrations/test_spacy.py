@@ -160,7 +160,7 @@ def moved(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("way", ["disk", "bytes"])
-def test_a_stored_pipeline_needs_no_model_beside_it(moved: Path, way: str, tmp_path: Path) -> None:
+def test_a_stored_pipeline_needs_no_other_model(moved: Path, way: str, tmp_path: Path) -> None:
     nlp = make_nlp(moved, before="sentencizer", layers="top")
     expected = nlp(TEXT).tensor
     nlp.to_disk(tmp_path / "pipeline")
@@ -194,7 +194,7 @@ def test_the_same_weights_are_held_once(folder: Path, tmp_path: Path) -> None:
     assert (component.loaded.embedder.precision, other.loaded.embedder.precision) == ("float32", "bf16")
 
 
-def test_a_model_that_changed_is_read_anew(moved: Path) -> None:
+def test_a_model_that_changed_is_read_again(moved: Path) -> None:
     before = make_nlp(moved)
     old = before("play").tensor
     make(moved, seed=1)

@@ -17,7 +17,7 @@ MASK = padding_mask(LENGTHS, torch.device("cpu"))
 
 
 def torch_gru(own: BiGRU, in_width: int) -> nn.GRU:
-    """torch's GRU with the same weights."""
+    """Return torch's GRU with the same weights."""
     theirs = nn.GRU(in_width, own.width // 2, batch_first=True, bidirectional=True, dtype=torch.float64)
     for direction, suffix in zip(own.directions, ("", "_reverse"), strict=True):
         for name, parameter in direction.named_parameters():
@@ -26,7 +26,7 @@ def torch_gru(own: BiGRU, in_width: int) -> nn.GRU:
 
 
 def random_gru(in_width: int, size: int) -> BiGRU:
-    """With biases and with weights far from zero, in float64."""
+    """Return a GRU whose weights and biases are far from zero, in float64."""
     torch.manual_seed(0)
     own = BiGRU(in_width, size).double()
     for parameter in own.parameters():
@@ -40,8 +40,8 @@ def gradients(x: Tensor, outputs: Tensor, module: nn.Module) -> list[Tensor]:
     return list(torch.autograd.grad((outputs * weights).sum(), [x, *module.parameters()]))
 
 
-def test_it_is_torchs_gru_and_so_are_its_gradients() -> None:
-    """On sentences of several lengths, one a single token; 1e-12 is rounding in float64."""
+def test_the_gru_and_its_gradients_equal_those_of_torch() -> None:
+    """The sentences have several lengths, one of them a single token; 1e-12 is float64 rounding."""
     own = random_gru(4, 3)
     theirs = torch_gru(own, 4)
     x = torch.randn(4, 5, 4, dtype=torch.float64, requires_grad=True)
@@ -53,14 +53,14 @@ def test_it_is_torchs_gru_and_so_are_its_gradients() -> None:
         assert_close(a, b, atol=1e-12, rtol=0)
 
 
-def test_padding_gives_zeros() -> None:
+def test_the_gru_gives_zeros_at_padding() -> None:
     outputs = BiGRU(4, 3)(torch.randn(4, 5, 4), MASK)
     assert outputs.shape == (4, 5, 6)
     assert [int(row.abs().sum(1).count_nonzero()) for row in outputs] == LENGTHS.tolist()
 
 
-def test_a_sentence_depends_on_itself_alone() -> None:
-    """Not on the padding, nor on the others, one of which is empty; 1e-12 is rounding in float64."""
+def test_outputs_of_the_gru_depend_on_the_sentence_alone() -> None:
+    """Padding and other sentences, one of which is empty, make no difference; 1e-12 is float64 rounding."""
     own = random_gru(4, 3)
     x = torch.randn(3, 6, 4, dtype=torch.float64)
     mask = padding_mask(torch.tensor([4, 0, 6]), x.device)
@@ -70,8 +70,8 @@ def test_a_sentence_depends_on_itself_alone() -> None:
     assert not outputs[1].any()
 
 
-def test_it_starts_near_zero() -> None:
-    """A normal distribution of deviation 0.05 cut off at twice that has one of 0.044; biases are none."""
+def test_the_gru_starts_near_zero() -> None:
+    """A normal distribution of deviation 0.05 has 0.044 after it is cut off at 0.1. Biases start at zero."""
     torch.manual_seed(0)
     for name, parameter in BiGRU(60, 50).named_parameters():
         if "bias" in name:
@@ -82,14 +82,14 @@ def test_it_starts_near_zero() -> None:
 
 
 def test_run_folders_have_these_names_and_shapes() -> None:
-    """Weights and checkpoints of earlier versions are read by them."""
+    """Weights and checkpoints of earlier versions have them."""
     shapes = {name: tuple(tensor.shape) for name, tensor in BiGRU(5, 3).state_dict().items()}
     one = {"weight_ih": (9, 5), "weight_hh": (9, 3), "bias_ih": (9,), "bias_hh": (9,)}
     assert shapes == {f"directions.{n}.{name}": shape for n in range(2) for name, shape in one.items()}
 
 
-def test_its_products_are_float32_in_bf16() -> None:
-    """What `training.precision=bf16` sets has no effect on it."""
+def test_products_of_the_gru_are_float32_in_bf16() -> None:
+    """`training.precision=bf16` has no effect on the GRU."""
     own, x = BiGRU(4, 3), torch.randn(4, 5, 4)
     wanted = own(x, MASK)
     with own_products(torch.bfloat16):
@@ -114,8 +114,8 @@ def batch() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return torch.randn(3, 5, 6), torch.randn(3, 4, 6), *masks
 
 
-def test_biattention_is_what_a_plain_loop_gives() -> None:
-    """Each pair alone and without padding; 1e-5 is float32 rounding."""
+def test_biattention_equals_a_plain_loop() -> None:
+    """The loop takes each pair alone and without padding; 1e-5 is float32 rounding."""
     x, y, x_mask, y_mask = batch()
     attention = BiAttention(6)
     outputs = attention(x, y, x_mask, y_mask).detach()
@@ -131,8 +131,8 @@ def test_biattention_is_what_a_plain_loop_gives() -> None:
             assert_close(outputs[row, place], wanted, atol=1e-5, rtol=1e-5)
 
 
-def test_self_attention_is_what_a_plain_loop_gives() -> None:
-    """No token sees itself; the score of nothing takes its share, all of it where there is one token alone."""
+def test_self_attention_equals_a_plain_loop() -> None:
+    """No token attends to itself. The score of nothing takes its share, which is everything for a single token."""
     x, _, mask, _ = batch()
     attention = SelfAttention(6)
     outputs = attention(x, mask).detach()

@@ -9,8 +9,8 @@ from torch.testing import assert_close
 from elmo.tasks.squad.model import best_spans, bounds_loss
 
 
-def test_the_loss_sums_the_spans_of_each_row_for_start_and_end_apart() -> None:
-    """Of one span it is the common cross-entropy of its bounds; 1e-6 is float32 rounding."""
+def test_the_loss_sums_the_starts_and_the_ends_of_each_row_separately() -> None:
+    """With one span it is the usual cross-entropy of its bounds; 1e-6 is float32 rounding."""
     torch.manual_seed(0)
     starts, ends = torch.randn(2, 2, 5)
     starts[1, 3:], ends[1, 3:] = -torch.inf, -torch.inf
@@ -24,7 +24,7 @@ def test_the_loss_sums_the_spans_of_each_row_for_start_and_end_apart() -> None:
 
 
 def test_the_loss_of_padded_rows_has_gradients() -> None:
-    """Minus infinity at padding makes no NaN, neither of right tokens nor of others."""
+    """Minus infinity at padding causes no NaN, whether a row has padding or not."""
     scores = torch.randn(2, 2, 4).requires_grad_()
     is_padding = torch.tensor([[False] * 4, [False, False, True, True]])
     starts, ends = (side.masked_fill(is_padding, -torch.inf) for side in scores)
@@ -35,7 +35,7 @@ def test_the_loss_of_padded_rows_has_gradients() -> None:
 
 @pytest.mark.parametrize("longest", [1, 3, 20])
 def test_the_best_span_is_the_best_of_all(longest: int) -> None:
-    """Short enough and not backwards; 20 is more than there are tokens."""
+    """It is short enough and not backwards. 20 is more than the number of tokens."""
     torch.manual_seed(longest)
     starts, ends = torch.rand(2, 30, 7)
     starts[:, 5:], ends[:, 5:] = 0, 0
