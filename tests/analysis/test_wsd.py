@@ -32,7 +32,7 @@ def one(target: Target, *senses: str) -> Instance:
 
 
 def make_annotated(num_sentences: int, seed: int) -> list[Annotated]:
-    """Make random sentences, in which some tokens or pairs of tokens have one or two of three senses."""
+    """Sentences of some words, in which some tokens or pairs of them have one or two of three senses, at random."""
     draw = np.random.default_rng(seed)
     sentences: list[Annotated] = []
     for _ in range(num_sentences):
