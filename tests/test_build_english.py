@@ -83,7 +83,7 @@ def test_the_runs_are_of_the_recipe_and_make_its_steps() -> None:
 
 
 @pytest.mark.slow
-def test_the_whole_way(data: Path, tmp_path: Path) -> None:
+def test_a_whole_experiment_by_commands(data: Path, tmp_path: Path) -> None:
     """Prepared, trained, measured and packed: in half, with the figures in the card; a second start trains nothing."""
     overrides = [word for key, value in SMALLER.items() for word in ("--set", f"{key}={value}")]
     command = [sys.executable, SCRIPT, data, tmp_path / "work", "--into", tmp_path / "en", *overrides]

@@ -26,10 +26,9 @@ import torch.distributed as dist
 
 from elmo.nn.bilm import BiLM
 from elmo.nn.softmax import Softmax, draw_negatives
-from elmo.pretrain.exchange import Volume, average_gradients
 from elmo.pretrain.objective import Objective
 from elmo.pretrain.optimizer import clip_gradients, make_optimizer
-from elmo.pretrain.processes import Processes
+from elmo.pretrain.processes import Processes, Volume, average_gradients
 from elmo.pretrain.recipe import load_pretraining_recipe
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found

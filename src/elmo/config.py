@@ -1,4 +1,4 @@
-"""The sizes of a biLM, under the keys of the published `options.json`, and the character ids of the published code."""
+"""The sizes of a biLM under the keys of the published `options.json`, and the ids of special characters."""
 
 from __future__ import annotations
 
@@ -10,26 +10,39 @@ from elmo.errors import ElmoError
 from elmo.schema import from_mapping, require_positive, shown
 
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260
-"""Character ids beyond the 256 bytes, as published; models see every id shifted by one, 0 being the mask."""
+"""The ids of special characters, after those of the 256 bytes, as in the published code.
+
+Models read every id plus 1, since 0 is the mask of padded tokens.
+"""
 
 MAX_CHARACTERS = 255
-"""Of a word: their places are counted in bytes (`elmo.nn.char_encoder`)."""
+"""The largest number of characters of a word, since `elmo.nn.char_encoder` stores their places as bytes."""
 
 
 @dataclass(frozen=True)
 class CharEmbeddingConfig:
-    """`dim`: width of one character's vector."""
+    """The embedding of characters.
+
+    Attributes:
+        dim: The width of a character's vector.
+    """
 
     dim: int
 
 
 @dataclass(frozen=True)
 class CharCNNConfig:
-    """The char encoder: convolutions over a word's characters, highways, a projection.
+    """The char encoder: convolutions over a word's characters, then highways and a projection.
 
-    `filters` are (width, count) pairs. `n_characters` counts the embedding's rows: 262, the zero row of the mask
-    included, or the 261 that published files store, which means the same. Words are read as their UTF-8 bytes: a model
-    with any other number of rows was trained on other characters, and would give wrong vectors here.
+    Attributes:
+        embedding: The embedding of characters.
+        filters: The width and the number of the filters of each convolution.
+        n_highway: The number of highway layers.
+        activation: The activation after the convolutions, "relu" or "tanh".
+        max_characters_per_token: The number C of character ids of a word, including the marks around it.
+        n_characters: The number of rows of the embedding. Files state 262, or 261 without the zero row of the mask,
+            which means the same and becomes 262. A model with another number was trained on something other than UTF-8
+            bytes, and would give wrong vectors.
     """
 
     embedding: CharEmbeddingConfig
@@ -47,7 +60,7 @@ class CharCNNConfig:
                 f"char_cnn.n_characters: {self.n_characters} is neither 261 nor 262, the numbers of a model that reads "
                 "words as UTF-8 bytes; models of other characters can't be used here"
             )
-        object.__setattr__(self, "n_characters", 262)
+        object.__setattr__(self, "n_characters", 262)  # a frozen dataclass has no other way to set a field
         if not self.filters:
             raise ElmoError("char_cnn.filters: there are none")
         if self.n_highway < 0:
@@ -68,15 +81,21 @@ class CharCNNConfig:
 
     @property
     def num_filters(self) -> int:
-        """Number of features after the convolutions, all widths together."""
+        """The number of features after the convolutions of all widths."""
         return sum(count for _, count in self.filters)
 
 
 @dataclass(frozen=True)
 class LSTMConfig:
-    """One direction's layers: cell width `dim`, output width `projection_dim`.
+    """The LSTM layers of each direction.
 
-    A `projection_dim` equal to `dim` means that there is no projection. A clip of None clips nothing.
+    Attributes:
+        dim: The width of the cell.
+        projection_dim: The width of the output. If it equals `dim`, there is no projection.
+        n_layers: The number of layers.
+        cell_clip: The largest absolute value of the cell. None does not clip.
+        proj_clip: The largest absolute value of the output. None does not clip.
+        use_skip_connections: Whether the input of each layer except the first is added to its output.
     """
 
     dim: int
@@ -97,16 +116,20 @@ class LSTMConfig:
 
     @property
     def has_projection(self) -> bool:
-        """Whether a layer's output is a projection of its cell (else it is as wide as the cell)."""
+        """Whether outputs are projected, and so narrower than the cell."""
         return self.projection_dim < self.dim
 
 
 @dataclass(frozen=True)
 class BiLMConfig:
-    """A biLM's sizes. `bidirectional: false` means that there is only the forward direction.
+    """The sizes of a biLM.
 
-    A biLM reads words by their characters, or, if `char_cnn` is None, each of `n_tokens_vocab` words by a vector of its
-    own. In published options of the first kind, `n_tokens_vocab` is the size of the softmax; it is left out here.
+    Attributes:
+        char_cnn: The char encoder. None for a model of whole words, which has a vector for each word instead.
+        lstm: The LSTM layers.
+        bidirectional: Whether there is a backward direction as well as the forward one.
+        n_tokens_vocab: The number of words of a model of whole words; None for a model that reads characters. In
+            published options of the latter it is the size of the softmax, which is left out here.
     """
 
     char_cnn: CharCNNConfig | None
@@ -123,21 +146,30 @@ class BiLMConfig:
 
     @property
     def num_layers(self) -> int:
-        """Number of layers a token gets, the token layer (layer 0) included."""
+        """The number of layers L + 1 of a token, including the token layer (layer 0)."""
         return self.lstm.n_layers + 1
 
     @property
     def width(self) -> int:
-        """Width of every layer: both directions side by side."""
+        """The width D of every layer, which is that of all directions together."""
         return self.lstm.projection_dim * (2 if self.bidirectional else 1)
 
 
 def bilm_config(values: object, where: str, *, ignore_unknown: bool = False) -> BiLMConfig:
-    """As `from_mapping`, of a biLM, which may have no `char_cnn`."""
+    """Build the sizes of a biLM as `from_mapping` does, from options that may have no `char_cnn`.
+
+    Args:
+        values: The options, for instance those of a published model.
+        where: The name of their source, with which error messages begin.
+        ignore_unknown: Whether to leave out keys that are not sizes of a biLM, such as the settings of its training.
+
+    Raises:
+        ElmoError: If a size is missing, or is not one that a biLM can have.
+    """
     if isinstance(values, Mapping) and "n_tokens_vocab" in values:
         found = typing.cast("Mapping[str, object]", values)
         if "char_cnn" not in found:
             values = {**found, "char_cnn": None}
-        elif ignore_unknown:  # the softmax's, and no matter here
+        elif ignore_unknown:  # with `char_cnn`, it is the size of the softmax, which the biLM does not need
             values = {key: value for key, value in found.items() if key != "n_tokens_vocab"}
     return from_mapping(BiLMConfig, values, where, ignore_unknown=ignore_unknown)

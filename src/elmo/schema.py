@@ -26,10 +26,21 @@ _LEFT_OUT_IF_NONE = ("char_cnn", "n_tokens_vocab")
 
 
 def from_mapping(kind: type[T], values: object, where: str, *, ignore_unknown: bool = False) -> T:
-    """Build the dataclass `kind` from nested plain values, checking every key and type.
+    """Build a dataclass from nested plain values, and check every key and type.
 
-    `where` names the source ("options.json") in errors. Unknown keys are refused, or left out where
-    `ignore_unknown` says that the source may hold more than we need.
+    Args:
+        kind: The dataclass.
+        values: A mapping with a value for each field, as JSON and YAML files have it. Fields with a default may be
+            missing.
+        where: The name of the source, such as "options.json", with which error messages begin.
+        ignore_unknown: Whether to leave out keys that `kind` does not have, instead of refusing them.
+
+    Raises:
+        ElmoError: If `values` is not a mapping, or a key or value is not one that `kind` can have.
+
+    Example::
+
+        from_mapping(LSTMConfig, {"dim": 4096, "projection_dim": 512}, "options.json")
     """
     if not isinstance(values, Mapping):
         raise ElmoError(f"{where}: expected a mapping of keys, found {type(values).__name__}")
@@ -52,7 +63,7 @@ def from_mapping(kind: type[T], values: object, where: str, *, ignore_unknown: b
 
 
 def to_mapping(config: object) -> dict[str, Any]:
-    """The nested plain values of a config, ready for JSON or YAML; `from_mapping` reads them back."""
+    """Return a dataclass as nested plain values for JSON or YAML. `from_mapping` reads them back."""
     return dataclasses.asdict(
         typing.cast(Any, config),
         dict_factory=lambda items: {k: _plain(v) for k, v in items if v is not None or k not in _LEFT_OUT_IF_NONE},
@@ -66,7 +77,7 @@ def _plain(value: object) -> object:
 
 
 def _convert(hint: Any, value: object, where: str, ignore_unknown: bool) -> object:
-    """`value` as the annotated type `hint`, or one sentence that says why not."""
+    """Convert a plain value to the annotated type of its field, or raise an ElmoError that says why it does not fit."""
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         if value is None:
             return None
@@ -75,18 +86,19 @@ def _convert(hint: Any, value: object, where: str, ignore_unknown: bool) -> obje
         return from_mapping(typing.cast("type[object]", hint), value, where, ignore_unknown=ignore_unknown)
     if typing.get_origin(hint) is tuple:
         return _convert_tuple(hint, value, where, ignore_unknown)
+    # JSON and YAML write 1.0 as 1. To Python a bool is an int, but `true` is not a number in these files.
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         try:
             return float(value)
         except OverflowError:
             raise ElmoError(f"{where}: a number of {len(str(value))} digits") from None
-    if type(value) is not hint:
+    if type(value) is not hint:  # the exact type: `isinstance` would let true and false pass as integers
         raise ElmoError(f"{where}: expected {hint.__name__}, found {shown(value)}")
     return value
 
 
 def _choose(union: Any, value: object) -> Any:
-    """The type of a union that `value` is to become: of several, the tuple for a list, and the first one otherwise."""
+    """Return the type of a union that a value is converted to: the tuple for a list, and else the first one."""
     options = [option for option in typing.get_args(union) if option is not type(None)]
     lists = [option for option in options if typing.get_origin(option) is tuple]
     return lists[0] if lists and isinstance(value, list | tuple) else options[0]
@@ -103,35 +115,39 @@ def _convert_tuple(hint: Any, value: object, where: str, ignore_unknown: bool) -
 
 
 def shown(value: object) -> str:
-    """A value in an error, cut short: a file may give any, and in YAML one that is endless when written out."""
+    """Return a short form of a value for error messages.
+
+    A value from a file may be of any size. A few lines of YAML can even refer to each other so that the whole would not
+    fit into memory.
+    """
     return _SHORT.repr(value)
 
 
 def require_positive(name: str, value: float | None) -> None:
-    """Refuse zero and what is below or endless, by the name of its key; None is no value."""
+    """Raise an ElmoError with the name of the key unless a value is above zero and finite. None passes."""
     if value is not None and not 0 < value < math.inf:
         raise ElmoError(f"{name}: {value} is not positive{'' if value <= 0 else ' and finite'}")
 
 
 def require_not_negative(name: str, value: float) -> None:
-    """Refuse what is below zero or endless."""
+    """Raise an ElmoError unless a value is zero or above, and finite."""
     if not 0 <= value < math.inf:
         raise ElmoError(f"{name}: {value} is not zero or a positive number")
 
 
 def require_seed(name: str, value: int) -> None:
-    """Refuse what isn't a seed of all that draws by chance."""
+    """Raise an ElmoError unless a value can be a seed: NumPy and PyTorch both take 32 bits."""
     if not 0 <= value < 1 << 32:
         raise ElmoError(f"{name}: {value} is not between 0 and {(1 << 32) - 1}")
 
 
 def require_share(name: str, value: float) -> None:
-    """Refuse what is no share of a whole that leaves something of it."""
+    """Raise an ElmoError unless a value is at least 0 and below 1, such as a dropout rate: 1 would drop everything."""
     if not 0 <= value < 1:
         raise ElmoError(f"{name}: {value} is not in [0, 1)")
 
 
 def require_choice(name: str, value: object, known: Collection[str]) -> None:
-    """Refuse what is none of the `known` names."""
+    """Raise an ElmoError unless a value is one of the `known` names."""
     if value not in known:
         raise ElmoError(f"{name}: {shown(value)} is none of {', '.join(known)}")

@@ -193,7 +193,7 @@ def test_a_new_text_is_not_asked_for_the_old_word(server: str) -> None:
         assert (code, 'aria-current="true"' in page) == (200, is_chosen)
 
 
-def test_words_that_are_cut_otherwise_are_not_asked_for(server: str) -> None:
+def test_a_word_of_a_text_that_is_cut_differently_is_not_looked_up(server: str) -> None:
     """Their numbers may be those of other words."""
     query = f"text={quote_plus('a play')}&of={quote_plus('a play')}&line=0&word=1"
     for spaces, is_chosen in (("&cut=", True), ("&spaces=1&cut=1", True), ("&spaces=1&cut=", False)):
@@ -393,13 +393,13 @@ def rest(client: socket.socket) -> bytes:
     ],
     ids=["nothing", "half of the headers", "half of a body", "half of a second request"],
 )
-def test_who_sends_half_a_request_is_disconnected(sent: bytes, answer: bytes, hasty: tuple[str, int]) -> None:
+def test_a_client_that_sends_half_a_request_is_disconnected(sent: bytes, answer: bytes, hasty: tuple[str, int]) -> None:
     with socket.create_connection(hasty) as client:
         client.sendall(sent)
         assert rest(client).startswith(answer)
 
 
-def test_drops_of_a_request_gain_no_time(hasty: tuple[str, int]) -> None:
+def test_sending_a_request_bit_by_bit_gains_no_time(hasty: tuple[str, int]) -> None:
     def drop() -> None:
         client.sendall(b"GET / HTTP/1.1\r\n")
         for _ in range(100_000):  # it ends soon after the disconnection

@@ -150,7 +150,7 @@ def test_findings_of_different_things_are_not_joined(changes: dict[str, Any], sa
         join_findings(FINDING, replace(FINDING, **changes))
 
 
-def test_without_matplotlib_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_matplotlib_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(
         ElmoError, match=r"a picture needs matplotlib, which is not installed: pip install 'elmo-torch\[analysis\]'"

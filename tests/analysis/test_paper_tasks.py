@@ -266,7 +266,7 @@ def test_sentences_are_tuned_on_and_not_their_phrases(tmp_path: Path) -> None:
     assert task.texts("train") == {"": [("a", "very", "good", "play")]}
 
 
-def test_contexts_and_questions_are_tuned_on_apart(tmp_path: Path) -> None:
+def test_models_are_tuned_on_contexts_and_on_questions_separately(tmp_path: Path) -> None:
     """As Table 7 has them; the task is trained with the model of the contexts, as the published one was."""
     questions = [{"question": q, "id": q, "answers": [{"text": "w1", "answer_start": 0}]} for q in ("w3 w4 ?", "w4 ?")]
     paragraphs = [{"context": "w1 w2 w0 w5 .", "qas": questions}]

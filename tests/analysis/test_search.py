@@ -56,7 +56,7 @@ def assert_same(found, exact) -> None:
     assert (found.query, found.position) == (exact.query, exact.position)
 
 
-def test_equal_sentences_take_no_place_from_others(model: Embedder, tmp_path: Path) -> None:
+def test_equal_sentences_leave_room_for_other_uses(model: Embedder, tmp_path: Path) -> None:
     """More candidates are looked at until there are as many different uses as asked for."""
     others = [["They", "saw", *WORDS[:number], "play", "."] for number in range(8)]
     sentences = [["She", "wrote", "a", "play", "!"]] * 60 + others
@@ -373,7 +373,7 @@ def test_an_incomplete_index_is_refused(model: Embedder, text: str, tmp_path: Pa
 
 
 def test_a_file_that_breaks_off_is_refused(model: Embedder, tmp_path: Path) -> None:
-    """As after a copy that was not finished: what is missing would be searched in vain."""
+    """A copy that was not finished is such an index. A search would never find what is missing."""
     (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")
     build_index(model, [str(tmp_path / "text.conllu")], tmp_path / "index", tagged="upos")
     for name, says in (("tags.bin", "holds tags of [0-9]+ of its"), ("words.npy", "words.npy: is damaged")):

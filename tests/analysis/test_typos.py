@@ -56,7 +56,7 @@ def kind_of(word: str, typo: str) -> str:
 
 
 def are_neighbours(a: str, b: str) -> bool:
-    """Beside each other in a row, or one above the other: below a key are those of its column and of the one left."""
+    """Keys are neighbors in a row, or above and below: below a key are that of its column and the one to the left."""
     if a.isupper() != b.isupper():
         return False
     (row_a, a_at), (row_b, b_at) = sorted(
@@ -82,7 +82,7 @@ def test_the_share_of_long_words_gets_one_typo_each(sentences: list[list[str]], 
 
 
 def test_kinds_are_equally_frequent() -> None:
-    """Of 4,000, 1,000 each; the standard deviation is 27, and 5 of these are 137. "playing" gives no two alike."""
+    """Of 4,000 typos 1,000 are expected; the standard deviation is 27, and five of it 137. "playing" has no doubles."""
     noisy = with_typos([["playing"]] * 4000, 1.0)
     kinds = [kind_of("playing", typo) for [typo] in noisy]
     assert {kind: abs(kinds.count(kind) - 1000) < 137 for kind in set(kinds)} == dict.fromkeys(

@@ -62,7 +62,7 @@ def test_elmo_has_the_arguments_of_allennlp_and_no_others() -> None:
     assert [(p.name, p.default) for p in list(ours.values())[1:]] == list(PARAMETERS.items())
 
 
-def test_every_argument_by_position(files: tuple[str, str]) -> None:
+def test_every_argument_can_be_given_by_position(files: tuple[str, str]) -> None:
     layer = Elmo(*files, 2, True, True, 0.25, ["", "A"], True, [0.0, 1.0, 2.0], None)
     assert layer.bilm.forward_lstm.layers[0].weight_ih.requires_grad
     assert layer.mixes[0].layer_norm

@@ -585,7 +585,7 @@ def test_made_by_settings(files: tuple[str, str]) -> None:
     assert [mix.layer_norm for mix in layer.mixes] == [True, True]
 
 
-def test_settings_that_are_refused(files: tuple[str, str]) -> None:
+def test_bad_settings_are_refused(files: tuple[str, str]) -> None:
     params = {"options_file": files[0], "weight_file": files[1]}
     for kind, given, message in (
         (

@@ -85,7 +85,7 @@ def test_a_model_of_characters_alone_has_no_words(tmp_path: Path) -> None:
     assert embedder.config["token_embedder"]["word_dim"] == 0
 
 
-def test_what_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_errors_of_bad_arguments(folder: Path, tmp_path: Path) -> None:
     embedder = Embedder(folder)
     assert embedder.sents2elmo([]) == []
     for output_layer in (3, -3):

@@ -1,4 +1,4 @@
-"""Several processes train as one does: same batches, same losses, one folder; and little is sent between them."""
+"""Several processes train as one does, with the same batches and losses, and send little to each other."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def newest(run_folder: Path) -> dict[str, torch.Tensor]:
 
 
 def assert_same_places(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
-    """Both have read the same of every stream, and hold the same tensors."""
+    """Check that both have read equally far in every stream, and hold the same tensors."""
     assert {name: tensor.shape for name, tensor in a.items()} == {name: tensor.shape for name, tensor in b.items()}
     places = [name for name in a if name.startswith("stream/")]
     assert len(places) == 4
@@ -122,10 +122,10 @@ def assert_same_places(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_two_processes_lose_what_one_does(
+def test_two_processes_have_the_losses_of_one(
     corpus: Corpus, found: list[dict[str, Any]], folder: Path, tmp_path: Path, loss: str
 ) -> None:
-    """The batch is the global one, so that a single process of the same recipe has the same losses."""
+    """The batch size is that of the global batch, so a single process has the same losses with the same recipe."""
     run = Pretrainer(
         corpus,
         tmp_path,
@@ -148,7 +148,7 @@ def test_both_processes_end_with_the_same_bits(found: list[dict[str, Any]], name
 
 
 def test_dropout_differs_between_processes(found: list[dict[str, Any]]) -> None:
-    """Process 0 draws what a single process does; the other's seed is none that process 0 has had."""
+    """Process 0 draws what a single process does. The other never has a seed that process 0 had."""
     assert found[0]["whole"]["seed"] == STEPS
     assert found[1]["whole"]["seed"] > 1_000_000_000
 
@@ -160,10 +160,10 @@ def test_two_processes_resume_to_the_bit(found: list[dict[str, Any]], folder: Pa
     assert curve(folder / "whole") == curve(folder / "stopped")
 
 
-def test_a_run_goes_on_on_another_number_of_processes(
+def test_a_run_continues_on_another_number_of_processes(
     corpus: Corpus, settings: Callable[..., Recipe], found: list[dict[str, Any]], folder: Path, tmp_path: Path
 ) -> None:
-    """Two, then one, then two: nothing is repeated or left out."""
+    """The run has two, then one, then two; no sentence is repeated or left out."""
     assert [found[0][name]["start"] for name in ("parts", "parts-", "parts+")] == [0, 8, 16]
     assert found[1]["parts+"]["start"] == 16
     assert "parts-" not in found[1]
@@ -174,7 +174,7 @@ def test_a_run_goes_on_on_another_number_of_processes(
 
 
 def test_gradients_become_their_mean(found: list[dict[str, Any]]) -> None:
-    """Ids of two processes meet in one row; a gradient that only one has counts half."""
+    """Both processes have some of the same rows. A gradient that only one of them has is halved."""
     total = torch.zeros(5000, 8)
     for rank, ids in enumerate(([4711, 3, 9, 3], [9, 12])):
         rows = torch.arange(len(ids) * 8).view(-1, 8) + 100.0 * rank
@@ -186,7 +186,7 @@ def test_gradients_become_their_mean(found: list[dict[str, Any]]) -> None:
         assert findings["exchange"]["only_one"] == [0.5]
 
 
-def test_rows_travel_instead_of_the_dense_matrix(found: list[dict[str, Any]]) -> None:
+def test_only_rows_are_sent_instead_of_the_dense_matrix(found: list[dict[str, Any]]) -> None:
     """Of 5000 rows, the 4 that any process touched, and each process's ids (3 at most) with their number."""
     rows = 4 * 8 * 4 + 3 * 8 + 8
     dense = (3 * 2 * 8 + 3) * 4
@@ -195,20 +195,20 @@ def test_rows_travel_instead_of_the_dense_matrix(found: list[dict[str, Any]]) ->
     assert rows < 5000 * 8 * 4 / 100
 
 
-def test_rows_that_do_not_come_out_even_are_refused(found: list[dict[str, Any]], folder: Path) -> None:
+def test_rows_that_cannot_be_divided_evenly_are_refused(found: list[dict[str, Any]], folder: Path) -> None:
     sentence = "training.batch_size: 5 rows cannot be divided evenly among 2 processes"
     assert all(findings["odd"]["error"].startswith(sentence) for findings in found)
     assert not (folder / "odd").exists()
 
 
-def test_an_error_of_process_0_is_everyones(found: list[dict[str, Any]], folder: Path) -> None:
-    """It alone looks at the run folder; the other neither waits for it nor goes on."""
+def test_an_error_of_process_0_is_raised_in_every_process(found: list[dict[str, Any]], folder: Path) -> None:
+    """Only process 0 reads the run folder. The other one must neither wait for it forever nor continue."""
     assert all("neither empty nor a run folder" in findings["taken"]["error"] for findings in found)
     assert [path.name for path in (folder / "taken").iterdir()] == ["thesis.tex"]
 
 
 def test_a_run_that_another_machine_holds_is_refused(found: list[dict[str, Any]], folder: Path) -> None:
-    """Where process 0 came to a machine without the checkpoint, the run would silently start anew."""
+    """If process 0 were on a machine without the checkpoint, the run would silently begin from scratch."""
     sentence = "step-000000024.safetensors is not on the disk of process 0"
     assert all(sentence in findings["elsewhere"]["error"] for findings in found)
     assert not list((folder / "elsewhere").glob("checkpoints/*"))
@@ -233,8 +233,10 @@ def torchrun(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
             process.communicate(timeout=LONGEST)
 
 
-def test_torchrun_stopped_goes_on_alone(corpus: Corpus, settings: Callable[..., Recipe], tmp_path: Path) -> None:
-    """One run folder, one line of result; SIGTERM to torchrun saves, and one process goes on from there."""
+def test_a_run_stopped_under_torchrun_continues_in_one_process(
+    corpus: Corpus, settings: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """There is one run folder and one line of result. SIGTERM to torchrun saves, and one process continues."""
     recipe = settings(max_steps=100_000, n_epochs=1e6)
     folder = tmp_path / "run"
     with torchrun(corpus.folder, folder, "--recipe", written(recipe, tmp_path / "recipe.yaml")) as process:
@@ -254,7 +256,7 @@ def test_torchrun_stopped_goes_on_alone(corpus: Corpus, settings: Callable[..., 
 
 
 def test_torchrun_ends_with_the_error(corpus: Corpus, settings: Callable[..., Recipe], tmp_path: Path) -> None:
-    """Every process exits with code 2 and one sentence, whatever torchrun makes of that."""
+    """Every process exits with code 2 and one sentence. What torchrun itself prints about it is up to torchrun."""
     recipe = written(settings(batch_size=5), tmp_path / "recipe.yaml")
     with torchrun(corpus.folder, tmp_path / "run", "--recipe", recipe) as process:
         output, errors = process.communicate(timeout=LONGEST)

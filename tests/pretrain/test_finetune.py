@@ -178,7 +178,7 @@ def test_an_adaptive_softmax_goes_on_as_one(
     assert score["perplexity"] == pytest.approx(figures["perplexity_after"], rel=1e-6)
 
 
-def test_started_again_it_goes_on_and_ends_alike(
+def test_a_second_start_continues_and_ends_the_same(
     pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     training = recipe(max_steps=10).training

@@ -1,4 +1,4 @@
-"""Whatever interrupts a run, it goes on to the bit as if nothing had been, or says in one sentence why it can't."""
+"""Whatever interrupts a run, it resumes bit for bit, or says in one sentence why it can't."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_trains_in_a_thread_that_gets_no_signals(whole: Path, corpus: Corpus, se
 
 @pytest.mark.slow
 def test_kill_9_loses_nothing(corpus: Corpus, recipe: Recipes, tmp_path: Path) -> None:
-    """The process checkpoints all the time and is killed at random places."""
+    """The process writes checkpoints all the time, and is killed at random moments."""
     settings = recipe(max_steps=300, dropout=0.2)
     for rows in (2, 6):
         folder, saving = tmp_path / "killed", recipe(**SAVING_ALWAYS, max_steps=300, dropout=0.2)
@@ -90,7 +90,7 @@ written; before, it leaves a whole checkpoint of step 3."""
 def test_kill_in_the_middle_of_writing_a_checkpoint(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
 ) -> None:
-    """Twice, at different steps: each leaves half a file, which is no checkpoint and is gone with the next save."""
+    """This happens twice. Each kill leaves half a file, which is no checkpoint, and which the next save removes."""
     folder, path = tmp_path / "run", tmp_path / "recipe.yaml"
     write_recipe(settings, path)
     half = (whole / "checkpoints" / f"step-{STEPS:09d}.safetensors").stat().st_size // 2
@@ -110,7 +110,7 @@ def test_kill_in_the_middle_of_writing_a_checkpoint(
 def test_a_kill_at_the_very_start_leaves_no_folder_that_is_refused(
     corpus: Corpus, settings: Recipe, tmp_path: Path
 ) -> None:
-    """The folder is known by its recipe, the last of its first files."""
+    """A folder is known as a run folder by its recipe, which is the last of its first files to be written."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "corpus.sha256").write_text(corpus.checksum + "\n")
     (tmp_path / "run" / ".recipe.yaml.partial").write_text("char_cnn: ")
@@ -125,7 +125,7 @@ def test_a_kill_at_the_very_start_leaves_no_folder_that_is_refused(
 def test_a_signal_saves_and_exits_with_0(
     corpus: Corpus, recipe: Recipes, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """As machines do that may be taken away, SIGTERM, some seconds, kill -9, or a terminal that is closed."""
+    """Machines that may be taken away send SIGTERM, and kill -9 seconds later; closing a terminal sends SIGHUP."""
     folder, settings = tmp_path / "run", recipe(max_steps=100_000, n_epochs=1e6)
     with pretraining(corpus, folder, settings) as process:
         wait_until(partial(has_rows, folder, 1), process)
@@ -144,7 +144,7 @@ def test_a_signal_saves_and_exits_with_0(
 def test_a_signal_while_saving_does_not_stop_the_saving(
     corpus: Corpus, settings: Recipe, tmp_path: Path, stop_after: int | None
 ) -> None:
-    """At the end of the run, and once more after a first signal."""
+    """The signal comes at the end of the run, and after a first signal."""
     run = Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
     write, step = run.run_folder.save, run.step
 
@@ -172,10 +172,10 @@ FULL_DISK = "ulimit -f 20"
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_the_command_and_keeps_the_checkpoint_before(
+def test_a_full_disk_ends_the_command_and_keeps_the_previous_checkpoint(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
 ) -> None:
-    """One sentence, exit code 2, nothing half-written; when there is space again the run goes on."""
+    """The command prints one sentence, exits with 2 and leaves no half-written file; with space it continues."""
     folder = tmp_path / "run"
     train(corpus, folder, settings, stop_after=3)
     with pretraining(corpus, folder, settings, FULL_DISK) as process:
@@ -190,10 +190,10 @@ def test_a_full_disk_ends_the_command_and_keeps_the_checkpoint_before(
     assert_same_end(whole, folder)
 
 
-def test_a_row_of_metrics_that_breaks_off_is_made_once_more(
+def test_a_row_of_metrics_that_breaks_off_is_made_again(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
 ) -> None:
-    """What was to be row 15 is no row 1."""
+    """The beginning of the row of step 15 is not taken for a row of step 1."""
     train(corpus, tmp_path / "run", settings, stop_after=12)
     with (tmp_path / "run" / "metrics.csv").open("a") as file:
         file.write("1")
@@ -202,10 +202,10 @@ def test_a_row_of_metrics_that_breaks_off_is_made_once_more(
 
 
 @pytest.mark.parametrize("step", [4, 12, 30])
-def test_a_folder_removed_while_training_is_made_anew(
+def test_a_folder_removed_while_training_is_made_again(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path, step: int
 ) -> None:
-    """Nothing is lost but the older checkpoint: before the first row, between two, and before the last save."""
+    """Only the older checkpoint is lost, whether it was before the first row, between two, or before the last save."""
     folder = tmp_path / "run"
 
     def remove(now: int) -> None:
@@ -225,7 +225,7 @@ def test_a_folder_removed_while_training_is_made_anew(
 def test_a_folder_that_another_process_has_begun_again_is_left_to_it(
     corpus: Corpus, settings: Recipe, tmp_path: Path, is_done: bool
 ) -> None:
-    """Whether that one still trains or has ended; the older one writes nothing more, and says so."""
+    """The older process writes nothing more, and says so, whether the other still trains or has ended."""
     folder = tmp_path / "run"
     kept: list[dict[str, bytes]] = []
 
@@ -242,7 +242,7 @@ def test_a_folder_that_another_process_has_begun_again_is_left_to_it(
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == kept[0]
 
 
-def test_a_folder_removed_between_two_starts_is_begun_anew(
+def test_a_folder_removed_between_two_starts_is_begun_again(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
 ) -> None:
     train(corpus, tmp_path / "run", settings, stop_after=12)
@@ -252,7 +252,7 @@ def test_a_folder_removed_between_two_starts_is_begun_anew(
 
 
 def flip(data: bytes, place: int) -> bytes:
-    """One bit of one byte."""
+    """Flip one bit of one byte."""
     return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
 
 
@@ -269,10 +269,10 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(
+def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path, damage: str
 ) -> None:
-    """It says so, sets the file aside, and ends where it would have."""
+    """It warns, sets the damaged file aside, and ends with the same weights as without the damage."""
     folder = tmp_path / "run"
     for step in (3, 12):
         train(corpus, folder, settings, stop_after=step)
@@ -290,7 +290,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
 
 
 def test_a_run_without_a_whole_checkpoint_is_refused(corpus: Corpus, settings: Recipe, tmp_path: Path) -> None:
-    """Every time: a machine that starts it again and again must not begin anew in silence."""
+    """It is refused every time: a machine that keeps restarting it must not silently begin from scratch."""
     train(corpus, tmp_path / "run", settings, stop_after=3)
     (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
     checkpoint.write_bytes(b"nonsense")

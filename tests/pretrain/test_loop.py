@@ -1,4 +1,4 @@
-"""A run: it learns, it goes on to the bit as if it had not been stopped, and its folder is its own."""
+"""A pretraining run: it learns, it resumes bit for bit, and its folder belongs to it alone."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_perplexity_falls(corpus: Corpus, recipe: Callable[..., Recipe], tmp_pat
 def test_resumed_run_is_bit_equal(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, stops: list[int], changes: dict[str, object]
 ) -> None:
-    """Stops fall on, before and after a row of metrics; dropout and negatives are drawn anew each time."""
+    """The run stops at, before and after a row of metrics; dropout and negatives are drawn again each time."""
     settings = recipe(dropout=0.2, **changes)
     train(corpus, tmp_path / "whole", settings)
     for stop in stops:
@@ -76,7 +76,7 @@ def test_resumed_run_is_bit_equal(
 def test_a_gradient_that_is_not_finite_ends_the_run(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """Nothing of it is saved."""
+    """The step with that gradient is not saved."""
     train(corpus, tmp_path / "run", recipe(max_steps=2))
     run = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=9, **SAVING_ALWAYS), device="cpu")
     torch.nn.init.constant_(run.model.bilm.char_encoder.embedding.weight, torch.nan)
@@ -86,7 +86,7 @@ def test_a_gradient_that_is_not_finite_ends_the_run(
 
 
 def test_the_learning_rate_follows_the_schedule(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """By steps, or by minutes where they end the run; a step's share is taken in its middle."""
+    """The share that is done counts steps, or minutes if they end the run, up to the middle of the step."""
     settings = recipe(optimizer="adamw", learning_rate=0.01, warmup=0.1, decay=0.5, max_steps=30)
     run = Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
     rates: list[float] = []
@@ -103,7 +103,7 @@ def test_the_learning_rate_follows_the_schedule(corpus: Corpus, recipe: Callable
     assert timed.is_done
 
 
-def test_a_step_begins_with_the_state_that_the_one_before_left(
+def test_a_step_begins_with_the_state_that_the_previous_step_left(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     run = Pretrainer(corpus, tmp_path / "run", recipe(fresh_starts=False), device="cpu")
@@ -126,7 +126,7 @@ def test_a_step_begins_with_the_state_that_the_one_before_left(
 
 
 def test_gradients_are_clipped_together(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """All parameters' to one norm, the softmax's rows as well."""
+    """One norm covers the gradients of all parameters, including the rows of the softmax."""
     run = Pretrainer(corpus, tmp_path / "run", recipe(all_clip_norm_val=1e-3), device="cpu")
     run.step()
     gradients = [p.grad.to_dense() for p in run.objective.parameters() if p.grad is not None]
@@ -150,7 +150,7 @@ def test_run_folder_is_a_model_folder(corpus: Corpus, recipe: Callable[..., Reci
 def test_a_run_begins_with_the_weights_of_a_model(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """And with its softmax. The card says of what model, and from which that one began."""
+    """It begins with its softmax, too. The card names that model, and the one from which that began."""
     train(corpus, tmp_path / "a", recipe(max_steps=20))
     settings = recipe(max_steps=10, seed=1)
     for name, before in (("b", "a"), ("c", "b")):
@@ -236,7 +236,9 @@ def test_options_and_heldout_text_reach_the_run(
     assert rows[3] == pytest.approx(wanted.mean)
 
 
-def test_a_model_that_does_not_fit_is_no_start(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+def test_a_run_refuses_to_start_from_a_model_that_does_not_fit(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
     train(corpus, tmp_path / "a", recipe(max_steps=1))
     model = load(tmp_path / "a")
     wider = replace(recipe(), lstm=replace(recipe().lstm, dim=24))
@@ -258,7 +260,9 @@ def test_only_two_checkpoints_are_kept(corpus: Corpus, recipe: Callable[..., Rec
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 2
 
 
-def test_heldout_text_is_measured_every_so_often(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+def test_heldout_text_is_measured_every_few_steps(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
     settings = recipe(evaluate_every_steps=10)
     Pretrainer(corpus, tmp_path / "run", settings, heldout=[["word1", "word3"], ["word2"]], device="cpu").train()
     rows = read_rows(tmp_path / "run" / "metrics.csv")
@@ -266,7 +270,7 @@ def test_heldout_text_is_measured_every_so_often(corpus: Corpus, recipe: Callabl
     assert f"{rows[-1]['heldout_perplexity']:.2f}" in (tmp_path / "run" / "README.md").read_text()
 
 
-def test_heldout_text_is_measured_at_the_end_at_least(
+def test_heldout_text_is_measured_at_least_at_the_end(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
     Pretrainer(corpus, tmp_path / "run", recipe(max_steps=12), heldout=[["word1"]], device="cpu").train()
@@ -296,17 +300,17 @@ def test_heldout_text_given_at_the_end_is_measured(
     assert (last["step"], "loss" in last, "heldout_perplexity" in last) == (8, True, True)
 
 
-def test_an_end_moved_to_where_a_run_was_stopped_is_told_once(
+def test_an_end_moved_to_where_a_run_was_stopped_is_reported_once(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """However often the run is started then."""
+    """This holds however often the run is started after that."""
     train(corpus, tmp_path / "run", recipe(max_steps=10, log_every_steps=5), stop_after=8)
     for _ in range(3):
         Pretrainer(corpus, tmp_path / "run", recipe(max_steps=8, log_every_steps=5), device="cpu").train()
     assert [row["step"] for row in read_rows(tmp_path / "run" / "metrics.csv")] == [5, 8]
 
 
-def test_an_old_measurement_is_not_told_as_that_of_the_end(
+def test_an_old_measurement_is_not_reported_as_that_of_the_end(
     corpus: Corpus,
     recipe: Callable[..., Recipe],
     tmp_path: Path,
@@ -335,10 +339,10 @@ def test_heldout_text_without_words_is_refused(
     assert not (tmp_path / "run").exists()
 
 
-def test_one_asks_to_stop_while_heldout_text_is_measured(
+def test_a_stop_is_requested_while_heldout_text_is_measured(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The measurement is given up, and made where the run goes on."""
+    """The measurement is abandoned, and made when the run continues."""
     heldout = [["word1", "word3"]] * 1000
     run = Pretrainer(
         corpus, tmp_path / "run", recipe(max_steps=9, evaluate_every_steps=5), heldout=heldout, device="cpu"
@@ -377,7 +381,7 @@ def test_a_text_of_any_name_can_be_trained_on(recipe: Callable[..., Recipe], tmp
     assert train(corpus, tmp_path / "run", recipe(max_steps=2)).is_done
 
 
-def test_a_last_measurement_that_is_given_up_leaves_no_row(
+def test_a_last_measurement_that_is_abandoned_leaves_no_row(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(corpus, tmp_path / "run", recipe(max_steps=4))
@@ -421,7 +425,9 @@ def test_a_start_that_is_refused_changes_no_recipe(
     assert load_pretraining_recipe(str(tmp_path / "run" / "recipe.yaml")).training.max_minutes is None
 
 
-def test_streams_without_a_sentence_of_their_own_are_told_of(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+def test_a_text_with_fewer_sentences_than_streams_gives_a_warning(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
     (tmp_path / "text").write_text("one long line without end\n" * 3)
     corpus = prepare([str(tmp_path / "text")], tmp_path / "corpus", min_count=1, workers=1)
     with pytest.warns(UserWarning, match=r"fewer sentences \(3\) than there are streams \(4\), so some"):
@@ -453,7 +459,7 @@ def test_a_finished_run_started_again_keeps_what_was_added(
 def test_the_card_is_for_people_alone(
     card: str | None, corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Removed or edited, it takes neither the warm state nor the figures with it, and what was edited stays."""
+    """If it is removed or edited, the warm state and the figures stay, and so do the edits."""
     folder = tmp_path / "run"
     train(corpus, folder, recipe(max_steps=3))
     bilm = load(folder).bilm
@@ -470,7 +476,7 @@ def test_the_card_is_for_people_alone(
 def test_a_finished_run_of_an_earlier_version_stays_as_it_is(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its figures are in its card alone."""
+    """Its figures are only in its card."""
     folder = tmp_path / "run"
     train(corpus, folder, recipe(max_steps=3))
     bilm = load(folder).bilm
@@ -492,7 +498,7 @@ def test_training_ends_after_its_epochs(corpus: Corpus, recipe: Callable[..., Re
 
 
 def test_cutoffs_that_do_not_fit_are_refused(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """Before anything is written."""
+    """They are refused before anything is written."""
     with pytest.raises(ElmoError, match="do not rise between 0 and the 43 words"):
         Pretrainer(corpus, tmp_path / "run", recipe(loss="adaptive", adaptive_cutoffs=[43]), device="cpu")
     assert not (tmp_path / "run").exists()
@@ -514,7 +520,7 @@ def test_another_recipe_is_refused(corpus: Corpus, recipe: Callable[..., Recipe]
 def test_a_start_without_a_checkpoint_leaves_the_folder_free(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that ran out of memory: a smaller batch may use the folder; what it is called by is the new recipe."""
+    """If a start ran out of memory, one with a smaller batch may use the folder, which then has the new recipe."""
 
     def fail(run: Pretrainer) -> list[float]:
         raise MemoryError
@@ -534,7 +540,7 @@ def test_a_start_without_a_checkpoint_leaves_the_folder_free(
 def test_a_folder_that_another_run_claimed_meanwhile_is_left_to_it(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """Both found nothing trained there; the first one must not train under the recipe of the second."""
+    """Both starts found the folder untrained; the first must not train under the recipe of the second."""
     first = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=4), device="cpu")
     second = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=8), device="cpu")
     with pytest.raises(ElmoError, match=r"recipe\.yaml: holds another recipe"):
@@ -577,7 +583,7 @@ def test_a_folder_of_something_else_is_refused(corpus: Corpus, recipe: Callable[
 @pytest.mark.external
 @pytest.mark.parametrize("name", ["small", "paper"])
 def test_published_sizes_train(shared: Path, tmp_path: Path, name: str) -> None:
-    """The full architectures make a step on the text of the published fixture."""
+    """The full architectures make one step on the text of the published fixture."""
     text = shared / "fixtures" / "bilm_tf" / "train" / "data.txt"
     corpus = prepare([str(text)], tmp_path / "corpus", min_count=1, workers=1)
     settings = load_pretraining_recipe(name, {"training.max_steps": 1, "training.batch_size": 4})
@@ -588,7 +594,7 @@ def test_published_sizes_train(shared: Path, tmp_path: Path, name: str) -> None:
 
 
 def test_a_damaged_corpus_is_not_trained_on(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """A changed byte leaves all sizes as they are; the checksum tells."""
+    """A changed byte leaves all sizes as they are, but not the checksum."""
     folder = shutil.copytree(corpus.folder, tmp_path / "corpus")
     content = bytearray((folder / "tokens.bin").read_bytes())
     content[0] ^= 1
@@ -599,10 +605,10 @@ def test_a_damaged_corpus_is_not_trained_on(corpus: Corpus, recipe: Callable[...
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff\xfe", b"a" * 63])
-def test_a_damaged_checksum_of_a_run_is_told(
+def test_a_damaged_checksum_of_a_run_is_reported(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, content: bytes | None
 ) -> None:
-    """Not as another corpus, nor as a traceback."""
+    """The error is neither a traceback nor the one for another corpus."""
     train(corpus, tmp_path / "run", recipe(max_steps=1))
     (tmp_path / "run" / "corpus.sha256").unlink()
     if content is not None:

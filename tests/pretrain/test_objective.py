@@ -19,7 +19,7 @@ from elmo.pretrain.recipe import Recipe
 from elmo.text.corpus import Corpus
 
 CUTOFFS: dict[str, dict[str, list[int]]] = {"sampled": {}, "full": {}, "adaptive": {"adaptive_cutoffs": [12]}}
-"""Settings beside `training.loss`: the test's biLM is too narrow for a second cluster of rare words."""
+"""Settings besides `training.loss`: the test's biLM is too narrow for a second cluster of rare words."""
 
 
 def make(recipe: Recipe, corpus: Corpus, dropout: float = 0.0) -> tuple[Objective, Batches, BiLMState]:

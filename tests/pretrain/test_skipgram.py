@@ -1,4 +1,4 @@
-"""Static vectors: what text they are of, which words have one, and that neighbours come out alike."""
+"""Static vectors: which text they are trained on, which words have one, and that similar words have similar ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def corpus(text: Path, tmp_path: Path) -> Corpus:
     return prepare([text], tmp_path / "corpus", workers=1)
 
 
-def test_words_of_like_neighbours_are_alike(corpus: Corpus, tmp_path: Path) -> None:
+def test_words_with_the_same_neighbours_have_similar_vectors(corpus: Corpus, tmp_path: Path) -> None:
     """Each place is nearer to both other places than to any person. Rare words get no vector, frequent ones come
     first."""
     path = tmp_path / "vectors.txt"

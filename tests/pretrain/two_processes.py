@@ -19,9 +19,8 @@ import torch
 from torch import nn
 
 from elmo.errors import ElmoError
-from elmo.pretrain.exchange import average_gradients
 from elmo.pretrain.loop import Pretrainer
-from elmo.pretrain.processes import Processes
+from elmo.pretrain.processes import Processes, average_gradients
 from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.corpus import Corpus
 

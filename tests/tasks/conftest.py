@@ -11,8 +11,8 @@ import pytest
 
 from bridge import make_model
 from elmo.formats import Model
-from elmo.tasks.common.conll import format_conll
 from elmo.tasks.common.spans import Span, tags_of
+from elmo.tasks.ner.data import format_conll
 from elmo.tasks.ner.task import NerExample, NerRecipe
 from elmo.training.recipes import read_recipe
 

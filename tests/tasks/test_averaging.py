@@ -1,4 +1,4 @@
-"""The moving average of weights: its figures, that measuring by it leaves no trace, and that it is resumed."""
+"""The moving average of weights: its values, that evaluating it does not change training, and that it is resumed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_it_is_the_weighted_mean_of_all_weights_so_far() -> None:
 
 
 def test_the_model_gets_its_weights_back() -> None:
-    """To the bit, after an error too."""
+    """They are bit-equal, even after an error."""
     model = nn.Linear(2, 2)
     averages, before = Averages(model, 0.5), {name: t.clone() for name, t in model.state_dict().items()}
     averages.tensors["weight"].fill_(7)
@@ -54,17 +54,17 @@ def test_the_model_gets_its_weights_back() -> None:
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
 
 
-def test_fixed_weights_have_none_and_neither_has_a_model_without() -> None:
+def test_fixed_weights_and_models_without_a_decay_have_no_averages() -> None:
     model = nn.Linear(2, 2)
     model.weight.requires_grad_(False)
     assert Averages(model, 0.9).tensors.keys() == {"bias"}
     assert not Averages(model, None).tensors
 
 
-def test_measuring_by_it_does_not_change_the_training(
+def test_evaluating_the_averages_does_not_change_the_training(
     recipe: Recipe, examples: list[NerExample], tmp_path: Path
 ) -> None:
-    """The weights that are trained are the same with and without; those that are kept and measured are the averages."""
+    """The trained weights are the same with and without averages. The averages are kept and evaluated."""
     for name, decay in (("plain", None), ("averaged", 0.8)):
         trainer = make_trainer(tmp_path / name, recipe(training__ema_decay=decay), examples)
         trainer.train()
@@ -78,10 +78,10 @@ def test_measuring_by_it_does_not_change_the_training(
     assert trainer.evaluate(trainer.dev_set)["f1"] == trainer.progress.best_score
 
 
-def test_the_averages_are_what_is_kept(
+def test_the_averages_are_kept_in_place_of_the_weights(
     recipe: Recipe, examples: list[NerExample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a training that is better after each epoch, so that its last one is kept."""
+    """Each epoch of this training is better than the one before, so the last one is kept."""
     trainer = make_trainer(tmp_path, recipe(training__ema_decay=0.8), examples)
     scores = iter(range(1, 99))
     monkeypatch.setattr(trainer, "evaluate", lambda examples: {"f1": float(next(scores))})
@@ -93,8 +93,10 @@ def test_the_averages_are_what_is_kept(
 
 
 @pytest.mark.parametrize("stop", [3, 4, 6])
-def test_it_is_resumed_to_the_bit(stop: int, recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """Stopped inside an epoch and at its end: four steps are one."""
+def test_the_averages_are_resumed_bit_for_bit(
+    stop: int, recipe: Recipe, examples: list[NerExample], tmp_path: Path
+) -> None:
+    """Training is stopped inside an epoch of four steps, and at its end."""
     settings = recipe(training__ema_decay=0.7, training__optimizer="adadelta")
     make_trainer(tmp_path / "whole", settings, examples).train()
     trainer = make_trainer(tmp_path / "parts", settings, examples)
@@ -113,6 +115,6 @@ def test_it_is_resumed_to_the_bit(stop: int, recipe: Recipe, examples: list[NerE
         assert [key for key in whole if not torch.equal(whole[key], parts[key])] == []
 
 
-def test_a_decay_is_a_share(recipe: Recipe) -> None:
+def test_a_decay_outside_of_0_to_1_is_refused(recipe: Recipe) -> None:
     with pytest.raises(ElmoError, match=r"training\.ema_decay: 1\.0 is not in \[0, 1\)"):
         recipe(training__ema_decay=1.0)

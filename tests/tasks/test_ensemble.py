@@ -20,8 +20,8 @@ from elmo.tasks import load_task_recipe
 from elmo.tasks.ensemble import load_ensemble, predict_together
 from elmo.tasks.snli.task import TASK as SNLI
 from elmo.tasks.snli.task import PairExample
+from elmo.tasks.squad.model import SquadPrediction, SquadRecipe
 from elmo.tasks.squad.task import TASK as SQUAD
-from elmo.tasks.squad.task import SquadPrediction, SquadRecipe
 from elmo.tasks.trainer import predict
 from elmo.training.recipes import read_recipe
 

@@ -1,4 +1,4 @@
-"""From files to a run folder that stands alone: one seed, several seeds, again and again."""
+"""Whole experiments: from files to a self-contained run folder, with one seed or several, and started repeatedly."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_a_run_folder_stands_alone(files: Path, recipe: Recipe) -> None:
-    """Moved, and with all it was made from gone, it gives the scores it was finished with, in another process."""
+def test_a_run_folder_is_self_contained(files: Path, recipe: Recipe) -> None:
+    """It gives the same scores in another process after it is moved and everything it was made from is removed."""
     job = make_job(files, recipe(training__max_epochs=25))
     (result,) = Experiment(job).run()
     assert names(job.folder) == FINISHED | {"bilm"}
@@ -68,7 +68,7 @@ def test_a_run_folder_stands_alone(files: Path, recipe: Recipe) -> None:
     assert json.loads(done.stdout) == result.scores["test"]
 
 
-def test_the_card_tells_the_figures(files: Path, recipe: Recipe) -> None:
+def test_the_card_has_the_figures(files: Path, recipe: Recipe) -> None:
     job = make_job(files, recipe())
     (result,) = Experiment(job).run()
     card = (job.folder / "README.md").read_text()
@@ -90,7 +90,7 @@ def test_cached_vectors_train_as_live_ones(vectors: str, files: Path, recipe: Re
     assert same == (vectors == "live")
 
 
-def test_a_cache_of_ones_own_is_kept_and_used(files: Path, recipe: Recipe) -> None:
+def test_a_given_cache_folder_is_kept_and_used(files: Path, recipe: Recipe) -> None:
     for number in range(2):
         job = make_job(files, recipe(training__max_epochs=1), f"run{number}", cache=files / "cache")
         Experiment(job).run()
@@ -110,7 +110,7 @@ def test_a_bilm_that_was_trained_along_is_in_the_run(files: Path, recipe: Recipe
 
 @pytest.mark.parametrize("vectors", ["cached", "trained"])
 def test_a_bilm_of_whole_words(vectors: str, files: Path, recipe: Recipe) -> None:
-    """It is kept in the run folder with its words, without which nothing could be read."""
+    """It is kept in the run folder together with its list of words, which it needs to read text."""
     make_words.make(files / "words")
     job = make_job(files, recipe(elmo__vectors=vectors, training__max_epochs=1), elmo="words")
     (result,) = Experiment(job).run()
@@ -144,7 +144,7 @@ def test_a_copy_may_be_asked_for_afterwards(files: Path, recipe: Recipe) -> None
 
 
 def test_the_model_of_the_package_stays_a_name(files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that is called so, where the task was trained, is not what the trained model looks for."""
+    """The trained model does not look for a folder of the same name in the place where it was trained."""
     monkeypatch.setattr(sources, "MODELS", files / "package")
     shutil.copytree(files / "model", files / "package" / "en")
     (files / "en").mkdir()
@@ -164,7 +164,7 @@ def test_the_baseline_has_no_bilm(files: Path, recipe: Recipe) -> None:
 
 
 def test_several_seeds(files: Path, recipe: Recipe) -> None:
-    """Each is what it would be alone; the folder itself is the best one, with mean and deviation of all."""
+    """Each seed has the result that it has alone. The folder becomes the best one, with mean and deviation of all."""
     settings = recipe(training__max_epochs=4)
     experiment = Experiment(make_job(files, settings, num_seeds=3))
     results, folder = experiment.run(), experiment.job.folder
@@ -213,8 +213,10 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
 
 
 @pytest.mark.parametrize("num_seeds", [1, 2])
-def test_the_same_job_goes_on(num_seeds: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stopped in the last seed's second epoch, it ends as if it hadn't been; finished, it trains no more."""
+def test_the_same_experiment_continues(
+    num_seeds: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the last seed's second epoch, it ends as if it had not been. Once finished, it trains nothing."""
 
     def scores(results: list[Result]) -> list[Any]:
         return [(result.seed, result.epochs, result.scores) for result in results]
@@ -248,7 +250,7 @@ def test_two_processes_do_not_share_a_run(num_seeds: int, files: Path, recipe: R
 def test_a_kill_before_the_first_step_is_survived(
     num_files: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two files make a folder a run folder; the process dies when `num_files` of them have their names."""
+    """A run folder begins with two files. The process dies when `num_files` of them have their names."""
     job = make_job(files, recipe(training__max_epochs=1), elmo=None)
     calls, replace = iter(range(9)), Path.replace
 
@@ -312,7 +314,7 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
 def test_a_start_that_trained_nothing_leaves_the_folder_free(
     files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that ran out of memory: other settings may use the folder, and a biLM that it kept is not kept."""
+    """If a start ran out of memory, other settings may use the folder, and the biLM that it left is removed."""
 
     def fail(trainer: Trainer[Any, Any], *_: object) -> None:
         raise MemoryError
@@ -332,7 +334,7 @@ def test_a_start_that_trained_nothing_leaves_the_folder_free(
 
 
 def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -> None:
-    """Neither the same nor further ones may be of another recipe or biLM: the folder's model is the best of all."""
+    """All seeds, old and new, have one recipe and one biLM, since the best of them becomes the folder's model."""
     job = make_job(files, recipe(training__max_epochs=1), num_seeds=2)
     results = Experiment(job).run()
     before = (job.folder / "results.json").read_bytes()
@@ -346,7 +348,7 @@ def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -
     assert [result.scores for result in Experiment(more).run()[:2]] == [result.scores for result in results]
 
 
-def test_a_run_from_before_a_key_was_there_goes_on(
+def test_a_run_from_before_a_key_existed_continues(
     files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = make_job(files, recipe(training__max_epochs=1))
@@ -395,13 +397,13 @@ def test_hidden_files_make_no_folder_full(files: Path, recipe: Recipe) -> None:
     assert len(Experiment(job).run()) == 2
 
 
-def test_one_seed_does_not_go_where_several_are(files: Path, recipe: Recipe) -> None:
+def test_a_folder_of_several_seeds_is_refused_to_one_seed(files: Path, recipe: Recipe) -> None:
     Experiment(make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)).run()
     with pytest.raises(ElmoError, match="holds a run of several seeds"):
         Experiment(make_job(files, recipe(training__max_epochs=1), elmo=None)).run()
 
 
-def test_nothing_is_left_of_a_job_that_is_refused(files: Path, recipe: Recipe) -> None:
+def test_a_refused_experiment_leaves_nothing(files: Path, recipe: Recipe) -> None:
     make_many_langs.make(files / "unicode")
     jobs = [
         (make_job(files, recipe(), elmo="unicode"), "pass --no-bilm"),
@@ -434,7 +436,7 @@ def test_damaged_vocabularies_are_named(content: str, says: str, files: Path, re
         load_run(job.folder)
 
 
-def test_a_folder_that_is_no_run_is_refused(files: Path) -> None:
+def test_a_folder_that_is_not_a_run_folder_is_refused(files: Path) -> None:
     with pytest.raises(ElmoError, match="is not the run folder of a task"):
         load_run(files)
     with pytest.raises(ElmoError, match="key 'recipe' is missing"):
@@ -451,7 +453,7 @@ def test_tasks_know_their_names() -> None:
 
 
 def test_vectors_of_another_width_leave_no_folder(files: Path, recipe: Recipe) -> None:
-    """So that the mended command may have it."""
+    """The corrected command can then use the name."""
     (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
     settings = recipe(words__vectors=str(files / "v.txt"), words__dim=3)
     with pytest.raises(ElmoError, match=r"words\.dim: is 3, but the vectors of .*v\.txt have 2"):
@@ -465,7 +467,7 @@ def test_a_set_that_teaches_nothing_is_named(files: Path, recipe: Recipe) -> Non
         Experiment(make_job(files, recipe()))
 
 
-def test_a_set_that_tells_nothing_of_what_was_learned_is_named(files: Path, recipe: Recipe) -> None:
+def test_a_dev_set_that_measures_nothing_is_named(files: Path, recipe: Recipe) -> None:
     """Every epoch would be the best one."""
     (files / "dev.conll").write_text("Ann\tO\n")
     with pytest.raises(ElmoError, match=r"dev\.conll: the dev set has no entity in it"):
@@ -479,7 +481,7 @@ def test_a_set_that_tells_nothing_of_what_was_learned_is_named(files: Path, reci
 def test_trains_on_a_gpu_and_predicts_anywhere(
     vectors: str, optimizer: str, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped within an epoch, too, and started again."""
+    """It is also stopped within an epoch and started again."""
     settings = recipe(elmo__vectors=vectors, training__max_epochs=10, training__optimizer=optimizer)
     job = replace(make_job(files, settings), device="cuda")
     make_step = Trainer.step

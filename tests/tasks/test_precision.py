@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from elmo.nn.packing import Packing
 from elmo.nn.precision import own_products, product_dtype
 from elmo.tasks.common.modules import BiLSTM
-from elmo.tasks.coref.coupled_lstm import CoupledBiLSTM
+from elmo.tasks.coref.layers import CoupledBiLSTM
 from elmo.tasks.srl.highway_lstm import AlternatingLSTM
 
 LENGTHS = torch.tensor([3, 5, 1, 4])

@@ -1,4 +1,4 @@
-"""Parts of a training set: which examples they hold, and that a model is trained on them alone."""
+"""Shares of a training set: which examples they have, and that a model sees no others in training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_shares_contain_one_another(recipe: Recipe, examples: list[NerExample]) 
 
 
 def test_a_share_is_large_enough_to_be_trained_on(recipe: Recipe, examples: list[NerExample]) -> None:
-    """Sentences without a name are nothing to learn from."""
+    """A model could learn nothing from sentences without a name."""
     plain = [NerExample(("a", "b"), ()) for _ in range(30)]
     share = share_of([*plain, examples[0]], TASK, recipe(training__share=0.001))
     assert share[-1] == examples[0]
@@ -32,13 +32,13 @@ def test_a_share_is_large_enough_to_be_trained_on(recipe: Recipe, examples: list
 
 
 @pytest.mark.parametrize("share", [0, -0.1, 1.1])
-def test_a_share_is_none_or_all_at_most(share: float, recipe: Recipe) -> None:
+def test_a_share_outside_of_0_to_1_is_refused(share: float, recipe: Recipe) -> None:
     with pytest.raises(ElmoError, match=r"training\.share: .* is not in \(0, 1\]"):
         recipe(training__share=share)
 
 
-def test_a_model_sees_its_share_alone(files: Path, recipe: Recipe) -> None:
-    """Its words are those of the share; what it is measured on stays whole, and the folder tells of both."""
+def test_a_model_sees_only_its_share(files: Path, recipe: Recipe) -> None:
+    """Its words are those of the share. The dev set stays whole, and the run folder describes both."""
     settings = recipe(training__share=0.2, training__max_epochs=1, words__min_count=1)
     job = ExperimentConfig(
         "ner", settings, files / "run", str(files / "train.conll"), str(files / "dev.conll"), device="cpu"

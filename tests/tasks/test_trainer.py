@@ -26,7 +26,7 @@ Recipe = Callable[..., NerRecipe]
 
 
 class KilledError(BaseException):
-    """In place of a kill: nothing catches it."""
+    """Stands for a kill: nothing catches it."""
 
 
 def make_trainer(
@@ -51,7 +51,7 @@ def stop_after(trainer: Trainer[NerExample, Spans], step: int) -> None:
 
 
 def curve(folder: Path) -> list[dict[str, float]]:
-    """All rows but what the clock decides."""
+    """Return all rows without the columns that depend on the clock."""
     rows = read_rows(folder / "metrics.csv")
     return [{key: value for key, value in row.items() if "second" not in key} for row in rows]
 
@@ -61,7 +61,7 @@ def curve(folder: Path) -> list[dict[str, float]]:
 def test_an_interrupted_training_is_the_same_to_the_bit(
     optimizer: str, stops: list[int], recipe: Recipe, examples: list[NerExample], tmp_path: Path
 ) -> None:
-    """Four steps are an epoch: stops come inside, at its end, and twice in one."""
+    """An epoch has four steps. Training is stopped inside it, at its end, and twice in one epoch."""
     settings = recipe(training__optimizer=optimizer, training__plateau_factor=0.5, training__decay_factor=0.9)
     make_trainer(tmp_path / "whole", settings, examples).train()
     for step in [*stops, None]:
@@ -107,7 +107,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint(
 
 
 def test_checkpoints_are_made_within_an_epoch(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """After each step here; the third one of four is never made."""
+    """One is made after each step here. The third of four steps is never made."""
     trainer = make_trainer(tmp_path, recipe(training__checkpoint_every_minutes=1e-9), examples)
     make_step = trainer.step
 
@@ -123,7 +123,7 @@ def test_checkpoints_are_made_within_an_epoch(recipe: Recipe, examples: list[Ner
 
 
 def test_it_learns_and_the_best_weights_are_kept(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """Names are learned by heart within 20 epochs. At the end the model is that of the best one."""
+    """Within 20 epochs the model learns all names by heart. In the end it has the weights of the best epoch."""
     trainer = make_trainer(tmp_path, recipe(training__max_epochs=20), examples)
     trainer.train()
     rows, progress = curve(tmp_path), trainer.progress
@@ -144,8 +144,8 @@ def with_scores(trainer: Trainer[NerExample, Spans], scores: list[float]) -> Non
     trainer.evaluate = evaluate
 
 
-def test_it_stops_when_patience_is_out(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """An equal score is no better one."""
+def test_it_stops_when_its_patience_is_used_up(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """An equal score does not count as better."""
     trainer = make_trainer(tmp_path, recipe(training__max_epochs=20, training__patience=3), examples)
     with_scores(trainer, [1, 3, 2, 3, 3, 9, 9])
     trainer.train()
@@ -168,7 +168,7 @@ def test_the_rate_falls_with_steps(recipe: Recipe, examples: list[NerExample], t
 
 
 def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """When they are up, the epoch ends then and there, measured and kept; with more of them training goes on."""
+    """When they are used up, the epoch is cut short, measured and kept. With more minutes, training continues."""
     trainer = make_trainer(tmp_path, recipe(training__max_minutes=1e-9), examples)
     trainer.train()
     assert (trainer.progress.epoch, trainer.progress.step, trainer.num_trained) == (1, 1, 8)
@@ -215,7 +215,7 @@ def test_gradients_are_clipped_together(
 def test_each_number_of_the_gradients_is_clipped(
     recipe: Recipe, examples: list[NerExample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To plus or minus the limit; those within it stay as they are, whatever their norm."""
+    """Larger numbers become plus or minus the limit. Others stay as they are, whatever their norm."""
     found: dict[float | None, torch.Tensor] = {}
     for limit in (None, 0.001):
         settings = recipe(training__clip_norm=None, training__clip_value=limit)
@@ -242,7 +242,7 @@ def test_seeds_change_the_order_and_the_weights(recipe: Recipe, examples: list[N
 
 
 def test_each_step_has_random_numbers_of_its_own(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """Dropout is another one in each step and for each seed, and the same in the same."""
+    """Dropout differs from step to step and from seed to seed, and is the same for the same step and seed."""
     drawn: list[float] = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         trainer = make_trainer(tmp_path / name, recipe(training__seed=seed), examples)
@@ -266,7 +266,7 @@ def test_optimizers_have_their_published_settings(
 
 
 def test_epsilon(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """Torch's own without one."""
+    """Without one in the recipe, it is PyTorch's default."""
     for name, own in (("adam", 1e-8), ("adadelta", 1e-6)):
         for epsilon, wanted in ((None, own), (1e-5, 1e-5)):
             settings = recipe(training__optimizer=name, training__epsilon=epsilon)
@@ -278,7 +278,7 @@ def test_epsilon(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> 
 def test_the_penalty_is_part_of_the_loss(
     recipe: Recipe, examples: list[NerExample], bilm: Model, tmp_path: Path
 ) -> None:
-    """A tenth of 1 + 0 + 1."""
+    """It is a tenth of 1 + 0 + 1."""
     losses: list[float] = []
     for penalty in (0.1, 0.0):
         settings = recipe(elmo__penalty=penalty, elmo__vectors="live")
@@ -294,7 +294,7 @@ def test_the_penalty_is_part_of_the_loss(
 def test_the_mix_and_the_bilm_are_trained(
     vectors: str, recipe: Recipe, examples: list[NerExample], bilm: Model, tmp_path: Path
 ) -> None:
-    """The mixes' scores move; a biLM that is trained along moves too, and another one doesn't."""
+    """The scores of the mixes change. The weights of the biLM change only if it is trained along."""
     settings = recipe(elmo__vectors=vectors, training__max_epochs=1)
     trainer = make_trainer(tmp_path, settings, examples, bilm)
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
@@ -309,7 +309,7 @@ def test_the_mix_and_the_bilm_are_trained(
 def test_predictions_are_in_the_order_of_the_examples(
     recipe: Recipe, examples: list[NerExample], tmp_path: Path
 ) -> None:
-    """Whatever the batches."""
+    """The batches make no difference."""
     trainer = make_trainer(tmp_path, recipe(training__max_epochs=20), examples)
     trainer.train()
     one_by_one = [predict(TASK, trainer.model, [example])[0] for example in examples]
@@ -318,14 +318,14 @@ def test_predictions_are_in_the_order_of_the_examples(
     assert predict(TASK, trainer.model, []) == []
 
 
-def test_a_loss_that_is_no_number_ends_it(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_ends_training(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     trainer = make_trainer(tmp_path, recipe(), examples)
     torch.nn.init.constant_(trainer.model.get_parameter("crf.end"), float("nan"))
     with pytest.raises(ElmoError, match="the loss is nan in epoch 1, batch 1"):
         trainer.train()
 
 
-def test_a_damaged_checkpoint_is_told(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     make_trainer(tmp_path, recipe(training__max_epochs=1), examples).train()
     path = tmp_path / CHECKPOINT
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
@@ -333,7 +333,7 @@ def test_a_damaged_checkpoint_is_told(recipe: Recipe, examples: list[NerExample]
         make_trainer(tmp_path, recipe(), examples)
 
 
-def test_tensorboard_is_written_where_it_is_wanted(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+def test_tensorboard_is_written_on_request(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     for name, wanted in (("with", True), ("without", False)):
         make_trainer(tmp_path / name, recipe(training__max_epochs=1), examples, tensorboard=wanted).train()
         assert (tmp_path / name / "tensorboard").exists() == wanted
@@ -344,7 +344,7 @@ def test_tensorboard_is_written_where_it_is_wanted(recipe: Recipe, examples: lis
 
 
 def test_training_in_bf16(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """It learns, other weights than in float32; it goes on as if it hadn't been stopped; scores are of float32."""
+    """The model learns, with other weights than in float32. It resumes exactly, and is scored in float32."""
     folders = {name: tmp_path / name for name in ("float32", "bf16", "stopped")}
     measured_in: set[torch.dtype] = set()
     for name, folder in folders.items():
@@ -368,8 +368,8 @@ def test_training_in_bf16(recipe: Recipe, examples: list[NerExample], tmp_path: 
     assert last < first
 
 
-def test_a_signal_has_it_save_and_stop(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """In the middle of an epoch; whoever handled the signal before doesn't hear of it, and does so again afterwards."""
+def test_a_signal_makes_it_save_and_stop(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """It comes in the middle of an epoch. The previous handler does not get it, and is in place again afterwards."""
     trainer = make_trainer(tmp_path, recipe(), examples)
     make_step = trainer.step
 
@@ -398,7 +398,7 @@ def test_a_signal_has_it_save_and_stop(recipe: Recipe, examples: list[NerExample
 def test_no_number_is_left_too_small_for_fast_products(
     recipe: Recipe, examples: list[NerExample], tmp_path: Path, optimizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither a weight nor what follows from it; what is greater stays as it is."""
+    """This holds for weights, averages and the optimizer's state. Larger numbers stay as they are."""
     settings = recipe(training__max_epochs=1, training__optimizer=optimizer, training__ema_decay=0.9)
     trainer = make_trainer(tmp_path, settings, examples)
     weight = trainer.model.emit.weight

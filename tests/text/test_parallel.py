@@ -36,7 +36,7 @@ def test_only_a_few_blocks_are_read_ahead(tmp_path, monkeypatch):
         encoding="utf-8",
         lowercase=False,
         workers=2,
-        progress=progress.append,
+        advance=progress.append,
     )
     for number, block in enumerate(blocks):
         assert block == [[f"{number:03}"]]

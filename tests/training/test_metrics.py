@@ -1,4 +1,4 @@
-"""Rows of figures: what is written is read back, to the bit."""
+"""Rows of figures are read back bit for bit as they were written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KINDS = st.sampled_from([float, np.float64])
 
 @given(st.lists(st.tuples(st.floats(allow_nan=False), KINDS), max_size=4))
 def test_numbers_are_read_back(tmp_path_factory: pytest.TempPathFactory, numbers: list[tuple[float, type]]) -> None:
-    """NumPy's, too, which say their type where Python's don't."""
+    """This includes numbers of NumPy, whose `repr` names their type."""
     path = tmp_path_factory.mktemp("rows") / "metrics.csv"
     rows = [{"step": float(step), "loss": kind(number)} for step, (number, kind) in enumerate(numbers)]
     write_rows(path, ["step", "loss"], rows)
@@ -35,7 +35,7 @@ def test_a_line_that_breaks_off_is_left_out(tmp_path: Path) -> None:
 
 
 def test_no_damage_ends_in_a_traceback(tmp_path: Path) -> None:
-    """Whatever bits are flipped and wherever the file ends, it is read or refused in one sentence."""
+    """With any bits flipped and cut off anywhere, the file is either read or refused in one sentence."""
     path, refused = tmp_path / "metrics.csv", 0
     write_rows(path, ["step", "loss", "seconds"], [{"step": step, "loss": 1 / step} for step in range(1, 20)])
     whole, numbers = path.read_bytes(), random.Random(0)

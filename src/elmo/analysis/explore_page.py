@@ -84,21 +84,21 @@ class Page:
         except ElmoError as problem:
             error = str(problem)
         page = self._template.render(
-            **{"name": self._name, "index": self._index, "text": text, "sentences": sentences, "view": view},
-            **{
-                "error": error,
-                "asked": asked,
-                "around": partial(excerpt, context=CONTEXT),
-                "link": self._linker(asked, sentences),
-                "colours": COLOURS,
-                "marks": MARKS,
-            },
-            **{
-                "line": asked.get("line", "0"),
-                "word": asked.get("word") if is_chosen else None,
-                "max_groups": MAX_GROUPS,
-                "layer": self._layer(),
-            },
+            name=self._name,
+            index=self._index,
+            text=text,
+            sentences=sentences,
+            view=view,
+            error=error,
+            asked=asked,
+            around=partial(excerpt, context=CONTEXT),
+            link=self._linker(asked, sentences),
+            colours=COLOURS,
+            marks=MARKS,
+            line=asked.get("line", "0"),
+            word=asked.get("word") if is_chosen else None,
+            max_groups=MAX_GROUPS,
+            layer=self._layer(),
         )
         return HTMLResponse(page, 400 if error else 200, {"Content-Security-Policy": POLICY})
 

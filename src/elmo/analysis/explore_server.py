@@ -26,6 +26,7 @@ def make_server(app: Starlette, *, request_seconds: float = REQUEST_SECONDS) -> 
     config = uvicorn.Config(
         app,
         log_level="warning",
+        # Uvicorn makes the connections itself, from a class, so the limit has to be an attribute of the class.
         http=type("Protocol", (_Protocol,), {"request_seconds": request_seconds}),
         ws="none",
         backlog=MOST_CONNECTIONS,

@@ -164,6 +164,7 @@ def dump_token_embeddings(
     def write(part: Path) -> None:
         for start in range(0, len(words), WORDS_AT_ONCE):
             some = words[start : start + WORDS_AT_ONCE]
+            # Layer 0 has the token vector once for each direction; bilm-tf wrote it once.
             vectors[start : start + len(some)] = embedder.embed([some], layers="token")[0][:, :width]
         with new_hdf5(part) as add:
             add(EMBEDDING, data=vectors)

@@ -176,7 +176,7 @@ class ElmoModel:
         shape = (max(map(len, sentences), default=0), self._loaded().width)
         vectors = self._zeros(len(sentences), layers, shape)
         for row, found in zip(vectors, self._stream(sentences, warmup, layers), strict=True):
-            row[..., : found.shape[-2], :] = found
+            row[..., : found.shape[-2], :] = found  # with "all", the layers are a further axis before the words
         return vectors
 
     def get_elmo_vector_average(
@@ -279,6 +279,8 @@ class _Predictor:
         characters, tokens, lengths = predictor_inputs(self._model, batch, self._device)
         tops, orders, after = self._model.bilm.predictors(characters, tokens, lengths, before)
         hidden: list[Tensor] = []
+        # The forward direction predicts the words and then `</S>`, the backward one `<S>` and then the words. So the
+        # words begin at place 0 of the first and at place 1 of the second.
         for first, top, order in zip((0, 1), tops, orders, strict=False):
             places = top.new_zeros(len(batch) * int(lengths.max()), top.shape[1]).index_copy(0, order, top)
             rows = zip(places.unflatten(0, (len(batch), -1)), batch, strict=True)
@@ -288,7 +290,8 @@ class _Predictor:
     @torch.inference_mode()
     def _best(self, hidden: Tensor, topn: int, nodelimiters: bool) -> Iterator[Candidates]:
         """Yield the `topn` most probable words for each of `hidden` (N, P), in blocks of rows to bound memory."""
-        num_words, skipped = len(self.vocabulary), 2 if nodelimiters else 0
+        num_words = len(self.vocabulary)
+        skipped = 2 if nodelimiters else 0  # `<S>` and `</S>` are the first two words
         for block in hidden.split(max(1, BLOCK_NUMBERS // num_words)):
             scores = self._softmax.log_prob(block)[:, skipped:]
             best = scores.topk(min(topn, num_words - skipped))

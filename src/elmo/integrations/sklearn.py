@@ -66,6 +66,8 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         batch_size: int | None = None,
         device: str = "cpu",
     ) -> None:
+        # scikit-learn makes copies of an estimator from the attributes that are named like these arguments. So they are
+        # stored exactly as given, and checked only when they are used.
         self.model = model
         self.layers: Layers = layers
         self.pool: Pool = pool
@@ -115,6 +117,7 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         return embedder.width * (embedder.num_layers if isinstance(self.layers, str) and self.layers == "all" else 1)
 
     def __sklearn_tags__(self) -> Any:
+        # From these tags scikit-learn's own checks know that the input is text, and that nothing has to be fitted.
         tags: Any = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
         tags.requires_fit = False

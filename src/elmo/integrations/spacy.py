@@ -176,6 +176,7 @@ def _vector(token: Token) -> Array | None:
     return tensor[token.i] if tensor.size else None
 
 
+# Forced, because spaCy refuses an extension that exists already, for instance when this module is reloaded.
 Token.set_extension("elmo", getter=_vector, force=True)
 
 
@@ -245,6 +246,7 @@ class BiLMShim(CarriesBiLM, Shim):
     """
 
     def __init__(self, source: str, device: str, precision: Precision, cache_mb: int) -> None:
+        # Not `super()`, since neither of the two classes calls the constructor of the other.
         Shim.__init__(self, None)
         CarriesBiLM.__init__(self, source, device, precision)
         self._cache_bytes = cache_mb << 20
@@ -313,7 +315,7 @@ def _mix_init(model: Any, X: object = None, Y: object = None) -> None:
     """Initialize the mix with equal shares and `gamma` 1."""
     embedder: Embedder = model.shims[0].loaded.embedder
     model.set_dim("nO", embedder.width)
-    model.set_param("scores", model.ops.alloc1f(embedder.num_layers))
+    model.set_param("scores", model.ops.alloc1f(embedder.num_layers))  # zeros, of which the softmax makes equal shares
     model.set_param("gamma", model.ops.alloc1f(1) + 1)
 
 
@@ -329,6 +331,7 @@ def _mix_docs(model: Any, docs: Sequence[Doc], is_train: bool) -> tuple[list[Any
     ops, bilm = model.ops, cast(BiLMShim, model.shims[0])
     lead, width = (bilm.loaded.embedder.num_layers,), bilm.loaded.embedder.width
     arrays = _embed_docs(docs, lambda words: bilm.all_layers(words, is_train=is_train), lead, width)
+    # All docs in one array (L+1, N, D). The empty array gives it its shape if there is no doc.
     layers = ops.asarray(np.concatenate([np.zeros((*lead, 0, width), np.float32), *arrays], axis=1))
     gamma, shares = model.get_param("gamma"), ops.softmax(model.get_param("scores"), inplace=False)
     mixed = ops.xp.tensordot(shares, layers, axes=1)
@@ -336,7 +339,8 @@ def _mix_docs(model: Any, docs: Sequence[Doc], is_train: bool) -> tuple[list[Any
     lengths = ops.asarray1i([len(doc) for doc in docs])
 
     def backprop(gradients: list[Any]) -> list[Any]:
-        # The sum of gradient times value for each layer is all that the gradients of shares and gamma need.
+        # The sum of gradient times value for each layer is all that the gradients of shares and gamma need. The
+        # derivative of the softmax then subtracts the weighted mean of these sums.
         products = ops.xp.tensordot(layers, ops.flatten(gradients) * mask, axes=([1, 2], [0, 1]))
         total = shares @ products
         model.inc_grad("gamma", total.reshape(1))

@@ -1,4 +1,4 @@
-"""Pretraining a biLM on one's own text: the loop, its objective and optimizers, perplexity, and fine-tuning."""
+"""Pretraining a biLM on your own text: the loop, its objective and optimizers, perplexity, and fine-tuning."""
 
 from elmo.pretrain.finetune import FineTuning, finetune
 from elmo.pretrain.loop import Pretrainer

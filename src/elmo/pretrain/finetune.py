@@ -176,7 +176,7 @@ def finetune(
 
 
 def is_finetuned(model: Model, folder: Path) -> bool:
-    """Whether a folder holds the result of fine-tuning `model`, with a new softmax if the model has none."""
+    """Return whether a folder holds the result of fine-tuning `model`, with a new softmax if the model has none."""
     first, start = ("softmax", Model(model.bilm)) if model.softmax is None else ("run", model)
     return is_native(folder) and is_begun_with(folder / first, start)
 

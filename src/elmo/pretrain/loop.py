@@ -26,10 +26,9 @@ from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.precision import PRODUCTS
 from elmo.nn.softmax import Softmax
 from elmo.pretrain.checkpoint import PretrainingProgress, common_tensors, resume_pretraining, row_tensors
-from elmo.pretrain.exchange import Volume, average_gradients
 from elmo.pretrain.objective import Batches, Objective, TrainingBatch, make_softmax
 from elmo.pretrain.optimizer import clip_gradients, make_optimizer
-from elmo.pretrain.processes import Processes
+from elmo.pretrain.processes import Processes, Volume, average_gradients
 from elmo.pretrain.recipe import Recipe
 from elmo.pretrain.reporter import Reporter
 from elmo.pretrain.run_folder import PretrainingFolder, Start
@@ -191,7 +190,8 @@ class Pretrainer:
         """Train on the next batch, and count it in `progress`."""
         started, progress = time.monotonic(), self.progress
         progress.step += 1
-        # The seeds of the ranks are far apart: seed + rank would be the seed of the previous rank's next step.
+        # The seeds of two runs are a million steps apart, so that they share no random numbers. Those of the ranks are
+        # far apart, too: seed + rank would be the seed of the previous rank's next step.
         seed = self.recipe.training.seed * 1_000_003 + progress.step + self.processes.rank * 2_654_435_769
         torch.manual_seed(seed)
         losses = self.train_on(self.batches.read(progress.step))

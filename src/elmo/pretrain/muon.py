@@ -57,10 +57,12 @@ class Muon(torch.optim.Optimizer):
             for parameter in moved:
                 average = self.state[parameter]["momentum_buffer"]
                 average.lerp_(parameter.grad, 1 - group["momentum"])
+                # Nesterov momentum: the average as it will be if the next gradient is like this one.
                 parameter.grad.lerp_(average, group["momentum"])
             directions = orthogonalize([parameter.grad for parameter in moved])
             for parameter, direction in zip(moved, directions, strict=True):
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                # A matrix (M, N) whose singular values are all 1 has a root mean square of 1 / sqrt(max(M, N)).
                 parameter.add_(direction, alpha=-group["lr"] * ADAM_SIZE * math.sqrt(max(parameter.shape)))
 
 
@@ -122,6 +124,7 @@ def _orthogonalize_long(matrices: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _norm(matrix: Tensor) -> Tensor:
+    """Return the Frobenius norm, which no singular value exceeds: the iteration needs values of at most 1."""
     return torch.linalg.vector_norm(matrix).clamp(min=1e-7)
 
 

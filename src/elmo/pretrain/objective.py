@@ -89,9 +89,11 @@ class Batches:
         """Read the batch of `step`, which must be the one after the last step read."""
         fresh = [(stream.offset == 0) & self._training.fresh_starts for stream in self.streams]
         pairs = [stream.read(self._training.unroll_steps) for stream in self.streams]
+        # Each type is encoded only once, however often the batch has it and in whichever direction.
         types, places = np.unique(np.stack([inputs for inputs, _ in pairs]), return_inverse=True)
         return TrainingBatch(
             torch.from_numpy(self._corpus.characters[types]),
+            # NumPy 1 gives the inverse of `unique` flat, and NumPy 2 in the shape of its argument.
             [torch.from_numpy(ids) for ids in places.reshape(len(pairs), *pairs[0][0].shape)],
             [torch.from_numpy(targets) for _, targets in pairs],
             [self._negatives(step, direction) for direction in range(len(pairs))],
@@ -155,6 +157,8 @@ class Objective(nn.Module):
                     make_recurrence(stack, B, T, len(masks[0][:-1]), batch.device) for stack in self.bilm.directions
                 ]
             vectors = self.bilm.token_encoder(batch.characters)
+        # The graph is cut between the char encoder and the directions, so that both can run backward at once. Each
+        # ends at a copy of its own, and the char encoder gets the sum of their gradients at the end.
         ends = [vectors.detach().requires_grad_(vectors.requires_grad) for _ in range(num)]
 
         def run(number: int) -> tuple[Tensor, LSTMState]:

@@ -111,6 +111,7 @@ def make_optimizer(
         ]
     else:
         groups: dict[str, list[nn.Parameter]] = {"rows": [], "orthogonal": [], "matrices": [], "vectors": []}
+        # An embedding's rows are looked up, not multiplied: Muon is for maps between vectors, and leaves them to Adam.
         for name, p in trained.items():
             is_inner = p.dim() == 2 and name.startswith("bilm.") and "embedding" not in name
             orthogonal = is_inner and training.optimizer == "muon"

@@ -108,6 +108,7 @@ class Perplexity:
         sums: list[float] = []
         num_sentences = num_tokens = num_oov = 0
         for score in scores:
+            # Not strict: a model of one direction has one number, which leaves one sum.
             sums = [a + b for a, b in zip(sums or [0.0] * 2, score.log_probabilities, strict=False)]
             num_sentences += 1
             num_tokens += len(score.tokens)
@@ -164,7 +165,7 @@ def _score_batch(
     characters, tokens, lengths = predictor_inputs(model, batch, device)
     words = [torch.tensor([vocabulary.id(word) for word in (BOS, *sentence, EOS)]) for sentence in batch]
     ids = pad_sequence(words, batch_first=True).to(device)
-    targets = ids[:, 1:], ids[:, :-1]
+    targets = ids[:, 1:], ids[:, :-1]  # forward predicts the next word, and backward the word before
     hidden, orders, after = model.bilm.predictors(characters, tokens, lengths, before)
     rows = [
         _rows(softmax.log_probabilities(h, target.flatten()[order]), order, lengths, target.shape[1])

@@ -18,8 +18,7 @@ from elmo.formats.files import checksum, read_json, write_all, write_json
 from elmo.formats.model import Model
 from elmo.formats.native import TRAINED_FOR, is_written, read_figures, save_trained
 from elmo.pretrain.checkpoint import PretrainingProgress, save_pretraining_checkpoint
-from elmo.pretrain.exchange import Volume
-from elmo.pretrain.processes import Processes
+from elmo.pretrain.processes import Processes, Volume
 from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.schema import from_mapping
 from elmo.targets import alone_in

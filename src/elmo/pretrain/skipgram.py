@@ -88,10 +88,12 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
         workers=config.workers,
         seed=config.seed,
         negative=NEGATIVES,
-        sg=1,
+        sg=1,  # skip-gram; gensim's default is the continuous bag of words
     )
+    # The corpus has counted its types already. Without their counts gensim would read the whole text once more.
     model.build_vocab_from_freq(dict(zip(words[is_kept], counts[is_kept].tolist(), strict=True)))
     with tqdm(total=config.epochs * corpus.num_sentences, unit="sentence", unit_scale=True, disable=None) as bar:
+        # From both totals gensim knows which share of the training is over, by which its learning rate falls.
         sentences, num_words = ChunkedSentences(corpus, words, is_kept, bar), int(counts[is_kept].sum())
         model.train(sentences, total_examples=len(sentences), total_words=num_words, epochs=config.epochs)
     write_all({path: lambda partial: _write(partial, model.wv.index_to_key, model.wv.vectors)})
@@ -124,16 +126,18 @@ class ChunkedSentences:
         for first in range(0, self._corpus.num_sentences, CHUNK_SENTENCES):
             bounds = np.asarray(starts[first : first + CHUNK_SENTENCES + 1])
             tokens = np.asarray(self._corpus.tokens[bounds[0] : bounds[-1]])
+            # Whole chunks become lists of strings at once, since NumPy takes long to look up single words.
             is_kept = self._is_kept[tokens]
             words: list[str] = self._words[tokens[is_kept]].tolist()
             cuts = [cut for a, b in pairwise(bounds.tolist()) for cut in range(a, max(b, a + 1), MOST_WORDS)]
+            # `cuts` count all tokens of the chunk, and `ends` only those that are kept.
             ends = np.concatenate([[0], np.cumsum(is_kept)])[np.array([*cuts, bounds[-1]]) - bounds[0]].tolist()
             yield from (words[start:end] for start, end in pairwise(ends))
             self._bar.update(len(bounds) - 1)
 
 
 def _write(path: Path, words: list[str], vectors: NDArray[np.float32]) -> None:
-    """Write the vectors with five digits, a thousand times finer than what training leaves to chance."""
+    """Write the vectors with five digits, which is a thousand times finer than two trainings agree."""
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"{len(words)} {vectors.shape[1]}\n")
         for word, row in zip(words, vectors.tolist(), strict=True):

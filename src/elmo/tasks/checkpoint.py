@@ -87,12 +87,12 @@ def resume_task(
     for name, tensor in tensors.items():
         kind, _, rest = name.partition("/")
         if kind == "optimizer":
-            key, _, of = rest.partition("/")
+            key, _, owner = rest.partition("/")
             # A new optimizer has no tensors yet that could be filled: it makes them in its first step.
             # PyTorch keeps the number of steps on the CPU, unless a fused optimizer reads it on the GPU.
             is_there = key != "step" or optimizer.defaults.get("fused")
-            device = parameters[of].device if is_there else tensor.device
-            optimizer.state[parameters[of]][key] = tensor.to(device, copy=True)
+            device = parameters[owner].device if is_there else tensor.device
+            optimizer.state[parameters[owner]][key] = tensor.to(device, copy=True)
     return progress
 
 

@@ -43,7 +43,7 @@ _SMALLEST = torch.finfo(torch.float32).tiny
 
 _OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "adam": (torch.optim.Adam, {"fused": True}),
-    "adadelta": (torch.optim.Adadelta, {"rho": 0.95}),
+    "adadelta": (torch.optim.Adadelta, {"rho": 0.95}),  # TensorFlow's default; PyTorch's is 0.9
     "sgd": (torch.optim.SGD, {}),
 }
 
@@ -168,7 +168,8 @@ class Trainer(Generic[E, P]):
         """
         started, progress = time.monotonic(), self.progress
         self.model.train()
-        # The seed of a step depends on nothing but the step, so that resumed training draws the same dropout masks.
+        # The seed of a step depends on nothing but the step, so that resumed training draws the same dropout masks. The
+        # factor keeps the steps of runs whose seeds are neighbors apart.
         torch.manual_seed(self.config.seed * 1_000_003 + progress.step)
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate

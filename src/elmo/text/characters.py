@@ -13,19 +13,30 @@ from elmo.config import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PADD
 from elmo.errors import ElmoError
 
 NUM_CHARACTERS = 50
-"""Of a word, both marks included, as published; a model may have up to `config.MAX_CHARACTERS`."""
+"""The published number of character ids per word, including both marks. Models have up to `config.MAX_CHARACTERS`."""
 
 BOS, EOS, UNK = "<S>", "</S>", "<UNK>"
-"""The first three lines of every vocabulary; the first two have characters of their own."""
+"""The first three words of every vocabulary: the boundaries of sentences, and the word for unknown ones."""
 
 _BOUNDARIES = {BOS: BEGIN_SENTENCE, EOS: END_SENTENCE}
 
 
 def encode_words(words: Sequence[str], max_characters: int = NUM_CHARACTERS) -> NDArray[np.int16]:
-    r"""Return the character ids of `words`: (N, `max_characters`), each shifted by one so that none is 0.
+    r"""Return the character ids of words, each shifted by one so that none is 0.
 
-    Any string is a word: the empty one, `\0`, or one of 10,000 characters, which is cut after `max_characters` - 2
-    bytes. Lone surrogates, which have no UTF-8 form, are dropped.
+    Args:
+        words: Any N strings, even the empty one or `\0`. Those longer than `max_characters` - 2 bytes are cut. Lone
+            surrogates, which have no UTF-8 form, are dropped.
+        max_characters: The number C of character ids per word.
+
+    Returns:
+        The ids (N, C) int16, with the id of padding (261) after the end of a word.
+
+    Example::
+
+        encode_words(["the"], 6).tolist()  # [[259, 117, 105, 102, 260, 261]]
+
+    Source: Peters et al. 2018, sec. 3.4; the ids are those of bilm-tf.
     """
     room = max_characters - 2
     encoded = [word.encode("utf-8", "ignore")[:room] for word in words]
@@ -44,17 +55,22 @@ def encode_words(words: Sequence[str], max_characters: int = NUM_CHARACTERS) -> 
 
 
 def without_boundaries(sentence: Sequence[str]) -> Sequence[str]:
-    """A sentence of a text without tokens `<S>` and `</S>`, which would be taken for our own."""
-    # The test is cheaper than a copy, and hardly any sentence has them.
+    """Return a sentence without the tokens `<S>` and `</S>`, which would be taken for its boundaries."""
+    # Hardly any sentence has them, and looking for them is faster than always copying the list.
     if BOS in sentence or EOS in sentence:
         return [token for token in sentence if token not in (BOS, EOS)]
     return sentence
 
 
 def refuse_string(sentence: object, number: int) -> None:
-    """Refuse text that isn't tokenized.
+    """Raise an ElmoError if a sentence is a string instead of a list of tokens.
 
-    Strings are sequences of strings too: the commonest mistake gives a vector per letter unless it is refused.
+    To Python, a string is a sequence of strings too. Without this check the most common mistake of users would give
+    them a vector for each letter.
+
+    Args:
+        sentence: The sentence.
+        number: Its place among the sentences, counted from 0, for the message.
     """
     if isinstance(sentence, str | bytes):
         raise ElmoError(
@@ -63,9 +79,11 @@ def refuse_string(sentence: object, number: int) -> None:
 
 
 def number_types(sentences: Sequence[Sequence[str]]) -> tuple[list[str], list[list[int]]]:
-    """The distinct words of `sentences`, boundaries first, and each sentence as indices into them.
+    """Number the distinct words of sentences.
 
-    `<S>` and `</S>` are put around each sentence.
+    Returns:
+        The distinct words, `<S>` and `</S>` first; and for each sentence the indices of its words among them, with
+        those of `<S>` and `</S>` around them.
     """
     types: dict[str, int] = {BOS: 0, EOS: 1}
     numbered = [[0, *(types.setdefault(word, len(types)) for word in sentence), 1] for sentence in sentences]

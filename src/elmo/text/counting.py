@@ -165,7 +165,7 @@ class MergedTypes:
     def read(self, order: NDArray[np.int32], chunk_size: int) -> Iterator[list[str]]:
         """Yield the words at the places `order` in chunks of `chunk_size`. Mostly rising places are fastest."""
         offsets = np.fromfile(self.offsets, np.int64)
-        # Words are read by falling count, so from places all over the file: a larger buffer would be read in vain.
+        # Words are read by falling count, so from places all over the file: most of a larger buffer would not be used.
         with self.words.open("rb", buffering=4096) as file:
 
             def word_at(offset: int) -> str:

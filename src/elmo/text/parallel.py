@@ -20,7 +20,7 @@ from itertools import chain, islice
 
 from elmo.cores import available_cores
 from elmo.errors import ElmoError
-from elmo.text.reading import Progress, read_units, tokenize_block
+from elmo.text.reading import Advance, read_units, tokenize_block
 from elmo.text.tokenizers import get_tokenizer
 
 
@@ -48,7 +48,7 @@ def tokenize_files(
     encoding: str,
     lowercase: bool,
     workers: int | None = None,
-    progress: Progress | None = None,
+    advance: Advance | None = None,
 ) -> Generator[list[list[str]]]:
     """Yield the tokenized sentences of files in blocks. Sentences may be empty.
 
@@ -61,13 +61,13 @@ def tokenize_files(
         workers: The number of processes, by default one per core. It does not change the result. This process does
             the work itself if it is 1, if all the text fits into one block, or if lines are only split at whitespace,
             which is faster than sending them to another process.
-        progress: A callback that receives the number of bytes read from the files.
+        advance: A callback that receives the number of bytes read from a file since its last call.
 
     Raises:
         ElmoError: If a file cannot be read, or a worker process ends early.
     """
     task = _Task(tokenizer, text, lowercase)
-    blocks = (block for path in paths for block in read_units(path, text, encoding, progress))
+    blocks = (block for path in paths for block in read_units(path, text, encoding, advance))
     workers = workers or available_cores()
     if workers == 1 or (tokenizer == "whitespace" and text == "sentences"):
         yield from map(task.run, blocks)

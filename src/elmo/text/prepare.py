@@ -205,7 +205,7 @@ def _read(
                 encoding=settings.encoding,
                 lowercase=settings.lowercase,
                 workers=workers,
-                progress=bar.update,
+                advance=bar.update,
             )
         ) as blocks,
     ):

@@ -31,7 +31,7 @@ MAX_PARAGRAPH = 1 << 20
 Without this limit, text that has no blank line at all would become one paragraph that might not fit into memory.
 """
 
-Progress = Callable[[int], object]
+Advance = Callable[[int], object]
 """A callback that receives the number of bytes read from a file since its last call.
 
 Bytes of compressed files are counted as they lie on the disk.
@@ -176,12 +176,12 @@ def check_text(text: str) -> None:
         raise ElmoError(f"text {text!r} is unknown; choose one of {', '.join(TEXTS)}")
 
 
-def read_units(path: str | Path, text: str, encoding: str, progress: Progress | None = None) -> Iterator[str]:
+def read_units(path: str | Path, text: str, encoding: str, advance: Advance | None = None) -> Iterator[str]:
     """Yield the text of a file in blocks of whole lines, joining each wrapped paragraph into one line.
 
     The blocks are what `tokenize_block` takes. It does the rest of the work and can run in another process.
     """
-    blocks = read_blocks(path, encoding, progress)
+    blocks = read_blocks(path, encoding, advance)
     return _join(_unwrap(blocks)) if text == "wrapped" else blocks
 
 
@@ -196,7 +196,7 @@ def tokenize_block(block: str, tokenize: Tokenizer, text: str, lowercase: bool) 
     return sentences if text == "sentences" else [sentence for sentence in sentences if sentence]
 
 
-def read_blocks(path: str | Path, encoding: str = "utf-8", progress: Progress | None = None) -> Iterator[str]:
+def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | None = None) -> Iterator[str]:
     r"""Yield the text of a file in blocks of whole lines.
 
     The lines of a block are joined by `\n`; the line end after the last one is left out.
@@ -207,7 +207,7 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", progress: Progress | 
     # line again for each block.
     parts: list[str] = []
     is_first = True
-    for data in _read_bytes(str(path), progress):
+    for data in _read_bytes(str(path), advance):
         text = decode(data)
         if is_first and text:
             text, is_first = text.removeprefix("\ufeff"), False  # the mark is text anywhere else
@@ -220,7 +220,7 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", progress: Progress | 
         yield last.removesuffix("\r")
 
 
-def _read_bytes(path: str, progress: Progress | None) -> Iterator[bytes]:
+def _read_bytes(path: str, advance: Advance | None) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file, and at the very end an empty block, which tells a decoder to finish."""
     with _open(path) as (stream, position, damage):
         told = 0
@@ -230,10 +230,10 @@ def _read_bytes(path: str, progress: Progress | None) -> Iterator[bytes]:
                 data = stream.read(BLOCK_SIZE)
             except damage as error:
                 raise ElmoError(f"{path}: damaged or cut off ({error}); get the file again") from None
-            if progress is not None:
+            if advance is not None:
                 # The position counts compressed bytes. A pipe has none, so what was read is counted instead.
                 now = position() if position is not None else told + len(data)
-                progress(now - told)
+                advance(now - told)
                 told = now
             yield data
 

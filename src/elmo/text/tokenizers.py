@@ -51,6 +51,7 @@ _LETTER = r"[^\W\d_]"
 _PERIOD = rf"\.(?![.]|-?{_WORD}|[{_CLOSING}]*\s*\Z)"
 """A period that stays attached to its abbreviation. The last period of a sentence is always a token of its own."""
 _SUFFIX = rf"(?i:s|m|d|ll|re|ve)(?!{_WORD})"
+# Arrows and symbols, and emoji. A picture may consist of several such code points.
 _PICTURE = r"[\u2190-\u2bff\U0001f000-\U0001faff]"
 
 # `findall` tries the alternatives in order at each place, and the last one takes any mark, so nothing but whitespace is
@@ -83,6 +84,8 @@ _PTB = re.compile(
 )
 
 _MARKS = ".!?…؟।॥۔։።"
+"""Marks that end a sentence in English and, in this order, in Arabic, Hindi, Sanskrit, Urdu, Armenian and Amharic."""
+
 _BOUNDARY = re.compile(rf"(?<![{_MARKS}])[{_MARKS}]++[{_CLOSING}]*\s+|[。！？｡]+[{_CLOSING}]*\s*")
 _OPENING = "\"'`“”„‘’‚«»‹›([{¿¡「『（【《—–- "
 _LAST_WORD = re.compile(rf"(?:{_WORD}|\.(?={_WORD}))*\Z")

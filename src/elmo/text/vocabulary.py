@@ -16,7 +16,7 @@ from elmo.text.reading import read_lines
 SPECIAL_WORDS = (BOS, EOS, UNK)
 """The first three words of every vocabulary, as in the published models."""
 
-UNK_ID = 2
+UNK_ID = SPECIAL_WORDS.index(UNK)
 
 
 class Vocabulary:

@@ -42,7 +42,7 @@ def test_the_vector_of_unknown_words_starts_at_zero() -> None:
 
 
 def test_bilstms_ignore_padding() -> None:
-    """Each row alone gives the same result, up to the rounding of float32. What padding holds makes no difference."""
+    """Each row alone gives the same result, up to float32 rounding. The content of padding makes no difference."""
     torch.manual_seed(0)
     rnn = BiLSTMs(4, (5, 3), 0.5).eval()
     x, lengths = torch.randn(3, 6, 4), torch.tensor([4, 6, 1])

@@ -1,4 +1,4 @@
-"""The model of coreference, what its task reads and writes, and the way to a run folder."""
+"""The model of coreference, what its task reads and writes, and a whole experiment."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def make_recipe(**overrides: Any) -> CorefRecipe:
 
 
 def make_documents(number: int = 8, seed: int = 0) -> list[Document]:
-    """Sentences of names, one or two words long, between other words: the same name is the same thing."""
+    """Make documents with names of one or two words between other words. Equal names are mentions of the same thing."""
     rng = np.random.default_rng(seed)
     documents: list[Document] = []
     for place in range(number):
@@ -81,7 +81,7 @@ def build(recipe: CorefRecipe, bilm: Model | None = None) -> CorefModel:
 
 
 def test_the_recipe_is_the_published_one() -> None:
-    """Lee et al. 2017, sec. 7, and the configuration of their code; with ELMo as in appendix A.6."""
+    """It is that of Lee et al. 2017, sec. 7, and of their code, with ELMo as in appendix A.6."""
     recipe = read_recipe(CorefRecipe, "coref", ("coref",))
     assert (recipe.words.dim, recipe.words.trainable, recipe.lstm, recipe.features) == (300, False, 200, 20)
     assert (recipe.characters.dim, recipe.characters.filters, recipe.characters.widths) == (8, 50, (3, 4, 5))
@@ -110,7 +110,7 @@ def test_sizes_are_the_published_ones() -> None:
 
 
 def plain_loss(model: CorefModel, document: Document) -> float:
-    """The loss by its definition, from the probabilities of every antecedent of every mention that is left."""
+    """Compute the loss by its definition, from the probability of each antecedent of each mention after pruning."""
     mentions, blocks = model.rank(document)
     scores = {
         (row + i, column + j): float(block[i, j])
@@ -129,7 +129,7 @@ def plain_loss(model: CorefModel, document: Document) -> float:
 
 
 def test_the_loss_is_the_likelihood_of_all_right_antecedents() -> None:
-    """Summed over a document's mentions, the mean over documents; 1e-4 of losses about 20 is float32 rounding."""
+    """It is summed over mentions, and is a mean over documents; 1e-4 of losses about 20 is float32 rounding."""
     model, documents = build(make_recipe()), make_documents()[:3]
     with torch.no_grad():
         wanted = [plain_loss(model, document) for document in documents]
@@ -138,7 +138,7 @@ def test_the_loss_is_the_likelihood_of_all_right_antecedents() -> None:
 
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])
 def test_predictions_do_not_depend_on_neighbours(at: str | None) -> None:
-    """Each document by itself, with ELMo wherever it goes; 1e-4 is float32 rounding."""
+    """Each document is also predicted alone, with ELMo at each place; 1e-4 is float32 rounding."""
     documents = make_documents(4)
     settings = make_recipe(elmo__vectors="live", **({"elmo__at": at} if at else {}))
     model = build(settings, make_model() if at else None).eval()
@@ -148,7 +148,7 @@ def test_predictions_do_not_depend_on_neighbours(at: str | None) -> None:
 
 
 def test_words_of_sentences_stay_with_their_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ELMo is asked for sentences sorted by length, a few at a time; 1e-5 is float32 rounding."""
+    """ELMo reads the sentences sorted by length, a few at a time; 1e-5 is float32 rounding."""
     model, (document,) = build(make_recipe(elmo__vectors="live"), make_model()).eval(), make_documents(1)
     wanted, _ = model.read(document.sentences)
     monkeypatch.setattr("elmo.tasks.coref.model.SENTENCES_AT_ONCE", 2)
@@ -200,7 +200,7 @@ def test_long_documents_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_long_documents_are_trained_on_in_part() -> None:
-    """Sentences in a row, all of them sooner or later, and only in training."""
+    """In training they are cut to consecutive sentences, and in the long run every sentence is used."""
     model, (document,) = build(make_recipe(max_sentences=2)), make_documents(1)
     parts = [model.shorten(document) for _ in range(60)]
     number = len(document.sentences)
@@ -215,7 +215,7 @@ def test_each_dropout_is_used(own: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("words", [1, 2])
 def test_documents_of_a_word_or_two(words: int) -> None:
-    """Too few for a pair of mentions: nothing to learn, nothing to find, no error."""
+    """They are too short for a pair of mentions: nothing is learned or found, and there is no error."""
     model, document = build(make_recipe(spans__per_word=0.4)), Document((("a",) * words,))
     loss = model.loss([document])
     loss.backward()
@@ -224,7 +224,7 @@ def test_documents_of_a_word_or_two(words: int) -> None:
 
 
 def test_vocabularies() -> None:
-    """Words that are frequent enough, and genres of the training set; another genre is an unknown one."""
+    """They have the frequent words and the genres of the training set. Any other genre counts as unknown."""
     recipe = make_recipe(words__min_count=4)
     vocabularies = TASK.vocabularies(make_documents(), recipe)
     assert vocabularies["genres"] == ["bc", "nw"]
@@ -244,7 +244,7 @@ def test_vocabularies() -> None:
 
 
 def test_word_vectors_of_a_file_get_a_length_of_one(tmp_path: Path) -> None:
-    """As in the code of Lee et al."""
+    """The code of Lee et al. does the same."""
     (tmp_path / "v.txt").write_text("Ann 3 4\nCy 0 2\n")
     settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
     model = build(settings)
@@ -263,7 +263,7 @@ def test_reads_with_and_without_singletons(tmp_path: Path) -> None:
 
 
 def test_writes(tmp_path: Path) -> None:
-    """Columns that are read again, though clusters in words stand behind them; and JSON."""
+    """It writes columns, which can be read again although the clusters follow in words; and JSON."""
     document = Document((("Ann", "Day", "sang"), ("She", "did")), (), (), "x")
     prediction: Clusters = ((Mention(0, 2), Mention(3, 4)),)
     text = TASK.as_text(document, prediction)
@@ -291,7 +291,7 @@ def test_writes(tmp_path: Path) -> None:
         ({"genre": "^bc"}, "genre: '\\^bc' has no group"),
     ],
 )
-def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
+def test_bad_settings_are_refused(setting: dict[str, Any], says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         make_recipe(**setting)
 
@@ -302,7 +302,7 @@ def run(*arguments: str, text: str | None = None) -> str:
     return result.stdout
 
 
-def test_the_whole_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_experiment_by_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy set is learned with ELMo; evaluating and predicting say the same, and predictions are a file again."""
     monkeypatch.chdir(tmp_path)
     for name, documents in (("train", make_documents(16)), ("test", make_documents(5, seed=1))):

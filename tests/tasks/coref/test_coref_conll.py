@@ -1,4 +1,4 @@
-"""Documents of CoNLL-2012, in and out."""
+"""Documents of CoNLL-2012 are read and written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parse(*rows: str) -> Document:
 
 
 def test_reads_nested_and_crossing_mentions() -> None:
-    """Mentions of one word, inside each other, across each other, and of one cluster inside each other."""
+    """Mentions have one word, contain each other, cross each other, or contain another one of their cluster."""
     document = parse("a (0|(1", "b (12)|(2", "c 1)", "", "d 2)|(0", "e 0)|0)")
     assert document.sentences == (("a", "b", "c"), ("d", "e"))
     assert document.clusters == (
@@ -42,15 +42,15 @@ def test_reads_nested_and_crossing_mentions() -> None:
 
 
 def test_reads_speakers_parts_and_names() -> None:
-    """Each part is a document; what stands between documents is passed over."""
+    """Each part is a document. Lines between documents are skipped."""
     rows = [*lines("a - Ann", "b - -", name="bc/x", part=3), "", "# a remark", *lines("c (5)", name="y (2)")]
     first, second = parse_documents(rows, "text")
     assert (first.name, first.part, first.speakers) == ("bc/x", 3, ("Ann", "-"))
     assert (second.name, second.part, second.clusters) == ("y (2)", 0, ((Mention(0, 1),),))
 
 
-def test_documents_begin_as_they_were_read() -> None:
-    """LitBank's files as published: the official scorer knows documents by that line, and no mention is nothing."""
+def test_documents_are_written_with_the_first_line_that_was_read() -> None:
+    """The official scorer matches documents by that line. In LitBank as published, no mention is an empty column."""
     rows = ["# begin document (dracula_brat); part 0", "x\t0\t0\tDRACULA" + "\t_" * 8 + "\t", "#end document"]
     (document,) = parse_documents(rows, "text")
     assert (document.sentences, document.clusters) == ((("DRACULA",),), ())
@@ -58,7 +58,7 @@ def test_documents_begin_as_they_were_read() -> None:
 
 
 def test_reads_tabs_and_compressed_files(tmp_path: Path) -> None:
-    """A word may hold a blank where tabs are between columns, and columns in the middle may be more."""
+    """Between tabs a word may contain a blank, and there may be further columns in the middle."""
     row = "x\t0\t0\tNew York\tNNP\t*\t-\t-\t-\tAnn\t*\t(ARG0*)\t(4)"
     path = tmp_path / "a.conll.xz"
     path.write_bytes(lzma.compress(f"#begin document (x); part 000\n{row}\n#end document\n".encode()))
@@ -79,7 +79,7 @@ def test_reads_tabs_and_compressed_files(tmp_path: Path) -> None:
         (lines("a (1)(2)"), "line 2: .* is not coreference such as"),
     ],
 )
-def test_what_is_no_document_is_named(rows: list[str], says: str, tmp_path: Path) -> None:
+def test_errors_name_the_line(rows: list[str], says: str, tmp_path: Path) -> None:
     path = tmp_path / "a.conll"
     path.write_text("\n".join(rows))
     with pytest.raises(ElmoError, match=f"a.conll, {says}"):
@@ -109,7 +109,7 @@ def test_writes_columns() -> None:
     st.lists(st.tuples(st.integers(0, 7), st.integers(1, 4), st.integers(0, 9)), max_size=12, unique_by=lambda s: s[:2])
 )
 def test_what_is_written_is_read(spans: list[tuple[int, int, int]]) -> None:
-    """Clusters of any nested and crossing mentions; those of one cluster that cross have no form in columns."""
+    """Mentions may be nested or cross, except for those of one cluster, whose crossing columns cannot express."""
     clusters: dict[int, list[Mention]] = {}
     taken: set[Mention] = set()
     for start, width, number in sorted(spans):
@@ -127,7 +127,7 @@ def test_what_is_written_is_read(spans: list[tuple[int, int, int]]) -> None:
 
 
 def test_cuts_sentences_out() -> None:
-    """Mentions move along; what is left of a cluster stays, even a single mention."""
+    """Mentions are counted from the new start. The rest of a cluster stays, even if it is a single mention."""
     clusters = ((Mention(0, 1), Mention(2, 4)), (Mention(0, 2),), (Mention(3, 4), Mention(4, 5)))
     document = Document((("a", "b"), ("c", "d"), ("e",)), tuple("12345"), clusters, "x", 1)
     assert cut_document(document, 1, 3) == Document(
@@ -138,7 +138,7 @@ def test_cuts_sentences_out() -> None:
 @pytest.mark.external
 @pytest.mark.parametrize("name", ["litbank_dev", "ontogum_dev"])
 def test_real_documents_are_read_and_written(name: str, shared: Path) -> None:
-    """Nothing of sentences, speakers and clusters is lost."""
+    """No sentence, speaker or cluster is lost."""
     for document in read_documents(shared / "data" / "coref" / f"{name}.conll.xz"):
         (again,) = parse_documents(format_document(document, document.clusters).split("\n"), name)
         assert (again.sentences, again.speakers) == (document.sentences, document.speakers)

@@ -1,4 +1,4 @@
-"""The scorer of coreference against the official one's test cases, and against definitions written out."""
+"""Scores of coreference compared with the official scorer's test cases, and with the definitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.tasks.coref.data import Clusters, Mention
-from elmo.tasks.coref.metric import METRICS, score_clusters
+from elmo.tasks.coref.metric import AVERAGED, score_clusters
 
 Figures = tuple[float, float]
 """Recall and precision."""
@@ -60,16 +60,16 @@ response is the same mention."""
 
 
 def clusters(text: str) -> Clusters:
-    """A mention for each letter."""
+    """Return a mention for each letter."""
     return tuple(tuple(Mention(ord(letter), ord(letter) + 1) for letter in word) for word in text.split())
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_published_cases(case: str) -> None:
-    """To the three places that are written out here."""
+    """They agree to the three digits that are given here."""
     key, response, figures = CASES[case]
     scores = score_clusters([clusters(key)], [clusters(response)])
-    found = [scores[f"{metric}_{figure}"] for metric in METRICS for figure in ("recall", "precision")]
+    found = [scores[f"{metric}_{figure}"] for metric in AVERAGED for figure in ("recall", "precision")]
     assert found == pytest.approx(figures, abs=6e-4)
 
 
@@ -102,7 +102,7 @@ def plain_scores(key: Clusters, response: Clusters) -> dict[str, Figures]:
 
     return {
         name: (metric(key, response), metric(response, key))
-        for name, metric in zip(METRICS, (muc, b3, ceafe), strict=True)
+        for name, metric in zip(AVERAGED, (muc, b3, ceafe), strict=True)
     }
 
 
@@ -117,8 +117,8 @@ partitions = st.lists(st.integers(0, 4), min_size=9, max_size=9).map(
 
 
 @given(partitions, partitions)
-def test_scores_are_what_definitions_say(key: Clusters, response: Clusters) -> None:
-    """1e-9 is rounding of doubles."""
+def test_scores_equal_their_definitions(key: Clusters, response: Clusters) -> None:
+    """1e-9 is float64 rounding."""
     scores = score_clusters([key], [response])
     for name, figures in plain_scores(key, response).items():
         assert (scores[f"{name}_recall"], scores[f"{name}_precision"]) == pytest.approx(
@@ -127,19 +127,19 @@ def test_scores_are_what_definitions_say(key: Clusters, response: Clusters) -> N
     wanted, found = ({mention for cluster in side for mention in cluster} for side in (key, response))
     assert scores["mentions_recall"] == pytest.approx(100 * len(wanted & found) / len(wanted) if wanted else 0)
     assert scores["mentions_precision"] == pytest.approx(100 * len(wanted & found) / len(found) if found else 0)
-    assert scores["f1"] == pytest.approx(sum(scores[f"{name}_f1"] for name in METRICS) / 3)
+    assert scores["f1"] == pytest.approx(sum(scores[f"{name}_f1"] for name in AVERAGED) / 3)
 
 
 @given(partitions, partitions)
 def test_key_and_response_are_recall_and_precision(key: Clusters, response: Clusters) -> None:
-    """Each the other's when they change places."""
+    """They change places if key and response do."""
     there, back = score_clusters([key], [response]), score_clusters([response], [key])
-    for name in METRICS:
+    for name in AVERAGED:
         assert there[f"{name}_recall"] == pytest.approx(back[f"{name}_precision"])
 
 
 def test_documents_count_together() -> None:
-    """Not the mean of each: numerators and denominators are added up."""
+    """Numerators and denominators are added up. The result is not the mean of the documents' scores."""
     scores = score_clusters([clusters("ab"), clusters("abcdef")], [clusters("ab"), clusters("ab")])
     assert scores["muc_recall"] == pytest.approx(100 * 2 / 6)
     assert scores["b3_recall"] == pytest.approx(100 * (2 + 2 / 3) / 8)
@@ -147,8 +147,8 @@ def test_documents_count_together() -> None:
     assert score_clusters([clusters("ab"), clusters("cd")], [(), ()])["f1"] == 0
 
 
-def test_a_mention_of_two_key_clusters_is_of_the_last() -> None:
-    """As the official scorer has it, for MUC and B³; no mention more is asked for."""
+def test_a_mention_in_two_key_clusters_belongs_to_the_last() -> None:
+    """The official scorer does the same for MUC and B³. Such a mention is counted once."""
     scores = score_clusters([clusters("ab bc")], [clusters("ab")])
     assert (scores["mentions_recall"], scores["muc_recall"]) == (pytest.approx(200 / 3), 0)
     assert scores["b3_recall"] == pytest.approx(100 * (2 / 2 + 1 / 2) / 4)

@@ -1,4 +1,4 @@
-"""ELMo in task models: the vectors are the same live, cached on disk, and from a biLM that is trained along."""
+"""ELMo in task models: vectors are the same live, cached on disk, and from a biLM that is trained with the task."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SENTENCES = [["A", "new", "play", "."], ["Fußball"], ["They", "play"]]
 
 
 def make(bilm: Model | None, folder: Path | None = None, **config: Any) -> ElmoInput:
-    """ELMo vectors as an experiment makes them; cached in `folder`."""
+    """Make ELMo vectors as an experiment does, with the cache in `folder`."""
     settings = ElmoConfig(**{"dropout": 0.0, "vectors": "live"} | config)
     layers = make_elmo_layers(bilm, settings, "cpu")
     if folder is not None:
@@ -65,7 +65,7 @@ def test_vectors_are_the_same_wherever_layers_come_from(bilm: Model, at: str, la
 
 
 def test_frozen_layers_are_not_rounded_in_training(bilm: Model) -> None:
-    """Whatever precision the task trains in. A biLM that is trained along is rounded as the task's own layers are."""
+    """The precision of the task has no effect on them. A biLM that is trained is rounded like the task's own layers."""
     seen: list[torch.dtype] = []
 
     def run(sentences: Sequence[Sequence[str]]) -> list[Any]:
@@ -145,7 +145,7 @@ def test_a_cache_is_used_again_only_for_the_same_model_and_text(bilm: Model, tmp
 
 
 def test_an_interrupted_cache_is_continued(bilm: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The result is the same to the bit: the rest is cut into the same windows, of which there are several here."""
+    """The result is bit-equal, since the rest is cut into the same windows, of which there are several here."""
     texts = [[f"{word}{number}" for word in SENTENCES[number % 3]] for number in range(40)]
     whole, stopped, embedded = tmp_path / "whole", tmp_path / "stopped", list[int]()
     monkeypatch.setitem(BATCH_TOKENS, "cpu", 5)
@@ -180,8 +180,8 @@ def test_an_interrupted_cache_is_continued(bilm: Model, tmp_path: Path, monkeypa
     assert 0 < sum(embedded) < len(texts)
 
 
-def test_a_cache_that_was_just_complete_is_tidied_up(bilm: Model, tmp_path: Path) -> None:
-    """A kill may come in between: the vectors have their name already, and the note of the progress is still there."""
+def test_what_a_kill_left_next_to_a_complete_cache_is_removed(bilm: Model, tmp_path: Path) -> None:
+    """A kill may come when the vectors have their name already, but the note of the progress is still there."""
     make(bilm, tmp_path)
     (path,) = tmp_path.iterdir()
     work = tmp_path / f".{path.name}.unfinished"

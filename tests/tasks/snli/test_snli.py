@@ -19,10 +19,9 @@ from comparing import loss_depends_on_seed
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
-from elmo.tasks.common.attention import soft_align
 from elmo.tasks.common.labels import LabelPrediction, label_predictions
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
-from elmo.tasks.snli.task import TASK, PairExample, SnliModel, SnliRecipe
+from elmo.tasks.snli.task import TASK, PairExample, SnliModel, SnliRecipe, soft_align
 from elmo.text.tokenizers import get_tokenizer
 from elmo.training.recipes import read_recipe
 

@@ -1,4 +1,4 @@
-"""Question answering: the model, what its task reads and writes, and the way to a run folder and back."""
+"""Question answering: the model, what its task reads and writes, and a whole experiment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import TrainedLayers
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
 from elmo.tasks.squad.data import SquadExample, parse_question, read_squad
-from elmo.tasks.squad.task import TASK, SquadModel, SquadPrediction, SquadRecipe
+from elmo.tasks.squad.model import SquadModel, SquadPrediction, SquadRecipe
+from elmo.tasks.squad.task import TASK
 from elmo.text.corpus import Corpus
 from elmo.training.recipes import read_recipe
 
@@ -53,7 +54,7 @@ def make_recipe(**overrides: Any) -> SquadRecipe:
 
 
 def write_squad(path: Path, number: int = 24, seed: int = 0) -> Path:
-    """Paragraphs that say of one to three people where they are, and a question on each of them."""
+    """Make paragraphs that say where one to three people are, and a question about each of them."""
     rng = np.random.default_rng(seed)
     paragraphs: list[dict[str, Any]] = []
     for _ in range(number):
@@ -85,7 +86,7 @@ def build(recipe: SquadRecipe, examples: list[SquadExample], bilm: Model | None 
 
 
 def test_the_recipe_is_the_published_one() -> None:
-    """Appendix A.4; the epochs, 0.999 and the characters' sizes are from the published code."""
+    """It is that of appendix A.4. The epochs, 0.999 and the sizes of characters are from the published code."""
     recipe = read_recipe(SquadRecipe, "squad", ("squad",))
     assert (recipe.words.dim, recipe.words.trainable) == (300, False)
     assert (recipe.characters.dim, recipe.characters.filters, recipe.characters.width) == (20, 100, 5)
@@ -98,7 +99,7 @@ def test_the_recipe_is_the_published_one() -> None:
 
 
 def test_sizes_are_the_published_ones(examples: list[SquadExample]) -> None:
-    """GRUs of 90 in each direction, linear layers of 180; ELMo widens what the first GRU reads and the attention."""
+    """GRUs have 90 units in each direction and linear layers 180. ELMo widens the first GRU's input and attention."""
     recipe, bilm = read_recipe(SquadRecipe, "squad", ("squad",), {"elmo.vectors": "live"}), make_model()
     width = bilm.config.width
     for model, extra in ((build(recipe, examples), 0), (build(recipe, examples, bilm), width)):
@@ -152,7 +153,7 @@ def test_few_long_paragraphs_are_attended_to_at_a_time(
 
 
 def test_the_shortest_texts_work() -> None:
-    """A paragraph of one token has nothing to attend to but nothing."""
+    """In a paragraph of one token, self-attention can only attend to nothing."""
     example = parse_question("Espoo\tWhere?", str.split)
     model = build(make_recipe(), [example]).eval()
     with torch.no_grad():
@@ -176,7 +177,7 @@ def test_word_vectors_of_a_file_are_fixed(examples: list[SquadExample], tmp_path
 
 
 def test_dropout_is_the_same_at_all_tokens() -> None:
-    """What is dropped of one token is dropped of all."""
+    """An element that is dropped at one token is dropped at all of them."""
     example = parse_question("a a a\tb", str.split)
     model = build(make_recipe(dropout=0.5), [example]).train()
     read: list[torch.Tensor] = []
@@ -189,7 +190,7 @@ def test_dropout_is_the_same_at_all_tokens() -> None:
 
 
 def test_answers_are_found_after_training_on_them(examples: list[SquadExample]) -> None:
-    """All of them, word by word, and every parameter has a part in it."""
+    """All answers are found word by word, and every parameter gets a gradient."""
     model = build(make_recipe(), examples)
     optimizer = torch.optim.Adam(model.parameters(), 0.02)
     for _ in range(60):
@@ -203,7 +204,7 @@ def test_answers_are_found_after_training_on_them(examples: list[SquadExample]) 
 
 
 def test_characters_are_dropped_where_the_convolution_reads_them(examples: list[SquadExample]) -> None:
-    """As in the published program, not from what the convolution makes of them: a fifth of the numbers."""
+    """As in the published program, a fifth of the numbers is dropped before the convolution, not after it."""
     model = build(make_recipe(dropout=0.2), examples)
     seen: list[torch.Tensor] = []
     convolution = model.characters.encoder.convolutions[0]
@@ -221,7 +222,7 @@ def make_questions() -> list[SquadExample]:
 
 @pytest.mark.parametrize("batch_size", [3, 5, 100])
 def test_elmo_reads_a_paragraph_once(batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many questions are asked about it, and however batches fall; 1e-5 is float32 rounding."""
+    """The number of its questions and their batches make no difference; 1e-5 is float32 rounding."""
     found = make_questions()
     model = build(make_recipe(elmo__vectors="live"), found, make_model())
     layers = model.elmo.layers
@@ -262,7 +263,7 @@ def make_prediction(starts: list[float], ends: list[float], bounds: tuple[int, i
 
 
 def test_writes() -> None:
-    """The answer is what stands in the paragraph, whatever whitespace is in it; a line shows blanks."""
+    """The answer is spelled as in the paragraph, with all its white space. A line of output has blanks instead."""
     example = parse_question('{"context": "She left New\\n York.", "question": "Which city?"}', TOKENIZE)
     found = make_prediction([0] * 5, [0] * 5, (2, 3))
     assert TASK.as_text(example, found) == "New York\t0.250\n"
@@ -273,7 +274,7 @@ def test_writes() -> None:
 
 
 def TOKENIZE(text: str) -> list[str]:  # noqa: N802
-    """Words, and marks by themselves."""
+    """Split a text into words and single marks."""
     return text.replace(".", " .").split()
 
 
@@ -285,7 +286,7 @@ def TOKENIZE(text: str) -> list[str]:  # noqa: N802
         ({"longest_answer": 0}, "longest_answer: 0 is not positive"),
     ],
 )
-def test_settings_that_are_refused(setting: dict[str, Any], says: str) -> None:
+def test_bad_settings_are_refused(setting: dict[str, Any], says: str) -> None:
     with pytest.raises(ElmoError, match=says):
         make_recipe(**setting)
 
@@ -312,12 +313,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same one, as the current folder."""
+    """Make the folder of `files` the current one."""
     monkeypatch.chdir(trained)
     return trained
 
 
-def test_the_whole_way(folder: Path) -> None:
+def test_a_whole_experiment_by_commands(folder: Path) -> None:
     """The toy set is learned; another process says the same of the test set, and writes what it predicts; both seeds
     together know it, too."""
     wanted = json.loads(Path("run/seed-0/results.json").read_text())["scores"]["test"]
@@ -337,7 +338,7 @@ def test_the_whole_way(folder: Path) -> None:
 
 
 def test_the_bilm_is_fine_tuned_on_paragraphs(folder: Path) -> None:
-    """As published: each once, and no question."""
+    """As published, each paragraph is read once, and no question."""
     settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={json.dumps(value)}")]
     files = ["--train", "train.json", "--dev", "test.json", "--set", "training.max_epochs=1", "--device", "cpu"]
     out = ["--elmo", "model", "--finetune", "tuned", "--out", "tuned-run"]

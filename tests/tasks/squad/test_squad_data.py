@@ -39,7 +39,7 @@ def write(path: Path, *articles: dict[str, Any]) -> Path:
 
 
 @given(st.text(alphabet="ab'’.,-– \t\n\u00a0\u3000é“”()😀1A", max_size=60), st.sampled_from(["ptb", "whitespace"]))
-def test_tokens_are_what_stands_at_their_places(text: str, tokenizer: str) -> None:
+def test_tokens_are_spelled_as_in_the_text_at_their_places(text: str, tokenizer: str) -> None:
     """In order, and with nothing but whitespace between them: every span of tokens is a part of the text."""
     tokenize = get_tokenizer(tokenizer)
     tokens = [token for sentence in split_sentences(text) for token in tokenize(sentence)]
@@ -62,8 +62,8 @@ def test_tokens_are_what_stands_at_their_places(text: str, tokenizer: str) -> No
         ("Espoo. She", ("Espoo", ".", "She")),
     ],
 )
-def test_an_answer_is_the_tokens_with_a_part_in_it(text: str, tokens: tuple[str, ...]) -> None:
-    """Against a plain look at every token."""
+def test_an_answer_consists_of_the_tokens_that_overlap_it(text: str, tokens: tuple[str, ...]) -> None:
+    """The result is compared with a test of every single token."""
     passage, start = Passage.of(TEXT, PTB), TEXT.index(text)
     first, last = passage.bounds(start, start + len(text))
     overlapping = [n for n, (a, b) in enumerate(passage.places) if b > start and a < start + len(text)]
@@ -86,7 +86,7 @@ def test_reads_plain_and_compressed(tmp_path: Path) -> None:
 
 
 def test_files_and_articles_can_be_chosen(tmp_path: Path) -> None:
-    """As Python counts: from the first number on, before the second one."""
+    """They are numbered as in a slice of Python."""
     one = write(tmp_path / "one.json", *(article(question(f"one{n}")) for n in range(4)))
     two = write(tmp_path / "two.json.xz", article(question("two0")))
 
@@ -122,7 +122,7 @@ def test_files_and_articles_can_be_chosen(tmp_path: Path) -> None:
         ({"title": "Bo", "paragraphs": ["x"]}, "paragraph 1: expected a JSON object, found str"),
     ],
 )
-def test_what_is_refused_is_named(wrong: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_errors_say_where_they_are(wrong: dict[str, Any], says: str, tmp_path: Path) -> None:
     wrong = {**wrong, "title": "Bo"}
     path = write(tmp_path / "a.json", article(question("fine")), wrong)
     with pytest.raises(ElmoError) as caught:
@@ -171,7 +171,7 @@ def test_typed_questions_that_are_refused(line: str, says: str) -> None:
 
 @pytest.mark.external
 def test_the_real_sets(shared: Path) -> None:
-    """As many questions as their publishers say; nearly all can be answered with at most 17 tokens."""
+    """They have as many questions as published, and nearly all answers have at most 17 tokens."""
     folder = shared / "data" / "squad"
     for name, number in {"squad_dev-v1.1": 10_570, "squadshifts_new_wiki": 7_938}.items():
         examples = read_squad(folder / f"{name}.json.xz", PTB)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elmo.tasks.squad.metric import exact_match, f1, normalize, score_answers
+from elmo.tasks.squad.task import exact_match, f1, normalize, score_answers
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from elmo.tasks.squad.metric import exact_match, f1, normalize, score_answers
         (" two\u00a0words\n", ["two", "words"]),  # any whitespace
     ],
 )
-def test_what_counts_of_an_answer(answer: str, words: list[str]) -> None:
+def test_answers_are_normalized(answer: str, words: list[str]) -> None:
     assert normalize(answer) == words
 
 
@@ -46,8 +46,8 @@ def test_pairs(answer: str, gold: str, wanted: float, same: float) -> None:
     assert exact_match(answer, gold) == same
 
 
-def test_of_several_right_answers_the_most_favourable_counts() -> None:
-    """Each figure by itself: "old" has the better F1 with its second answer and no exact match; percent of the mean."""
+def test_the_best_of_several_right_answers_counts() -> None:
+    """It is chosen for each figure separately: "old" has a better F1 with its second answer, but no exact match."""
     golds = [["dog", "the cat"], ["very old house", "old house"], ["x"]]
     scores = score_answers(["cat", "old", "y"], golds)
     assert scores == {"f1": pytest.approx(100 * (1 + 2 / 3 + 0) / 3), "exact_match": pytest.approx(100 / 3)}

@@ -40,7 +40,7 @@ def read_slowly(lstm: AlternatingLSTM, sentence: Tensor, masks: list[Tensor] | N
 
 @pytest.mark.parametrize("lengths", [[4], [1], [3, 6, 0, 5, 6], [2, 2]])
 def test_outputs_equal_the_slow_ones(lengths: list[int]) -> None:
-    """Rows of all lengths, alone and together. 1e-12 is float64 rounding. What padding holds makes no difference."""
+    """Rows of all lengths run alone and together. 1e-12 is float64 rounding. Padding makes no difference."""
     lstm, x = make_lstm(), torch.randn(len(lengths), max(lengths), 4, dtype=torch.float64)
     found = lstm(x, torch.tensor(lengths))
     assert found.shape == (len(lengths), max(lengths), 5)

@@ -156,7 +156,7 @@ def test_scores_do_not_depend_on_other_sentences(at: str | None, bilm: Model) ->
 
 
 def test_pooling_equals_a_calculation_by_hand() -> None:
-    """Scores of 0 and ln 3 give the two tokens weights of 1 to 3. What padding holds makes no difference."""
+    """Scores of 0 and ln 3 give the two tokens weights of 1 to 3. The content of padding makes no difference."""
     pooling = AttentivePooling(1)
     with torch.no_grad():
         pooling.score.weight.fill_(float(np.log(3)) / 4)

@@ -73,21 +73,24 @@ class FindingPart(NamedTuple):
     seconds: float
 
 
-def once(path: Path, of: dict[str, object], compute: Callable[[], object]) -> FindingPart:
-    """Return the result stored in `path`, or compute and store it there.
+def once(path: Path, inputs: dict[str, object], compute: Callable[[], object]) -> FindingPart:
+    """Return the result that is stored in a file, or compute it and store it there.
 
-    A stored result is used only if it was stored with an equal `of`, which holds the plain values that determine the
-    result: the fingerprint of a model, checksums of texts, settings.
+    Args:
+        path: The file.
+        inputs: Plain values that determine the result: the fingerprint of a model, checksums of texts, settings. What
+            was stored with other values is computed again.
+        compute: Computes the result, as plain values.
     """
     if path.exists():
         kept = cast("dict[str, Any]", read_json(path))
-        if kept["of"] == of:
+        if kept["of"] == inputs:
             return FindingPart(kept["value"], kept["seconds"])
     path.parent.mkdir(parents=True, exist_ok=True)  # first, so that a folder that cannot be made fails at once
     started = time.monotonic()
     value = compute()
     seconds = time.monotonic() - started
-    write_all({path: lambda place: write_json(place, {"of": of, "seconds": seconds, "value": value})})
+    write_all({path: lambda place: write_json(place, {"of": inputs, "seconds": seconds, "value": value})})
     return FindingPart(value, seconds)
 
 

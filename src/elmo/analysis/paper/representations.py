@@ -86,12 +86,12 @@ def analyze_neighbors(
     words = [word for word in WORDS if word in told_apart][: QUICK_WORDS if quick else None]
     if not words:
         raise ElmoError(f"the annotated text has no sense of {', '.join(WORDS)} in two sentences; give SemCor")
-    of: dict[str, object] = {"model": embedder.fingerprint, "text": checksum_of_examples(semcor), "words": words}
+    inputs: dict[str, object] = {"model": embedder.fingerprint, "text": checksum_of_examples(semcor), "words": words}
     # The last keys name how the parts are computed. They make parts that an earlier version stored, which counted
     # otherwise, be computed again.
-    judged = of | {"senses": "told, or not tagged"}
+    judged = inputs | {"senses": "told, or not tagged"}
     uses = once(folder / "parts" / "neighbors-uses.json", judged, lambda: dict(_nearest(embedder, semcor)))
-    shared = of | {"equally near": "shared"}
+    shared = inputs | {"equally near": "shared"}
     senses = once(folder / "parts" / "neighbors-senses.json", shared, lambda: _separations(embedder, semcor, words))
     here: dict[str, dict[str, Cell]] = dict(uses.value)
     if static is not None:
@@ -221,7 +221,7 @@ def analyze_wsd(
             for row, scores in found.items()
         }
 
-    of: dict[str, object] = {
+    inputs: dict[str, object] = {
         "model": embedder.fingerprint,
         "semcor": checksum_of_examples(semcor),
         "tests": {name: checksum_of_examples(test) for name, test in tests.items()},
@@ -229,7 +229,7 @@ def analyze_wsd(
         "equally near": "first",  # earlier versions let rounding choose; what they stored is computed again
     }
     # Counts are stored instead of F1: the F1 of several sets together is that of all their instances, not a mean.
-    part = once(folder / "parts" / "wsd.json", of, evaluate)
+    part = once(folder / "parts" / "wsd.json", inputs, evaluate)
     columns: dict[str, dict[str, float]] = {name: _scores(scores) for name, scores in part.value.items()}
     tables: list[Table] = []
     for title, wanted in (
@@ -318,14 +318,14 @@ def analyze_pos(
     for name, parts in corpora.items():
         if quick:
             parts = TaggedCorpus(*(part[:number] for part, number in zip(parts, QUICK_SENTENCES, strict=True)))
-        of: dict[str, object] = {
+        inputs: dict[str, object] = {
             "model": embedder.fingerprint,
             "sets": [checksum_of_examples(part) for part in parts],
         }
         here[name] = {FREQUENT: 100 * most_frequent_tag(parts[0], parts[2])}
         for layer in range(embedder.num_layers):
             path = folder / "parts" / f"pos-{name}-{layer}.json"
-            part = once(path, of, partial(probe_pos, embedder, *parts, layer))
+            part = once(path, inputs, partial(probe_pos, embedder, *parts, layer))
             here[name][layer_name(layer)] = 100 * part.value
             seconds[f"{name}, {layer_name(layer)}"] = part.seconds
     columns = [FREQUENT, *map(layer_name, range(embedder.num_layers)), SPECIAL]

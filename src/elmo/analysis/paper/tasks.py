@@ -291,12 +291,12 @@ def _tune(
             raise KeyboardInterrupt  # training ends early only if it was interrupted, and everything is saved
         return {BEFORE: result.before.mean, AFTER: result.after.mean}
 
-    of: dict[str, object] = {
+    inputs: dict[str, object] = {
         "model": fingerprint(model),
         "train": checksum_of_examples(train),
         "dev": checksum_of_examples(dev),
     }
-    return once(folder / "perplexity.json", of, tune)
+    return once(folder / "perplexity.json", inputs, tune)
 
 
 def draw_finetuning(figure: Any, finding: Finding) -> None:

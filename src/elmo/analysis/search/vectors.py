@@ -52,6 +52,7 @@ def token_bytes(kind: Kind, width: int) -> int:
     """Return the number of bytes that one vector takes."""
     if kind == "float16":
         return 2 * width
+    # The pieces of a vector must have equal widths: the smallest divisor from `PQ_WIDTH` on.
     return width // next(size for size in range(min(PQ_WIDTH, width), width + 1) if width % size == 0)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import ElmoError
-from elmo.formats import elmo as layer
+from elmo.formats import elmo as plain
 from elmo.formats.model import Model
 from elmo.formats.renames import require_shape
 from elmo.integrations.allennlp.modules import ElmoBiLm, ScalarMix
@@ -21,7 +21,7 @@ from elmo.nn.elmo import WordCache, require_batch
 M = TypeVar("M", bound=nn.Module)
 
 
-class Elmo(layer.Elmo):
+class Elmo(plain.Elmo):
     """`elmo.Elmo` with AllenNLP's arguments, submodules and state dict.
 
     The LSTM state is carried from batch to batch, also in training. `elmo._elmo_lstm._elmo_lstm.stateful = False`
@@ -62,7 +62,7 @@ class Elmo(layer.Elmo):
         module: nn.Module | None = None,
     ) -> None:
         if module is None:
-            part = ElmoBiLm.of(layer.load_pair(options_file, weight_file), requires_grad, vocab_to_cache)
+            part = ElmoBiLm.of(plain.load_pair(options_file, weight_file), requires_grad, vocab_to_cache)
         else:
             part = _part(module, options_file, weight_file, vocab_to_cache)
         self._hold(
@@ -88,7 +88,9 @@ class Elmo(layer.Elmo):
         top_only: bool = False,
         stateful: bool = True,
     ) -> None:
-        nn.Module.__init__(self)  # not the parent's, whose submodules have other names
+        # The parent's constructor is left out, since it would make submodules under other names. So all attributes that
+        # its methods use are set here, or are properties below.
+        nn.Module.__init__(self)
         self._elmo_lstm = part
         self._has_cached_vocab = has_words
         self.dropout, self.keep_sentence_boundaries = dropout, keep_sentence_boundaries
@@ -97,7 +99,7 @@ class Elmo(layer.Elmo):
             mix = ScalarMix(part.num_layers, do_layer_norm, scalar_mix_parameters, trainable)
             if top_only:
                 mix.top_only = top_only
-                mix.scalar_parameters.requires_grad_(False)
+                mix.scalar_parameters.requires_grad_(False)  # they have no effect, so they would get no gradient
             self.add_module(f"scalar_mix_{number}", mix)
         self._num_mixes = num_output_representations
         if isinstance(part, ElmoBiLm):
@@ -184,6 +186,7 @@ class Elmo(layer.Elmo):
             for new, tensor in _renamed(name.removeprefix(prefix), state_dict[name]):
                 state_dict.pop(name, None)
                 state_dict[prefix + new] = tensor
+        # The parts of the biLM check the shapes of their own tensors, and raise ElmoError. Mixes are checked here.
         for name, parameter in self.named_parameters():
             if name.startswith("scalar_mix_") and (given := state_dict.get(prefix + name)) is not None:
                 require_shape(f"state dict: '{prefix}{name}'", tuple(given.shape), tuple(parameter.shape))
@@ -275,7 +278,7 @@ def _part(
         raise ElmoError("module: takes the place of both files; pass None for options_file and weight_file")
     if hasattr(module, "num_layers"):
         return module
-    return ElmoBiLm.of(layer.shared_model(module), None, vocab_to_cache)
+    return ElmoBiLm.of(plain.shared_model(module), None, vocab_to_cache)
 
 
 def _renamed(name: str, tensor: Tensor) -> list[tuple[str, Tensor]]:

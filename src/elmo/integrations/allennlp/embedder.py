@@ -16,17 +16,17 @@ from torch import Tensor
 
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
-from elmo.formats import elmo as layer
+from elmo.formats.elmo import load_pair
 from elmo.formats.files import write_all
 from elmo.formats.hdf5 import new_hdf5
 from elmo.nn.devices import find_device
 from elmo.schema import require_choice, require_positive
 from elmo.targets import require_parent
 
-Layers = NDArray[np.float32]
+Array = NDArray[np.float32]
 Sentence = Sequence[str]
 
-_FORMATS: dict[str, Callable[[Layers], Layers]] = {
+_FORMATS: dict[str, Callable[[Array], Array]] = {
     "all": lambda layers: layers,
     "top": lambda layers: layers[-1],
     "average": lambda layers: layers.mean(axis=0),
@@ -95,7 +95,7 @@ class ElmoEmbedder:
         self.cuda_device = cuda_device
         self.stateful = True
         self._device = find_device("cpu" if cuda_device < 0 else f"cuda:{cuda_device}")
-        self._embedder = Embedder(layer.load_pair(options_file, weight_file), device=self._device)
+        self._embedder = Embedder(load_pair(options_file, weight_file), device=self._device)
 
     @property
     def elmo_bilm(self) -> _BiLM:
@@ -106,18 +106,18 @@ class ElmoEmbedder:
         """Forget the carried state."""
         self._embedder.reset_state()
 
-    def embed_sentence(self, sentence: Sentence) -> Layers:
+    def embed_sentence(self, sentence: Sentence) -> Array:
         """Return all layers (L+1, T, D) of a sentence, for example (3, T, 1024)."""
         return self.embed_batch([sentence])[0]
 
-    def embed_batch(self, batch: Sequence[Sentence]) -> list[Layers]:
+    def embed_batch(self, batch: Sequence[Sentence]) -> list[Array]:
         """Return all layers (L+1, T, D) of each sentence. A batch without any token does not change the state."""
         if not any(batch):
             return [np.zeros((self._embedder.num_layers, 0, self._embedder.width), np.float32) for _ in batch]
         state = "carry" if self.stateful else "zero"
         return self._embedder.embed(batch, layers="all", state=state, batch_size=len(batch))
 
-    def embed_sentences(self, sentences: Iterable[Sentence], batch_size: int = 64) -> Iterator[Layers]:
+    def embed_sentences(self, sentences: Iterable[Sentence], batch_size: int = 64) -> Iterator[Array]:
         """Yield all layers (L+1, T, D) of each sentence, in memory that does not grow with their number."""
         require_positive("batch_size", batch_size)
         remaining = iter(sentences)
@@ -168,13 +168,14 @@ class ElmoEmbedder:
         require_choice("output_format", output_format, _FORMATS)
         path = Path(output_file_path)
         require_parent(path)
+        # Each line is needed twice, as a name and as a sentence. `tee` holds no more of them than are embedded at once.
         lines, again = tee(line.strip() for line in input_file)
         vectors = self.embed_sentences(map(str.split, again), batch_size)
         entries = zip(lines, map(_FORMATS[output_format], vectors), strict=True)
         write_all({path: lambda part: _write(part, path, entries, not forget_sentences, use_sentence_keys)})
 
 
-def _write(part: Path, path: Path, entries: Iterable[tuple[str, Layers]], with_index: bool, by_line: bool) -> None:
+def _write(part: Path, path: Path, entries: Iterable[tuple[str, Array]], with_index: bool, by_line: bool) -> None:
     """Write lines and their vectors to `part`, which is moved to `path` later."""
     index: dict[str, str] = {}
     with new_hdf5(part) as add:

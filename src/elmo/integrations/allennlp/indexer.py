@@ -25,8 +25,8 @@ class Token(Protocol):
         ...
 
 
-def _one_sign(character: int) -> list[int]:
-    """Return the ids of a word of one character, before they are shifted by one."""
+def _special_word(character: int) -> list[int]:
+    """Return the ids of a word that is a single special character, before they are shifted by one."""
     return [BEGIN_WORD, character, END_WORD, *[PADDING] * (NUM_CHARACTERS - 3)]
 
 
@@ -44,8 +44,8 @@ class ELMoCharacterMapper:
     beginning_of_word_character = BEGIN_WORD
     end_of_word_character = END_WORD
     padding_character = PADDING
-    beginning_of_sentence_characters = _one_sign(BEGIN_SENTENCE)
-    end_of_sentence_characters = _one_sign(END_SENTENCE)
+    beginning_of_sentence_characters = _special_word(BEGIN_SENTENCE)
+    end_of_sentence_characters = _special_word(END_SENTENCE)
     bos_token, eos_token = BOS, EOS
 
     def __init__(self, tokens_to_add: Mapping[str, int] | None = None) -> None:
@@ -54,7 +54,7 @@ class ELMoCharacterMapper:
     def convert_word_to_char_ids(self, word: str) -> list[int]:
         """Return the 50 ids of a word."""
         if word in self.tokens_to_add:
-            return [character + 1 for character in _one_sign(self.tokens_to_add[word])]
+            return [character + 1 for character in _special_word(self.tokens_to_add[word])]
         return encode_words([word], self.max_word_length)[0].tolist()
 
     def __eq__(self, other: object) -> bool:

@@ -98,7 +98,7 @@ class ScalarMix(scalar_mix.ScalarMix):
         if self.layer_norm:
             if mask is None:
                 raise ElmoError("mask: layer norm needs one, to leave padding out of its mean and variance")
-            flat = layers.flatten(1, -2).unsqueeze(1)
+            flat = layers.flatten(1, -2).unsqueeze(1)  # as one long sentence: a mix takes tensors of any shape
             layers = normalize_layers(flat, mask.flatten().unsqueeze(0).bool()).view_as(layers)
         return self.gamma * (layers[-1] if self.top_only else torch.tensordot(self.scores.softmax(0), layers, 1))
 
@@ -141,6 +141,7 @@ class _Renamed(nn.Module):
         """Translate AllenNLP's names. Torch calls this for each module of a larger one, before its submodules."""
         shapes = {name: parameter.shape for name, parameter in self.named_parameters()}
         given = {name for name in state_dict if name.startswith(prefix)}
+        # A state that has any of our own names is not translated: earlier versions stored these.
         if self._renames and given and not given & {prefix + name for name in shapes}:
 
             def take(name: str, shape: tuple[int, ...]) -> Tensor:
@@ -164,7 +165,7 @@ class ElmoCharacterEncoder(_Renamed):
     @classmethod
     def of(cls, bilm: BiLM) -> Self:
         """Return the encoder of a biLM, with which it shares the weights."""
-        encoder = cls.__new__(cls)
+        encoder = cls.__new__(cls)  # the constructor has AllenNLP's arguments, which are files
         encoder._hold(bilm)
         return encoder
 
@@ -186,6 +187,7 @@ class ElmoCharacterEncoder(_Renamed):
         """
         begin, end = (boundary_word(boundary, inputs) for boundary in (BEGIN_SENTENCE, END_SENTENCE))
         bounded, mask = add_sentence_boundary_token_ids(inputs, (inputs > 0).any(dim=2), begin, end)
+        # Each distinct word is encoded only once.
         types, tokens = bounded.flatten(0, 1).unique(dim=0, return_inverse=True)
         return {"mask": mask, "token_embedding": F.embedding(tokens.view(bounded.shape[:2]), self.encoder(types))}
 
@@ -229,6 +231,7 @@ class ElmoLstm(_Renamed):
         Returns:
             The outputs (L, B, T, D) of all layers, with zeros at padding.
         """
+        # `run_directions` takes vectors of types and the type of each token. Here every token is a type of its own.
         tokens = torch.arange(mask.numel(), device=inputs.device).view(mask.shape)
         stacks = [
             lambda *given, name=name: run_layers(self._layers(name), self._config, *given) for name in self._directions
@@ -297,7 +300,7 @@ class ElmoBiLm(nn.Module):
     @classmethod
     def of(cls, model: Model, requires_grad: bool | None = None, vocab_to_cache: Sequence[str] | None = None) -> Self:
         """Return the module of a model, whose weights it shares. If `requires_grad` is None, it is left unchanged."""
-        bilm = cls.__new__(cls)
+        bilm = cls.__new__(cls)  # the constructor has AllenNLP's arguments, which are files
         bilm._hold(model, requires_grad, vocab_to_cache)
         return bilm
 
@@ -349,7 +352,7 @@ class ElmoBiLm(nn.Module):
         """The current cached vectors (V, P) with zeros in row 0, or None if no words are cached."""
         if self.words is None:
             return None
-        vectors = self._cached()[:-2].clone()
+        vectors = self._cached()[:-2].clone()  # the last two are the boundaries
         vectors[0] = 0.0
         return nn.Embedding.from_pretrained(vectors, padding_idx=0)
 

@@ -1,4 +1,4 @@
-"""The modules that several task models are built from: word and character vectors, biLSTMs, and pooling."""
+"""The modules that several task models are built from: word and character vectors, biLSTMs, pooling, attention."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class CharacterEmbedding(nn.Module):
             maxima: list[Tensor] = []
             for convolution in convolutions:
                 windows = convolution(vectors)
-                # How many windows of nothing but padding a token has depends on the longest token beside it. Dropout
+                # How many windows of nothing but padding a token has depends on the longest token next to it. Dropout
                 # makes them differ, so that more of them would have a larger maximum: only the first one counts.
                 is_behind = torch.arange(windows.shape[2], device=windows.device) > own.unsqueeze(1)
                 maxima.append(windows.masked_fill(is_behind.unsqueeze(1), -torch.inf).amax(dim=2))
@@ -180,3 +180,11 @@ def pool(x: Tensor, mask: Tensor) -> Tensor:
     is_token = mask.unsqueeze(2)
     mean = (x * is_token).sum(dim=1) / is_token.sum(dim=1)
     return torch.cat([mean, x.masked_fill(~is_token, -torch.inf).amax(dim=1)], dim=1)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Return the softmax over the last axis where `mask` (bool, broadcast to `scores`) is true, and 0 elsewhere.
+
+    Where the mask is false along the whole axis, the weights are equal.
+    """
+    return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)

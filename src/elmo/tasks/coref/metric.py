@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from elmo.tasks.common.spans import percent
 from elmo.tasks.coref.data import Cluster, Mention
 
-METRICS = ("muc", "b3", "ceafe")
+AVERAGED = ("muc", "b3", "ceafe")
+"""The metrics whose mean F1 is the score of the shared task."""
 
 Counts = NDArray[np.float64]
 """Four numbers (4,): the denominator and the numerator of recall, and those of precision."""
@@ -27,7 +28,7 @@ def score_clusters(key: Iterable[Sequence[Cluster]], response: Iterable[Sequence
         "f1", the mean of the F1 of MUC, B³ and CEAF-e; then "muc_recall", "muc_precision" and "muc_f1", and the same
         for "b3", "ceafe" and "mentions".
     """
-    totals = {name: np.zeros(4) for name in (*METRICS, "mentions")}
+    totals = {name: np.zeros(4) for name in (*AVERAGED, "mentions")}
     for wanted, found in zip(key, response, strict=True):
         for name, counts in _count(wanted, list(_without_repeats(found))):
             totals[name] += counts
@@ -37,7 +38,7 @@ def score_clusters(key: Iterable[Sequence[Cluster]], response: Iterable[Sequence
         recall, precision = percent(covered, of_key), percent(right, of_response)
         f1 = percent(2 * recall * precision / 100, recall + precision)
         scores |= {f"{name}_recall": recall, f"{name}_precision": precision, f"{name}_f1": f1}
-    return {"f1": sum(scores[f"{name}_f1"] for name in METRICS) / len(METRICS), **scores}
+    return {"f1": sum(scores[f"{name}_f1"] for name in AVERAGED) / len(AVERAGED), **scores}
 
 
 def _count(key: Sequence[Cluster], response: Sequence[Cluster]) -> Iterator[tuple[str, Counts]]:
@@ -47,19 +48,21 @@ def _count(key: Sequence[Cluster], response: Sequence[Cluster]) -> Iterator[tupl
     """
     from scipy.optimize import linear_sum_assignment  # takes a while to import, and only scores of coreference need it
 
-    of = {mention: number for number, cluster in enumerate(key) for mention in cluster}
+    cluster_of = {mention: number for number, cluster in enumerate(key) for mention in cluster}
     num_key, num_response = sum(map(len, key)), sum(map(len, response))
-    right, found = len(of.keys() & {mention for cluster in response for mention in cluster}), np.zeros(2)
+    right, found = len(cluster_of.keys() & {mention for cluster in response for mention in cluster}), np.zeros(2)
     links, common = 0, np.array([[len({*a} & {*b}) for b in response] for a in key]).reshape(len(key), len(response))
     for place, cluster in enumerate(response):
-        for number, size in Counter(of[mention] for mention in cluster if mention in of).items():
+        for number, size in Counter(cluster_of[mention] for mention in cluster if mention in cluster_of).items():
+            # `size` mentions are in both clusters. MUC counts the links that hold them together, which are the same
+            # for recall and precision; B³ counts for each mention the share of either cluster that is in both.
             links += size - 1
             found += size * common[number, place] / np.array([len(key[number]), len(cluster)])
     sizes = np.array([*map(len, key)])[:, None] + np.array([*map(len, response)])
     # CEAF-e gives each cluster of the key to at most one of the response, so that they have most in common altogether.
     similarity = 2 * common / sizes
     similar = similarity[linear_sum_assignment(similarity, maximize=True)].sum()
-    yield "mentions", np.array([len(of), right, num_response, right])
+    yield "mentions", np.array([len(cluster_of), right, num_response, right])
     yield "muc", np.array([num_key - len(key), links, num_response - len(response), links])
     yield "b3", np.array([num_key, found[0], num_response, found[1]])
     yield "ceafe", np.array([len(key), similar, len(response), similar])

@@ -1,7 +1,4 @@
-"""The coreference model: it scores all spans as mentions, and pairs of the best ones as antecedents (Lee et al.
-
-2017).
-"""
+"""The coreference model scores all spans as mentions, and pairs of the best ones as antecedents (Lee et al. 2017)."""
 
 from __future__ import annotations
 
@@ -16,11 +13,9 @@ from torch import Tensor, nn
 
 from elmo.tasks.common.batches import cut, lengths_of
 from elmo.tasks.common.modules import CharacterEmbedding, WordEmbedding
-from elmo.tasks.coref.coupled_lstm import CoupledBiLSTM
-from elmo.tasks.coref.data import Clusters, Document, Mention, cut_document
-from elmo.tasks.coref.mentions import Antecedents, AntecedentScorer, MentionScorer, SpanParts
+from elmo.tasks.coref.data import Cluster, Clusters, Document, Mention, cut_document
+from elmo.tasks.coref.layers import Antecedents, AntecedentScorer, CoupledBiLSTM, MentionScorer, SpanParts
 from elmo.tasks.coref.recipe import CorefRecipe
-from elmo.tasks.coref.spans import enumerate_spans, link_mentions, prune_spans
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.task import Sentence, TaskModel
 
@@ -103,12 +98,13 @@ class CorefModel(TaskModel[Document, Clusters]):
 
     def _loss(self, document: Document) -> Tensor:
         mentions, antecedents = self.rank(document)
-        of = {mention: number for number, cluster in enumerate(document.clusters) for mention in cluster}
-        clusters = torch.tensor([of.get(mention, -1) for mention in mentions], device=self.device)
+        cluster_of = {mention: number for number, cluster in enumerate(document.clusters) for mention in cluster}
+        clusters = torch.tensor([cluster_of.get(mention, -1) for mention in mentions], device=self.device)
         losses: list[Tensor] = []
         for row, column, scores in antecedents:
             own, other = clusters[row : row + len(scores), None], clusters[column : column + scores.shape[1]]
             is_right = (own == other) & (own >= 0) & scores.isfinite()
+            # A mention without an antecedent in its cluster, or in no cluster, has none as the right answer.
             is_right = torch.cat([~is_right.any(dim=1, keepdim=True), is_right], dim=1)
             scores = _with_none(scores)
             losses.append((scores.logsumexp(1) - scores.masked_fill(~is_right, -torch.inf).logsumexp(1)).sum())
@@ -150,7 +146,7 @@ class CorefModel(TaskModel[Document, Clusters]):
         return Ranking(mentions, self.antecedents(vectors, scores[places], speakers, genre))
 
     def _cut(self, sentences: Sequence[Sentence]) -> list[Sequence[Sentence]]:
-        """Pieces of a document, whole sentences of about `WORDS_AT_ONCE` words; in training, one."""
+        """Cut a document into pieces of whole sentences, about `WORDS_AT_ONCE` words each. In training there is one."""
         if self.training:
             return [sentences]
         pieces: list[list[Sentence]] = [[]]
@@ -229,3 +225,52 @@ class CorefModel(TaskModel[Document, Clusters]):
 def _with_none(scores: Tensor) -> Tensor:
     """Prepend 0, the score of having no antecedent, to the scores (R, C) of antecedents: (R, C + 1)."""
     return torch.cat([scores.new_zeros(len(scores), 1), scores], dim=1)
+
+
+def enumerate_spans(lengths: Sequence[int], max_width: int) -> NDArray[np.int64]:
+    """Return all spans (N, 2) of up to `max_width` words in sentences of these `lengths`, by start and then by end."""
+    ends = np.repeat(np.cumsum(lengths), lengths)
+    starts = np.arange(len(ends))
+    widths = np.minimum(ends - starts, max_width)
+    first = np.repeat(starts, widths)
+    offset = np.arange(len(first)) - np.repeat(np.cumsum(widths) - widths, widths)
+    return np.stack([first, first + offset + 1], axis=1)
+
+
+def prune_spans(spans: NDArray[np.int64], scores: NDArray[np.floating], number: int) -> list[int]:
+    """Return the indices of the `number` best of `spans` (N, 2) that do not cross a better one, in ascending order.
+
+    Two spans cross if they overlap and neither contains the other. Fewer are returned if there are no more.
+
+    Source: Lee et al. 2017, sec. 5.
+    """
+    # The furthest end of the kept spans by their start, and the earliest start by their end. A span crosses one of them
+    # if, at a place inside it, a kept span begins that ends after it, or a kept span ends that begins before it.
+    furthest: dict[int, int] = {}
+    earliest: dict[int, int] = {}
+    kept: list[int] = []
+    for place in np.argsort(-scores, kind="stable").tolist():
+        if len(kept) == number:
+            break
+        start, end = spans[place].tolist()
+        inside = range(start + 1, end)
+        if not any(furthest.get(word, 0) > end or earliest.get(word, start) < start for word in inside):
+            kept.append(place)
+            furthest[start] = max(end, furthest.get(start, 0))
+            earliest[end] = min(start, earliest.get(end, start))
+    return sorted(kept)
+
+
+def link_mentions(mentions: Sequence[Mention], antecedents: Sequence[int]) -> tuple[Cluster, ...]:
+    """Return the clusters of at least two mentions that are formed by links.
+
+    `antecedents` has for each mention the index of an earlier one, or -1.
+    """
+    clusters: list[list[Mention]] = []
+    numbers: list[int] = []  # of the cluster of each mention; an antecedent is earlier, so its cluster is known
+    for mention, antecedent in zip(mentions, antecedents, strict=True):
+        numbers.append(len(clusters) if antecedent < 0 else numbers[antecedent])
+        if antecedent < 0:
+            clusters.append([])
+        clusters[numbers[-1]].append(mention)
+    return tuple(tuple(cluster) for cluster in clusters if len(cluster) > 1)

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from elmo.errors import ElmoError
 from elmo.schema import require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, pad_ids, padding_mask
-from elmo.tasks.common.conll import format_conll, read_conll
 from elmo.tasks.common.crf import CRF
 from elmo.tasks.common.modules import BiLSTMs, CharacterEmbedding, WordEmbedding
 from elmo.tasks.common.spans import Span, allowed_sequences, score_spans, spans_of, tags_for, tags_of
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
+from elmo.tasks.ner.data import format_conll, read_conll
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.tokenizers import Tokenizer

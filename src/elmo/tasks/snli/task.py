@@ -11,10 +11,9 @@ from torch import Tensor, nn
 
 from elmo.errors import ElmoError
 from elmo.schema import require_choice, require_not_negative, require_positive, require_share
-from elmo.tasks.common.attention import soft_align
 from elmo.tasks.common.batches import lengths_of, padding_mask, spread_out
 from elmo.tasks.common.labels import LabelPrediction, combine_labels, label_predictions, score_labels
-from elmo.tasks.common.modules import BiLSTMs, WordEmbedding, pool
+from elmo.tasks.common.modules import BiLSTMs, WordEmbedding, masked_softmax, pool
 from elmo.tasks.common.objects import get, read_object, two_texts
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
@@ -149,6 +148,26 @@ class SnliModel(TaskModel[PairExample, LabelPrediction]):
         """Return the summed squares of all recurrent and feed-forward weight matrices, which excludes the biases."""
         parts = (self.encoder, self.project, self.composer, self.classify)
         return torch.stack([p.square().sum() for part in parts for p in part.parameters() if p.dim() > 1]).sum()
+
+
+def soft_align(a: Tensor, b: Tensor, mask_a: Tensor, mask_b: Tensor) -> tuple[Tensor, Tensor]:
+    """For each token of two sentences, return the mean of the other sentence, weighted by the softmax of dot products.
+
+    Args:
+        a: The tokens of the first sentences (B, Ta, D).
+        b: The tokens of the second sentences (B, Tb, D).
+        mask_a: Bool (B, Ta), true at the tokens of `a`; at least one in each row.
+        mask_b: Bool (B, Tb), the same for `b`.
+
+    Returns:
+        The means of `b` (B, Ta, D), and the means of `a` (B, Tb, D). At padding they are finite but meaningless.
+
+    Source: Chen et al. 2017, sec. 3.2.
+    """
+    scores = a @ b.transpose(1, 2)
+    to_b = masked_softmax(scores, mask_b.unsqueeze(1))
+    to_a = masked_softmax(scores.transpose(1, 2), mask_a.unsqueeze(1))
+    return to_b @ b, to_a @ a
 
 
 class Snli(Task[SnliRecipe, PairExample, LabelPrediction]):

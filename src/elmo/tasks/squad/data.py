@@ -12,11 +12,13 @@ from typing import TypeVar
 
 from elmo.errors import ElmoError
 from elmo.tasks.common.objects import get, two_texts
-from elmo.tasks.squad.bounds import Bounds
 from elmo.text.reading import read_blocks
 from elmo.text.tokenizers import Tokenizer, find_tokens, split_sentences
 
 T = TypeVar("T")
+
+Bounds = tuple[int, int]
+"""The first and the last token of a span."""
 
 CONTEXT, QUESTION = "context", "question"
 _ARTICLES = re.compile(r"#(\d*):(\d*)$")
@@ -102,6 +104,7 @@ def _example(context: str, question: str, tokenize: Tokenizer) -> SquadExample:
 
 
 def _read_part(part: str, tokenize: Tokenizer) -> Iterator[SquadExample]:
+    # `split` gives the parts between matches and the groups: with "#3:5" [file, "3", "5", ""], and without only [file].
     file, start, end, *_ = [*_ARTICLES.split(part), "", ""]
     articles = _get(_load("\n".join(read_blocks(file)), file), "data", list, file)
     for number, article in list(enumerate(articles, 1))[int(start or 0) : int(end) if end else None]:

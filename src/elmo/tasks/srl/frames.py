@@ -25,8 +25,8 @@ _CELL = re.compile(r"(?:\(([^()*]+))?\*(\))?")
 _DOCUMENT = ("#begin document", "#end document")  # in full, as a sentence may have "#" for a token
 
 
-class Columns(NamedTuple):
-    """The layout of a format.
+class FrameFormat(NamedTuple):
+    """Which column of a format holds what.
 
     Attributes:
         token: The column of the token, counted from 0.
@@ -44,9 +44,9 @@ class Columns(NamedTuple):
 
 
 FORMATS = {
-    "gold_conll": Columns(3, 4, 8, 0, "file, sentence, number, token, tag, parse, lemma, roleset, then predicates"),
-    "conll2012": Columns(3, 4, 11, 1, "those of CoNLL-2012: 11, then predicates, then coreference"),
-    "conll2005": Columns(0, None, 2, 0, "token, the predicate's lemma or -, then predicates"),
+    "gold_conll": FrameFormat(3, 4, 8, 0, "file, sentence, number, token, tag, parse, lemma, roleset, then predicates"),
+    "conll2012": FrameFormat(3, 4, 11, 1, "those of CoNLL-2012: 11, then predicates, then coreference"),
+    "conll2005": FrameFormat(0, None, 2, 0, "token, the predicate's lemma or -, then predicates"),
 }
 """The known formats: PropBank's releases, OntoNotes as in CoNLL-2012, and CoNLL-2005's words joined with its props."""
 
@@ -72,7 +72,7 @@ class FramedSentence(NamedTuple):
     frames: tuple[Frame, ...]
 
 
-def read_frames(path: str, layout: str) -> list[FramedSentence]:
+def read_frames(path: str, format_name: str) -> list[FramedSentence]:
     """Read the sentences of a file in one of `FORMATS`, plain or compressed.
 
     A predicate is where the first `V` of its column begins.
@@ -80,7 +80,7 @@ def read_frames(path: str, layout: str) -> list[FramedSentence]:
     Raises:
         ElmoError: If a line is not in the format, arguments are nested, or the file holds no sentence.
     """
-    columns = FORMATS[layout]
+    columns = FORMATS[format_name]
     sentences = [_parse(rows, columns, f"{path}, line") for rows in _blocks(path)]
     if not sentences:
         raise ElmoError(f"{path}: holds no sentence; expected a token a line, in the columns {columns.names}")
@@ -102,11 +102,11 @@ def format_frames(tokens: Sequence[str], frames: Sequence[Frame]) -> str:
 
 OTHER_FORMAT = "if the file is in another format, set the recipe's key format"
 
-Row = tuple[int, list[str]]
+NumberedFields = tuple[int, list[str]]
 """The number of a line, and its columns."""
 
 
-def _blocks(path: str) -> Iterator[list[Row]]:
+def _blocks(path: str) -> Iterator[list[NumberedFields]]:
     """Yield the rows of each sentence."""
     for lines in read_paragraphs(path):
         words = ((number, line) for number, line in lines if not line.startswith(_DOCUMENT))
@@ -114,7 +114,7 @@ def _blocks(path: str) -> Iterator[list[Row]]:
             yield rows
 
 
-def _parse(rows: Sequence[Row], columns: Columns, where: str) -> FramedSentence:
+def _parse(rows: Sequence[NumberedFields], columns: FrameFormat, where: str) -> FramedSentence:
     width = len(rows[0][1])
     for number, fields in rows:
         if len(fields) != width or width < columns.roles + columns.behind:

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from elmo.errors import ElmoError
 from elmo.nn.packing import Packing
 from elmo.schema import require_choice, require_positive, require_share
-from elmo.tasks.common.attention import masked_softmax
 from elmo.tasks.common.batches import lengths_of, padding_mask
 from elmo.tasks.common.labels import LabelPrediction, label_predictions, score_labels
-from elmo.tasks.common.modules import BiLSTM, WordEmbedding, pool
+from elmo.tasks.common.modules import BiLSTM, WordEmbedding, masked_softmax, pool
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
@@ -163,8 +162,8 @@ class SstModel(TaskModel[SstExample, LabelPrediction]):
             encoded = torch.cat([encoded, self.output_encoder(elmo.output, packing)], dim=2)
 
         # Biattention of the sentence with itself, whose two directions are therefore the same.
-        found = masked_softmax(encoded @ encoded.transpose(1, 2), mask.unsqueeze(1)) @ encoded
-        integrated = self.integrator(torch.cat([encoded, encoded - found, encoded * found], dim=2), packing)
+        attended = masked_softmax(encoded @ encoded.transpose(1, 2), mask.unsqueeze(1)) @ encoded
+        integrated = self.integrator(torch.cat([encoded, encoded - attended, encoded * attended], dim=2), packing)
         return self.head(self.pooled_dropout(self.pooling(integrated, mask)))
 
 

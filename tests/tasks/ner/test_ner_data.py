@@ -1,4 +1,4 @@
-"""Column formats as the sets come, and what is wrong in them by file and line."""
+"""The column formats of published sets, and errors with their file and line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.tasks.common.conll import format_conll, read_conll
+from elmo.tasks.ner.data import format_conll, read_conll
 
 ESPOO = [(("Visit", "Espoo", "."), ("O", "B-LOC", "O")), (("Now",), ("O",))]
 
@@ -32,7 +32,7 @@ def test_reads_the_known_columns(text: str, column: int, tmp_path: Path) -> None
 
 
 def test_columns_count_from_the_end_too(tmp_path: Path) -> None:
-    """Files with and without numbers in front are then read alike."""
+    """So files with and without a column of numbers in front are read in the same way."""
     (tmp_path / "a").write_text("0 In O\n1 Espoo B-LOC\n\nNow O\n")
     assert [sentence.tokens for sentence in read_conll(tmp_path / "a", -2)] == [("In", "Espoo"), ("Now",)]
     (tmp_path / "a").write_text("Now O\nO\n")
@@ -40,7 +40,7 @@ def test_columns_count_from_the_end_too(tmp_path: Path) -> None:
         read_conll(tmp_path / "a", -2)
 
 
-def test_a_tab_apart_token_may_hold_a_blank(tmp_path: Path) -> None:
+def test_tokens_between_tabs_may_contain_blanks(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("New York\tB-LOC\n")
     assert read_conll(tmp_path / "a")[0].tokens == ("New York",)
 

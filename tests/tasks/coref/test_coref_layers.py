@@ -1,4 +1,4 @@
-"""Parts of the model of coreference against plain formulas."""
+"""The layers of the coreference model compared with plain formulas."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from elmo.tasks.coref.coupled_lstm import CoupledBiLSTM, CoupledLSTM
-from elmo.tasks.coref.mentions import AntecedentScorer, MentionScorer
-from elmo.tasks.coref.spans import enumerate_spans
+from elmo.tasks.coref.layers import AntecedentScorer, CoupledBiLSTM, CoupledLSTM, MentionScorer
+from elmo.tasks.coref.model import enumerate_spans
 
 
 def plain_lstm(direction: CoupledLSTM, sentence: Tensor, mask: Tensor) -> Tensor:
-    """A word at a time, with `mask` on the state that the gates see."""
+    """Run word by word, with `mask` on the state that the gates see."""
     h, c = direction.hidden[0], direction.cell[0]
     outputs: list[Tensor] = []
     for word in sentence:
@@ -24,8 +23,8 @@ def plain_lstm(direction: CoupledLSTM, sentence: Tensor, mask: Tensor) -> Tensor
     return torch.stack(outputs)
 
 
-def test_the_lstm_is_what_a_plain_loop_gives() -> None:
-    """Each sentence alone, from both ends; 1e-6 is float32 rounding."""
+def test_the_lstm_equals_a_plain_loop() -> None:
+    """The loop reads each sentence alone, from both ends; 1e-6 is float32 rounding."""
     torch.manual_seed(0)
     lstm, lengths, x = CoupledBiLSTM(5, 4, 0.3).eval(), [3, 1, 4], torch.randn(8, 5)
     forward, backward = (direction for direction in lstm.directions if isinstance(direction, CoupledLSTM))
@@ -37,8 +36,8 @@ def test_the_lstm_is_what_a_plain_loop_gives() -> None:
         torch.testing.assert_close(found, torch.cat(ends, dim=1), atol=1e-6, rtol=1e-5)
 
 
-def test_dropout_of_the_lstm_is_the_same_all_through_a_sentence() -> None:
-    """And another one for each sentence. 1e-6 is float32 rounding."""
+def test_dropout_of_the_lstm_is_the_same_throughout_a_sentence() -> None:
+    """It differs between sentences; 1e-6 is float32 rounding."""
     lstm, x = CoupledLSTM(5, 4, 0.5), torch.randn(3, 5)
     torch.manual_seed(0)
     found = lstm(x.repeat_interleave(2, dim=0), [2, 2, 2]).unflatten(0, (3, 2))
@@ -50,7 +49,7 @@ def test_dropout_of_the_lstm_is_the_same_all_through_a_sentence() -> None:
 
 
 @pytest.mark.parametrize("in_width", [2, 6, 9])
-def test_the_lstm_begins_orthonormal(in_width: int) -> None:
+def test_the_weights_of_the_lstm_start_orthonormal(in_width: int) -> None:
     """The weights of each gate, for the input and for the state before, whichever of their sides is longer (Lee et al.
     2017, sec. 7); biases are 0. 1e-5 is float32 rounding."""
     lstm = CoupledLSTM(in_width, 6, 0.5)
@@ -61,12 +60,12 @@ def test_the_lstm_begins_orthonormal(in_width: int) -> None:
 
 
 def concatenated(first: torch.nn.Linear, rest: torch.nn.Sequential, *parts: Tensor) -> float:
-    """A scorer of one vector that is put together from parts."""
+    """Score a vector that is concatenated from its parts."""
     return float(rest(first(torch.cat(parts))).detach())
 
 
-def test_spans_are_scored_as_one_vector_each() -> None:
-    """Against every span's vector put together by itself; 1e-5 is float32 rounding."""
+def test_scores_of_spans_are_those_of_their_concatenated_vectors() -> None:
+    """The vector of each span is put together separately for comparison; 1e-5 is float32 rounding."""
     torch.manual_seed(0)
     scorer = MentionScorer(5, 6, max_width=3, features=2, hidden=[7, 4], dropout=0.5).eval()
     words, context = torch.randn(9, 5), torch.randn(9, 6)
@@ -83,8 +82,8 @@ def test_spans_are_scored_as_one_vector_each() -> None:
 
 
 @pytest.mark.parametrize(("number", "max_antecedents"), [(1, 3), (7, 3), (40, 250), (75, 20)])
-def test_pairs_are_scored_as_one_vector_each(number: int, max_antecedents: int) -> None:
-    """Against every pair's vector put together by itself, for mentions in one block of rows and in several."""
+def test_scores_of_pairs_are_those_of_their_concatenated_vectors(number: int, max_antecedents: int) -> None:
+    """The vector of each pair is put together separately. Mentions fill one block of rows or several."""
     torch.manual_seed(0)
     scorer = AntecedentScorer(4, 3, features=2, hidden=[6, 5], dropout=0.5, max_antecedents=max_antecedents).eval()
     vectors, mentions = torch.randn(number, 4), torch.randn(number)
@@ -111,7 +110,7 @@ def test_pairs_are_scored_as_one_vector_each(number: int, max_antecedents: int) 
 
 
 def test_gradients_of_pairs_are_right() -> None:
-    """Against differences, in doubles; dropout is off."""
+    """They are compared with finite differences, in float64 and without dropout."""
     torch.manual_seed(0)
     scorer = AntecedentScorer(3, 2, features=2, hidden=[4], dropout=0.5, max_antecedents=9).double().eval()
     vectors, mentions = (torch.randn(5, *shape, dtype=torch.double, requires_grad=True) for shape in ((3,), ()))

@@ -1,4 +1,4 @@
-"""Spans, which of them stay, and what links make of them."""
+"""Enumerating and pruning spans, and clusters that are formed by links."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.tasks.coref.data import Mention
-from elmo.tasks.coref.spans import enumerate_spans, link_mentions, prune_spans
+from elmo.tasks.coref.model import enumerate_spans, link_mentions, prune_spans
 
 lengths = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 seeds = st.integers(0, 2**32 - 1)
 
 
 def all_spans(sentences: list[int], max_width: int) -> list[tuple[int, int]]:
-    """Every span, tried one by one."""
+    """Return all spans, tried one by one."""
     of = [number for number, length in enumerate(sentences) for _ in range(length)]
     return [
         (start, end)
@@ -25,13 +25,15 @@ def all_spans(sentences: list[int], max_width: int) -> list[tuple[int, int]]:
 
 
 @given(lengths, st.integers(1, 5))
-def test_spans_are_all_in_a_sentence(sentences: list[int], max_width: int) -> None:
+def test_spans_are_all_those_within_a_sentence(sentences: list[int], max_width: int) -> None:
     assert [tuple(span) for span in enumerate_spans(sentences, max_width).tolist()] == all_spans(sentences, max_width)
 
 
 @given(lengths, st.integers(1, 5), st.integers(0, 12), seeds)
-def test_the_best_spans_that_do_not_cross_stay(sentences: list[int], max_width: int, number: int, seed: int) -> None:
-    """Against each span compared with each better one that stays. Scores are few, for ties: the first goes first."""
+def test_the_best_spans_that_do_not_cross_are_kept(
+    sentences: list[int], max_width: int, number: int, seed: int
+) -> None:
+    """Each span is compared with each better one that is kept. There are few different scores, so some are equal."""
     spans = enumerate_spans(sentences, max_width)
     scores = np.random.default_rng(seed).integers(4, size=len(spans)).astype(float)
     kept: list[int] = []
@@ -44,7 +46,7 @@ def test_the_best_spans_that_do_not_cross_stay(sentences: list[int], max_width: 
 
 
 def test_links_make_clusters() -> None:
-    """Links are transitive; who has none and is nobody's is in no cluster."""
+    """Links are transitive. A mention without any link is in no cluster."""
     mentions = [Mention(place, place + 1) for place in range(6)]
     found = link_mentions(mentions, [-1, -1, 0, 1, 2, -1])
     assert found == ((mentions[0], mentions[2], mentions[4]), (mentions[1], mentions[3]))
