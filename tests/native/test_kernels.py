@@ -186,6 +186,83 @@ def test_nonlinearities_are_exact_to_float32(level: str) -> None:
             np.testing.assert_allclose(got, wanted, rtol=3e-7, atol=3e-7)
 
 
+WIDTHS = [(1, 4), (2, 32), (3, 64), (7, 130), (5, 17)]
+"""Widths and numbers of filters, few of which are multiples of a register's numbers or of a block's."""
+
+
+def make_words(rows: int, columns: int) -> tuple[Array, Array]:
+    """Random characters of 20, and how many of them come before the padding; the first word fills all its columns."""
+    lengths = np.random.default_rng(7).integers(0, columns, rows).astype(np.int32)
+    lengths[:1] = columns
+    ids = np.random.default_rng(8).integers(0, 20, (rows, columns)).astype(np.int32)
+    ids[np.arange(columns) >= lengths[:, None]] = 19
+    return ids, lengths
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_convolution_matches_the_windows(level: str, activation: str) -> None:
+    """2e-6 is float32 rounding of sums of up to seven numbers near 1."""
+    tables = [normal(width, width, 20, filters) for width, filters in WIDTHS]
+    biases = [normal(width, filters) for width, filters in WIDTHS]
+    kernel = _native.Convolution(tables, biases, activation)
+    for rows in (0, 1, 2, 33):
+        ids, lengths = make_words(rows, 12)
+        wanted = np.empty((rows, 0))
+        for table, bias in zip(tables, biases, strict=True):
+            places = range(12 - len(table) + 1)
+            windows = [
+                sum(row[ids[:, place + i]].astype(np.float64) for i, row in enumerate(table)) for place in places
+            ]
+            value = np.max(windows, axis=0) + bias
+            wanted = np.hstack([wanted, np.tanh(value) if activation == "tanh" else np.maximum(value, 0)])
+        for num_threads in (1, 2, 3):
+            out = np.full((rows, kernel.out_dim), np.nan, np.float32)
+            kernel.run(ids, lengths, out, num_threads)
+            np.testing.assert_allclose(out, wanted, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"ids": np.full((3, 12), 20, np.int32)}, "ids holds 20 to 20, but there are 20 characters"),
+        ({"ids": np.full((3, 12), -1, np.int32)}, "ids holds -1 to -1"),
+        ({"ids": np.zeros((3, 6), np.int32)}, "ids has 6 columns, which is less than the widest filter"),
+        ({"ids": np.zeros((3, 12))}, "ids is float64, but must be int32"),
+        ({"lengths": np.full(3, 13, np.int32)}, "lengths holds 13 to 13, but there are 12 columns"),
+        ({"lengths": np.zeros(2, np.int32)}, r"lengths is \(2,\), but must be \(3,\)"),
+        ({"out": np.zeros((3, 8), np.float32)}, r"out is \(3, 8\), but must be \(3, 7\)"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_bad_words_are_refused(changed: dict[str, Any], message: str) -> None:
+    arguments = {"ids": np.zeros((3, 12), np.int32), "lengths": np.full(3, 6, np.int32)}
+    kernel = _native.Convolution([normal(1, 7, 20, 4), normal(2, 1, 20, 3)], [normal(3, 4), normal(4, 3)], "relu")
+    with pytest.raises(ValueError, match=message):
+        kernel.run(**{**arguments, "out": np.zeros((3, 7), np.float32), **changed})
+
+
+def test_bad_tables_are_refused() -> None:
+    table, bias = normal(1, 3, 20, 4), normal(2, 4)
+    with pytest.raises(ValueError, match=r"a table is \(2, 21, 4\), but must be \(width, A, K\)"):
+        _native.Convolution([table, normal(1, 2, 21, 4)], [bias, bias], "relu")
+    with pytest.raises(ValueError, match=r"bias is \(3,\), but must be \(4,\)"):
+        _native.Convolution([table], [bias[:3].copy()], "relu")
+    with pytest.raises(ValueError, match="activation is 'gelu'"):
+        _native.Convolution([table], [bias], "gelu")
+
+
+def test_highway_matches_the_equation(level: str) -> None:
+    """1e-6 is float32 rounding of numbers up to 3; gates far from 0 are open or closed."""
+    for rows, size in [(0, 5), (1, 1), (3, 40), (9, 130)]:
+        x, products = normal(1, rows, size), normal(2, rows, 2 * size, scale=2)
+        products[:1, size:] = [[-1e30, 1e30][size % 2]]
+        transformed, gate = np.maximum(products[:, :size], 0).astype(np.float64), sigmoid(products[:, size:])
+        for num_threads in (1, 2):
+            out = x.copy()
+            _native.highway(products, out, num_threads)
+            np.testing.assert_allclose(out, gate * transformed + (1 - gate) * x, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize(("precision", "cosine"), [("bf16", 0.9999), ("int8", 0.999)])
 def test_lower_precision_costs_no_more_than_rounding_the_operands(precision: str, cosine: float) -> None:
     """Against the exact product: bf16 has 8 bits for each number, int8 has 7 for the largest of a row."""

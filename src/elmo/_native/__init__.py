@@ -1,8 +1,9 @@
 """Native kernels in C++ for x86-64 CPUs, for inference and for training.
 
-For inference, `Linear` and `Recurrence` compute products and LSTM recurrences with weights that are packed once. For
-training, `lstm_cell`, `lstm_cell_backward` and `softmax` do the work between the products, which torch computes fast
-enough by itself. The kernels for training compute in float32; arrays of bfloat16 are passed as uint16.
+For inference, `Linear` and `Recurrence` compute products and LSTM recurrences with weights that are packed once;
+`Convolution` and `highway` do what else a char encoder does. For training, `lstm_cell`, `lstm_cell_backward` and
+`softmax` do the work between the products, which torch computes fast enough by itself. The kernels for training compute
+in float32; arrays of bfloat16 are passed as uint16.
 
 The extension module exists if the package was built with a compiler (see setup.py). At run time it uses the kernels
 for the best instruction set of the CPU. `available()` tells what this machine can use; the environment variable
@@ -195,6 +196,80 @@ class Recurrence:
         assert _kernel is not None
         threads = _threads(num_threads)
         _kernel.run_recurrence(self._handle, gates, sizes, hidden, cell, outputs, len(sizes), threads)
+
+
+class Convolution:
+    """The convolutions of a char encoder as sums of look-ups (see `elmo.nn.char_encoder`).
+
+    Args:
+        tables: For each filter width the products of its K filters with the A characters at each place, (width, A, K).
+        biases: For each width the biases, (K,).
+        activation: "relu" or "tanh".
+
+    The numbers must be finite: where a sum is NaN, another window may be taken for the maximum.
+
+    Raises:
+        ValueError: If an array is not as described.
+    """
+
+    def __init__(self, tables: Sequence[Array], biases: Sequence[Array], activation: str) -> None:
+        """Check and keep the arrays; see the class."""
+        for table, bias in zip(tables, biases, strict=True):
+            if table.ndim != 3 or 0 in table.shape or len(table[0]) != len(tables[0][0]):
+                raise ValueError(f"a table is {table.shape}, but must be (width, A, K), with the same A for all")
+            _check("table", table, table.shape)
+            _check("bias", bias, table.shape[2:])
+        if activation not in ("relu", "tanh"):
+            raise ValueError(f"activation is {activation!r}, but must be 'relu' or 'tanh'")
+        self._filters, self._activation = list(zip(tables, biases, strict=True)), activation
+        self.out_dim = sum(map(len, biases))
+
+    def run(self, ids: NDArray[np.int32], lengths: NDArray[np.int32], out: Array, num_threads: int = 1) -> None:
+        """Write the features of N words to `out` (N, F), the filters of all widths side by side.
+
+        Args:
+            ids: The characters of the words, (N, C), where C is no less than any width.
+            lengths: How many characters a word has before its padding, which is the same character to the end, (N,).
+            out: Where to write the features.
+            num_threads: The number of threads, which divide the words.
+
+        Raises:
+            ValueError: If an argument is not as described.
+        """
+        rows, columns = ids.shape
+        _check("ids", ids, (rows, columns), dtype=np.int32)
+        _check("lengths", lengths, (rows,), dtype=np.int32)
+        _check("out", out, (rows, self.out_dim), written=True)
+        alphabet = self._filters[0][0].shape[1]
+        # A character or a window beyond the end would be read from other memory.
+        if rows and not 0 <= ids.min() <= ids.max() < alphabet:
+            raise ValueError(f"ids holds {ids.min()} to {ids.max()}, but there are {alphabet} characters")
+        if rows and not 0 <= lengths.min() <= lengths.max() <= columns:
+            raise ValueError(f"lengths holds {lengths.min()} to {lengths.max()}, but there are {columns} columns")
+        if any(len(table) > columns for table, _ in self._filters):
+            raise ValueError(f"ids has {columns} columns, which is less than the widest filter")
+        assert _kernel is not None
+        offset, is_tanh, threads = 0, self._activation == "tanh", _threads(num_threads)
+        for table, bias in self._filters if rows else ():
+            sizes = rows, columns, *table.shape, self.out_dim, offset
+            _kernel.run_windows(table, bias, ids, lengths, out, *sizes, is_tanh, threads, LEVELS[0])
+            offset += len(bias)
+
+
+def highway(products: Array, x: Array, num_threads: int = 1) -> None:
+    """Compute a highway layer after its products: x becomes x + sigmoid(g) * (relu(t) - x).
+
+    Args:
+        products: The transform t and the gate g of each row side by side, (N, 2F).
+        x: The input, (N, F), which is replaced.
+        num_threads: The number of threads, which divide the rows.
+    """
+    rows, size = x.shape
+    _check("products", products, (rows, 2 * size))
+    _check("x", x, (rows, size), written=True)
+    assert _kernel is not None
+    if rows:
+        _kernel.run_highway(products, x, rows, size, _threads(num_threads), LEVELS[0])
 
 
 def lstm_cell(

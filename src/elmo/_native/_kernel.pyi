@@ -87,3 +87,22 @@ def run_softmax(
     level: str,
     /,
 ) -> None: ...
+def run_windows(
+    table: Array,
+    bias: Array,
+    ids: NDArray[np.int32],
+    lengths: NDArray[np.int32],
+    out: Array,
+    rows: int,
+    columns: int,
+    width: int,
+    alphabet: int,
+    filters: int,
+    stride: int,
+    offset: int,
+    tanh: bool,
+    num_threads: int,
+    level: str,
+    /,
+) -> None: ...
+def run_highway(products: Array, x: Array, rows: int, size: int, num_threads: int, level: str, /) -> None: ...

@@ -113,6 +113,21 @@ struct SoftmaxCall {
     float *losses, *target_shares;     // (rows), written
 };
 
+// The convolutions of one filter width over words, and the maximum of each filter over the windows of a word, to which
+// its bias and the activation (relu or tanh) are applied. There are few characters, so a convolution is a sum of
+// look-ups: `table` (width, alphabet, filters) has the product of each filter with each character at each place.
+struct WindowsCall {
+    size_t columns, width, alphabet, filters;
+    size_t stride;  // of a row of `out`, which may have the filters of other widths too
+    bool tanh;
+    const float *table, *bias;
+    const int32_t *ids, *lengths;  // (rows, columns) and (rows): characters up to the padding
+    float* out;
+};
+
+// x = x + sigmoid(gate) * (relu(transformed) - x), where a row of products is [transformed; gate].
+struct HighwayCall { size_t size; const float* products; float* x; };
+
 // The kernels of one instruction set.
 struct Kernels {
     const char* name;
@@ -122,6 +137,8 @@ struct Kernels {
     void (*cell)(const CellCall&, Range rows);
     void (*cell_backward)(const CellBackwardCall&, Range rows);
     void (*softmax)(const SoftmaxCall&, Range rows, float* d_bias, float* powers);
+    void (*windows)(const WindowsCall&, Range rows);
+    void (*highway)(const HighwayCall&, Range rows);
 };
 
 #if defined(__x86_64__)

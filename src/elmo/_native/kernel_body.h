@@ -8,6 +8,7 @@
 #include "vectors.h"
 #include "cell.h"
 #include "softmax.h"
+#include "encoder.h"
 
 #define QUOTED(word) #word
 #define NAME(word) QUOTED(word)
@@ -332,6 +333,7 @@ void recurrence(const RecurrenceCall& call, size_t thread, size_t threads, Scrat
 
 }  // namespace
 
-extern const Kernels LEVEL = {NAME(LEVEL), LANES, linear, recurrence, cell, cell_backward, softmax};
+extern const Kernels LEVEL = {NAME(LEVEL), LANES, linear, recurrence, cell, cell_backward, softmax,
+                              windows, highway};
 
 }  // namespace elmo

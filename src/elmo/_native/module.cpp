@@ -303,6 +303,36 @@ PyObject* run_softmax(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
+PyObject* run_windows(PyObject*, PyObject* args) {
+    Buffer table, bias, ids, lengths, out;
+    Py_ssize_t rows, columns, width, alphabet, filters, stride, offset, threads;
+    int tanh;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*w*nnnnnnnpns", &table.view, &bias.view, &ids.view, &lengths.view, &out.view,
+                          &rows, &columns, &width, &alphabet, &filters, &stride, &offset, &tanh, &threads, &level))
+        return nullptr;
+    const Kernels* kernels = find(level);
+    if (!kernels) return nullptr;
+    const WindowsCall call{static_cast<size_t>(columns), static_cast<size_t>(width), static_cast<size_t>(alphabet),
+                           static_cast<size_t>(filters), static_cast<size_t>(stride), tanh != 0, table.floats(),
+                           bias.floats(), static_cast<const int32_t*>(ids.view.buf),
+                           static_cast<const int32_t*>(lengths.view.buf), out.floats() + offset};
+    for_rows(rows, threads, [&](Range range, size_t) { kernels->windows(call, range); });
+    Py_RETURN_NONE;
+}
+
+PyObject* run_highway(PyObject*, PyObject* args) {
+    Buffer products, x;
+    Py_ssize_t rows, size, threads;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "y*w*nnns", &products.view, &x.view, &rows, &size, &threads, &level)) return nullptr;
+    const Kernels* kernels = find(level);
+    if (!kernels) return nullptr;
+    const HighwayCall call{static_cast<size_t>(size), products.floats(), x.floats()};
+    for_rows(rows, threads, [&](Range range, size_t) { kernels->highway(call, range); });
+    Py_RETURN_NONE;
+}
+
 // A C++ exception must not pass through Python's frames. The only one that can occur here is that memory runs out.
 template <PyObject* (*BODY)(PyObject*, PyObject*)>
 PyObject* guarded(PyObject* self, PyObject* args) {
@@ -323,6 +353,8 @@ PyMethodDef METHODS[] = {
     {"run_cell", guarded<run_cell>, METH_VARARGS, "What a step of an LSTM does with its gates."},
     {"run_cell_backward", guarded<run_cell_backward>, METH_VARARGS, "The way back through `run_cell`."},
     {"run_softmax", guarded<run_softmax>, METH_VARARGS, "The softmax of training over rows of scores."},
+    {"run_windows", guarded<run_windows>, METH_VARARGS, "Convolutions of words, and their maxima."},
+    {"run_highway", guarded<run_highway>, METH_VARARGS, "What a highway does with its products."},
     {nullptr, nullptr, 0, nullptr},
 };
 
