@@ -12,6 +12,13 @@ from elmo.schema import from_mapping, require_positive, shown
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260
 """Character ids beyond the 256 bytes, as published; models see every id shifted by one, 0 being the mask."""
 
+FORGET_BIAS = 1.0
+"""Added to the forget gate of LSTMs at run time. The stored bias does not include it."""
+
+CLUSTER_DIVISOR = 4
+"""Each cluster of an adaptive softmax has this many times fewer dimensions than that of more frequent words before it,
+as published."""
+
 MAX_CHARACTERS = 255
 """Of a word: their places are counted in bytes (`elmo.nn.char_encoder`)."""
 

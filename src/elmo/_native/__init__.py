@@ -251,8 +251,9 @@ class Convolution:
         assert _kernel is not None
         offset, is_tanh, threads = 0, self._activation == "tanh", _threads(num_threads)
         for table, bias in self._filters if rows else ():
-            sizes = rows, columns, *table.shape, self.out_dim, offset
-            _kernel.run_windows(table, bias, ids, lengths, out, *sizes, is_tanh, threads, LEVELS[0])
+            arrays = table, bias, ids, lengths, out
+            sizes = rows, columns, len(table), alphabet, len(bias), self.out_dim
+            _kernel.run_windows(*arrays, *sizes, offset, is_tanh, threads, LEVELS[0])
             offset += len(bias)
 
 
