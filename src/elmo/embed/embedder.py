@@ -21,8 +21,8 @@ from elmo.embed.packed_engine import States
 from elmo.embed.pooling import POOLS, Pool, pool_tokens
 from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.errors import ElmoError
-from elmo.formats.model import STATES, Model, State, require_warm_state, without_softmax
-from elmo.formats.stored import StateArrays, StoredState
+from elmo.formats.model import STATES, Model, State, require_warm_state
+from elmo.formats.stored import StateArrays
 from elmo.nn.processor import means_processor
 from elmo.schema import require_choice, require_positive
 from elmo.text.characters import number_types
@@ -277,7 +277,7 @@ class Embedder(SentenceEmbedder):
         self.config = model.config
         self._gpu = find_gpu(device)
         self.fingerprint = self.warm_fingerprint = fingerprint(model)
-        if model.warm_state is not None:
+        if model.warm_arrays is not None:
             self.warm_fingerprint = fingerprint(model, with_warm_state=True)
         self._engine = make_engine(model, precision, self._gpu)
         self.precision = self._engine.precision
@@ -382,16 +382,7 @@ def load(source: str | Path, *, device: str | torch.device = "cpu", precision: P
     Raises:
         ElmoError: If the model cannot be read, or the device or precision is not available.
     """
-    # The softmax is let go before the weights are packed, because the two may be all that fits in memory.
-    return Embedder(_without_unused(formats.load(source)), device=device, precision=precision)
-
-
-def _without_unused(model: Model) -> Model:
-    """Return the parts of a model that embedding needs."""
-    needed = without_softmax(model)
-    if (warm := model.warm_arrays) is not None:
-        needed.warm_state = StoredState(warm)
-    return needed
+    return Embedder(formats.load(source, with_softmax=False), device=device, precision=precision)
 
 
 def find_gpu(device: str | torch.device) -> torch.device | None:

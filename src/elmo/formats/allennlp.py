@@ -18,7 +18,6 @@ from elmo.formats.model import Model
 from elmo.formats.renames import Numbers, Rename, Shape, TensorLayout, concatenate
 from elmo.formats.stored import StoredBiLM, StoredMix, StoredMixes, bilm_shapes
 from elmo.formats.tensors import Stored, read_weights, require_few_mixes, require_sizes, require_weights
-from elmo.formats.torch_file import read_state_dict
 from elmo.text.reading import is_there
 
 WEIGHTS, CONFIG = "weights.th", "config.json"
@@ -127,6 +126,8 @@ def load_allennlp(folder: Path) -> Model:
     Raises:
         ElmoError: If the model contains no ELMo or several, or if its files are damaged or do not fit together.
     """
+    from elmo.formats.torch_file import read_state_dict  # here, as it imports all that unpacks
+
     path = folder / WEIGHTS
     everything = read_state_dict(path)
     prefix = _find(path, everything)

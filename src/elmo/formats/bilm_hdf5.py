@@ -89,7 +89,14 @@ def format_of(config: BiLMConfig) -> list[Rename]:
     return WORD_BILM if config.char_cnn is None else BILM
 
 
-def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_vectors: Path | None = None) -> Model:
+def load_bilm(
+    weights: Path,
+    options: Path,
+    softmax: Path | None = None,
+    token_vectors: Path | None = None,
+    *,
+    with_softmax: bool = True,
+) -> Model:
     """Read a model from the published files.
 
     Args:
@@ -99,6 +106,7 @@ def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_v
             read from a `vocab.txt` or `vocab.txt.gz` next to it, if there is one.
         token_vectors: A file of cached token vectors. Their words are read from the `vocab*.txt` (or `.gz`) next to
             it that has the right number of lines.
+        with_softmax: Whether to read the softmax and its words, wherever they are.
 
     Raises:
         ElmoError: If a file is missing or damaged, or if the files do not fit together.
@@ -107,9 +115,11 @@ def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_v
         source = Source(stored, weights, weights.stat().st_size)
         bilm, own_words = read_bilm(source, options, weights.with_name(WORDS))
         dim = bilm.config.lstm.projection_dim
-        scores, words = (None, None) if softmax else read_softmax(source, dim, weights.with_name(WORDS))
+        scores = words = None
+        if with_softmax and softmax is None:
+            scores, words = read_softmax(source, dim, weights.with_name(WORDS))
     origin = [f"bilm HDF5: {weights.name} holds '{input_of(bilm.config)}' and 'RNN_0', sizes from {options.name}"]
-    if softmax is not None:
+    if with_softmax and softmax is not None:
         with open_hdf5(softmax) as stored:
             source = Source(stored, softmax, softmax.stat().st_size)
             scores, words = read_softmax(source, dim, softmax.with_name(WORDS))

@@ -27,7 +27,6 @@ from elmo.formats.stored import (
     lstm_shapes,
 )
 from elmo.formats.tensors import MOST_WORDS, WIDEST, Stored, read_weights, require_sizes
-from elmo.formats.torch_file import read_state_dict
 from elmo.schema import from_mapping, shown
 from elmo.text.reading import read_lines, require_file
 from elmo.text.vocabulary import Lexicon
@@ -53,6 +52,8 @@ def load_many_langs(folder: Path) -> Model:
         ElmoError: If a file is missing or damaged, if the files do not fit together, or if the token embedder or the
             encoder is not of the published kind.
     """
+    from elmo.formats.torch_file import read_state_dict  # here, as it imports all that unpacks
+
     tokens_path, encoder_path = folder / TOKENS, folder / ENCODER
     # One module of ours holds both files. The names that are published in them do not overlap.
     stored = {**read_state_dict(encoder_path), **read_state_dict(tokens_path)}

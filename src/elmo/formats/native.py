@@ -85,12 +85,13 @@ def is_native(path: Path) -> bool:
     return (path / CONFIG).is_file() and (path / WEIGHTS).is_file()
 
 
-def load_native(folder: Path, *, is_named: bool = True) -> Model:
+def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = True) -> Model:
     """Read a native model folder.
 
     Args:
         folder: The folder.
         is_named: Whether its name goes into the model's `origin`. Pass False for a temporary or cache folder.
+        with_softmax: Whether to read the softmax and its words, if there are any.
 
     Raises:
         ElmoError: If a file is missing or damaged, or belongs to other weights. A warm state of other weights is
@@ -100,7 +101,7 @@ def load_native(folder: Path, *, is_named: bool = True) -> Model:
     require_sizes(config, folder / CONFIG)
     weights = _read_weights(folder / WEIGHTS, read_arrays(folder / WEIGHTS)[0], bilm_shapes(config))
     softmax = vocabulary = None
-    if is_there(folder / SOFTMAX):
+    if with_softmax and is_there(folder / SOFTMAX):
         softmax = _read_softmax(folder / SOFTMAX, config, weights)
         vocabulary = read_vocabulary(folder / VOCABULARY, softmax.num_words)
     if config.n_tokens_vocab is not None:
@@ -378,10 +379,11 @@ def _rounded(weights: Weights, storage: Storage, path: Path) -> dict[str, AnyArr
 
 def _read_weights(path: Path, arrays: Mapping[str, AnyArray], shapes: Mapping[str, Shape]) -> Weights:
     """Return the arrays of a file as the float32 weights of a module, whose tensors have these shapes."""
+    weights = {name: as_float32(array) for name, array in arrays.items()}
     for name, shape in shapes.items():
-        _require(path, arrays, name, shape)
-    _refuse_extra(path, arrays, shapes)
-    return {name: as_float32(array) for name, array in arrays.items()}
+        _require(path, weights, name, shape)
+    _refuse_extra(path, weights, shapes)
+    return weights
 
 
 def _refuse_extra(path: Path, arrays: Mapping[str, AnyArray], wanted: Iterable[str]) -> None:

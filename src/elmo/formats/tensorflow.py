@@ -35,12 +35,13 @@ _NAMES = [
 """Substitutions, applied in this order, from the names of variables to those of the published HDF5 files."""
 
 
-def load_tensorflow(prefix: Path) -> Model:
+def load_tensorflow(prefix: Path, *, with_softmax: bool = True) -> Model:
     """Read a checkpoint.
 
     Args:
         prefix: The path of the checkpoint without `.index`. The `options.json`, and the `vocab.txt` if there is one,
             are in the same folder.
+        with_softmax: Whether to read the softmax and its words.
 
     Raises:
         ElmoError: If a file is missing or damaged, or if the files do not fit together.
@@ -48,7 +49,9 @@ def load_tensorflow(prefix: Path) -> Model:
     options = _options(prefix)
     source = _source(prefix, "")
     bilm, words = read_bilm(source, options, prefix.with_name(WORDS))
-    softmax, vocabulary = read_softmax(source, bilm.config.lstm.projection_dim, prefix.with_name(WORDS))
+    softmax = vocabulary = None
+    if with_softmax:
+        softmax, vocabulary = read_softmax(source, bilm.config.lstm.projection_dim, prefix.with_name(WORDS))
     origin = f"TensorFlow checkpoint: {source.path.name} lists 'lm/{input_of(bilm.config)}', sizes from {options.name}"
     return Model(bilm, softmax, words or vocabulary, origin)
 
