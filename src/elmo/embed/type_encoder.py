@@ -110,7 +110,7 @@ class TypeEncoder:
 def _table(alphabet: Array, filters: Array) -> Array:
     """Return the products (width, A, K) of the characters (A, d) with each place of the filters (K, d, width).
 
-    They are computed by the kernels, because the rounding of NumPy's products depends on where arrays lie in memory.
+    They are computed by the kernels, as all other products are, and not by NumPy, whose BLAS is another one elsewhere.
     """
     num_filters, dim, width = filters.shape
     weight = np.ascontiguousarray(filters.transpose(2, 0, 1)).reshape(width * num_filters, dim)

@@ -85,7 +85,7 @@ def _default_threads() -> int:
     for name in THREAD_VARIABLES:
         value = os.environ.get(name, "").partition(",")[0].strip()
         if value.isdecimal() and int(value):
-            return int(value)
+            return min(int(value), physical_cores())  # MKL starts no more either, whatever it is told
     return min(available_cores(), physical_cores())
 
 
