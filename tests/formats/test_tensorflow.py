@@ -102,7 +102,7 @@ def test_types_and_shapes(tmp_path: Path) -> None:
     assert stored.keys() == arrays.keys()  # numbers that aren't floating ones are no weights
     for name, array in arrays.items():
         np.testing.assert_array_equal(stored[name].read(), array)
-        assert stored[name].read().dtype == torch.float32
+        assert stored[name].read().dtype == np.float32
 
 
 # --- what is refused
