@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 
@@ -15,11 +16,14 @@ def run_main(
 ) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of `elmo ARGUMENTS`."""
     monkeypatch.setattr(sys, "argv", ["elmo", *arguments])
-    monkeypatch.setattr("elmo.cli.main._exit_on_signals", lambda: None)  # this process has handlers of its own
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     code = 0
     try:
         main()
     except SystemExit as end:
         code = int(end.code or 0)
+    finally:
+        for number, handler in handlers.items():  # the command sets its own, but this process outlives it
+            signal.signal(number, handler)
     return (code, *capsys.readouterr())

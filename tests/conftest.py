@@ -17,8 +17,8 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 torch.set_num_threads(1)  # sizes are tiny; threads that wait for a busy core cost seconds
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the same for processes that tests start: it changes the rounding
-# A busy machine makes examples slow, which says nothing about the code; examples follow from the code that is imported
-# and not from chance, so that what fails is the fault of the change.
+# A busy machine makes examples slow, which says nothing about the code; examples depend only on the
+# code that is imported and are never random, so that a failure is the fault of the change.
 settings.register_profile(
     "house", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--slow"):
         reasons["slow"] = "is slow: 'make test-all' runs it, or pytest --slow"
     if not SHARED.is_dir():
-        reasons["external"] = f"needs {SHARED.name}/ beside the repository (published fixtures, corpora)"
+        reasons["external"] = f"needs {SHARED.name}/ next to the repository (published fixtures, corpora)"
     if not torch.cuda.is_available():
         reasons["gpu"] = "needs a CUDA device"
     slow_files = {item.path for item in items if item.get_closest_marker("slow")}
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def shared() -> Path:
-    """The folder of published fixtures and corpora beside the repository, for tests marked `external`."""
+    """The folder of published fixtures and corpora next to the repository, for tests marked `external`."""
     return SHARED
 
 

@@ -1,4 +1,4 @@
-"""Writes small biLMs with random weights in the published layout: `options.json` beside an HDF5 file.
+"""Writes small biLMs with random weights in the published layout: `options.json` next to an HDF5 file.
 
 Used by tests in every room; needs nothing of `elmo`. As a script it writes one variant:
 `python tests/make_bilm_hdf5.py one_direction some/folder`.

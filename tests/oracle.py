@@ -50,9 +50,9 @@ class Oracle:
     def token_vector(self, characters: Array) -> Array:
         """Vector (P,) of one word's character ids (C,)."""
         rows = np.stack([self._character(int(i)) for i in characters])  # (C, d)
-        features = np.concatenate([self._convolve(rows, k) for k in range(len(self.cnn["filters"]))])
+        features = np.concatenate([self.convolve(rows, k) for k in range(len(self.cnn["filters"]))])
         for k in range(self.cnn.get("n_highway") or 0):
-            features = self._highway(features, k)
+            features = self.highway(features, k)
         if "CNN_proj/W_proj" in self.weights:
             features = features @ self.weights["CNN_proj/W_proj"] + self.weights["CNN_proj/b_proj"]
         return features
@@ -65,7 +65,7 @@ class Oracle:
         table = self.weights["char_embed"]  # (261, d), without the mask's row
         return np.zeros(table.shape[1], self.dtype) if shifted == 0 else table[shifted - 1]
 
-    def _convolve(self, rows: Array, k: int) -> Array:
+    def convolve(self, rows: Array, k: int) -> Array:
         kernel, bias = self.weights[f"CNN/W_cnn_{k}"][0], self.weights[f"CNN/b_cnn_{k}"]
         width = kernel.shape[0]
         starts = range(len(rows) - width + 1)
@@ -73,7 +73,7 @@ class Oracle:
         highest = np.max(np.stack(windows), axis=0)
         return np.tanh(highest) if self.cnn["activation"] == "tanh" else np.maximum(highest, 0)
 
-    def _highway(self, x: Array, k: int) -> Array:
+    def highway(self, x: Array, k: int) -> Array:
         names = ("W_carry", "b_carry", "W_transform", "b_transform")
         part = {name: self.weights[f"CNN_high_{k}/{name}"] for name in names}
         gate = _sigmoid(x @ part["W_carry"] + part["b_carry"])

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 from elmo.pretrain.loop import Pretrainer
+from elmo.pretrain.objective import TrainingBatch
 from elmo.pretrain.recipe import Recipe
 from elmo.text.corpus import Corpus
 from elmo.training.metrics import read_rows
@@ -42,16 +43,18 @@ def train(
     stop_after: int | None = None,
     after_step: Callable[[int], object] = lambda step: None,
 ) -> Pretrainer:
-    """Train, asking for a stop after a step as a signal would; `after_step` is called after each."""
+    """Train, and stop after a step because of a signal; `after_step` is called whenever the weights were updated."""
     run = Pretrainer(corpus, folder, recipe, device="cpu")
-    make_step = run._step
+    train_on = run.train_on
 
-    def step() -> None:
-        make_step()
-        run.stopped = run.progress.step == stop_after
+    def train_and_tell(batch: TrainingBatch) -> list[float]:
+        losses = train_on(batch)
+        if run.progress.step == stop_after:
+            signal.raise_signal(signal.SIGTERM)
         after_step(run.progress.step)
+        return losses
 
-    run._step = step
+    run.train_on = train_and_tell
     run.train()
     return run
 
@@ -68,7 +71,7 @@ def assert_same_end(a: Path, b: Path) -> None:
 def started(
     *command: str | Path, cwd: Path | None = None, before: str = ":", stdin: IO[str] | int | None = None
 ) -> Generator[subprocess.Popen[str]]:
-    """A process of its own that is killed with the end of the block, whatever a test came to.
+    """A process of its own that is killed at the end of the block, however the test ends.
 
     It has one thread as this one: their number changes the rounding. Signals do what they usually do, also in tests
     that were started with `nohup` or in the background. `before` is what the shell that starts it does first; no

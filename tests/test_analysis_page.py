@@ -57,7 +57,7 @@ def test_seeds_tell_what_chance_makes(page: ModuleType) -> None:
     assert [case.verdict.name for case in page.above(one("", "NER", cells), p.BASELINE, p.TOP)] == ["NOT_SO"]
 
 
-def test_nothing_is_said_of_sizes_from_which_neither_learns(page: ModuleType) -> None:
+def test_sizes_at_which_neither_model_learns_give_no_verdict(page: ModuleType) -> None:
     columns = ["0.1 %, 3", "1 %, 34", "10 %, 339", "100 %, 3,394"]
     scores = {WITH: (0.2, 0.1, 38.5, 47.9), WITHOUT: (0.4, 0.6, 0.0, 39.7)}
     here = {row: dict(zip(columns, cells, strict=True)) for row, cells in scores.items()}

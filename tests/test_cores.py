@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
+import torch
 
 from elmo import cores
+from elmo.nn import devices
 
 Files = dict[str, str]
 
@@ -77,35 +80,45 @@ def test_a_quota_counts_in_cores(files: Files, expected: int, tmp_path: Path) ->
     assert cores.available_cores(write(tmp_path, files)) == expected
 
 
-COUNT_THREADS = """
-import sys, torch
-from elmo import cores
-from elmo.nn import devices
-devices.bound_cores = lambda: torch.get_num_threads()
-devices.available_cores = lambda: 1
-if "set" in sys.argv:
-    torch.set_num_threads(3)
-    devices.bound_cores = lambda: 2
-devices.find_device("cpu")
-print(torch.get_num_threads())
-torch.set_num_threads(2)
-devices.find_device("cpu")
-print(torch.get_num_threads())
-"""
+@pytest.fixture
+def fresh_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """`elmo.nn.devices` as it is in a new process, where torch has started with a thread for each of four cores."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    assert devices.__spec__ is not None
+    assert devices.__spec__.loader is not None
+    module = importlib.util.module_from_spec(devices.__spec__)
+    devices.__spec__.loader.exec_module(module)
+    monkeypatch.setattr(module, "bound_cores", lambda: 4)
+    monkeypatch.setattr(module, "available_cores", lambda: 1)
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield module
+    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize(
-    ("variables", "arguments", "expected"),
-    [({}, [], "1 2"), ({}, ["set"], "3 2"), ({"OMP_NUM_THREADS": "2"}, [], "2 2")],
-    ids=["lowered", "set in the program", "set in the environment"],
+    ("variable", "in_program", "expected"),
+    [(None, None, 1), (None, 3, 3), ("OMP_NUM_THREADS", None, 4), ("MKL_NUM_THREADS", None, 4)],
+    ids=["lowered", "set in the program", "set in the environment", "set for MKL"],
 )
 def test_torch_keeps_to_the_quota_unless_somebody_chose_a_number(
-    variables: dict[str, str], arguments: list[str], expected: str
+    fresh_devices: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str | None,
+    in_program: int | None,
+    expected: int,
 ) -> None:
-    rest = {name: value for name, value in os.environ.items() if name not in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-    command = [sys.executable, "-c", COUNT_THREADS, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=rest | variables)
-    assert done.stdout.split() == expected.split()
+    """A number that is chosen later is kept in any case."""
+    if variable is not None:
+        monkeypatch.setenv(variable, "4")
+    if in_program is not None:
+        torch.set_num_threads(in_program)
+    fresh_devices.find_device("cpu")
+    assert torch.get_num_threads() == expected
+    torch.set_num_threads(2)
+    fresh_devices.find_device("cpu")
+    assert torch.get_num_threads() == 2
 
 
 def test_threads_of_one_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ def test_each_package_is_in_the_extra_that_is_named() -> None:
     assert all(package in brought[extra] for package, extra in EXTRAS.items())
 
 
-def test_a_missing_package_is_told_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(ElmoError, match=re.escape("an index needs faiss, which is not installed: pip install 'elmo-t")):
         import_extra("faiss", "an index")

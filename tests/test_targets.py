@@ -61,7 +61,7 @@ def test_a_lock_that_was_removed_before_it_was_locked_is_no_lock(
 
 
 def test_another_ones_lock_stays(tmp_path: Path) -> None:
-    """Where the folder was removed and made anew under a process that went on."""
+    """Where the folder was removed and created again while a process was using it."""
     with alone_in(tmp_path):
         (tmp_path / LOCK).unlink()
         with alone_in(tmp_path):
@@ -108,8 +108,8 @@ while num_done < 300:
 """
 
 
-def test_of_many_processes_one_is_inside(tmp_path: Path) -> None:
-    """Each makes the folder and removes it again; one that enters beside another fails on its file."""
+def test_only_one_of_many_processes_is_inside(tmp_path: Path) -> None:
+    """Each makes the folder and removes it again; one that entered together with another would fail on its file."""
     folder = tmp_path / "folder"
     folder.mkdir()
     command = [sys.executable, "-c", TAKE_TURNS, str(folder), str(tmp_path / "inside")]

@@ -1,4 +1,4 @@
-"""Made-up text with the statistics of English that cost depends on."""
+"""Made-up text that has those statistics of English that speed and memory depend on."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import numpy as np
 
 NUM_TYPES = 100_000
 WORDS_PER_SENTENCE, SPREAD = 19.0, 0.6
-"""Median of a sentence's tokens in newspapers, and the spread of its logarithm: 23 on the average."""
+"""The median number of tokens in a sentence of newspapers, and the deviation of its logarithm. The mean is 23."""
 
 
 def make_text(num_tokens: int, seed: int = 0) -> list[list[str]]:
-    """Sentences of about `num_tokens` tokens together: Zipf's frequencies, frequent words short, lengths log-normal."""
+    """Make sentences with about `num_tokens` tokens in all.
+
+    Word frequencies follow Zipf's law, frequent words are short, and the lengths of sentences are log-normal.
+    """
     random = np.random.default_rng(seed)
     ranks = np.arange(1, NUM_TYPES + 1)
     frequencies = 1 / (ranks + 1.5) ** 1.08
@@ -32,13 +35,13 @@ def make_text(num_tokens: int, seed: int = 0) -> list[list[str]]:
 
 
 def read_text(path: Path, num_tokens: int) -> list[list[str]]:
-    """The first sentences of a file, one a line with spaces between its tokens, of about `num_tokens` tokens."""
+    """Read the first sentences of a file, about `num_tokens` tokens: one sentence a line, spaces between tokens."""
     with path.open(encoding="utf-8") as lines:
         return first_sentences((line.split() for line in lines if line.strip()), num_tokens)
 
 
 def first_sentences(sentences: Iterable[list[str]], num_tokens: int) -> list[list[str]]:
-    """The first sentences that have `num_tokens` tokens together; all of them if they have fewer."""
+    """Return the first sentences, until they have `num_tokens` tokens in all, or all of them."""
     chosen: list[list[str]] = []
     for sentence in sentences:
         chosen.append(sentence)

@@ -1,4 +1,4 @@
-"""What a benchmark ran on, and how it says what it found."""
+"""The machine that a benchmark runs on, and the printing of its results."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from elmo.training.machine import processor_name
 
 
 def report(results: Sequence[dict[str, Any]], as_json: bool) -> None:
-    """Print the results: a line each, or one JSON object that names the machine too."""
+    """Print each result on a line, or all of them as one JSON object that also names the machine."""
     print(json.dumps({"machine": machine(), "results": results}) if as_json else "\n".join(map(str, results)))
 
 
 def peak_rss_mb(process: int | str = "self") -> int:
-    """The most memory that a process ever held (Linux; 0 where it has just ended). What `resource` tells of one that a
-    larger process started is no less than that one's.
+    """Return the peak of a process's resident memory (on Linux; 0 if it has just ended).
+
+    `resource` would not do: for a process that a larger one started, it returns at least the size of that one.
     """
     try:
         status = Path(f"/proc/{process}/status").read_text()
@@ -31,7 +32,7 @@ def peak_rss_mb(process: int | str = "self") -> int:
 
 
 def machine() -> dict[str, Any]:
-    """The entry `machine` of a benchmark's JSON: processor, cores, version of torch, and the device it would use."""
+    """Return the entry `machine` of a benchmark's JSON: processor, cores, version of torch, and device."""
     return {
         "cpu": processor_name(),
         "cores": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""Records of finished trainings: what `experiments/paper_tasks.py` leaves and `pages/results.py` reads."""
+"""Records of finished trainings: `experiments/paper_tasks.py` writes them, and `pages/results.py` reads them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from elmo.tasks.card import Result, summarize
 from elmo.tasks.run_folder import read_config, read_results
 
 BASELINE = "none"
-"""The name of a training without ELMo; those with it have any other name."""
+"""The name of a training without ELMo. Trainings with ELMo have other names."""
 
 RECORDS = Path(__file__).parents[1] / "records"
-"""The records of docs/results.md, a folder for each data set."""
+"""The records of docs/results.md, with a folder for each data set."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished training on `data`, without ELMo or with it (`kind`): its task, recipe, command, result by seed."""
+    """A finished training on `data`, without ELMo or with it (`kind`), with a result for each seed."""
 
     data: str
     kind: str
@@ -33,21 +33,22 @@ class Run:
 
     @property
     def metric(self) -> str:
-        """The score that counts."""
+        """The name of the task's main score."""
         return get_task(self.task).metric
 
     def scores(self, part: str) -> list[float]:
-        """That score of a set, seed by seed; empty if it wasn't measured."""
+        """Return the main score on a set for each seed. The list is empty if it wasn't measured."""
         return self.all_scores(part).get(self.metric, [])
 
     def all_scores(self, part: str) -> Mapping[str, list[float]]:
-        """All scores of a set by name, seed by seed."""
+        """Return all scores on a set by name, each with a number for each seed."""
         return summarize(self.results).get(part, {})
 
 
 def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
-    """Keep of a finished run folder, which `command` made, what the page needs; files by their names alone, as anyone
-    may have them elsewhere.
+    """Write what the page needs from a finished run folder, which `command` made.
+
+    Files are recorded by their names without folders, which differ from machine to machine.
     """
     config, recipe = read_config(folder)
     results = [result.as_json() for result in read_results(folder)]
@@ -57,21 +58,21 @@ def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
 
 
 def read_records(root: Path) -> list[Run]:
-    """All records of a folder: data by data in the order of the tasks, the baseline first."""
+    """Read all records of a folder, in the order of tasks and data sets, the baseline of each first."""
     runs = [read_record(path) for path in root.glob("*/*.json")]
     order = list(TASKS)
     return sorted(runs, key=lambda run: (order.index(run.task), run.data, run.kind != BASELINE, run.kind))
 
 
 def read_record(path: Path) -> Run:
-    """What `write_record` wrote."""
+    """Read a file that `write_record` wrote."""
     record = cast("dict[str, Any]", read_json(path))
     results = [Result(**result) for result in record["results"]]
     return Run(path.parent.name, path.stem, record["task"], record["recipe"], record["command"], results)
 
 
 def shown(command: Iterable[str]) -> str:
-    """A command as the page shows it."""
+    """Return a command as the page shows it, without the folders of its files."""
     return shlex.join(_without_folders(command))
 
 
@@ -82,7 +83,7 @@ def _without_folders(words: Iterable[str]) -> Iterator[str]:
 
 
 def _without_paths(value: Any) -> Any:
-    """Plain values, with the names of files in place of their paths."""
+    """Return the value with paths replaced by the names of their files."""
     if isinstance(value, Mapping):
         return {key: _without_paths(each) for key, each in cast("Mapping[str, Any]", value).items()}
     return value.rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value

@@ -1,12 +1,14 @@
 """How exact each precision of embedding is, and what that does to a task.
 
-Vectors are compared with those of the modules in float64: of random weights of the sizes `original` and `small` on
-made-up text, and of trained models on the text they are given. For each layer: the largest error, the root of the mean
-squared error beside that of the vectors themselves, and the mean and the lowest cosine of a token's vectors.
+Vectors are compared with those that the modules compute in float64, for random weights of the sizes `original` and
+`small` on made-up text, and for trained models on the text that is given. The results of each layer are the largest
+error, the root mean square of the errors and of the vectors themselves, and the mean and lowest cosine between a
+token's two vectors.
 
-With `--pos`, a linear classifier on single layers of each trained model names parts of speech (Peters et al. 2018, sec.
-5.3 and Table 6): trained on float32 vectors and tested on those of each precision, which is what happens to those who
-switch, and trained and tested in that precision. `same_tags` is the share of tokens whose tag is the one in float32.
+With `--pos`, a linear classifier on single layers of each trained model predicts parts of speech (Peters et al. 2018,
+sec. 5.3 and Table 6). It is trained on float32 vectors and tested on those of each precision, as happens to people who
+switch, and also trained and tested in the same precision. `same_tags` is the share of tokens that get the same tag as
+in float32.
 
     python benchmarks/experiments/accuracy.py --json
     python benchmarks/experiments/accuracy.py --json --models run/ --pos en_ewt-ud-{train,dev,test}.conllu
@@ -36,7 +38,7 @@ from elmo.nn.bilm import BiLM
 from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.characters import encode_words, number_types
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences, make_text
 from common.machine import report
 
@@ -45,13 +47,13 @@ PRECISIONS: tuple[Precision, ...] = ("float32", "bf16", "float16", "int8")
 TOKENS, QUICK_TOKENS = 2000, 300
 EXACT_BATCH = 16
 QUICK_SENTENCES = 1000
-"""Tagged sentences to train on with `--quick`."""
+"""The number of tagged sentences to train on with `--quick`."""
 
 Text = Sequence[Sequence[str]]
 
 
 def compare(name: str, model: Model, text: Text, precisions: Sequence[Precision], device: str) -> list[dict[str, Any]]:
-    """The errors of each precision in each layer."""
+    """Measure the errors of each precision in each layer."""
     found = {p: _flat(Embedder(model, precision=p, device=device).embed(text, layers="all")) for p in precisions}
     exact = _flat(_exact(model.bilm, text))
     return [
@@ -63,7 +65,7 @@ def compare(name: str, model: Model, text: Text, precisions: Sequence[Precision]
 
 @torch.inference_mode()
 def _exact(bilm: BiLM, text: Text) -> Iterator[NDArray[np.float64]]:
-    """All layers (L+1, T, D) of each sentence by the modules in float64."""
+    """Yield all layers (L+1, T, D) of each sentence, computed by the modules in float64."""
     assert bilm.config.char_cnn is not None
     longest = bilm.config.char_cnn.max_characters_per_token
     bilm = bilm.double().cpu()
@@ -104,7 +106,7 @@ def _short(value: float) -> float:
 def probe(
     name: str, model: Model, parts: Sequence[Sequence[Tagged]], precisions: Sequence[Precision], device: str
 ) -> list[dict[str, Any]]:
-    """Scores of the POS probe on every layer above the first, in each precision."""
+    """Measure the scores of the POS probe on every layer above the first, in each precision."""
     labels, baseline = [all_tags(part) for part in parts], most_frequent_tag(parts[0], parts[2])
     results: list[dict[str, Any]] = []
     for layer in range(1, model.config.num_layers):
@@ -134,11 +136,17 @@ def probe(
 def main() -> None:
     """Compare the precisions that this machine has."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="*", default=list(RECIPES), choices=list(RECIPES), help="of random weights")
+    parser.add_argument(
+        "--sizes",
+        nargs="*",
+        default=list(RECIPES),
+        choices=list(RECIPES),
+        help="the sizes of models with random weights",
+    )
     parser.add_argument("--models", nargs="*", default=[], help="trained models")
-    parser.add_argument("--pos", nargs=3, metavar=("TRAIN", "DEV", "TEST"), help="CoNLL-U with tags in column 5")
+    parser.add_argument("--pos", nargs=3, metavar=("TRAIN", "DEV", "TEST"), help="CoNLL-U files with tags in column 5")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--quick", action="store_true", help="small alone, less text")
+    parser.add_argument("--quick", action="store_true", help="only the size small, and less text")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     known = {"float32", "bf16", *(_native.available() if arguments.device == "cpu" else ["float16"])}

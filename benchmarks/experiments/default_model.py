@@ -1,13 +1,18 @@
 """What a model is good for: perplexity, parts of speech, typos, and senses of words (Peters et al. 2018, sec. 5.3).
 
-Each part runs if its data is given; if none is, all run, on the files of `--data`. `--heldout` is raw text, a
-paragraph a line, `--tokenized` sentences, one a line with spaces between tokens; each file has figures of its own, of
-the full softmax, with the state carried on. With `--corpus` and `--kenlm` a 5-gram model of the text and vocabulary of
-the training, with modified Kneser-Ney smoothing, stands beside (see `ngram.py`), with `--baseline` another biLM.
-`--pos` is CoNLL-U with tags in column 5: a linear classifier on each layer, and one that knows words only as a whole,
-on the test text as it is and with typos in one of five longer words. `--wsd` is a folder with SemCor and the test sets
-in the format of Raganato et al. (2017) and WordNet's `index.sense`: F1 of the nearest sense for each layer, beside
-WordNet's first sense; for some words how often the nearest use has the same sense, and the nearest uses of queries.
+Each part runs if its data is given. If no data is given, all parts run on the files of `--data`.
+
+Perplexity is measured with the full softmax, on each file separately, with the state carried from sentence to sentence.
+`--heldout` is raw text with a paragraph on each line; `--tokenized` has a sentence on each line, with spaces between
+tokens. `--corpus` and `--kenlm` compare it with a 5-gram model of the training text (see `ngram.py`), and `--baseline`
+with another biLM.
+
+`--pos` has CoNLL-U files with tags in column 5. A linear classifier on each layer is compared with one that knows words
+only as wholes, on the test text as it is and with typos in one of five longer words.
+
+`--wsd` is a folder with SemCor, the test sets in the format of Raganato et al. (2017) and WordNet's `index.sense`. It
+gives F1 of the nearest sense for each layer, compared with WordNet's first sense, and for some words how often the
+nearest use has the same sense, and the nearest uses of queries.
 
     python benchmarks/experiments/default_model.py --json --corpus corpus/ --kenlm kenlm/build/bin
     python benchmarks/experiments/default_model.py run/ --json --pos en_ewt-ud-{train,dev,test}.conllu
@@ -43,7 +48,7 @@ from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.text.corpus import Corpus
 from elmo.text.reading import read_sentences
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -56,17 +61,17 @@ QUERIES = {
     "spring": ("It rains a lot here in the spring .", "The lock has a broken spring in it ."),
 }
 RAW: dict[str, Any] = {"tokenizer": "ptb", "text": "paragraphs", "lowercase": False}
-"""How held-out text is read that isn't tokenized."""
+"""How raw held-out text is read."""
 
 NEAREST = 5
 QUICK_POS = (600, 200, 400)
-"""Sentences to train on, to choose by and to test on with `--quick`."""
+"""The numbers of sentences to train, tune and test on with `--quick`."""
 QUICK_SEMCOR, QUICK_TEXT = 4000, 100
-"""Sentences of SemCor for the test sets, and of each text, with `--quick`."""
+"""The numbers of sentences of SemCor and of each text with `--quick`."""
 
 
 def measure_perplexity(model: Model, path: Path, tokenized: bool, quick: bool) -> dict[str, Any]:
-    """Of one text."""
+    """Measure the perplexity of one text."""
     text = read_sentences([path]) if tokenized else read_sentences([path], **RAW)
     found = Perplexity.of(score_sentences(model, islice(text, QUICK_TEXT if quick else None)))
     return {
@@ -79,7 +84,7 @@ def measure_perplexity(model: Model, path: Path, tokenized: bool, quick: bool) -
 
 
 def measure_perplexities(model: Model, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Of each text; of the raw ones also the perplexities to beat, and by which share the model's is lower."""
+    """Measure the perplexity of each text, and of raw texts also what it is compared with."""
     quick: bool = arguments.quick
     for path in arguments.heldout:
         own = measure_perplexity(model, path, False, quick)
@@ -91,7 +96,7 @@ def measure_perplexities(model: Model, arguments: argparse.Namespace) -> Iterato
 
 
 def _to_beat(model: Model, arguments: argparse.Namespace, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What else is measured on a text. The 5-gram takes minutes, and all of the text: not with `--quick`."""
+    """Measure the models to compare with. The 5-gram model takes minutes, so it is left out with `--quick`."""
     if arguments.baseline:
         baseline = _load(arguments.baseline, arguments)
         trained_for = baseline.figures.get("trained for", "")
@@ -112,7 +117,7 @@ def _load(source: str, arguments: argparse.Namespace) -> Model:
 
 
 def measure_pos(embedder: Embedder, parts: Sequence[Sequence[Tagged]]) -> Iterator[dict[str, Any]]:
-    """Accuracy of each layer and of the baselines, on clean text and with typos, in per cent."""
+    """Measure the accuracy of each layer and of the baselines, on clean text and with typos, in percent."""
     yield {"name": "pos/most frequent tag", "clean": _percent(most_frequent_tag(parts[0], parts[2]))}
     for name, scores in evaluate_typos(embedder, *parts, layers=_layers(embedder)).items():
         yield {"name": f"pos/{name}", **{key: _percent(value) for key, value in vars(scores).items()}}
@@ -121,7 +126,7 @@ def measure_pos(embedder: Embedder, parts: Sequence[Sequence[Tagged]]) -> Iterat
 def measure_wsd(
     embedder: Embedder, semcor: Sequence[Annotated], tests: Mapping[str, Sequence[Annotated]], first: Path
 ) -> Iterator[dict[str, Any]]:
-    """F1 of each layer and of the baseline, in per cent."""
+    """Measure F1 of each layer and of the baseline, in percent."""
     for name, scores in evaluate_wsd(embedder, semcor, tests, read_first_senses(first)).items():
         each = {test: _percent(score.f1) for test, score in scores.items()}
         together = sum(scores.values(), Score())
@@ -129,7 +134,7 @@ def measure_wsd(
 
 
 def measure_senses(embedder: Embedder, semcor: Sequence[Annotated], pictures: Path | None) -> Iterator[dict[str, Any]]:
-    """How well the senses of some words stand apart in each layer, and the nearest uses in the last one."""
+    """Measure how well each layer separates the senses of some words, and find nearest uses in the last one."""
     for word, queries in QUERIES.items():
         for layer in _layers(embedder):
             found = separation(gather_uses(embedder, semcor, word, layer))
@@ -161,7 +166,7 @@ def _percent(share: float) -> float:
 
 
 def _find(folder: Path, pattern: str) -> Path:
-    """A file of the folder or of those in it, compressed or not."""
+    """Find a file in the folder or in the folders in it, compressed or not."""
     found = sorted(folder.rglob(f"{pattern}*"))
     if not found:
         raise ElmoError(f"{folder}: has no file {pattern}, nor one of the name compressed")
@@ -171,21 +176,21 @@ def _find(folder: Path, pattern: str) -> Path:
 def main() -> None:
     """Measure the parts whose data is given."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?", default="en", help="whatever elmo.load takes; default: en")
+    parser.add_argument("model", nargs="?", default="en", help="a name or path that elmo.load takes; default: en")
     parser.add_argument(
-        "--data", type=Path, default=DATA, help="the folder of texts for all parts; default: %(default)s"
+        "--data", type=Path, default=DATA, help="the folder with the data of all parts; default: %(default)s"
     )
-    parser.add_argument("--heldout", nargs="+", type=Path, default=[], help="raw text; its tokens are made by ptb")
+    parser.add_argument("--heldout", nargs="+", type=Path, default=[], help="raw text, which the tokenizer ptb cuts")
     parser.add_argument("--tokenized", nargs="+", type=Path, default=[])
     parser.add_argument("--corpus", type=Path, help="the prepared training text, for a 5-gram model")
     parser.add_argument("--kenlm", type=Path, help="the folder with KenLM's programs, for a 5-gram model")
-    parser.add_argument("--baseline", help="a model of the same size, trained otherwise, for its perplexity")
+    parser.add_argument("--baseline", help="another model, to compare its perplexity")
     parser.add_argument("--pos", nargs=3, type=Path, metavar=("TRAIN", "DEV", "TEST"))
     parser.add_argument("--wsd", type=Path, metavar="FOLDER")
-    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="for pictures of the words' uses")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="where to write pictures of the words' uses")
     parser.add_argument("--precision", default="float32", choices=list(PRECISIONS))
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--quick", action="store_true", help="the beginnings of all texts")
+    parser.add_argument("--quick", action="store_true", help="use only the beginnings of all texts")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if bool(arguments.kenlm) != bool(arguments.corpus):

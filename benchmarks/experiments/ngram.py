@@ -1,7 +1,7 @@
-"""The baseline to beat: a 5-gram model with modified Kneser-Ney smoothing on the same text, with the same vocabulary.
+"""Measure the baseline of a biLM: a 5-gram model with modified Kneser-Ney smoothing of the same text and vocabulary.
 
-Needs KenLM's programs `lmplz` and `query` (https://kheafield.com/code/kenlm/). Words outside of the corpus's
-vocabulary become one word of the model, as they are for the biLM, and a sentence of n tokens counts n + 1 predictions.
+It needs KenLM's programs `lmplz` and `query` (https://kheafield.com/code/kenlm/). Words outside of the corpus's
+vocabulary count as one word, as they do for the biLM, and a sentence of n tokens has n + 1 predictions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from elmo.text.corpus import Corpus
 from elmo.text.reading import expand, read_sentences
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
 
 UNKNOWN = "@UNK@"
@@ -28,7 +28,7 @@ UNKNOWN = "@UNK@"
 
 
 def training_sentences(corpus: Corpus, max_tokens: int | None) -> Iterator[list[str]]:
-    """Sentences of the corpus in random order, up to `max_tokens`."""
+    """Yield sentences of the corpus in random order, up to `max_tokens`."""
     words = np.array([*corpus.vocabulary().words, UNKNOWN], dtype=object)
     words[2] = UNKNOWN
     num_tokens = 0
@@ -41,7 +41,7 @@ def training_sentences(corpus: Corpus, max_tokens: int | None) -> Iterator[list[
 
 
 def write(path: Path, sentences: Iterable[list[str]]) -> tuple[int, int]:
-    """Write a sentence a line; returns the numbers of tokens and of sentences."""
+    """Write a sentence on each line, and return the numbers of tokens and sentences."""
     num_tokens = num_sentences = 0
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for sentence in sentences:
@@ -54,7 +54,7 @@ def write(path: Path, sentences: Iterable[list[str]]) -> tuple[int, int]:
 def measure(
     corpus: Corpus, heldout: Path, kenlm: Path, order: int = 5, max_tokens: int | None = None
 ) -> dict[str, Any]:
-    """Estimate on the corpus and score the held-out text, read like that of the corpus. `kenlm` has the programs."""
+    """Estimate on the corpus, and score the held-out text, which is read like the text of the corpus."""
     vocabulary = corpus.vocabulary()
     sentences = (s for s in read_sentences(expand([str(heldout)]), **corpus.reading) if s)
     with tempfile.TemporaryDirectory() as folder:
@@ -77,13 +77,13 @@ def measure(
 
 
 def main() -> None:
-    """Estimate on the corpus, score the held-out text, print a line or JSON."""
+    """Measure, and print a line or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path, help="a folder made by elmo prepare")
-    parser.add_argument("heldout", type=Path, help="text to score, read like that of the corpus")
+    parser.add_argument("heldout", type=Path, help="text to score, read like the text of the corpus")
     parser.add_argument("--kenlm", type=Path, required=True, help="the folder with lmplz and query")
     parser.add_argument("--order", type=int, default=5)
-    parser.add_argument("--max-tokens", type=int, help="train on this many tokens of the corpus, at random")
+    parser.add_argument("--max-tokens", type=int, help="train on this many tokens of the corpus, chosen at random")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     corpus = Corpus.open(arguments.corpus)

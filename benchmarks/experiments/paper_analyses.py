@@ -1,14 +1,14 @@
-"""All analyses of the paper (section 5) with one model, by the commands `elmo analyze …`, and how long each takes.
+"""Run all analyses of the paper's section 5 with one model, by the commands `elmo analyze …`, and time each.
 
 `--data` is a folder with `ner/wnut17_{train,dev}.conll`, `sst5/{train,dev}.txt`,
 `srl/propbank_ewt_{train,dev}.gold_conll`, `wsd/` (SemCor, the five sets of Raganato et al. 2017,
 `wordnet30_index.sense`) and `pos/` (`ud_ewt_{train,dev,test}.conllu`, `conll2000_{train,test}.txt`), each file plain or
-compressed. `--out` gets tables and pictures, from which `pages/analysis.py` makes docs/analysis.md. Started again, the
-script goes on where it was.
+compressed. `--out` gets tables and pictures, from which `pages/analysis.py` makes docs/analysis.md. If the script is
+started again, it continues where it stopped.
 
-Without `--quick` the five analyses of tasks take 14 runs a task and seed. NER and SST-5 (trained on whole sentences
-here, not on phrases too) take a night on 2 cores with a small model, SRL as published days; `--tasks` chooses, and
-`--set training.max_minutes=15` bounds each run. The others take less than an hour.
+Without `--quick`, the five analyses of tasks make 14 runs for each task and seed. With a small model on 2 cores, NER
+and SST-5 (trained on whole sentences, without their phrases) take a night, and SRL as published takes days. `--tasks`
+chooses tasks, and `--set training.max_minutes=15` limits each run. The other analyses take less than an hour.
 
     python benchmarks/experiments/paper_analyses.py --quick --json
     python benchmarks/experiments/paper_analyses.py --model run/ --out analysis/ --seeds 3 --set ner:words.vectors=v.txt
@@ -31,7 +31,7 @@ from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.tasks import TASKS
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -41,7 +41,7 @@ FILES = {
     "srl": ("SRL", "srl/propbank_ewt_{}.gold_conll"),
 }
 SETTINGS = {"sst": ["sst:min_phrase=null"]}
-"""Of tasks that would take days: a tenth of the examples."""
+"""Settings of tasks that would take days: a tenth of the examples."""
 
 SENSES = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")
 OF_TASKS = ("layers", "placement", "efficiency", "weights", "finetuning")
@@ -49,7 +49,7 @@ OF_VECTORS = ("wsd", "pos", "neighbors")
 
 
 def arguments_of(name: str, data: Path, tasks: Sequence[str], static: str | None) -> list[str]:
-    """The arguments of an analysis, behind the model."""
+    """Return the arguments of an analysis after the model."""
 
     def file(pattern: str) -> str:
         found = sorted(data.glob(f"{pattern}*"))
@@ -76,7 +76,7 @@ def arguments_of(name: str, data: Path, tasks: Sequence[str], static: str | None
 
 
 def measure(all_arguments: Mapping[str, Sequence[str]], model: str, out: Path) -> Iterator[dict[str, Any]]:
-    """Run the analyses one after the other; the figures of each, and its time."""
+    """Run the analyses one after the other, and return the figures and the time of each."""
     for name, arguments in all_arguments.items():
         started = time.perf_counter()
         command = ["analyze", name, model, *arguments, "--out", str(out)]
@@ -88,7 +88,7 @@ def measure(all_arguments: Mapping[str, Sequence[str]], model: str, out: Path) -
 
 
 def figures(finding: Finding) -> dict[str, Any]:
-    """Our tables, numbers rounded."""
+    """Return our tables, with numbers rounded."""
     tables = {
         table.title: {
             row: {name: round(cell, 2) if isinstance(cell, float) else cell for name, cell in cells.items()}
@@ -102,14 +102,21 @@ def figures(finding: Finding) -> dict[str, Any]:
 def main() -> None:
     """Run the analyses that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="en", help="whatever elmo.load takes")
+    parser.add_argument("--model", default="en", help="a name or path that elmo.load takes")
     parser.add_argument("--data", type=Path, default=SHARED)
-    parser.add_argument("--out", type=Path, help="for results; a temporary folder without it")
+    parser.add_argument("--out", type=Path, help="where to write results; default: a temporary folder")
     parser.add_argument("--only", nargs="+", default=[*OF_TASKS, *OF_VECTORS], choices=[*OF_TASKS, *OF_VECTORS])
     parser.add_argument("--tasks", nargs="+", default=[name for name in FILES if name in TASKS], choices=list(FILES))
     parser.add_argument("--static", help="static vectors for neighbors, in word2vec's text format")
     parser.add_argument("--seeds", default="1")
-    parser.add_argument("--set", nargs="+", action="extend", default=[], dest="overrides", help="as in elmo analyze")
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        dest="overrides",
+        help="change keys of recipes, as in elmo analyze",
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--quick", action="store_true", help="little data, a few epochs")
     parser.add_argument("--json", action="store_true")

@@ -7,7 +7,8 @@ Started again, the script skips the models that are finished, and continues the 
 
 `--vectors` are files of static word vectors (`elmo static`). Each task takes the file whose vectors have the width in
 its recipe; without one, its word vectors start at random. Each finished training leaves a record, from which
-`pages/results.py` writes its page. What has a record is not trained again, and a record of another command is refused.
+`pages/results.py` writes its page. A training that has a record is not repeated, and a record of another command is an
+error.
 `--reduced` changes the recipes so that training a model takes at most three hours on two processor cores.
 """
 
@@ -28,7 +29,7 @@ from elmo.tasks import load_task_recipe
 from elmo.tasks.run_folder import read_results
 from elmo.text.reading import read_lines
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, RECORDS, read_record, shown, write_record
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -36,9 +37,11 @@ DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a task is trained and measured on: `files` below the data folder to train, tune and test on, several with
-    commas between, and settings of the recipe; `reduced` are those for a processor. Of a training set of pairs those of
-    some `sources` alone may be used, in a file that is made of them.
+    """The data and settings of a training.
+
+    `files` are the training, dev and test sets below the data folder, each of which may be several with commas between
+    them. `settings` change the recipe, and so do `reduced` ones for training on a processor. If `sources` are given,
+    the script writes and uses a training set that has only the pairs of these sources.
     """
 
     name: str
@@ -51,7 +54,7 @@ class Plan:
 
 
 def parts(pattern: str) -> tuple[str, str, str]:
-    """The files of a data set that has its own parts."""
+    """Return the files of a data set that comes in three parts."""
     return pattern.format("train"), pattern.format("dev"), pattern.format("test")
 
 
@@ -156,7 +159,7 @@ PLANS = (
 
 
 def command_of(plan: Plan, kind: str, arguments: argparse.Namespace) -> list[str]:
-    """The arguments of `elmo` that train one model of the plan; `kind` is also its folder's name."""
+    """Return the arguments of `elmo` that train one model of the plan. `kind` is also the name of its folder."""
     train, dev, test = (_below(arguments.data, names) for names in plan.files)
     if plan.sources:
         train = str(_made(plan, arguments))
@@ -172,24 +175,24 @@ def command_of(plan: Plan, kind: str, arguments: argparse.Namespace) -> list[str
 
 
 def _below(data: Path, files: str) -> str:
-    """The paths of a plan's files."""
+    """Return the paths of a plan's files."""
     return ",".join(str(data / file) for file in files.split(","))
 
 
 def _made(plan: Plan, arguments: argparse.Namespace) -> Path:
-    """The file of a plan's training set that is made of some sources."""
+    """Return the path of the training set that is made for a plan with `sources`."""
     return arguments.root / plan.name / f"{plan.name}.jsonl"
 
 
 def choose_sources(pairs: Path, sources: Collection[str], out: Path) -> None:
-    """Write the lines of a file of JSON lines whose `source` is one of these."""
+    """Copy the lines of a file of JSON lines whose `source` is one of these."""
     lines = [line for line in read_lines(pairs) if json.loads(line)["source"] in sources]
     out.parent.mkdir(parents=True, exist_ok=True)
     write_all({out: lambda path: path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")})
 
 
 def train(command: Sequence[str], folder: Path, record: Path) -> None:
-    """Run a command that makes `folder`, unless there is a record of it, and leave one."""
+    """Run a command that makes `folder`, and write its record, unless there is one already."""
     if record.exists():
         if read_record(record).command != shown(["elmo", *command]):
             raise SystemExit(f"{record}: is of another command; remove it, or choose another --name or --records")
@@ -208,7 +211,7 @@ def train(command: Sequence[str], folder: Path, record: Path) -> None:
 
 
 def train_plan(plan: Plan, arguments: argparse.Namespace) -> None:
-    """Train the baseline and the model with ELMo, or the one that is asked for."""
+    """Train the baseline and the model with ELMo, or only the one that is asked for."""
     if plan.sources and not _made(plan, arguments).exists():
         choose_sources(arguments.data / plan.files[0], plan.sources, _made(plan, arguments))
     for name in [arguments.name if kind == "elmo" else BASELINE for kind in arguments.kinds]:
@@ -217,7 +220,7 @@ def train_plan(plan: Plan, arguments: argparse.Namespace) -> None:
 
 
 def read_width(path: Path) -> int:
-    """The width of the vectors in a file, from the line that word2vec writes first."""
+    """Return the width of the vectors in a file, from the first line that word2vec writes."""
     fields = next(islice(read_lines(path), 1), "").split()
     if len(fields) != 2 or not all(map(str.isdecimal, fields)):
         raise ElmoError(
@@ -230,14 +233,18 @@ def main() -> None:
     """Train the models of each plan that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path, help="the folder of runs")
-    parser.add_argument("--elmo", default="en", help="any model that elmo knows")
-    parser.add_argument("--name", default="elmo", help="what its runs are called")
-    parser.add_argument("--vectors", type=Path, nargs="+", default=[], help="static word vectors, as word2vec writes")
+    parser.add_argument("--elmo", default="en", help="a name or path that elmo.load takes")
+    parser.add_argument("--name", default="elmo", help="the name of the runs with ELMo")
+    parser.add_argument(
+        "--vectors", type=Path, nargs="+", default=[], help="static word vectors in the format of word2vec"
+    )
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--only", nargs="+", choices=[plan.name for plan in PLANS], help="the data to train on")
-    parser.add_argument("--seeds", type=int, help="at most so many")
+    parser.add_argument(
+        "--only", nargs="+", choices=[plan.name for plan in PLANS], help="train on these data sets only"
+    )
+    parser.add_argument("--seeds", type=int, help="the largest number of seeds for each task")
     parser.add_argument("--kinds", nargs="+", choices=[BASELINE, "elmo"], default=[BASELINE, "elmo"])
-    parser.add_argument("--reduced", action="store_true", help="train for hours of a processor, not for days")
+    parser.add_argument("--reduced", action="store_true", help="train for hours instead of days on a processor")
     parser.add_argument("--records", type=Path, default=RECORDS, help="default: %(default)s")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of all recipes")
     parser.add_argument("--device", default="auto")

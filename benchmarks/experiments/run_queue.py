@@ -1,4 +1,4 @@
-"""Work through a list of long runs in the background: what is done, what runs, what is next, how many hours are left.
+"""Work through a list of long runs in the background, and say what is done, what runs and how many hours are left.
 
     nohup python benchmarks/experiments/run_queue.py runs.yaml queue/ --jobs 2 &
     python benchmarks/experiments/run_queue.py runs.yaml queue/ --status
@@ -12,9 +12,9 @@
       command: python benchmarks/pages/results.py results.md
       after: [wnut17]   # starts when these are done
 
-Each run has one thread and the lowest priority. Its output is added to `queue/NAME.log`, and `queue/NAME.json` says
-how it stands. Killed and started again, the queue passes over what is done and starts the rest with the same commands,
-which have to go on where they stopped, as ours do. A run that failed is tried once more each time the queue is started.
+Each run has one thread and the lowest priority. Its output is appended to `queue/NAME.log`, and `queue/NAME.json` has
+its state. A queue that was killed can be started again: it skips finished runs and repeats the commands of the others,
+which have to continue where they stopped, as ours do. A failed run is tried once more each time the queue is started.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from typing import Any
 
 import yaml
 
-SAVE_SECONDS = 60  # what a queue that is killed may forget of a run's time
+SAVE_SECONDS = 60  # how much of a run's time may be lost if the queue is killed
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Run:
 
 @dataclass
 class State:
-    """How a run stands: its command, the seconds spent on it so far, and its exit code once it has ended."""
+    """The state of a run: its command, the seconds spent on it so far, and its exit code if it has ended."""
 
     command: str
     seconds: float = 0.0
@@ -61,13 +61,13 @@ class State:
 
     @property
     def is_done(self) -> bool:
-        """Whether it ended well."""
+        """Whether the run ended without an error."""
         return self.exit_code == 0
 
 
 @dataclass
 class Job:
-    """A run while it runs; `earlier_seconds` were spent before this queue started it."""
+    """A run that is running. `earlier_seconds` were spent on it before this queue started it."""
 
     run: Run
     process: subprocess.Popen[bytes]
@@ -76,19 +76,19 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """What was spent on it so far."""
+        """The seconds spent on the run so far."""
         return self.earlier_seconds + time.monotonic() - self.start
 
 
 class ListError(Exception):
-    """The list of runs, or what is known of them, can't be used; the message says why."""
+    """The list of runs, or the state of one, can't be used. The message says why."""
 
 
 def read_runs(path: Path) -> list[Run]:
-    """The runs of a list, each after those that it waits for.
+    """Read the runs of a list, each after those that it waits for.
 
     Raises:
-        ListError: The file is no such list, or a name stands twice or is unknown.
+        ListError: If the file is not such a list, or if a name occurs twice or is unknown.
     """
     try:
         entries = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -125,7 +125,7 @@ def _read_run(path: Path, number: int, entry: Any) -> Run:
 
 
 def read_state(run: Run, folder: Path) -> State:
-    """How a run stands; one of another command is refused, for its name stands for another result."""
+    """Read the state of a run. A state of another command is an error, since it belongs to another result."""
     path = folder / f"{run.name}.json"
     if not path.exists():
         return State(run.command)
@@ -139,14 +139,14 @@ def read_state(run: Run, folder: Path) -> State:
 
 
 def write_state(run: Run, folder: Path, state: State) -> None:
-    """Keep how a run stands; a kill leaves the earlier file or the new one."""
+    """Write the state of a run. A kill leaves either the earlier file or the new one."""
     temporary = folder / f".{run.name}.json"
     temporary.write_text(json.dumps(dataclasses.asdict(state)) + "\n", encoding="utf-8")
     temporary.replace(folder / f"{run.name}.json")
 
 
 def describe(runs: Sequence[Run], folder: Path, jobs: int) -> str:
-    """A line for each run, and the hours left when `jobs` of them run at a time."""
+    """Describe each run on a line, and the hours left if `jobs` of them run at a time."""
     lines: list[str] = []
     left = 0.0
     is_working = _is_locked(folder)
@@ -170,7 +170,7 @@ def describe(runs: Sequence[Run], folder: Path, jobs: int) -> str:
 
 
 def work(runs: Sequence[Run], folder: Path, jobs: int) -> bool:
-    """Run what isn't done, `jobs` at a time; whether all of it ended well."""
+    """Run what isn't done, `jobs` at a time, and return whether all of it ended without errors."""
     states = {run.name: read_state(run, folder) for run in runs}
     waiting = [run for run in runs if not states[run.name].is_done]
     running: list[Job] = []
@@ -180,7 +180,7 @@ def work(runs: Sequence[Run], folder: Path, jobs: int) -> bool:
             ended = {run.name for run in runs} - {run.name for run in waiting} - {job.run.name for job in running}
             for run in [run for run in waiting if ended.issuperset(run.after)]:
                 if not all(states[name].is_done for name in run.after):
-                    waiting.remove(run)  # what it waits for has failed
+                    waiting.remove(run)  # a run that it waits for has failed
                     print(f"{run.name}: not started, for a run before it failed", flush=True)
                 elif len(running) < jobs:
                     waiting.remove(run)
@@ -200,8 +200,9 @@ def work(runs: Sequence[Run], folder: Path, jobs: int) -> bool:
 
 
 def _start(run: Run, folder: Path, state: State, lock: int) -> Job:
-    """Start a run in a session of its own, so that Ctrl-C reaches it once, by us. It holds the lock as well: where a
-    queue is killed, no other one starts its runs a second time while they still work.
+    """Start a run in a session of its own, so that Ctrl-C reaches it only once, through the queue.
+
+    The run holds the lock, too. If the queue is killed, no other queue can start the run while it is still running.
     """
     write_state(run, folder, State(run.command, state.seconds))
     with (folder / f"{run.name}.log").open("ab") as log:
@@ -220,7 +221,7 @@ def _start(run: Run, folder: Path, state: State, lock: int) -> Job:
 
 @contextmanager
 def _stopping(running: Sequence[Job], folder: Path) -> Generator[None]:
-    """Where the queue is stopped, have its runs stop too: ours save on SIGTERM."""
+    """Stop the runs if the queue is stopped. Ours save their state on SIGTERM."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -239,7 +240,7 @@ def _stopping(running: Sequence[Job], folder: Path) -> Generator[None]:
 
 
 def _is_locked(folder: Path) -> bool:
-    """Whether a queue works in this folder now."""
+    """Return whether a queue is running in this folder."""
     try:
         with _locked(folder):
             return False
@@ -249,7 +250,7 @@ def _is_locked(folder: Path) -> bool:
 
 @contextmanager
 def _locked(folder: Path) -> Generator[int]:
-    """Keep other queues out of this folder; yields the descriptor that holds the lock."""
+    """Keep other queues out of this folder, and yield the descriptor that holds the lock."""
     with (folder / ".lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -259,12 +260,14 @@ def _locked(folder: Path) -> Generator[int]:
 
 
 def main() -> None:
-    """Say how the runs stand, or work through them."""
+    """Print the state of the runs, or work through them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", type=Path, help="the list of runs")
-    parser.add_argument("folder", type=Path, help="for logs and states")
-    parser.add_argument("--jobs", type=int, default=1, help="how many run at a time (default: %(default)s)")
-    parser.add_argument("--status", action="store_true", help="say how the runs stand, and start nothing")
+    parser.add_argument("folder", type=Path, help="where logs and states are")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="how many runs are started at a time (default: %(default)s)"
+    )
+    parser.add_argument("--status", action="store_true", help="print the state of the runs, and start nothing")
     arguments = parser.parse_args()
     if arguments.jobs < 1:
         parser.error("--jobs: expected at least 1")

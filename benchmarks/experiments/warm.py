@@ -1,12 +1,13 @@
-"""What the state before a sentence is worth: perplexity of its first tokens, started from zeros, warm and carried.
+"""Measure the perplexity of a sentence's first tokens, by the state that the LSTMs start from: zeros, warm or carried.
 
-Token 1 is the first that a direction predicts, given the boundary alone: a sentence's first token forward, its last
-one backward; `all` are all predictions, the far boundary included. `change` is that of the mean loss against zeros, in
-nats, over the same tokens, beside its standard error: half a hundredth is half a percent of perplexity.
+Token 1 is the first one that a direction predicts, from nothing but the boundary: forward, it is the first token of the
+sentence, and backward, the last one. `all` are all predictions, including the boundary at the other end. `change` is
+the difference of the mean loss from that with zeros, in nats over the same tokens, with its standard error. A change of
+0.005 is half a percent of perplexity.
 
-Settings: `zero`; `warm`, the mean over the text for the state (see `elmo warm`), which should be other text; `carry`,
-32 rows of consecutive batches as in training; `carry-1`, from each sentence to the next of its document; and
-`carry-shuffled`, the sentences in random order.
+The settings are `zero`; `warm`, the mean state over the training text (see `elmo warm`), which should not be the text
+that is scored; `carry`, 32 rows of consecutive batches as in training; `carry-1`, from each sentence to the next one of
+its document; and `carry-shuffled`, with the sentences in random order.
 
     python benchmarks/experiments/warm.py run/ train.txt heldout.txt --tokenizer ptb --text paragraphs --json
 """
@@ -29,7 +30,7 @@ from elmo.formats.model import Model, State
 from elmo.pretrain.perplexity import SentenceScore, score_sentences
 from elmo.text.reading import TEXTS, expand, read_sentences
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
 
 NUM_FIRST = 3
@@ -46,7 +47,7 @@ Losses = dict[str, NDArray[np.float64]]
 
 
 def losses_of(scores: Sequence[SentenceScore]) -> Losses:
-    """The losses of the predictions of each kind (`forward_1`, `backward_all`, …), in the order of the sentences."""
+    """Return the losses of each kind of prediction (`forward_1`, `backward_all`, …), in the order of the sentences."""
     losses: Losses = {}
     for number, name in enumerate(("forward", "backward")[: len(scores[0].predictions)]):
         rows = [score.predictions[number][:: -1 if number else 1] for score in scores]
@@ -57,7 +58,7 @@ def losses_of(scores: Sequence[SentenceScore]) -> Losses:
 
 
 def measure(model: Model, text: Text, setting: str) -> Losses:
-    """The losses of one setting."""
+    """Return the losses of one setting."""
     state, batch_size = SETTINGS[setting]
     order = np.arange(len(text))
     if setting == "carry-shuffled":
@@ -67,7 +68,7 @@ def measure(model: Model, text: Text, setting: str) -> Losses:
 
 
 def figures(losses: Losses, zero: Losses) -> Iterator[tuple[str, float]]:
-    """Perplexities, and changes against the state zero."""
+    """Return perplexities, and changes compared with the state zero."""
     for name, values in losses.items():
         change = values - zero[name]
         yield name, round(float(np.exp(values.mean())), 2)
@@ -78,8 +79,8 @@ def figures(losses: Losses, zero: Losses) -> Iterator[tuple[str, float]]:
 def main() -> None:
     """Compute the state, then score the held-out text in each setting."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="with softmax and vocabulary")
-    parser.add_argument("train", help="text for the warm state")
+    parser.add_argument("model", help="a model that has its softmax and vocabulary")
+    parser.add_argument("train", help="text that the warm state is computed from")
     parser.add_argument("heldout", help="text to score")
     parser.add_argument("--tokenizer", default="whitespace")
     parser.add_argument("--text", choices=TEXTS, default="sentences")

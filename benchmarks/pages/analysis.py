@@ -1,12 +1,12 @@
-"""Write docs/analysis.md from a folder of results: tables and pictures, and which of the paper's statements hold.
+"""Write docs/analysis.md from a folder of results: tables, pictures, and which of the paper's statements hold.
 
     python benchmarks/experiments/paper_analyses.py --model run/ --out analysis/
     python benchmarks/pages/analysis.py docs/analysis.md analysis/
     python benchmarks/pages/analysis.py docs/analysis.md other-tasks/ --join
 
-Figures and pictures are kept in a folder beside the page, called as it is: of an analysis that the results haven't, the
-page shows what is there from an earlier time, or says that there is nothing; with `--join` it keeps the rows of other
-tasks, too. The prose is in `analysis.md` next to this script.
+Figures and pictures are kept in a folder next to the page that has the page's name. If an analysis is missing from the
+results, the page shows what is there from before, or says that there is nothing. With `--join`, the page also keeps the
+rows of tasks that are not in the results. The prose is in `analysis.md` next to this script.
 """
 
 from __future__ import annotations
@@ -53,16 +53,19 @@ from elmo.analysis.wsd import FIRST_SENSE
 
 TEMPLATE = Path(__file__).with_suffix(".md")
 TRAINED, ANSWERED, TAGGED, COUNTED = 1.5, 0.5, 0.2, 2.0
-"""Points that are chance's: between two trainings (the deviation of WNUT-17's F1 over five seeds, docs/results.md), and
-the standard errors, roughly, of F1 on the 7,253 test instances of senses, of the tags of 25,000 tokens, and of the
-share of some hundred uses."""
+"""Differences, in points, that may be due to chance.
+
+Between two trainings, it is the standard deviation of WNUT-17's F1 over five seeds (docs/results.md). The others are
+rough standard errors of F1 on the 7,253 test instances of senses, of the tags of 25,000 tokens, and of the share of
+some hundred uses.
+"""
 
 FAR_APART = 0.1
 """Weights that differ by more aren't balanced."""
 
 
 class Verdict(Enum):
-    """Whether a statement holds of figures: a difference that chance makes, too, says neither."""
+    """Whether figures agree with a statement. A difference that may be due to chance says neither."""
 
     SO = ""
     LEVEL = " (level)"
@@ -70,13 +73,13 @@ class Verdict(Enum):
 
     @classmethod
     def of(cls, difference: float, margin: float = 0.0) -> Verdict:
-        """Of a difference that should be positive."""
+        """Judge a difference that should be positive."""
         return cls.SO if difference > margin else cls.NOT_SO if difference < -margin else cls.LEVEL
 
 
 @dataclass(frozen=True)
 class Case:
-    """Whether a statement holds of one row, and the figures that say so."""
+    """Whether a statement holds for one row, and the figures that say so."""
 
     name: str
     figures: str
@@ -85,7 +88,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, the cases here that it speaks of, and what may explain those where it fails."""
+    """A statement of the paper, the cases that it is about, and what may explain those where it fails."""
 
     text: str
     cases: Sequence[Case]
@@ -93,7 +96,7 @@ class Claim:
 
     @property
     def held(self) -> int:
-        """In how many cases it holds."""
+        """The number of cases where it holds."""
         return sum(case.verdict is Verdict.SO for case in self.cases)
 
     @property
@@ -116,7 +119,7 @@ class Claim:
 
 
 def above(table: Table, better: str, worse: str, margin: float = TRAINED) -> list[Case]:
-    """Whether `better` is above `worse` in our rows that have both; by more than the deviation, where seeds tell it."""
+    """Judge whether `better` is above `worse` in our rows that have both, by more than the deviation if it is known."""
     rows = ((row, numbers(cells), numbers(table.spread.get(row, {})).values()) for row, cells in table.here.items())
     return [
         Case(
@@ -130,7 +133,7 @@ def above(table: Table, better: str, worse: str, margin: float = TRAINED) -> lis
 
 
 def alike(table: Table, row: str, one: str, other: str) -> list[Case]:
-    """Whether two figures of a row of ours differ by no more than chance makes."""
+    """Judge whether two figures of one of our rows differ by no more than may be due to chance."""
     found = (case for case in above(table, one, other) if case.name == row)
     return [
         Case(case.name, case.figures, Verdict.SO if case.verdict is Verdict.LEVEL else Verdict.NOT_SO) for case in found
@@ -138,14 +141,14 @@ def alike(table: Table, row: str, one: str, other: str) -> list[Case]:
 
 
 def aside(table: Table, told: Collection[str]) -> list[str]:
-    """What our rows say that the paper's statement isn't about."""
+    """Return what our rows say about things that are not in the paper's statement."""
     rows = {row: numbers(cells).items() for row, cells in table.here.items() if row not in told}
     texts = {row: ", ".join(f"{name} {value:.{table.digits}f}" for name, value in cells) for row, cells in rows.items()}
     return [f"Of {row} the paper doesn't say. Here: {text}." for row, text in texts.items() if text]
 
 
 def numbers(cells: Mapping[str, float | str]) -> dict[str, float]:
-    """The cells that are figures."""
+    """Return the cells that are numbers."""
     return {name: value for name, value in cells.items() if not isinstance(value, str)}
 
 
@@ -311,7 +314,7 @@ TOLD: Mapping[str, tuple[int, Collection[str]]] = {
 
 
 def section(finding: Finding, claims: Sequence[Claim], pictures: str) -> str:
-    """What the page shows of one analysis."""
+    """Return the section of one analysis."""
     several = len(finding.tables) > 1
     tables = [(f"{table.title}:\n\n" if several else "") + table_markdown(table) for table in finding.tables]
     minutes = sum(finding.seconds.values()) / 60
@@ -330,7 +333,7 @@ def section(finding: Finding, claims: Sequence[Claim], pictures: str) -> str:
 
 
 def summary(findings: Mapping[str, Finding], claims: Mapping[str, Sequence[Claim]]) -> str:
-    """How many statements hold."""
+    """Say how many statements hold."""
     known = [claim for each in claims.values() for claim in each]
     measured = [claim for claim in known if claim.cases]
     whole = sum(claim.held == len(claim.cases) for claim in measured)
@@ -347,7 +350,7 @@ def summary(findings: Mapping[str, Finding], claims: Mapping[str, Sequence[Claim
 
 
 def keep(results: Path, name: str, kept: Path, join: bool) -> None:
-    """Put a finding and its picture into the folder of those kept; `join` it to the one there."""
+    """Copy a finding and its picture into the folder that is kept, and `join` it with the one there."""
     with TemporaryDirectory() as folder:
         if join and (kept / f"{name}.json").exists():
             joined = join_findings(read_finding(kept, name), read_finding(results, name))
@@ -361,9 +364,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path)
     parser.add_argument(
-        "results", type=Path, nargs="?", help="from benchmarks/experiments/paper_analyses.py; default: those kept"
+        "results", type=Path, nargs="?", help="what paper_analyses.py wrote; default: what is kept from before"
     )
-    parser.add_argument("--join", action="store_true", help="keep the rows of tasks that the results haven't")
+    parser.add_argument("--join", action="store_true", help="keep the rows of tasks that are not in the results")
     arguments = parser.parse_args()
     results, page = arguments.results, arguments.page
     if results is not None and not any((results / f"{name}.json").exists() for name in CLAIMS):

@@ -3,9 +3,9 @@
     python benchmarks/experiments/paper_tasks.py runs/ --vectors static50.txt static100.txt static300.txt --only sst5
     python benchmarks/pages/results.py docs/results.md
 
-The first trains, and leaves of each run folder what this page needs: `records/DATA/none.json` of a baseline,
-`records/DATA/elmo.json`, or of any other name, of a model with ELMo. All figures are from there: seeds, scores, times,
-machines, and the commands.
+The first command trains, and writes what this page needs from each run folder: `records/DATA/none.json` for a baseline
+without ELMo, and `records/DATA/elmo.json`, or another name, for a model with ELMo. All figures of the page are from
+there: seeds, scores, times, machines and commands.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from elmo.errors import ElmoError
 from elmo.formats.files import write_all
 from elmo.tasks.card import mean_and_deviation, spread
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, RECORDS, Run, read_records
 
 PAPERS_TABLES: dict[str, tuple[str, dict[str, float]]] = {
@@ -91,7 +91,7 @@ NOTES = {
 
 
 def write_page(root: Path) -> str:
-    """The whole page, in Markdown."""
+    """Return the whole page in Markdown."""
     runs = read_records(root)
     if not runs:
         raise ElmoError(f"{root}: holds no record of a run; make some with benchmarks/experiments/paper_tasks.py")
@@ -107,7 +107,7 @@ def write_page(root: Path) -> str:
 
 
 def _further_scores(runs: Iterable[Run]) -> str:
-    """A table of the test sets' other scores, a section of its own, of the runs that have some."""
+    """Return a section with the other scores on test sets, for the runs that have some."""
     rows = [
         f"| {run.data} | {_kind(run)} | {', '.join(described)} |\n"
         for run in runs
@@ -118,13 +118,13 @@ def _further_scores(runs: Iterable[Run]) -> str:
 
 
 def _further(run: Run, part: str) -> Iterator[tuple[str, list[float]]]:
-    """The names and values of the set's scores that are in `FURTHER`."""
+    """Return the names and values of those scores of a set that are in `FURTHER`."""
     found = run.all_scores(part)
     return ((name, found[key]) for name, key in FURTHER.get(run.task, {}).items() if key in found)
 
 
 def _papers_scores(runs: Iterable[Run]) -> str:
-    """The paper's own scores in the tasks of these runs, a section of its own."""
+    """Return a section with the paper's own scores in the tasks of these runs."""
     tasks = list(dict.fromkeys(run.task for run in runs if run.task in PAPERS_TABLES))
     columns = list(dict.fromkeys(column for task in tasks for column in PAPERS_TABLES[task][1]))
     head = f"| task | in the paper | {' | '.join(columns)} |\n|---|---|{'---|' * len(columns)}\n"
@@ -158,7 +158,7 @@ def _kind(run: Run) -> str:
 
 
 def _gain(before: Sequence[float], after: Sequence[float]) -> str:
-    """The relative error reduction, the points, and these in standard deviations where there are several seeds."""
+    """Return the relative error reduction, and the points, also in standard deviations if there are several seeds."""
     if not before:
         return ""
     (base, base_sd), (mean, sd) = spread(before).values(), spread(after).values()
@@ -168,12 +168,12 @@ def _gain(before: Sequence[float], after: Sequence[float]) -> str:
 
 
 def error_reduction(before: float, after: float) -> float:
-    """The share of what a score lacks to 100 that a better one takes away."""
+    """Return the relative reduction of the error, which is what a score lacks to 100."""
     return (after - before) / (100 - before)
 
 
 def _published(run: Run) -> str:
-    """The paper's reduction; it has none of two labels of sentiment."""
+    """Return the paper's reduction. It has none for sentiment with two labels."""
     if run.task not in PAPERS_TABLES or run.recipe.get("binary"):
         return ""
     _, scores = PAPERS_TABLES[run.task]
@@ -181,9 +181,9 @@ def _published(run: Run) -> str:
 
 
 def main() -> None:
-    """Read the records, write the page."""
+    """Read the records and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("page", type=Path, help="the page to write, as docs/results.md")
+    parser.add_argument("page", type=Path, help="the page to write, such as docs/results.md")
     parser.add_argument("--records", type=Path, default=RECORDS, help="the folder of records; default: %(default)s")
     arguments = parser.parse_args()
     try:

@@ -1,8 +1,9 @@
-"""What bulk embedding costs beside computing: reading, writing, and handing arrays from process to process.
+"""Measure what bulk embedding costs besides computing: reading, writing, and passing arrays between processes.
 
-Size `small` with random weights, int8 where the processor has it, English sentences. `write/…` is the time of a file
-format for sentences of 25 tokens of 3 x 256 float32, directory and all, beside `write/h5py`, the HDF5 library itself;
-`bulk/…` embeds the top layer of a text: in memory, into a file, and on two processes of one thread each.
+The model is of the size `small` with random weights, in int8 if the processor has instructions for it, and the text is
+English. `write/…` is the time that a file format takes for sentences of 25 tokens of 3 x 256 float32, including the
+directory; `write/h5py` is the HDF5 library itself. `bulk/…` embeds the top layer of a text in memory, into a file, and
+on two processes of one thread each.
 
     python benchmarks/speed/bulk.py --json
 """
@@ -34,7 +35,7 @@ from elmo.nn.bilm import BiLM
 from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.reading import read_sentences
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import make_text
 from common.machine import report
 
@@ -45,7 +46,7 @@ WINDOW = 200
 
 
 def main() -> None:
-    """Measure reading, writing and the whole way."""
+    """Measure reading, writing and everything together."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="few tokens, once")
@@ -62,7 +63,7 @@ def main() -> None:
 
 
 def measure_reading(folder: Path, repeats: int) -> Iterator[dict[str, Any]]:
-    """Tokens a second of each tokenizer."""
+    """Return the tokens a second of each tokenizer."""
     text = make_text(100_000)
     path = folder / "text.txt"
     path.write_text("\n".join(map(" ".join, text)), encoding="utf-8")
@@ -73,7 +74,7 @@ def measure_reading(folder: Path, repeats: int) -> Iterator[dict[str, Any]]:
 
 
 def measure_writing(folder: Path, num_sentences: int, repeats: int) -> Iterator[dict[str, Any]]:
-    """Microseconds a sentence of each format."""
+    """Return the microseconds a sentence of each format."""
     random = np.random.default_rng(0)
     vectors = random.standard_normal((WINDOW, NUM_LAYERS, TOKENS, WIDTH), np.float32)
     window = [Entry(["token"] * TOKENS, array) for array in vectors]
@@ -107,7 +108,7 @@ def _write_by_library(path: Path, window: list[Entry], num_sentences: int) -> No
 
 
 def measure_whole(folder: Path, num_tokens: int, repeats: int) -> list[dict[str, Any]]:
-    """Tokens a second of computing alone, with writing, and on two processes; each in turn."""
+    """Return the tokens a second of computing alone, with writing, and on two processes, measured in turn."""
     precision = "int8" if "int8" in _native.available() else "float32"
     torch.manual_seed(0)
     save_native(Model(BiLM(load_pretraining_recipe("small").bilm)), folder / "model")

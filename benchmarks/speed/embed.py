@@ -1,11 +1,12 @@
-"""Speed and memory of embedding against the plain implementation beside this file, in one run on the same sentences.
+"""Measure speed and memory of embedding, compared with the plain implementation in `plain_elmo.py` on the same text.
 
-Weights are random, of the sizes `original` and `small` of the published models. Settings: `1`, a sentence a call;
-`32`, a call of 32 sentences; `bulk`, a text whose types the cache mostly knows; `bulk-cold`, its first pass. The ratio
-is to the plain implementation at the same setting; in bulk it takes 1, 8 or 32 sentences a batch, whichever is its best
-at hand, and reads the text once.
-`roofline_share` is the share of the speed that products of large matrices reach in the same run, the fastest at hand
-in that precision, which the products of the LSTMs alone take. Each size and precision has a process of its own; its
+The weights are random, of the sizes `original` and `small` of the published models. The settings are `1`, one sentence
+a call; `32`, 32 sentences a call; `bulk`, a text whose types are mostly in the cache; and `bulk-cold`, its first pass.
+The ratio compares with the plain implementation at the same setting. In bulk, that one has batches of 1, 8 or 32
+sentences, whichever is fastest, and reads the text once.
+
+`roofline_share` is the speed of the LSTMs' products, if they took all the time, divided by the speed that products of
+large matrices reach in the same run and precision. Each size and precision is measured in a process of its own, whose
 memory is read before the plain implementation starts.
 
     python benchmarks/speed/embed.py --json
@@ -39,13 +40,13 @@ from elmo.nn.bilm import BiLM
 from elmo.nn.precision import TORCH_TYPES
 from elmo.pretrain.recipe import load_pretraining_recipe
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import first_sentences, make_text, read_text
 from common.machine import peak_rss_mb, report
 
 RECIPES = {"original": "paper", "small": "small"}
 TOKENS = {"original": (4_000, 150), "small": (16_000, 1_500)}
-"""Tokens in bulk, and one sentence a call."""
+"""The numbers of tokens in bulk, and with one sentence a call."""
 GPU_TOKENS = (500_000, 1_500)
 QUICK = (2_000, 200)
 
@@ -53,7 +54,7 @@ Text = Sequence[Sequence[str]]
 
 
 def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """All settings of one size and precision; medians of the repeats."""
+    """Measure all settings of one size and precision, as medians of the repeats."""
     device = torch.device(arguments.device)
     in_bulk, in_ones = QUICK if arguments.quick else TOKENS[size] if device.type == "cpu" else GPU_TOKENS
     text = read_text(arguments.text, in_bulk) if arguments.text else make_text(in_bulk)
@@ -72,7 +73,7 @@ def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> l
     peak = peak_rss_mb()
     bilm = _make(config).to(device)
     plain = PlainElmo(bilm.state_dict(), config)
-    difference = _difference(embedder, plain, texts["1"])  # and warms the plain one
+    difference = _difference(embedder, plain, texts["1"])  # this also warms the plain implementation up
     rates: dict[str, list[float]] = {name: [] for name in [*runs, "plain 1", "plain 32", "products"]}
     for _ in range(arguments.repeats):
         for name in ("1", "32"):
@@ -112,7 +113,7 @@ def measure(size: str, precision: Precision, arguments: argparse.Namespace) -> l
 
 
 def _make(config: BiLMConfig) -> BiLM:
-    """The same random weights each time."""
+    """Make a biLM, with the same random weights each time."""
     torch.manual_seed(0)
     return BiLM(config)
 
@@ -134,14 +135,14 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def _operations(config: BiLMConfig) -> int:
-    """Multiplications and additions of the LSTMs for a token."""
+    """Return the number of multiplications and additions of the LSTMs for a token."""
     lstm = config.lstm
     per_layer = 8 * lstm.dim * lstm.projection_dim + lstm.dim * lstm.projection_dim * lstm.has_projection
     return 2 * per_layer * lstm.n_layers * (2 if config.bidirectional else 1)
 
 
 def _products_per_second(precision: str, device: torch.device) -> float:
-    """Operations a second of a product of large matrices, by the native module and by torch: the faster."""
+    """Return the operations a second of a product of large matrices, by the native module or torch if it is faster."""
     if device.type != "cpu":
         square = torch.randn(8192, 8192, device=device, dtype=TORCH_TYPES[precision])
         return 2 * 8192**3 / _median_seconds(lambda: (square @ square)[0, 0].item())
@@ -159,7 +160,7 @@ def _median_seconds(run: Callable[[], object]) -> float:
 
 
 def _difference(embedder: Embedder, plain: PlainElmo, text: Text) -> float:
-    """The largest difference of any number of any layer."""
+    """Return the largest difference between any two numbers of any layer."""
     pairs = zip(embedder.embed(text, layers="all"), text, strict=True)
     return max(float(np.abs(found - plain.embed([sentence])[0].numpy()).max()) for found, sentence in pairs)
 
@@ -175,11 +176,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=list(RECIPES), choices=list(RECIPES))
     parser.add_argument("--precisions", nargs="+", choices=["float32", "bf16", "float16", "int8"])
-    parser.add_argument("--text", type=Path, help="sentences, one a line with spaces between tokens, instead of ours")
+    parser.add_argument(
+        "--text", type=Path, help="sentences, one a line with spaces between tokens; default: made-up text"
+    )
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, help="instead of as many as torch takes")
+    parser.add_argument("--threads", type=int, help="the number of threads; default: as many as torch takes")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="small alone, few tokens, once")
+    parser.add_argument("--quick", action="store_true", help="only the size small, few tokens, no repeats")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

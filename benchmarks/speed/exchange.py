@@ -1,8 +1,8 @@
-"""What two processes on this machine exchange at a training step, and how long it takes.
+"""Measure what two processes on this machine exchange at a training step, and how long it takes.
 
-Sizes are those of the recipe `small`, 128 x 20 in all, 8192 negatives. Gradients are as a step makes them, but of
-random values: targets are drawn by Zipf's law, and the softmax's gradient has rows for them and for the negatives.
-The plain way, for comparison, exchanges the dense matrix that these rows stand for.
+The sizes are those of the recipe `small`, with 128 x 20 tokens in all processes together and 8192 negatives. Gradients
+have the shape that a step gives them and random values: targets follow Zipf's law, and the gradient of the softmax has
+rows for them and for the negatives. The plain way, for comparison, exchanges the whole dense matrix.
 
     python benchmarks/speed/exchange.py --json
 """
@@ -32,14 +32,14 @@ from elmo.pretrain.optimizer import clip_gradients, make_optimizer
 from elmo.pretrain.processes import Processes
 from elmo.pretrain.recipe import load_pretraining_recipe
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import peak_rss_mb, report
 
 NUM_PROCESSES = 2
 
 
 def touched(num_words: int, num_targets: int, num_negatives: int, seed: int, rank: int) -> torch.Tensor:
-    """Ids of the rows that the softmax's gradient has on process `rank`: its own targets, everyone's negatives."""
+    """Return the ids of the rows in the softmax's gradient on process `rank`: its targets, and everyone's negatives."""
     random = np.random.default_rng([seed, rank])
     targets = np.exp(random.random(num_targets) * np.log(num_words)).astype(np.int64) - 1
     negatives = [draw_negatives(num_words, num_negatives, np.random.default_rng([seed, d])).ids for d in (0, 1)]
@@ -47,7 +47,7 @@ def touched(num_words: int, num_targets: int, num_negatives: int, seed: int, ran
 
 
 def run_process(num_words: int, num_steps: int) -> dict[str, Any]:
-    """One process's measurements: medians over the steps after the first."""
+    """Measure in one process, and return medians over the steps after the first."""
     processes = Processes.join("cpu")
     recipe = load_pretraining_recipe("small")
     training, dim = recipe.training, recipe.lstm.projection_dim
@@ -91,7 +91,7 @@ def run_process(num_words: int, num_steps: int) -> dict[str, Any]:
 
 
 def plain_seconds(objective: Objective, size: int) -> float:
-    """Seconds of exchanging all gradients as dense ones."""
+    """Return the seconds that it takes to exchange all gradients as dense ones."""
     for parameter in objective.parameters():
         parameter.grad = torch.zeros_like(parameter)
     dist.barrier()
@@ -104,7 +104,7 @@ def plain_seconds(objective: Objective, size: int) -> float:
 
 
 def measure(num_words: int, num_steps: int) -> dict[str, Any]:
-    """Start the processes, each with one thread; returns what process 0 measured."""
+    """Start the processes, each with one thread, and return what process 0 measured."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -1,8 +1,9 @@
-"""Memory and speed of pretraining with 800,000 words, 8192 negatives and a batch of 128 x 20, on the CPU.
+"""Measure memory and speed of pretraining with 800,000 words, 8192 negatives and a batch of 128 x 20, on the CPU.
 
-Each stage is a process of its own, whose peak of resident memory is told: `train` (a few steps, then a checkpoint and
-the model folder), `resume` (from that checkpoint, one step, both written again) and `evaluate` (held-out text by the
-whole softmax, in blocks). The peak counts mapped files too: in `resume` the checkpoint, in `evaluate` the weights.
+Each stage runs in a process of its own, whose peak of resident memory is printed. `train` makes a few steps and writes
+a checkpoint and the model folder, `resume` makes one more step from that checkpoint and writes both again, and
+`evaluate` scores held-out text by the whole softmax, in blocks. The peak includes mapped files: the checkpoint in
+`resume`, and the weights in `evaluate`.
 
     python benchmarks/speed/large_vocabulary.py --json
 """
@@ -29,7 +30,7 @@ from elmo.text.corpus import Corpus
 from elmo.training.metrics import read_rows
 from pretrain import make_corpus
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import peak_rss_mb, report
 
 STAGES = ("train", "resume", "evaluate")
@@ -37,7 +38,7 @@ RUNS = "large-vocabulary"
 
 
 def train(size: str, loss: str, folder: Path, batch_size: int, steps: int) -> dict[str, Any]:
-    """Train on to `steps` and save; a run that is there is resumed. The median speed of the steps made now."""
+    """Train up to `steps` and save, from a checkpoint if there is one, and return the median speed of these steps."""
     settings = {"batch_size": batch_size, "loss": loss, "n_negative_samples_batch": 8192, "unroll_steps": 20}
     settings |= {"max_steps": steps, "log_every_steps": 1}
     recipe = load_pretraining_recipe(size, {f"training.{key}": value for key, value in settings.items()})
@@ -56,7 +57,7 @@ def train(size: str, loss: str, folder: Path, batch_size: int, steps: int) -> di
 
 
 def evaluate(size: str, folder: Path, num_sentences: int) -> dict[str, Any]:
-    """Score sentences of the corpus by the whole softmax, one batch of them at a time."""
+    """Score sentences of the corpus by the whole softmax, batch by batch."""
     model, corpus = load(folder / RUNS / size), Corpus.open(folder / "corpus")
     types = corpus.types()
     bounds = list(pairwise(corpus.starts[: num_sentences + 1].tolist()))
@@ -70,7 +71,7 @@ def evaluate(size: str, folder: Path, num_sentences: int) -> dict[str, Any]:
 
 
 def measure(stage: str, size: str, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """One stage, in this process."""
+    """Measure one stage in this process."""
     if stage == "evaluate":
         figures = evaluate(size, folder, arguments.sentences)
     else:
@@ -89,10 +90,10 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--loss", choices=["sampled", "full"], default="sampled", help="training.loss")
     parser.add_argument("--steps", type=int, default=3)
-    parser.add_argument("--sentences", type=int, default=32, help="held-out sentences")
-    parser.add_argument("--folder", type=Path, help="where to keep the corpus and the runs; default: nowhere")
-    parser.add_argument("--stage", nargs=2, metavar=("STAGE", "SIZE"), help="one stage in this process")
-    parser.add_argument("--quick", action="store_true", help="small alone, 200,000 words, a batch of 16 x 20")
+    parser.add_argument("--sentences", type=int, default=32, help="the number of held-out sentences")
+    parser.add_argument("--folder", type=Path, help="where to keep the corpus and the runs; default: they are removed")
+    parser.add_argument("--stage", nargs=2, metavar=("STAGE", "SIZE"), help="run one stage in this process")
+    parser.add_argument("--quick", action="store_true", help="only the size small, 200,000 words, a batch of 16 x 20")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.stage:
@@ -109,7 +110,7 @@ def main() -> None:
         if (kept := Corpus.open(folder / "corpus").vocabulary_size) != arguments.vocabulary:
             parser.error(f"{folder}: its corpus has a vocabulary of {kept:,} words; name another folder")
         for size in arguments.sizes:
-            shutil.rmtree(folder / RUNS / size, ignore_errors=True)  # of an earlier time
+            shutil.rmtree(folder / RUNS / size, ignore_errors=True)  # an earlier run
         settings = {"--folder": folder, "--batch-size": arguments.batch_size, "--steps": arguments.steps}
         settings |= {"--sentences": arguments.sentences, "--loss": arguments.loss}
         options = [str(part) for item in settings.items() for part in item]

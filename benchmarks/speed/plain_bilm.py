@@ -1,7 +1,8 @@
-"""A biLM's training step written the plain way: what `elmo pretrain` is measured against, and must agree with.
+"""A plain implementation of a biLM's training step. `elmo pretrain` is compared with it, and must give the same losses.
 
-One autograd operation after the other, as the published toolkits do: the char encoder runs on every token and all 50
-positions, the LSTM steps through time, the softmax's gradient is dense. It shares no code with the package.
+Like the published toolkits, it makes one autograd operation after the other: the char encoder runs on every token and
+all 50 positions, the LSTM steps through time, and the gradient of the softmax is dense. It shares no code with the
+package.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class PlainTrainer:
         ]
 
     def step(self, batch: TrainingBatch) -> float:
-        """Train on one batch; returns the mean loss of the directions."""
+        """Train on one batch, and return the mean loss of the directions."""
         losses = [self._loss(batch, direction) for direction in range(len(self.state))]
         loss = torch.stack(losses).mean()
         self.optimizer.zero_grad()

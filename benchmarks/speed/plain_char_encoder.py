@@ -1,4 +1,4 @@
-"""The char encoder written the plain way, for both plain implementations: all 50 positions of every row given."""
+"""A plain implementation of the char encoder, for both others: it computes all 50 positions of every row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elmo.config import CharCNNConfig
 
 
 def encode(characters: Tensor, parameters: Mapping[str, Tensor], prefix: str, cnn: CharCNNConfig) -> Tensor:
-    """Rows of characters (N, C) to token vectors (N, P), by the parameters whose names start with `prefix`."""
+    """Encode rows of characters (N, C) as token vectors (N, P), by the parameters whose names start with `prefix`."""
     p = {name.removeprefix(prefix): tensor for name, tensor in parameters.items() if name.startswith(prefix)}
     x = F.embedding(characters, p["embedding.weight"]).transpose(1, 2)
     names = [f"convolutions.{i}." for i in range(len(cnn.filters))]

@@ -1,9 +1,9 @@
-"""ELMo's inference written the plain way: what `elmo embed` is measured against, and must agree with.
+"""A plain implementation of ELMo's inference. `elmo embed` is compared with it, and must give the same vectors.
 
-As the published PyTorch module works: sentences are padded to the longest of their batch; the char encoder runs on all
-50 character positions of every slot, filled or not; the LSTMs step through time, each step multiplying its own inputs.
-What that module does well it does too: no gradients, and rows whose sentence has ended no longer run. It shares no
-code with the package but reading characters.
+It works like the published PyTorch module: sentences are padded to the longest one of their batch, the char encoder
+runs on all 50 character positions of every token and of padding, and the LSTMs step through time and multiply the
+inputs of one step at a time. It also does what that module does well: it computes no gradients, and skips rows whose
+sentence has ended. It shares only the reading of characters with the package.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from elmo.text.characters import encode_words
 
 
 class PlainElmo:
-    """Runs a biLM by its parameters, names as in `BiLM.state_dict()`."""
+    """A biLM, from its parameters by the names that they have in `BiLM.state_dict()`."""
 
     def __init__(self, parameters: Mapping[str, Tensor], config: BiLMConfig) -> None:
         assert config.char_cnn is not None
@@ -28,7 +28,7 @@ class PlainElmo:
 
     @torch.no_grad()
     def embed(self, sentences: Sequence[Sequence[str]]) -> list[Tensor]:
-        """All layers of each sentence of one batch: (L+1, T, D)."""
+        """Return all layers (L+1, T, D) of each sentence of one batch."""
         ordered = sorted(range(len(sentences)), key=lambda index: -len(sentences[index]))
         lengths = [len(sentences[index]) + 2 for index in ordered]
         characters = torch.zeros(len(sentences), lengths[0], self.char_cnn.max_characters_per_token).long()
@@ -42,13 +42,16 @@ class PlainElmo:
         halves = [self._run(vectors, lengths, direction) for direction in range(2)]
         layers = torch.stack([torch.cat(pair, dim=2) for pair in zip(*halves, strict=True)])
         found = {index: layers[:, row, 1 : lengths[row] - 1] for row, index in enumerate(ordered)}
-        return [found[index].cpu() for index in range(len(sentences))]  # waits for a GPU
+        return [found[index].cpu() for index in range(len(sentences))]  # this also waits for a GPU
 
     def _encode(self, characters: Tensor) -> Tensor:
         return encode(characters, self.parameters, "char_encoder.", self.char_cnn)
 
     def _run(self, vectors: Tensor, lengths: Sequence[int], direction: int) -> list[Tensor]:
-        """One direction's token vectors and layers, (B, T, P) each, zeros at padding; lengths fall."""
+        """Return the token vectors and layers of one direction, (B, T, P) each, zeros at padding.
+
+        Sentences come in the order of falling length.
+        """
         layers = [vectors]
         for layer in range(self.config.lstm.n_layers):
             outputs = self._run_layer(layers[-1], lengths, direction, layer)

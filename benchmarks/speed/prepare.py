@@ -1,7 +1,7 @@
-"""Speed and memory of `elmo prepare` on synthetic text of two sizes.
+"""Measure speed and memory of `elmo prepare` on synthetic text of two sizes.
 
-The text's words follow a Zipf distribution without end, so that new types keep coming as in natural text. Each
-measurement is a process of its own; its peak memory is read from outside (Linux only), apart from that of the
+The words of the text follow a Zipf distribution without an end, so that new types keep coming as in natural text. Each
+measurement runs in a process of its own. Its peak memory is read from outside (on Linux only), and does not include the
 processes that tokenize for it.
 
     python benchmarks/speed/prepare.py --json
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import peak_rss_mb, report
 
 MEGABYTE = 1_000_000
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def write_text(path: Path, size: int) -> None:
-    """Write `size` bytes or a little more of text: a sentence a line, the same every time."""
+    """Write at least `size` bytes of text, a sentence on each line. It is the same every time."""
     random = np.random.default_rng(0)
     with path.open("wb") as file:
         while file.tell() < size:
@@ -56,7 +56,7 @@ def write_text(path: Path, size: int) -> None:
 
 
 def make_text(random: np.random.Generator, num_words: int) -> bytes:
-    """`num_words` words, each one's letters being its rank written with 26 digits: three or more."""
+    """Make a text of `num_words` words. A word is its rank, written with at least three of 26 letters as digits."""
     ranks = np.minimum(random.zipf(1.35, num_words), 26**MAX_LETTERS // 2) + 26**2
     characters = np.zeros((num_words, MAX_LETTERS + 2), np.uint8)
     for place in range(MAX_LETTERS):
@@ -96,7 +96,7 @@ def measure(text: Path, size: int, tokenizer: str) -> dict[str, Any]:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that `pid` started and that still run."""
+    """Return the processes that `pid` started and that are still running."""
     try:
         found = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     except OSError:

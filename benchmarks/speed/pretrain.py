@@ -1,8 +1,8 @@
-"""Speed of pretraining against the plain implementation beside this file, in one run on the same batches.
+"""Measure the speed of pretraining, compared with the plain implementation in `plain_bilm.py` on the same batches.
 
-Both train from the same initial values, without dropout; the relative difference of their losses is reported
-with the speed. The vocabulary has 100,000 words, the batch is 128 x 20, with 8192 negatives. The floor of a step is the
-time of its own matrix products, one after the other, measured alone.
+Both train from the same initial values, without dropout, and the relative difference of their losses is reported. The
+vocabulary has 100,000 words, and the batch is 128 x 20 with 8192 negatives. The floor of a step is the time that its
+matrix products take alone, one after the other.
 
     python benchmarks/speed/pretrain.py --json
     python benchmarks/speed/pretrain.py --json --sizes mini --batch-size 32 --steps 500 --plain-steps 500
@@ -31,7 +31,7 @@ from elmo.pretrain.recipe import PretrainingConfig, load_pretraining_recipe
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import peak_rss_mb, report
 
 SETTINGS: dict[str, object] = {
@@ -48,12 +48,12 @@ SETTINGS: dict[str, object] = {
 
 
 def make_corpus(folder: Path, vocabulary_size: int) -> Corpus:
-    """A corpus with Zipf's distribution of words and English lengths of words and sentences."""
+    """Make a corpus with Zipf's distribution of words and with English lengths of words and sentences."""
     random = np.random.default_rng(0)
     lengths = np.clip(random.poisson(7, 2 * vocabulary_size), 1, 20)
     words = ["".join(chr(97 + letter) for letter in random.integers(0, 26, length)) for length in lengths]
     ids = np.exp(random.random(2_000_000) * np.log(len(words))).astype(int) - 1
-    # every word once, so that the vocabulary is as large as asked for
+    # each word occurs at least once, so that the vocabulary has the size that is asked for
     ids = np.concatenate([random.permutation(len(words)), ids])
     ends = np.cumsum(random.integers(5, 45, len(ids) // 20))
     with (folder / "text.txt").open("w") as file:
@@ -63,7 +63,7 @@ def make_corpus(folder: Path, vocabulary_size: int) -> Corpus:
 
 
 def measure(size: str, precision: str, corpus: Corpus, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Train both for the plain steps, ours on to the end; medians over the steps after the first two."""
+    """Train both for the plain steps and ours for all, and return medians over the steps after the first two."""
     num_steps, num_plain, batch_size = arguments.steps, arguments.plain_steps, arguments.batch_size
     recipe = load_pretraining_recipe(
         size, SETTINGS | {"training.batch_size": batch_size, "training.precision": precision}
@@ -73,7 +73,7 @@ def measure(size: str, precision: str, corpus: Corpus, folder: Path, arguments: 
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     plain = PlainTrainer(run.objective.state_dict(), run.recipe)
-    # One after the other, not in turn: what the one frees, the other would have to ask for anew at each step.
+    # One after the other, not in turn: each would have to allocate again what it frees for the other.
     found, ours = train(run.train_on, corpus, recipe.training, device, num_steps)
     expected, theirs = train(lambda batch: [plain.step(batch)], corpus, recipe.training, device, num_plain)
     differences = [abs(a - b) / b for a, b in zip(found, expected, strict=False)]
@@ -103,7 +103,7 @@ def train(
     device: torch.device,
     num_steps: int,
 ) -> tuple[list[float], list[float]]:
-    """The mean loss of the directions, and the seconds, of each step on the corpus's first batches."""
+    """Return the mean loss of the directions and the seconds of each step on the first batches of the corpus."""
     batches = Batches(corpus, training, bidirectional=True)
     losses: list[float] = []
     seconds: list[float] = []
@@ -116,7 +116,7 @@ def train(
 
 
 def count(run: Pretrainer) -> Products:
-    """The products of one step, made in this thread alone: what other threads do can't be seen."""
+    """Record the products of one step, all in this thread, since those of other threads can't be seen."""
     num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with Products() as products:
@@ -132,9 +132,14 @@ def main() -> None:
     parser.add_argument("--precisions", nargs="+", default=["float32", "bf16"])
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--steps", type=int, default=12, help="steps of ours")
-    parser.add_argument("--plain-steps", type=int, default=7, help="steps of the plain implementation, and compared")
-    parser.add_argument("--quick", action="store_true", help="mini alone, few steps")
+    parser.add_argument("--steps", type=int, default=12, help="the number of steps of ours")
+    parser.add_argument(
+        "--plain-steps",
+        type=int,
+        default=7,
+        help="the number of steps of the plain implementation, whose losses are compared",
+    )
+    parser.add_argument("--quick", action="store_true", help="only the size mini, few steps")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.quick:
@@ -149,7 +154,7 @@ def main() -> None:
             for size in arguments.sizes
             for precision in arguments.precisions
         ]
-    if len(results) == 1:  # of several, it is that of the largest so far
+    if len(results) == 1:  # the peak of several results would be that of the largest one so far
         results[0]["peak_rss_mb"] = peak_rss_mb()
     report(results, arguments.json)
 

@@ -1,4 +1,4 @@
-"""The matrix products of a piece of work, and how long they take alone: the floor under its time."""
+"""Record the matrix products of a computation, and measure how long they take alone: the least time it can take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Layout = tuple[tuple[int, ...], tuple[int, ...], torch.dtype, torch.device]
 
 
 class Products(TorchDispatchMode):
-    """Within its context, notes every matrix product by the layouts of its operands."""
+    """Records every matrix product within its context, by the layouts of its operands."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,14 +31,14 @@ class Products(TorchDispatchMode):
 
     @property
     def num_operations(self) -> int:
-        """Multiplications and additions."""
+        """The number of multiplications and additions."""
         return sum(
             2 * count * torch.Size(a[0]).numel() * b[0][-1]  # (…, M, K) by (…, K, N)
             for (a, b), count in self.calls.items()
         )
 
     def seconds(self, repeats: int = 5) -> float:
-        """Time of all of them alone, each on numbers and into memory that are at hand: median of `repeats`."""
+        """Return the median time of all products alone, with operands and results that are allocated beforehand."""
         return sum(count * _time(a, b, repeats) for (a, b), count in self.calls.items())
 
 

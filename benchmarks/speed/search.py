@@ -1,16 +1,17 @@
-"""What an index of contextual vectors misses and costs, by how it keeps them: float16, product-quantised, or exactly.
+"""Measure what an index of contextual vectors misses and costs, with vectors stored in float16 or product-quantised.
 
-`search/exact/…` multiplies all float32 vectors of the tokens looked among, in memory, with each query's. `recall_at_10`
-is the share of its ten nearest uses that `ContextIndex.find_neighbors` names, and `recall_of_vectors` that of the
-vectors on disk alone, before the candidates are embedded again; `queries_per_second` and `searches_per_second` are the
-rates of these two (the former embeds the query and its candidates, and finds words without context). `build_seconds`
-are those beside embedding, whose own are in `search/embed`. Queries are tokens of sentences that follow the indexed
-text. `any` looks among all tokens, `word` among the uses of the query's word, which occurs 100 times or more.
+`search/exact/…` is the search to compare with: it multiplies the query's vector with the float32 vectors of all tokens,
+in memory. `recall_at_10` is the share of its ten nearest uses that `ContextIndex.find_neighbors` returns, and
+`recall_of_vectors` is the share that the stored vectors find alone, before the candidates are embedded again.
+`queries_per_second` and `searches_per_second` are the rates of these two. The first includes embedding the query and
+its candidates, and finding words without context. `build_seconds` do not include embedding, which `search/embed`
+measures. Queries are tokens of sentences that follow the indexed text. `any` searches all tokens, and `word` the uses
+of the query's word, which occurs at least 100 times.
 
     python benchmarks/speed/search.py --model model/ --text text.txt --json
 
-The text is a sentence a line, tokens between spaces. Without --model and --text: random weights and made-up text, which
-tell the costs, but nothing of the recall on real vectors.
+The text has a sentence on each line, with spaces between tokens. Without --model and --text, weights are random and the
+text is made up. That measures the costs, but says nothing about the recall on real vectors.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
 from elmo.pretrain.recipe import load_pretraining_recipe
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.english import make_text, read_text
 from common.machine import report
 
@@ -50,10 +51,10 @@ Array = NDArray[Any]
 
 
 class Recorded(Embedder):
-    """Embeds a text once, into a file, so that each way to keep the vectors costs its own time only."""
+    """Embeds a text once, into a file, so that its time doesn't count for each way to store the vectors."""
 
     def record(self, text: Text, path: Path) -> None:
-        """Embed the text's top layer, as vectors of length 1."""
+        """Embed the top layer of the text, as vectors of length 1."""
         ends = np.cumsum([len(sentence) for sentence in text]).tolist()
         self.places = {tuple(tokens): end - len(tokens) for tokens, end in zip(text, ends, strict=True)}
         self.vectors = np.memmap(path, np.float32, "w+", shape=(ends[-1], self.width))
@@ -61,7 +62,7 @@ class Recorded(Embedder):
             self.vectors[end - len(vectors) : end] = unit(vectors)
 
     def stream(self, sentences: Iterable[Sequence[str]], **options: Any) -> Iterator[NDArray[np.float32]]:
-        """The recorded vectors; layer 0 as ever."""
+        """Yield the recorded vectors. Layer 0 is not recorded, and computed as usual."""
         if options["layers"] == "token":
             yield from super().stream(sentences, **options)
             return
@@ -71,7 +72,7 @@ class Recorded(Embedder):
 
 
 def measure(model: Model, precision: Any, text: Text, rest: Text, num_queries: int, folder: Path) -> Iterator[Any]:
-    """The results of each way."""
+    """Measure each way to store the vectors."""
     (folder / "text").write_text("\n".join(map(" ".join, text)), encoding="utf-8")
     embedder = Recorded(model, precision=precision)
     start = time.perf_counter()
@@ -111,7 +112,7 @@ def measure(model: Model, precision: Any, text: Text, rest: Text, num_queries: i
 
 
 class Exact:
-    """All vectors, compared one by one."""
+    """The search that compares all vectors."""
 
     def __init__(self, text: Text, tokens: Sequence[str], vectors: Array) -> None:
         self.sentences = [tuple(sentence) for sentence in text]
@@ -122,7 +123,7 @@ class Exact:
             self.places[token].append(place)
 
     def nearest(self, target: Array, word: str | None) -> list[int]:
-        """Tokens nearest to a vector of length 1, the nearest first: enough of them for ten different uses."""
+        """Return the tokens nearest to a vector of length 1, nearest first, as many as ten different uses take."""
         places = None if word is None else np.array(self.places[word])
         distances = (self.vectors if places is None else self.vectors[places]) @ -target
         few = np.argpartition(distances, min(20 * TOP, len(distances) - 1))[: 20 * TOP]
@@ -130,7 +131,7 @@ class Exact:
         return (nearest if places is None else places[nearest]).tolist()
 
     def different(self, tokens: Sequence[int]) -> list[tuple[tuple[str, ...], int]]:
-        """Tokens of the text as sentences and positions, equal ones once."""
+        """Return tokens of the text as sentences and positions, equal ones only once."""
         numbers = (np.searchsorted(self.starts, tokens, side="right") - 1).tolist()
         pairs = zip(tokens, numbers, strict=True)
         return list(
@@ -139,7 +140,7 @@ class Exact:
 
 
 def choose_queries(rest: Text, tokens: Sequence[str], num_queries: int) -> list[Query]:
-    """Random tokens of `rest` that the text has often."""
+    """Choose tokens of `rest` at random that are frequent in the text."""
     frequent = {word for word, count in Counter(tokens).items() if count >= FREQUENT}
     places = [(sentence, place) for sentence in rest for place, word in enumerate(sentence) if word in frequent]
     chosen = np.random.default_rng(0).choice(len(places), min(num_queries, len(places)), replace=False)
@@ -154,7 +155,7 @@ def ask(
     exact: Exact,
     same_word: bool,
 ) -> Any:
-    """Recall and rates of an index."""
+    """Measure recall and rates of an index."""
     start = time.perf_counter()
     answers = [
         index.find_neighbors(
@@ -179,24 +180,24 @@ def ask(
 
 
 def occurrence(tokens: Sequence[str], place: int) -> int:
-    """Which of the equal tokens before it, itself counted, a token is."""
+    """Return the number of tokens equal to this one up to and including it."""
     return tokens[: place + 1].count(tokens[place])
 
 
 def recall(found: Sequence[Any], wanted: Sequence[Any]) -> float:
-    """The share of what was wanted that was found."""
+    """Return the share of the wanted uses that were found."""
     right = sum(len(set(a) & set(b)) for a, b in zip(found, wanted, strict=True))
     return round(right / sum(map(len, wanted)), 4)
 
 
 def main() -> None:
-    """Measure all ways on one text."""
+    """Measure all ways to store the vectors on one text."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", help="a trained one, as elmo info knows")
-    parser.add_argument("--text", type=Path, help="tokenized, a sentence a line")
+    parser.add_argument("--model", help="a trained model, by name or path")
+    parser.add_argument("--text", type=Path, help="tokenized text, a sentence a line")
     parser.add_argument("--tokens", type=int, default=1_000_000)
     parser.add_argument("--queries", type=int, default=200)
-    parser.add_argument("--precision", default="float32", help="of embedding")
+    parser.add_argument("--precision", default="float32", help="the precision of embedding")
     parser.add_argument("--quick", action="store_true", help="few tokens, few queries")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

@@ -1,8 +1,9 @@
-"""How fast task models train and predict: without ELMo, with its vectors cached on disk, and computed anew.
+"""Measure how fast task models train and predict: without ELMo, with its vectors cached on disk, and without a cache.
 
-Each argument is a task and a file of its own format. Examples are drawn from it by chance; a model of the task's recipe
-trains on them for some epochs, the first of which isn't counted, and predicts them. `cache` is the computing of the
-vectors that `cached` reads. Word vectors of a file are fixed in some recipes, which then train faster: `--set`.
+Each argument is a task and a file of its format. A model of the task's recipe trains on examples that are chosen at
+random for some epochs, the first of which isn't counted, and predicts them. `cache` is the time of computing the
+vectors that `cached` reads. In some recipes word vectors of a file are fixed, so that they train faster (see the second
+example).
 
     python benchmarks/speed/tasks.py ner=train.conll sst=train.txt snli=train.jsonl --elmo en --json
     python benchmarks/speed/tasks.py sst=train.txt --elmo en --set words.vectors=static300.txt --examples 1000 --json
@@ -35,14 +36,14 @@ from elmo.tasks.trainer import Trainer, predict
 from elmo.training.metrics import read_rows
 from elmo.training.recipes import parse_override
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for what the folders of scripts share
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
 
 T = TypeVar("T")
 
 
 class Bench:
-    """One task's examples, and how long a model takes for them."""
+    """The examples of a task, and how long a model takes for them."""
 
     def __init__(self, task: Task[Any, Any, Any], file: str, settings: Sequence[str], arguments: Any) -> None:
         self.task, self.repeats = task, 1 if arguments.quick else arguments.repeats
@@ -55,7 +56,7 @@ class Bench:
         self.num_tokens = sum(map(task.length, self.examples))
 
     def run(self, bilm: Model | None, folder: Path) -> Iterator[dict[str, Any]]:
-        """The results without ELMo, and with that of `bilm`."""
+        """Measure without ELMo, and with the ELMo of `bilm`."""
         plain = self.measure("none", None, None, folder)
         yield from plain
         if bilm is None:
@@ -71,7 +72,7 @@ class Bench:
                 yield {**row, "ratio_to_none": round(ratio, 3)}
 
     def measure(self, kind: str, bilm: Model | None, layers: FrozenLayers | None, folder: Path) -> list[dict[str, Any]]:
-        """Medians of training and of prediction."""
+        """Return medians of training and of prediction."""
         torch.manual_seed(0)
         elmo = make_elmo_input(bilm, self.recipe.elmo, layers)
         model = self.task.model(self.recipe, self.vocabularies, elmo)
@@ -107,12 +108,12 @@ def main() -> None:
     """Measure each task."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", metavar="TASK=FILE")
-    parser.add_argument("--elmo", default="none", help="any model that elmo knows; none for baselines alone")
+    parser.add_argument("--elmo", default="none", help="a name or path that elmo.load takes; none for baselines alone")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of all recipes")
     parser.add_argument("--examples", type=int, default=1_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--quick", action="store_true", help="two batches, once")
+    parser.add_argument("--quick", action="store_true", help="two batches, no repeats")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     bilm = None if arguments.elmo == "none" else formats.load(arguments.elmo)

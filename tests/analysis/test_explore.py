@@ -23,10 +23,9 @@ import pytest
 from commands import run_main
 from elmo import formats
 from elmo.analysis.explore import MAX_USES, SHOWN_USES, ExplorationConfig, look
-from elmo.analysis.explore_page import MAX_CHARACTERS, _around
+from elmo.analysis.explore_page import MAX_CHARACTERS, cut_around, tokenizer_for_input
 from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
-from elmo.cli.explore import _is_loopback, _raw_tokenizer
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
@@ -137,12 +136,12 @@ def test_without_an_index_links_keep_the_other_lines(model: Embedder) -> None:
     assert {parse_qs(link[1:])["text"][0] for link in links} == {text}
 
 
-def test_what_is_typed_is_cut_as_the_text_of_the_index_was(model: Embedder, index: ContextIndex, folder: Path) -> None:
+def test_typed_text_is_tokenized_like_the_text_of_the_index(model: Embedder, index: ContextIndex, folder: Path) -> None:
     """Where that doesn't say, as a text that was tokenized before, what is typed is English."""
     (folder / "raw").write_text("A play. They play.\n")
     build_index(model, [str(folder / "raw")], folder / "raw.index", tokenizer="spacy:xx")
-    assert _raw_tokenizer(ContextIndex(folder / "raw.index", model)) == "spacy:xx"
-    assert _raw_tokenizer(index) == _raw_tokenizer(None) == "ptb"
+    assert tokenizer_for_input(ContextIndex(folder / "raw.index", model)) == "spacy:xx"
+    assert tokenizer_for_input(index) == tokenizer_for_input(None) == "ptb"
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +218,7 @@ def test_bad_input_is_a_sentence_on_the_page(server: str) -> None:
         assert f'role="alert">{says}' in page
 
 
-def test_what_is_typed_is_text_not_markup(server: str) -> None:
+def test_typed_text_is_escaped(server: str) -> None:
     _, page = get(f"{server}/?text=%3Cscript%3Ealert(1)%3C/script%3E&spaces=1")
     import httpx
 
@@ -248,10 +247,12 @@ def test_other_host_names_are_refused(server: str) -> None:
     ],
 )
 def test_which_addresses_only_this_machine_reaches(host: str, is_own: bool) -> None:
-    assert _is_loopback(host) == is_own
+    from elmo.analysis.explore_server import is_loopback
+
+    assert is_loopback(host) == is_own
 
 
-def test_who_lets_other_machines_in_is_told(folder: Path) -> None:
+def test_letting_other_machines_in_is_announced(folder: Path) -> None:
     """By whatever name they call this one; and with the tokenizer that is asked for."""
     command = [sys.executable, "-m", "elmo", "explore", "model", "--host", "0.0.0.0", "--port", "0", "--device", "cpu"]
     command += ["--tokenizer", "whitespace"]
@@ -346,10 +347,10 @@ def test_long_sentences_are_cut_around_their_word() -> None:
     """What a link holds, the page takes."""
     tokens = tuple(f"{number:04}" for number in range(1000))
     for word in (0, 10, 500, 999):
-        place, cut = _around(tokens, word)
+        place, cut = cut_around(tokens, word)
         assert cut[place] == tokens[word]
         assert MAX_CHARACTERS - 10 < len(" ".join(cut)) <= MAX_CHARACTERS
-    assert _around(("a", "b"), 1) == (1, ("a", "b"))
+    assert cut_around(("a", "b"), 1) == (1, ("a", "b"))
 
 
 # --- clients that mean harm

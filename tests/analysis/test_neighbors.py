@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from elmo import formats
 from elmo.analysis import find_neighbors, neighbors
 from elmo.embed import Embedder
+from elmo.embed.module_engine import ModuleEngine
+from elmo.embed.packed_engine import PackedEngine
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
 
@@ -95,13 +97,13 @@ def test_counts_tell_what_was_searched(model: Embedder) -> None:
 def test_only_sentences_with_the_word_are_run(model: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
     """The word's types aside, whose token vectors need no LSTM."""
     rows: list[int] = []
-    run = model._engine.run
+    for engine in (ModuleEngine, PackedEngine):
 
-    def count(vectors, batch, *rest):
-        rows.append(batch.batch_sizes[0])
-        return run(vectors, batch, *rest)
+        def count(self, vectors, batch, *rest, run=engine.run):
+            rows.append(batch.batch_sizes[0])
+            return run(self, vectors, batch, *rest)
 
-    monkeypatch.setattr(model._engine, "run", count)
+        monkeypatch.setattr(engine, "run", count)
     find_neighbors(model, TEXT, "play", QUERY)
     assert sum(rows) == 1 + sum("play" in sentence for sentence in TEXT)
 

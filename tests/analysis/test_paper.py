@@ -254,7 +254,7 @@ FIRST = {PLAY: "play%1"}
 
 
 def make_annotated(number: int, seed: int) -> list[Annotated]:
-    """ "play" after one of two words, with its sense 1 or 2 by chance."""
+    """ "play" after one of two words, with its sense 1 or 2 at random."""
     draw = np.random.default_rng(seed)
     return [
         Annotated(["a", word, "play"], [Instance(PLAY, 2, 3, (f"play%{draw.integers(1, 3)}",))])
@@ -334,7 +334,7 @@ def test_text_without_the_word_is_refused(embedder: Embedder, tmp_path: Path) ->
 
 
 def test_senses_that_are_never_repeated_are_left_out(embedder: Embedder, tmp_path: Path) -> None:
-    """Of a word that the text uses in each sense once, no use can be nearest to one of its own sense."""
+    """If the text uses a word in each sense only once, no use has another of its sense to be nearest to."""
 
     def use(number: int, word: str, sense: str) -> Annotated:
         return Annotated([str(number), word], [Instance(Target(word, "NOUN"), 1, 2, (sense,))])

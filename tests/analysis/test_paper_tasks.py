@@ -81,7 +81,7 @@ def draws(draw: Callable[[Any, Finding], None], finding: Finding) -> list[str]:
     return [axes.get_title() for axes in figure.axes]
 
 
-def test_a_setting_is_trained_once_whoever_asks(make_runs: MakeRuns, forbid_training, tmp_path: Path) -> None:
+def test_a_setting_is_trained_only_once(make_runs: MakeRuns, forbid_training, tmp_path: Path) -> None:
     """A setting that is the recipe's own has the run of the recipe; vectors are computed once for all runs."""
     task = make_runs()
     plain, top = task.with_elmo(), task.with_elmo({"layers": "top"})
@@ -178,7 +178,7 @@ def test_the_last_layer_is_tried_without_its_scale(make_runs: MakeRuns) -> None:
     assert scaled != 1
 
 
-def test_all_layers_are_all_whatever_the_recipe_has(make_runs: MakeRuns) -> None:
+def test_all_layers_are_used_whichever_the_recipe_names(make_runs: MakeRuns) -> None:
     task = make_runs(settings={"elmo.layers": "top"})
     tasks.analyze_layers([task], "m")
     names = {folder.name for folder in task.folder.iterdir()}

@@ -46,7 +46,7 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
 # --- the probe
 
 
-def test_what_a_plane_separates_is_learned_without_error() -> None:
+def test_separable_classes_are_learned_without_error() -> None:
     draw = np.random.default_rng(0)
     centres = {"a": [0, 0, 9], "b": [0, 9, 0], "c": [9, 0, 0]}
     labels = draw.choice(list(centres), size=300).tolist()

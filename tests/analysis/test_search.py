@@ -112,7 +112,7 @@ def test_product_quantised_vectors_give_exact_similarities(model: Embedder, sent
         build_index(model, [str(tmp_path / "short")], tmp_path / "other", kind="pq")
 
 
-def test_rare_vectors_are_found_in_whatever_group(tmp_path: Path) -> None:
+def test_rare_vectors_are_found_in_any_group(tmp_path: Path) -> None:
     """Two are asked for among five; with one group of sixty looked into, none might be."""
     vectors = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -213,19 +213,18 @@ def test_goes_on_where_it_was_interrupted(model: Embedder, text: str, tmp_path: 
     with pytest.raises(KeyboardInterrupt):
         build_index(stops, [text], tmp_path / "index")
     assert not (tmp_path / "index").exists(), "nothing half-written under its name"
-    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other layer\)"):
-        build_index(model, [text], tmp_path / "index", layer=1)
-    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other vectors\)"):
-        build_index(model, [text], tmp_path / "index", kind="pq")
     rounded = Embedder(formats.load(make(tmp_path / "again")[0]), precision="bf16")
-    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other precision\)"):
-        build_index(rounded, [text], tmp_path / "index")
-    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other model"):
-        build_index(Embedder(make_model()), [text], tmp_path / "index")
     turned = tmp_path / "turned.txt"
     turned.write_text("\n".join(reversed(Path(text).read_text().splitlines())))
-    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other text\)"):
-        build_index(model, [str(turned)], tmp_path / "index")
+    for embedder, path, options, other in (
+        (model, text, {"layer": 1}, r"layer\)"),
+        (model, text, {"kind": "pq"}, r"vectors\)"),
+        (rounded, text, {}, r"precision\)"),
+        (Embedder(make_model()), text, {}, "model"),
+        (model, turned, {}, r"text\)"),
+    ):
+        with pytest.raises(ElmoError, match=rf"unfinished work of another command \(other {other}"):
+            build_index(embedder, [str(path)], tmp_path / "index", **options)
     built = build_index(model, [text], tmp_path / "index")
     assert 100 <= built.num_kept_tokens < built.num_tokens
     for path in sorted((tmp_path / "whole").rglob("*")):
@@ -235,7 +234,7 @@ def test_goes_on_where_it_was_interrupted(model: Embedder, text: str, tmp_path: 
     assert not list(tmp_path.glob(".*")), "the unfinished work is gone"
 
 
-def test_another_command_may_begin_anew(model: Embedder, text: str, tmp_path: Path) -> None:
+def test_another_command_may_overwrite_an_index(model: Embedder, text: str, tmp_path: Path) -> None:
     build_index(model, [text], tmp_path / "index")
     with pytest.raises(ElmoError, match="exists already; remove it, or pass --overwrite"):
         build_index(model, [text], tmp_path / "index", layer=0)
@@ -396,7 +395,7 @@ def test_a_file_that_breaks_off_is_refused(model: Embedder, tmp_path: Path) -> N
         ("vectors-000000.faiss", np.int64(3).tobytes(), np.int64(1 << 40).tobytes()),
     ],
 )
-def test_a_damaged_index_is_one_sentence(
+def test_a_damaged_index_is_reported_in_one_sentence(
     model: Embedder, text: str, tmp_path: Path, name: str, old: bytes, new: bytes
 ) -> None:
     """Whether it is opened or searched."""
@@ -408,7 +407,7 @@ def test_a_damaged_index_is_one_sentence(
         ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY, top=1000, any_word=True)
 
 
-def test_a_use_in_the_sentence_itself_is_none(model: Embedder, tmp_path: Path) -> None:
+def test_a_use_in_the_query_sentence_does_not_count(model: Embedder, tmp_path: Path) -> None:
     """Neither to an index, nor to the exact search."""
     sentences = [QUERY, ["They", "saw", "it"]]
     (tmp_path / "text").write_text("\n".join(map(" ".join, sentences)))
@@ -419,7 +418,7 @@ def test_a_use_in_the_sentence_itself_is_none(model: Embedder, tmp_path: Path) -
         find_neighbors(model, sentences, "play", QUERY)
 
 
-def test_vectors_that_can_not_be_written(tmp_path: Path) -> None:
+def test_vectors_that_cannot_be_written(tmp_path: Path) -> None:
     sample = np.eye(8, dtype=np.float32)[np.arange(400) % 8]
     with pytest.raises(ElmoError, match=r"trained: can't be written \(.*run the same command again"):
         stored.train_index(sample, "float16", 400, tmp_path / "nothing" / "trained")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,13 +95,23 @@ def test_the_query_itself_is_left_out(embedder: Embedder) -> None:
     assert sorted(n for _, n in nearest_uses(embedder, uses, ["they", "played", "a", "play"], "play")) == [0, 3]
 
 
-def test_absent_words_and_several_layers_are_refused(embedder: Embedder) -> None:
-    with pytest.raises(ElmoError, match="the text has no use of 'Play'; lemmas of annotated text are in lower case"):
-        gather_uses(embedder, TEXT, "Play")
+@pytest.mark.parametrize(
+    ("word", "layer", "message"),
+    [
+        ("Play", "top", "the text has no use of 'Play'; lemmas of annotated text are in lower case"),
+        ("play", "all", "layer: 'all' gives several vectors"),
+    ],
+)
+def test_words_and_layers_that_cannot_be_gathered_are_refused(
+    embedder: Embedder, word: str, layer: Any, message: str
+) -> None:
+    with pytest.raises(ElmoError, match=message):
+        gather_uses(embedder, TEXT, word, layer)
+
+
+def test_a_query_needs_the_word(embedder: Embedder) -> None:
     with pytest.raises(ElmoError, match="the text has no use of 'bank'"):
         nearest_uses(embedder, gather_uses(embedder, TEXT, "play"), ["no", "such"], "bank")
-    with pytest.raises(ElmoError, match="layer: 'all' gives several vectors"):
-        gather_uses(embedder, TEXT, "play", "all")
 
 
 # --- separation
@@ -116,7 +127,7 @@ def test_separation_by_hand() -> None:
 
 
 def test_neighbours_in_the_same_sentence_count_for_nothing() -> None:
-    """Equal sentences too: else what stands twice would be its own neighbour."""
+    """Equal sentences too: otherwise a sentence that occurs twice would be its own neighbor."""
     uses = make_uses([[1, 0], [1, 0.1], [0, 1], [0.1, 1], [1, 0.2]], list("aabba"), ["p", "p", "q", "r", "s"])
     assert separation(uses) == Separation(1.0, pytest.approx((1 / 3 * 2 + 1 / 4 * 2 + 2 / 4) / 5), 5, 2)
 
@@ -133,7 +144,7 @@ def test_uses_without_a_sense_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(("senses", "sentences"), [("ab", "pq"), ("aa", "pp"), (["", ""], "pq")])
-def test_senses_without_their_like_are_refused(senses, sentences) -> None:
+def test_senses_without_two_sentences_are_refused(senses, sentences) -> None:
     with pytest.raises(ElmoError, match="uses: no sense has uses in two sentences"):
         separation(make_uses([[1, 0], [0, 1]], list(senses), list(sentences)))
 

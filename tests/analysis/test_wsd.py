@@ -32,7 +32,7 @@ def one(target: Target, *senses: str) -> Instance:
 
 
 def make_annotated(num_sentences: int, seed: int) -> list[Annotated]:
-    """Sentences of some words, in which some tokens or pairs of them have one or two of three senses, by chance."""
+    """Sentences of some words, in which some tokens or pairs of them have one or two of three senses, at random."""
     draw = np.random.default_rng(seed)
     sentences: list[Annotated] = []
     for _ in range(num_sentences):
@@ -98,7 +98,7 @@ def brute_force(
 
 @pytest.mark.parametrize("layer", [0, 1, 2, "mean", [0.1, 0.2, 0.7]])
 def test_answers_are_those_of_an_exhaustive_search(embedder: Embedder, layer) -> None:
-    """Senses are by chance, so that no other rule has the same score. Of ties, as in layer 0, the first counts."""
+    """Senses are random, so that no other rule has the same score. Of ties, as in layer 0, the first counts."""
     semcor, tests = make_annotated(60, 0), {"x": make_annotated(50, 1), "y": make_annotated(20, 2)}
     name = str(layer)
     table = evaluate_wsd(embedder, iter(semcor), tests, FIRST, {name: layer})

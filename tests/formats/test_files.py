@@ -17,7 +17,7 @@ def fail(path: Path) -> None:
     raise OSError("the disk is full")
 
 
-def test_what_is_left_out_goes_last(tmp_path: Path) -> None:
+def test_optional_files_that_are_not_written_are_removed_last(tmp_path: Path) -> None:
     new, stale = tmp_path / "new", tmp_path / "stale"
     stale.write_text("of the model before")
     with pytest.raises(OSError, match="full"):

@@ -94,7 +94,7 @@ def test_a_revision(cache: Path) -> None:
         formats.load("someone/elmo-nb")
 
 
-def test_what_is_not_there_is_one_sentence(cache: Path) -> None:
+def test_a_missing_model_is_reported_in_one_sentence(cache: Path) -> None:
     with pytest.raises(ElmoError, match=r"^someone/nothing: no such file or folder, not in the cache, [^\n]*reached$"):
         formats.load("someone/nothing")
     snapshot(cache).mkdir(parents=True)
@@ -116,7 +116,7 @@ def test_a_path_is_never_a_name(cache: Path) -> None:
         formats.load(Path("someone/elmo-nb"))
 
 
-def test_a_broken_connection_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_connection_is_reported_in_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise errors.HTTPError("403 Forbidden")  # pyright: ignore[reportPrivateImportUsage]
 

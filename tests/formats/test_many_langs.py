@@ -37,10 +37,10 @@ def token_vector(word: str, options: Options, parts: Weights, letters: list[str]
     row += [ids["<pad>"]] * (max_characters - len(row))
     table = Oracle({**parts, "char_embed": parts["characters"]}, options)
     features = np.concatenate(
-        [table._convolve(table.weights["char_embed"][row], k) for k in range(len(options["char_cnn"]["filters"]))]
+        [table.convolve(table.weights["char_embed"][row], k) for k in range(len(options["char_cnn"]["filters"]))]
     )
     for k in range(options["char_cnn"]["n_highway"]):
-        features = table._highway(features, k)
+        features = table.highway(features, k)
     own = parts["words"][WORDS.index(word) if word in WORDS else 0]
     return np.concatenate([own, features]) @ parts["W"].T + parts["b"]
 
@@ -103,14 +103,14 @@ def test_a_model_of_characters_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["C:\\models\\" + SETTINGS_FILE, "configs/" + SETTINGS_FILE, SETTINGS_FILE])
-def test_settings_that_lie_on_another_machine_are_found_by_their_name(path: str, tmp_path: Path) -> None:
+def test_settings_of_another_machine_are_found_by_their_file_name(path: str, tmp_path: Path) -> None:
     make(tmp_path, "no_clips")
     (tmp_path / "config.json").write_text(json.dumps({"config_path": path}), encoding="utf-8")
     assert formats.load(tmp_path).config.lstm.cell_clip is None
 
 
 def test_settings_elsewhere_on_this_machine_are_never_opened(tmp_path: Path) -> None:
-    """The path is the publisher's; whatever lies there here is not the model's."""
+    """The path is one of the publisher's machine; a file at this path here does not belong to the model."""
     make(tmp_path / "model")
     (tmp_path / "secret.json").write_text("not json", encoding="utf-8")
     for path in (str(tmp_path / "secret.json"), "../secret.json"):
@@ -136,7 +136,7 @@ def test_zipped_as_published(inside: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("save", [formats.save_native, formats.save_bilm])
-def test_it_can_not_be_written_in_other_formats(save: object, tmp_path: Path) -> None:
+def test_it_cannot_be_written_in_other_formats(save: object, tmp_path: Path) -> None:
     make(tmp_path / "model")
     assert callable(save)
     with pytest.raises(ElmoError, match="cannot be converted"):

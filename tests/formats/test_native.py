@@ -97,7 +97,7 @@ def make_warm_state(model: Model) -> BiLMState:
 
 @pytest.mark.parametrize("variant", ["base", "one_direction", "three_layers", "no_projection"])
 def test_a_warm_state_is_kept_bit_by_bit(variant: str, tmp_path: Path) -> None:
-    """Saved with its model, put beside a model that is there already, and converted."""
+    """Saved with its model, added to a model folder that exists already, and converted."""
     model = make_model(variant)
     model.warm_state = make_warm_state(model)
     formats.save_native(model, tmp_path / "together")

@@ -41,7 +41,7 @@ def test_the_zip(inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("packed_words", [False, True])
 def test_the_softmax_and_its_words(packed_words: bool, tmp_path: Path) -> None:
-    """Whole models (simple_elmo's `full=True`) have as many words as the list beside them."""
+    """Whole models (simple_elmo's `full=True`) have as many words as the list next to them."""
     folder, options, _ = make_nlpl.make_folder(tmp_path / "193", "softmax", packed_words)
     with pytest.raises(ElmoError, match=r"vocab\.txt.* has 8 words, but the softmax next to it scores 17"):
         formats.load(folder)

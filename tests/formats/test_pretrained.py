@@ -92,7 +92,7 @@ def test_push_to_hub_uploads_a_whole_model(tmp_path: Path, monkeypatch: pytest.M
         assert torch.equal(uploaded["model"].bilm.state_dict()[name], tensor)
 
 
-def test_a_model_that_can_not_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     make_many_langs.make(tmp_path / "many")
     layer = elmo.Elmo.from_pretrained(tmp_path / "many")
     with pytest.raises(ElmoError, match="an ELMoForManyLangs model cannot be converted"):

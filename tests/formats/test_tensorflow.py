@@ -59,7 +59,7 @@ def test_words_in_another_order_take_their_rows_along(tmp_path: Path) -> None:
         np.testing.assert_array_equal(found[name].detach().numpy(), np.roll(sums[published], 3, axis=0))
 
 
-def test_of_several_checkpoints_the_list_tells_the_newest(tmp_path: Path) -> None:
+def test_the_newest_checkpoint_is_the_one_that_the_list_names(tmp_path: Path) -> None:
     """It holds the path on the machine of the training."""
     make(tmp_path)
     write_bundle(tmp_path / "model.ckpt_batch-3", {"lm/x": np.zeros(3, np.float32)})
@@ -207,7 +207,7 @@ def test_names_that_grow_without_end(tmp_path: Path) -> None:
         read_bundle(tmp_path / "x")
 
 
-def test_cached_token_vectors_beside_a_checkpoint(tmp_path: Path) -> None:
+def test_cached_token_vectors_next_to_a_checkpoint(tmp_path: Path) -> None:
     """They are no weights: the checkpoint is the model."""
     make(tmp_path)
     with h5py.File(tmp_path / "elmo_token_embeddings.hdf5", "w") as file:

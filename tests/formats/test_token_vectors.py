@@ -1,4 +1,4 @@
-"""What bilm-tf writes beside the weights: cached token vectors, and the softmax in a file of its own."""
+"""What bilm-tf writes next to the weights: cached token vectors, and the softmax in a file of its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_cached_vectors_come_with_the_model_beside_them(folder: Path) -> None:
+def test_cached_vectors_come_with_the_model_next_to_them(folder: Path) -> None:
     model = formats.load(folder / CACHE_FILE)
     assert model.token_vectors is not None
     assert model.token_vectors.words == tuple(CACHED)

@@ -246,7 +246,7 @@ def test_sizes_of_neither_kind() -> None:
         bilm_config({"lstm": {"dim": 4, "projection_dim": 2}}, "here")
 
 
-def test_cached_vectors_beside_a_model_of_words(tmp_path: Path) -> None:
+def test_cached_vectors_next_to_a_model_of_words(tmp_path: Path) -> None:
     """It has vectors of its own; a file of others says nothing about it."""
     folder, _, weights = make(tmp_path / "model")
     with h5py.File(folder / "cached.hdf5", "w") as file:

@@ -270,19 +270,18 @@ def test_sentences_are_taken_batch_by_batch(files: tuple[str, str]) -> None:
     assert [array.shape[1] for array in vectors] == list(range(2, 11))
 
 
-def test_what_the_embedder_refuses(files: tuple[str, str]) -> None:
-    """It fetched the published model where no files were named, and other files by their address."""
-    with pytest.raises(ElmoError, match="options_file: is not given; download"):
-        ElmoEmbedder()
-    with pytest.raises(ElmoError, match=r"weight_file: https://x\.org/w\.hdf5 is an address"):
-        ElmoEmbedder(files[0], "https://x.org/w.hdf5")
+def test_bad_arguments_of_the_embedder_are_refused(files: tuple[str, str]) -> None:
+    """AllenNLP's downloaded the published model if no files were given, and files that were given by their address."""
     embedder = ElmoEmbedder(*files)
-    with pytest.raises(ElmoError, match="batch_size: 0 is not positive"):
-        list(embedder.embed_sentences([["A"]], batch_size=0))
-    with pytest.raises(ElmoError, match="found a string"):
-        embedder.embed_batch(["A sentence"])
-    with pytest.raises(ElmoError, match="found a string"):
-        embedder.embed_sentence("A sentence")
+    for call, message in (
+        (lambda: ElmoEmbedder(), "options_file: is not given; download"),
+        (lambda: ElmoEmbedder(files[0], "https://x.org/w.hdf5"), r"weight_file: https://x\.org/w\.hdf5 is an address"),
+        (lambda: list(embedder.embed_sentences([["A"]], batch_size=0)), "batch_size: 0 is not positive"),
+        (lambda: embedder.embed_batch(["A sentence"]), "found a string"),
+        (lambda: embedder.embed_sentence("A sentence"), "found a string"),
+    ):
+        with pytest.raises(ElmoError, match=message):
+            call()
 
 
 @pytest.mark.gpu
@@ -343,7 +342,7 @@ def test_sentences_as_keys(files: tuple[str, str], folder: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["Hi", ".", "Hi/there", "a\0b", ""])
-def test_lines_that_can_not_be_keys(line: str, files: tuple[str, str], folder: Path) -> None:
+def test_lines_that_cannot_be_keys(line: str, files: tuple[str, str], folder: Path) -> None:
     """Repeated ones above all. What was there before stays."""
     (folder / "vectors.h5").write_text("before")
     with pytest.raises(ElmoError, match=r"vectors\.h5: line 2 can't be a name.*leave out use_sentence_keys"):
@@ -352,15 +351,14 @@ def test_lines_that_can_not_be_keys(line: str, files: tuple[str, str], folder: P
     assert len(list(folder.iterdir())) == 1
 
 
-def test_what_embed_file_refuses(files: tuple[str, str], folder: Path) -> None:
-    for options, message in (
-        ({"output_format": "mean"}, "output_format: 'mean' is none of all, top, average"),
-        ({"batch_size": 0}, "batch_size: 0 is not positive"),
+def test_bad_arguments_of_embed_file_are_refused(files: tuple[str, str], folder: Path) -> None:
+    for path, options, message in (
+        ("vectors.h5", {"output_format": "mean"}, "output_format: 'mean' is none of all, top, average"),
+        ("vectors.h5", {"batch_size": 0}, "batch_size: 0 is not positive"),
+        ("absent/vectors.h5", {}, "there is no folder"),
     ):
         with pytest.raises(ElmoError, match=message):
-            embed_text(files, folder / "vectors.h5", **options)
-    with pytest.raises(ElmoError, match="there is no folder"):
-        embed_text(files, folder / "absent" / "vectors.h5")
+            embed_text(files, folder / path, **options)
     assert not list(folder.iterdir())
 
 

@@ -134,13 +134,17 @@ def test_the_parameters_of_a_mix() -> None:
     assert not any(parameter.requires_grad for parameter in ScalarMix(2, trainable=False).parameters())
 
 
-def test_what_a_mix_refuses() -> None:
-    with pytest.raises(ConfigurationError, match="2 for a mixture of 3 tensors"):
-        ScalarMix(3, initial_scalar_parameters=[0.0, 0.0])
-    with pytest.raises(ConfigurationError, match="2 were given to a mixture of 3"):
-        ScalarMix(3)([torch.zeros(1, 2), torch.zeros(1, 2)])
-    with pytest.raises(ConfigurationError, match="mask: layer norm needs one"):
-        ScalarMix(1, do_layer_norm=True)([torch.zeros(1, 2)])
+@pytest.mark.parametrize(
+    ("settings", "num_tensors", "message"),
+    [
+        ({"mixture_size": 3, "initial_scalar_parameters": [0.0, 0.0]}, 3, "2 for a mixture of 3 tensors"),
+        ({"mixture_size": 3}, 2, "2 were given to a mixture of 3"),
+        ({"mixture_size": 1, "do_layer_norm": True}, 1, "mask: layer norm needs one"),
+    ],
+)
+def test_bad_arguments_of_a_mix_are_refused(settings: dict[str, Any], num_tensors: int, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        ScalarMix(**settings)([torch.zeros(1, 2)] * num_tensors)
 
 
 # --- boundaries
@@ -179,7 +183,7 @@ def test_gradients_go_through_boundaries() -> None:
     assert vectors.grad.eq(1).all()
 
 
-def test_tensors_of_another_kind_have_no_boundaries() -> None:
+def test_boundaries_need_ids_or_vectors() -> None:
     with pytest.raises(ConfigurationError, match=r"expected \(B, T\) or \(B, T, D\), found \(3,\)"):
         add_sentence_boundary_token_ids(torch.zeros(3), torch.zeros(3), 1, 2)
 
@@ -480,10 +484,12 @@ def test_a_module_of_another_kind(files: tuple[str, str]) -> None:
     output = Elmo(None, None, 1, dropout=0.0, module=other)(ids)
     torch.testing.assert_close(output["elmo_representations"][0][1, 0], 2 * other.vectors.weight[ord("c") + 1])
     assert output["mask"].tolist() == [[True, True], [True, False]]
-    with pytest.raises(ElmoError, match="takes the place of both files"):
-        Elmo(*files, 1, module=other)
-    with pytest.raises(ElmoError, match="expected a biLM or an Elmo of this package, found Linear"):
-        Elmo(None, None, 1, module=torch.nn.Linear(2, 2))
+    for paths, module, message in (
+        (files, other, "takes the place of both files"),
+        ((None, None), torch.nn.Linear(2, 2), "expected a biLM or an Elmo of this package, found Linear"),
+    ):
+        with pytest.raises(ElmoError, match=message):
+            Elmo(*paths, 1, module=module)
 
 
 def test_the_bilm_of_another_layer_is_shared(files: tuple[str, str]) -> None:

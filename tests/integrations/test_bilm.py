@@ -48,30 +48,34 @@ def test_words(vocabulary: Path) -> None:
     assert ids.tolist() == [[2, 3, 6, 5, 4], [2, 4, 0, 0, 0], [2, 7, 4, 0, 0]]
 
 
-def test_of_a_word_that_stands_twice_the_last_counts(tmp_path: Path) -> None:
+def test_the_last_of_two_equal_words_counts(tmp_path: Path) -> None:
     (tmp_path / "v").write_text("<S>\n</S>\nA\nA\n")
     assert TokenBatcher(tmp_path / "v").batch_sentences([["A"]]).tolist() == [[1, 4, 2]]
 
 
-def test_what_batchers_refuse(vocabulary: Path, tmp_path: Path) -> None:
-    """bilm-tf gave words that it had no number for that of padding."""
-    with pytest.raises(ElmoError, match="absent: no such file"):
-        Batcher(tmp_path / "absent", 50)
-    with pytest.raises(ElmoError, match="absent: no such file"):
-        TokenBatcher(tmp_path / "absent")
-    for batcher in (Batcher(vocabulary, 50), TokenBatcher(vocabulary)):
-        with pytest.raises(ElmoError, match="sentence 0: expected a list of tokens, found a string"):
-            batcher.batch_sentences(["They saw a play ."])
-    with pytest.raises(ElmoError, match="max_token_length: 2 has no room"):
-        Batcher(vocabulary, 2)
-    for word in ("<S>", "</S>"):
-        path = tmp_path / "without"
-        path.write_text("\n".join(other for other in WORDS if other != word), encoding="utf-8")
-        with pytest.raises(ElmoError, match=f"without: {word} is missing"):
-            TokenBatcher(path)
-    (tmp_path / "no_unk").write_text("<S>\n</S>\nA\n")
-    with pytest.raises(ElmoError, match="no_unk: 'B' is not in this vocabulary, and neither is <UNK>"):
-        TokenBatcher(tmp_path / "no_unk").batch_sentences([["A"], ["B"]])
+def test_bad_arguments_of_batchers_are_refused(vocabulary: Path, tmp_path: Path) -> None:
+    """bilm-tf gave a word without a number that of padding, where this refuses it."""
+    absent, no_unk = tmp_path / "absent", tmp_path / "no_unk"
+    no_unk.write_text("<S>\n</S>\nA\n")
+    no_list = "sentence 0: expected a list of tokens, found a string"
+    for call, message in (
+        (lambda: Batcher(absent, 50), "absent: no such file"),
+        (lambda: TokenBatcher(absent), "absent: no such file"),
+        (lambda: Batcher(vocabulary, 2), "max_token_length: 2 has no room"),
+        (lambda: Batcher(vocabulary, 50).batch_sentences(["A play ."]), no_list),
+        (lambda: TokenBatcher(vocabulary).batch_sentences(["A play ."]), no_list),
+        (lambda: TokenBatcher(no_unk).batch_sentences([["A"], ["B"]]), "no_unk: 'B' is not in .* neither is <UNK>"),
+    ):
+        with pytest.raises(ElmoError, match=message):
+            call()
+
+
+@pytest.mark.parametrize("word", ["<S>", "</S>"])
+def test_a_vocabulary_needs_both_boundaries(word: str, tmp_path: Path) -> None:
+    path = tmp_path / "without"
+    path.write_text("\n".join(other for other in WORDS if other != word), encoding="utf-8")
+    with pytest.raises(ElmoError, match=f"without: {word} is missing"):
+        TokenBatcher(path)
 
 
 # --- files
@@ -117,26 +121,26 @@ def test_token_vectors(
         np.testing.assert_allclose(found["embedding"], wanted, atol=1e-5, rtol=0)
 
 
-def test_what_dumping_refuses(model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path) -> None:
+def test_dumping_refuses_bad_files_and_leaves_nothing(
+    model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path
+) -> None:
     """And leaves nothing behind."""
     options, weights, _ = model
     absent, out = tmp_path / "absent.txt", tmp_path / "out" / "vectors.hdf5"
     text = tmp_path / "text.txt"
     text.write_bytes(b"good\nb\xe9d\n")
-    for arguments, message in (
-        ((absent, text, options, weights, out), r"absent\.txt: no such file"),
-        ((vocabulary, absent, options, weights, out), r"absent\.txt: no such file"),
-        ((vocabulary, text, options, weights, out), r"text\.txt, line 2: not valid UTF-8"),
-        ((vocabulary, text, absent, weights, out), r"absent\.txt: no such file"),
-        ((vocabulary, text, options, absent, out), r"absent\.txt: no such file"),
-        ((vocabulary, text, options, weights, absent / "x.hdf5"), r"x\.hdf5: there is no folder"),
+    for dump, arguments, message in (
+        (dump_bilm_embeddings, (absent, text, options, weights, out), r"absent\.txt: no such file"),
+        (dump_bilm_embeddings, (vocabulary, absent, options, weights, out), r"absent\.txt: no such file"),
+        (dump_bilm_embeddings, (vocabulary, text, options, weights, out), r"text\.txt, line 2: not valid UTF-8"),
+        (dump_bilm_embeddings, (vocabulary, text, absent, weights, out), r"absent\.txt: no such file"),
+        (dump_bilm_embeddings, (vocabulary, text, options, absent, out), r"absent\.txt: no such file"),
+        (dump_bilm_embeddings, (vocabulary, text, options, weights, absent / "x.hdf5"), r"x\.hdf5: there is no folder"),
+        (dump_token_embeddings, (absent, options, weights, out), r"absent\.txt: no such file"),
+        (dump_token_embeddings, (vocabulary, options, weights, absent / "x.hdf5"), r"x\.hdf5: there is no folder"),
     ):
         with pytest.raises(ElmoError, match=message):
-            dump_bilm_embeddings(*arguments)
-    with pytest.raises(ElmoError, match=r"absent\.txt: no such file"):
-        dump_token_embeddings(absent, options, weights, out)
-    with pytest.raises(ElmoError, match=r"x\.hdf5: there is no folder"):
-        dump_token_embeddings(vocabulary, options, weights, absent / "x.hdf5")
+            dump(*arguments)
     assert not list(out.parent.iterdir())
 
 

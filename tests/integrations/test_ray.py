@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,14 +74,14 @@ def test_an_actor_is_killed_and_nothing_is_lost_or_doubled(folder: Path, monkeyp
     """Parquet to Parquet; the process dies in the middle of its work, as if the system had killed it."""
     died = folder / "died"
 
-    class Dying(elmo_ray._Embed):
+    class Dying(elmo_ray.EmbeddingActor):
         def __call__(self, table: pa.Table) -> pa.Table:
             if MARKED in table["id"].to_pylist() and not died.exists():
                 died.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
             return super().__call__(table)
 
-    monkeypatch.setattr(elmo_ray, "_Embed", Dying)
+    monkeypatch.setattr(elmo_ray, "EmbeddingActor", Dying)
     blocks = ray.data.read_parquet(str(folder / "in"), override_num_blocks=4)
     dataset = embed_dataset(blocks, folder / "model", layers="all", concurrency=2, batch_size=10)
     dataset.write_parquet(str(folder / "out"))
@@ -116,10 +117,10 @@ def test_text_is_tokenized_and_pooled(folder: Path) -> None:
 )
 def test_columns_that_do_not_fit_are_refused(folder: Path, options: dict, says: str) -> None:
     """What an actor says; Ray passes it on."""
-    defaults = elmo_ray._Options(
+    defaults = elmo_ray.ActorOptions(
         str(folder / "model"), "tokens", "whitespace", "mean", None, "float32", "float32", "cpu", 1
     )
-    actor = elmo_ray._Embed(**(vars(defaults) | options))
+    actor = elmo_ray.EmbeddingActor(replace(defaults, **options))
     with pytest.raises(ElmoError, match=says):
         actor(pa.table({"tokens": [["a"]], "vectors": [1]}))
 

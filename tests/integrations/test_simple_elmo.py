@@ -100,7 +100,7 @@ def test_neither_neighbours_nor_earlier_calls_nor_warmup_matter(nlpl: tuple[Path
 
 @pytest.mark.parametrize("warmup", [True, False])
 def test_carried_state_gives_the_numbers_of_simple_elmo(nlpl: tuple[Path, Oracle], warmup: bool) -> None:
-    """Its TensorFlow graph: zeros at the start of a call, the first batch once more with `warmup`, then all of them."""
+    """Its TensorFlow graph: zeros at the start of a call, the first batch again with `warmup`, then all of them."""
     model = loaded(nlpl[0], "carry", max_batch_size=2)
     batches = [SENTENCES[:2], SENTENCES[2:4], SENTENCES[4:]]
     wanted = nlpl[1].carried([*batches[: int(warmup)], *batches])[int(warmup) :]
@@ -304,39 +304,44 @@ def test_full_takes_the_checkpoint_where_there_are_other_weights(nlpl: tuple[Pat
 # --- what is refused
 
 
-def test_mistakes_are_named(nlpl: tuple[Path, Oracle], model: ElmoModel, tmp_path: Path) -> None:
-    for method in (ElmoModel().get_elmo_vectors, ElmoModel().get_elmo_vector_average, ElmoModel().get_elmo_substitutes):
-        with pytest.raises(ElmoError, match=r"no model is loaded; call load\(directory\) first"):
-            method(SENTENCES)
-    for call in (model.get_elmo_vectors, model.get_elmo_vector_average):
-        with pytest.raises(ElmoError, match="layers: 'mean' is none of average, top, all"):
-            call(SENTENCES, layers="mean")  # type: ignore[arg-type]
-        with pytest.raises(ElmoError, match="texts: expected a list of sentences, found a string"):
-            call("w1 w2")
-        with pytest.raises(ElmoError, match="sentence 1: expected a list of tokens, found int"):
-            call([["w1"], 2])  # type: ignore[list-item]
-        with pytest.raises(ElmoError, match="sentence 0: token 2 is not a string"):
-            call([[2]])  # type: ignore[list-item]
-    with pytest.raises(ElmoError, match="substitutes need a model with a softmax and its vocabulary"):
-        model.get_elmo_substitutes(SENTENCES)
-    with pytest.raises(ElmoError, match="has no softmax with its vocabulary, which full=True asks for"):
-        loaded(nlpl[0], full=True)
-    with pytest.raises(ElmoError, match="max_batch_size: 0 is not positive"):
-        loaded(nlpl[0], max_batch_size=0)
-    with pytest.raises(ElmoError, match="no such file or folder"):
-        loaded(tmp_path / "nothing")
-    with pytest.raises(ElmoError, match="state: 'cold' is none of zero"):
-        ElmoModel("cold")  # type: ignore[arg-type]
+VECTORS, AVERAGE, SUBSTITUTES = "get_elmo_vectors", "get_elmo_vector_average", "get_elmo_substitutes"
 
 
-def test_mistakes_in_asking_for_substitutes_are_named(full: tuple[Path, Oracle]) -> None:
+@pytest.mark.parametrize("method", [VECTORS, AVERAGE, SUBSTITUTES])
+def test_a_model_must_be_loaded_first(method: str) -> None:
+    with pytest.raises(ElmoError, match=r"no model is loaded; call load\(directory\) first"):
+        getattr(ElmoModel(), method)(SENTENCES)
+
+
+@pytest.mark.parametrize(
+    ("methods", "texts", "options", "message"),
+    [
+        ((VECTORS, AVERAGE), SENTENCES, {"layers": "mean"}, "layers: 'mean' is none of average, top, all"),
+        ((SUBSTITUTES,), SENTENCES, {"topn": 0}, "topn: 0 is not positive"),
+        ((VECTORS, AVERAGE, SUBSTITUTES), "w1 w2", {}, "texts: expected a list of sentences, found a string"),
+        ((VECTORS, AVERAGE, SUBSTITUTES), [["w1"], 2], {}, "sentence 1: expected a list of tokens, found int"),
+        ((VECTORS, AVERAGE, SUBSTITUTES), [[2]], {}, "sentence 0: token 2 is not a string"),
+    ],
+)
+def test_bad_arguments_are_named(
+    full: tuple[Path, Oracle], methods: tuple[str, ...], texts: object, options: dict[str, object], message: str
+) -> None:
     model = loaded(full[0], full=True)
-    with pytest.raises(ElmoError, match="topn: 0 is not positive"):
-        model.get_elmo_substitutes(SENTENCES, topn=0)
-    with pytest.raises(ElmoError, match="texts: expected a list of sentences, found a string"):
-        model.get_elmo_substitutes("w1 w2")
-    with pytest.raises(ElmoError, match="sentence 0: expected a list of tokens, found float"):
-        model.get_elmo_substitutes([1.5])  # type: ignore[list-item]
+    for method in methods:
+        with pytest.raises(ElmoError, match=message):
+            getattr(model, method)(texts, **options)
+
+
+def test_models_that_cannot_be_used_are_refused(nlpl: tuple[Path, Oracle], model: ElmoModel, tmp_path: Path) -> None:
+    for call, message in (
+        (lambda: model.get_elmo_substitutes(SENTENCES), "substitutes need a model with a softmax and its vocabulary"),
+        (lambda: loaded(nlpl[0], full=True), "has no softmax with its vocabulary, which full=True asks for"),
+        (lambda: loaded(nlpl[0], max_batch_size=0), "max_batch_size: 0 is not positive"),
+        (lambda: loaded(tmp_path / "nothing"), "no such file or folder"),
+        (lambda: ElmoModel("cold"), "state: 'cold' is none of zero"),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(ElmoError, match=message):
+            call()
 
 
 def test_a_load_that_fails_leaves_the_model_as_it_was(full: tuple[Path, Oracle], nlpl: tuple[Path, Oracle]) -> None:

@@ -150,17 +150,29 @@ def test_scikit_learn_knows_that_it_takes_text(folder: Path) -> None:
         checks.check_estimator(ElmoVectorizer(folder))
 
 
-def test_looking_at_it_loads_nothing() -> None:
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The models that were loaded in this test, in order."""
+    sources: list[str] = []
+
+    def load(source: str, **options: object) -> elmo.Embedder:
+        sources.append(source)
+        return elmo.load(source, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "load", load)
+    return sources
+
+
+def test_displaying_it_loads_nothing(loads: list[str]) -> None:
     """Notebooks show estimators as HTML, which reads every attribute; a name may be one of the Hub, to be fetched."""
-    module._load.cache_clear()
     vectorizer = ElmoVectorizer("owner/of-no-model")
     assert "of-no-model" in repr(vectorizer)
     assert "of-no-model" in make_pipeline(vectorizer, LogisticRegression())._repr_html_()
     assert "transform" in dir(vectorizer)
-    assert module._load.cache_info().misses == 0
+    assert loads == []
 
 
-def test_beside_other_columns_and_features(folder: Path) -> None:
+def test_vectors_combine_with_other_columns_and_features(folder: Path) -> None:
     """Text is one column among others, and the vectors become named columns."""
     table = np.array([[text, stars] for stars, text in enumerate(TEXTS)], dtype=object)
     columns = ColumnTransformer([("elmo", ElmoVectorizer(folder), 0)], remainder="passthrough")
@@ -171,7 +183,7 @@ def test_beside_other_columns_and_features(folder: Path) -> None:
     assert union.fit_transform(TEXTS).shape[1] == len(union.get_feature_names_out()) > 12
 
 
-def test_a_document_alone_or_among_others_in_any_order(folder: Path) -> None:
+def test_a_document_has_the_same_vector_alone_and_among_others(folder: Path) -> None:
     """The library's checks of invariance, with text. 2e-6 is the rounding of products of other shapes."""
     vectorizer = ElmoVectorizer(folder, layers="top").fit(TEXTS, [1, 0, 1, 0, 1])
     whole = vectorizer.transform(TEXTS)
@@ -229,16 +241,9 @@ def test_a_pipeline_learns(folder: Path) -> None:
     assert (len(names), names[0]) == (12, "elmovectorizer0")
 
 
-def test_a_grid_search_loads_the_model_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grid_search_loads_the_model_once(tmp_path: Path, loads: list[str]) -> None:
     """Twelve fits of six candidates, and a last one."""
-    loads: list[str] = []
-
-    def load(source: str, **options: object) -> elmo.Embedder:
-        loads.append(source)
-        return elmo.load(source, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(module, "load", load)
-    module._load.cache_clear()
+    folder = make(tmp_path / "model")[0]
     texts, labels = zip(*LABELLED, strict=True)
     grid = {"elmo__layers": ["mean", "top", 0], "elmo__pool": ["mean", "max"]}
     search = GridSearchCV(pipeline(folder), grid, cv=2, error_score="raise").fit(list(texts), labels)
@@ -261,18 +266,24 @@ def test_a_grid_search_in_two_processes(folder: Path) -> None:
     np.testing.assert_array_equal(found[0]["mean_test_score"], found[1]["mean_test_score"])
 
 
-def test_few_models_are_kept_and_a_folder_written_anew_is_read_anew(tmp_path: Path) -> None:
-    """A model that was trained on and saved in its place must not give the vectors of before."""
-    module._load.cache_clear()
+def test_a_folder_that_was_written_again_is_read_again(tmp_path: Path) -> None:
+    """A model that was trained further and saved in the same place must not give its old vectors."""
     folder = make(tmp_path / "model")[0]
     before = ElmoVectorizer(folder).transform(TEXTS)
     (folder / "lm_weights.hdf5").unlink()
     make(folder, seed=1)
     after = ElmoVectorizer(folder).transform(TEXTS)
     assert np.abs(after - before).max() > 1e-3
-    for number in range(3):
-        ElmoVectorizer(make(tmp_path / f"model{number}")[0]).fit()
-    assert module._load.cache_info().currsize == module.MODELS_KEPT
+
+
+def test_few_models_are_kept(tmp_path: Path, loads: list[str]) -> None:
+    """Those that were used last are still loaded, and the one before them is not."""
+    folders = [make(tmp_path / f"model{number}")[0] for number in range(module.MODELS_KEPT + 1)]
+    for folder in (*folders, *folders[1:]):
+        ElmoVectorizer(folder).fit()
+    assert loads == [str(folder) for folder in folders]
+    ElmoVectorizer(folders[0]).fit()
+    assert loads[len(folders) :] == [str(folders[0])]
 
 
 # --- what is refused
@@ -299,13 +310,16 @@ def test_bad_parameters_are_refused_by_fit(options: dict[str, Any], part: str, f
             call()
 
 
-def test_bad_documents_are_refused(folder: Path) -> None:
-    """As a ValueError, which scikit-learn's callers catch."""
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ("a play", "X: expected a list of documents, found a string"),
+        (["a", float("nan")], "sentence 1: expected a list of tokens, found float"),
+        ([["a", 1]], "sentence 0: token 1 is not a string"),
+    ],
+)
+def test_bad_documents_are_refused(folder: Path, documents: Any, message: str) -> None:
+    """They raise a ValueError, which is what scikit-learn's callers catch."""
     assert issubclass(ElmoError, ValueError)
-    vectorizer = ElmoVectorizer(folder, lowercase=True)
-    with pytest.raises(ElmoError, match="X: expected a list of documents, found a string"):
-        vectorizer.transform("a play")
-    with pytest.raises(ElmoError, match="sentence 1: expected a list of tokens, found float"):
-        vectorizer.transform(["a", float("nan")])  # type: ignore[list-item]
-    with pytest.raises(ElmoError, match="sentence 0: token 1 is not a string"):
-        vectorizer.transform([["a", 1]])  # type: ignore[list-item]
+    with pytest.raises(ElmoError, match=message):
+        ElmoVectorizer(folder, lowercase=True).transform(documents)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import gc
 import lzma
 import pickle
 import shutil
+import weakref
 from collections.abc import Callable
 from importlib.metadata import entry_points
-from itertools import groupby
+from itertools import count, groupby
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +107,7 @@ def test_vectors_are_those_of_the_words(folder: Path, model: elmo.Embedder, laye
     assert all(np.shares_memory(token._.elmo, doc.tensor[token.i]) for token in doc)
 
 
-def test_sentences_are_embedded_alone_where_they_are_known(folder: Path, model: elmo.Embedder) -> None:
+def test_sentences_are_embedded_separately_if_their_ends_are_known(folder: Path, model: elmo.Embedder) -> None:
     doc = make_nlp(folder, before="sentencizer")(TEXT)
     sentences = [[token for token in sentence if not token.is_space] for sentence in doc.sents]
     assert len(sentences) == 3
@@ -159,8 +161,17 @@ def moved(tmp_path: Path) -> Path:
     return make(tmp_path / "model")[0]
 
 
+SEEDS = count(1000)
+
+
+@pytest.fixture
+def unused(tmp_path: Path) -> Path:
+    """A model of its own: pipelines share a loaded model if they have the same weights, and no other has these."""
+    return make(tmp_path / "unused", seed=next(SEEDS))[0]
+
+
 @pytest.mark.parametrize("way", ["disk", "bytes"])
-def test_a_stored_pipeline_needs_no_model_beside_it(moved: Path, way: str, tmp_path: Path) -> None:
+def test_a_stored_pipeline_needs_no_other_model_folder(moved: Path, way: str, tmp_path: Path) -> None:
     nlp = make_nlp(moved, before="sentencizer", layers="top")
     expected = nlp(TEXT).tensor
     nlp.to_disk(tmp_path / "pipeline")
@@ -194,7 +205,7 @@ def test_the_same_weights_are_held_once(folder: Path, tmp_path: Path) -> None:
     assert (component.loaded.embedder.precision, other.loaded.embedder.precision) == ("float32", "bf16")
 
 
-def test_a_model_that_changed_is_read_anew(moved: Path) -> None:
+def test_a_model_that_changed_is_read_again(moved: Path) -> None:
     before = make_nlp(moved)
     old = before("play").tensor
     make(moved, seed=1)
@@ -202,13 +213,15 @@ def test_a_model_that_changed_is_read_anew(moved: Path) -> None:
     np.testing.assert_array_equal(before("play").tensor, old)
 
 
-def test_a_pickled_pipeline_works_where_nothing_is_loaded(folder: Path) -> None:
-    component = make_nlp(folder).get_pipe("elmo")
+def test_a_pickled_pipeline_works_where_nothing_is_loaded(unused: Path) -> None:
+    component = make_nlp(unused).get_pipe("elmo")
     expected = component(docs_of("A play")[0]).tensor
+    loaded = weakref.ref(component.loaded)
     data = pickle.dumps(component)
-    ours._in_use.clear()
+    del component
+    gc.collect()
+    assert loaded() is None
     again = pickle.loads(data)
-    assert again.loaded is not component.loaded
     np.testing.assert_array_equal(again(docs_of("A play")[0]).tensor, expected)
 
 
@@ -238,7 +251,10 @@ def test_a_model_of_whole_words_is_stored_with_them(tmp_path: Path) -> None:
     nlp.to_disk(tmp_path / "pipeline")
     data = nlp.to_bytes()
     shutil.rmtree(source)
-    ours._in_use.clear()
+    loaded = weakref.ref(nlp.get_pipe("elmo").loaded)
+    del nlp
+    gc.collect()
+    assert loaded() is None, "it must be read from what was stored"
     np.testing.assert_array_equal(spacy.load(tmp_path / "pipeline")("naïve play unheard").tensor, expected)
     again = make_nlp(source).from_bytes(data)
     np.testing.assert_array_equal(again("naïve play unheard").tensor, expected)
@@ -327,11 +343,10 @@ def test_dropout_is_for_training(folder: Path) -> None:
     assert layer.predict(docs)[0].all()
 
 
-def test_trained_sentences_are_embedded_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In every epoch they are the same. Without training nothing is kept, nor what finds no room."""
-    ours._in_use.clear()
+def test_trained_sentences_are_embedded_once(unused: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the same in every epoch. Nothing is kept without training, or if there is no room for it."""
     docs = docs_of("a new play", "a play", "a play")
-    layer, without = make_layer(folder, dropout=0.0), make_layer(folder, dropout=0.0, cache_mb=0)
+    layer, without = make_layer(unused, dropout=0.0), make_layer(unused, dropout=0.0, cache_mb=0)
     embedder, asked = layer.shims[0].loaded.embedder, []
     embed = embedder.embed
     monkeypatch.setattr(embedder, "embed", lambda words, **kw: asked.append(len(words)) or embed(words, **kw))
@@ -346,10 +361,10 @@ def test_trained_sentences_are_embedded_once(folder: Path, monkeypatch: pytest.M
         np.testing.assert_array_equal(one, three)
 
 
-def test_what_is_kept_is_bounded(folder: Path) -> None:
-    loaded = make_layer(folder).shims[0].loaded
+def test_kept_layers_are_bounded(unused: Path) -> None:
+    shim = make_layer(unused).shims[0]  # it holds the model, which would be forgotten without it
+    loaded = shim.loaded
     arrays = {(name,): np.zeros(100, np.float32) for name in "abc"}
-    loaded.kept, loaded._kept_bytes = {}, 0
     loaded.keep(arrays, 800)
     assert list(loaded.kept) == [("a",), ("b",)]
 

@@ -116,7 +116,7 @@ def test_a_batch_without_any_token(longest: int) -> None:
     assert_states(after, state, 0)
 
 
-def test_what_stands_at_padding_does_not_matter() -> None:
+def test_values_at_padding_do_not_matter() -> None:
     bilm, _ = build()
     characters, tokens, lengths = batch_of(SENTENCES, extra=1)
     padding = torch.arange(tokens.shape[1]) >= lengths[:, None]

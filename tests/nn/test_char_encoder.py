@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -5,9 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge import build
+from comparing import count_calls
+from elmo import _native
 from elmo.nn import char_encoder
 from oracle import encode
 
+needs_native = pytest.mark.skipif(
+    not _native.available(), reason="the native module is not built, not for this CPU, or turned off by ELMO_NATIVE=0"
+)
 VARIANTS = ["base", "no_char_projection", "no_highway", "tanh"]
 LENGTHS = range(0, 61)  # the last ones are cut at 48 bytes
 
@@ -120,6 +127,67 @@ def test_gradients_are_those_of_a_convolution_and_a_maximum(
     found = torch.autograd.grad((encoder(characters) * weights).sum(), parameters)
     for a, b in zip(found, wanted, strict=True):
         torch.testing.assert_close(a, b, atol=1e-12, rtol=0)
+
+
+@needs_native
+def test_the_native_convolutions_equal_torch(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values and gradients, to float32 rounding; equal windows ("aaaa") give their gradient to the first."""
+    bilm, _ = build(dtype=torch.float32)
+    words = ["aaaa", "<S>", "b", "", "supercalifragilistic", "ab" * 24, *(f"word{number}" for number in range(150))]
+    characters = torch.from_numpy(np.stack([encode(word) for word in words]))
+    calls = [count_calls(monkeypatch, _native, name) for name in ("find_maxima", "add_to_table")]
+
+    def solve() -> list[torch.Tensor]:
+        found = bilm.char_encoder(characters)
+        weights = torch.linspace(-1, 1, found.numel()).view_as(found)
+        return [found, *torch.autograd.grad((found * weights).sum(), list(bilm.char_encoder.parameters()))]
+
+    native = solve()
+    assert all(calls), "torch would be compared with itself"
+    monkeypatch.setenv("ELMO_NATIVE", "0")
+    for a, b in zip(native, solve(), strict=True):
+        assert (a - b).abs().max() <= 2e-6 * b.abs().max()
+
+
+@needs_native
+def test_native_maxima_keep_nan_and_do_not_depend_on_threads(level: str) -> None:
+    random = np.random.default_rng(0)
+    table = random.standard_normal((3, 20, 70)).astype(np.float32)
+    table[:, 5, 1] = np.nan
+    ids, lengths = random.integers(0, 20, (9, 12)).astype(np.int32), np.full(9, 12, np.int32)
+    gradient = random.standard_normal((9, 70)).astype(np.float32)
+    results = []
+    for num_threads in (1, 3):
+        maxima, places, d_table = np.empty((9, 70), np.float32), np.empty((9, 70), np.uint8), np.zeros_like(table)
+        _native.find_maxima(table, ids, lengths, maxima, places, num_threads)
+        _native.add_to_table(gradient, ids, places, d_table, num_threads)
+        results.append((maxima, places, d_table))
+    for alone, together in zip(*results, strict=True):
+        np.testing.assert_array_equal(alone, together)
+    np.testing.assert_array_equal(np.isnan(results[0][0][:, 1]), (ids == 5).any(axis=1))
+    assert np.isfinite(np.delete(results[0][0], 1, axis=1)).all()
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"ids": np.full((3, 12), 20, np.int32)}, "ids holds 20 to 20, but there are 20 characters"),
+        (
+            {"ids": np.zeros((3, 256), np.int32)},
+            "ids has 256 columns, but must have 7, the width of the filters, to 255",
+        ),
+        ({"places": np.full((3, 4), 6, np.uint8)}, "places holds 6, but the last window of 12 columns is 5"),
+        ({"places": np.zeros((3, 5), np.uint8)}, r"places is \(3, 5\), but must be \(3, 4\)"),
+        ({"d_maxima": np.zeros((3, 4))}, "d_maxima is float64, but must be float32"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_the_native_backward_pass_refuses_what_it_would_write_elsewhere(changed: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"d_maxima": np.zeros((3, 4), np.float32), "ids": np.zeros((3, 12), np.int32)}
+    arguments |= {"places": np.zeros((3, 4), np.uint8), "d_table": np.zeros((7, 20, 4), np.float32), **changed}
+    with pytest.raises(ValueError, match=message):
+        _native.add_to_table(**arguments)
 
 
 def test_initial_values_are_the_published_ones() -> None:

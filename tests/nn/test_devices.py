@@ -8,12 +8,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from functools import cache
 
 import pytest
 import torch
 
-from elmo.nn import devices
 from elmo.nn.devices import run_together
 
 CPU = torch.device("cpu")
@@ -49,20 +47,22 @@ def test_errors_are_raised_in_the_caller(num_threads: int) -> None:
     assert torch.get_num_threads() == num_threads
 
 
-@pytest.mark.parametrize("num_threads", [2], indirect=True)
+@pytest.mark.parametrize("num_threads", [3], indirect=True)
 @pytest.mark.usefixtures("num_threads")
 def test_all_threads_start_before_the_first_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that started later would change torch's number of threads after it was restored."""
     started: list[int] = []
+    set_num_threads = torch.set_num_threads
 
-    def start(number: int) -> None:
-        time.sleep(0.1 * len(started))
-        started.append(number)
+    def set_slowly(number: int) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            time.sleep(0.1 * len(started))
+            started.append(number)
+        set_num_threads(number)
 
-    monkeypatch.setattr(devices, "_workers", cache(devices._workers.__wrapped__))
-    monkeypatch.setattr(devices, "_take_threads", start)
-    run_together(lambda number: number, 2, CPU)
-    assert started == [1, 1]
+    monkeypatch.setattr(torch, "set_num_threads", set_slowly)
+    # No other test shares three threads out among three pieces of work, so that none has started these threads before.
+    assert run_together(lambda number: list(started), 3, CPU) == [[1, 1, 1]] * 3
 
 
 FORK = """

@@ -392,7 +392,7 @@ def test_words_of_another_width_are_refused(tiny_config: Callable[..., BiLMConfi
         layer(batch_to_ids([["a", "word"]], room - 1))
 
 
-def test_a_sentence_alone_is_no_batch(tiny_config: Callable[..., BiLMConfig]) -> None:
+def test_a_single_sentence_is_not_a_batch(tiny_config: Callable[..., BiLMConfig]) -> None:
     layer = ElmoModule(BiLM(tiny_config()), 1)
     with pytest.raises(ElmoError, match=r"inputs: expected \(…, T, C\) with a batch axis, found \(2, 50\)"):
         layer(batch_to_ids([["a", "word"]])[0])

@@ -49,7 +49,7 @@ def loss_of(bilm: BiLM, softmax: Softmax, sampled: bool) -> Tensor:
 @pytest.mark.parametrize("sampled", [True, False])
 def test_training_in_half_follows_float32(sampled: bool, low: torch.dtype) -> None:
     """Loss within 1 %, gradients in the same direction; all that is kept stays float32. The native kernels know
-    bfloat16 alone: torch computes beside products of float16."""
+    bfloat16 alone: torch also computes products of float16."""
     bilm, _ = build(dtype=torch.float32)
     torch.manual_seed(1)
     softmax = Softmax(30, bilm.config.lstm.projection_dim)

@@ -16,7 +16,7 @@ from elmo.nn.processor import means_processor, num_threads, prepare_device, run_
 
 
 def test_names_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "_GPU_FILES", ())
+    monkeypatch.setattr(processor, "GPU_FILES", ())
     monkeypatch.setattr(sys, "platform", "linux")
     assert means_processor("cpu")
     assert means_processor("auto")
@@ -28,7 +28,7 @@ def test_names_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_torch_is_asked_where_there_may_be_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processor, "_GPU_FILES", ("/nothing", sys.executable))
+    monkeypatch.setattr(processor, "GPU_FILES", ("/nothing", sys.executable))
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert not means_processor("auto")

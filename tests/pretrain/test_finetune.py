@@ -205,14 +205,14 @@ def test_an_interrupt_ends_it_and_the_same_call_goes_on(
     new_softmax: bool,
 ) -> None:
     """No later stage begins on a half-trained one, and no model is written as if it were done."""
-    training, make_step, results = recipe(max_steps=10).training, Pretrainer._step, {}
+    training, make_step, results = recipe(max_steps=10).training, Pretrainer.step, {}
 
     def stop_after_three(run: Pretrainer) -> None:
         make_step(run)
         run.stopped = run.progress.step == 3
 
     for name, step in (("parts", stop_after_three), ("parts", make_step), ("whole", make_step)):
-        monkeypatch.setattr(Pretrainer, "_step", step)
+        monkeypatch.setattr(Pretrainer, "step", step)
         model, folder = load(pretrained), tmp_path / name
         corpus = prepare_corpus(model, [str(task)], folder, new_softmax, workers=1)
         result = finetune(model, corpus, folder, training, new_softmax=new_softmax, device="cpu")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -72,10 +73,10 @@ from elmo.text.corpus import Corpus
 run = Pretrainer(Corpus.open(sys.argv[1]), Path(sys.argv[2]), load_pretraining_recipe(sys.argv[3]), device="cpu")
 if run.progress.step == 0:
     for _ in range(3):
-        run._step()
+        run.step()
     run.save()
 while run.progress.step < int(sys.argv[4]):
-    run._step()
+    run.step()
 signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[5]), int(sys.argv[5])))
@@ -145,17 +146,17 @@ def test_a_signal_while_saving_does_not_stop_the_saving(
 ) -> None:
     """At the end of the run, and once more after a first signal."""
     run = Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
-    write, step = run._write, run._step
+    write, step = run.run_folder.save, run.step
 
-    def signalled(tensors: object) -> None:
+    def signalled(*arguments: Any) -> None:
         signal.raise_signal(signal.SIGTERM)
-        write(tensors)  # type: ignore[arg-type]
+        write(*arguments)
 
     def make_step() -> None:
         step()
         run.stopped = run.progress.step == stop_after
 
-    run._write, run._step = signalled, make_step  # type: ignore[method-assign, assignment]
+    run.run_folder.save, run.step = signalled, make_step
     unprotected: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: unprotected.append(number))
     try:

@@ -91,13 +91,13 @@ def test_the_learning_rate_follows_the_schedule(corpus: Corpus, recipe: Callable
     run = Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
     rates: list[float] = []
     for _ in range(30):
-        run._step()
+        run.step()
         rates.append(run.optimizer.learning_rate)
     expected = [0.01 * min(1, (step - 0.5) / 3, (30.5 - step) / 15) for step in range(1, 31)]
     assert rates == pytest.approx(expected)
     timed = Pretrainer(corpus, tmp_path / "timed", recipe(max_minutes=1.0, max_steps=1000), device="cpu")
     timed.progress.step, timed.progress.seconds = 10, 45.0
-    assert timed._done == 0.75
+    assert timed.share_done == 0.75
     assert not timed.is_done
     timed.progress.seconds = 60.0
     assert timed.is_done
@@ -119,7 +119,7 @@ def test_a_step_begins_with_the_state_that_the_one_before_left(
 
     run.objective.backward = watched
     for _ in range(3):
-        run._step()
+        run.step()
     assert all(part.any() for direction in ended[0] for part in direction)
     for before, after in zip(begun[1:], ended, strict=False):
         torch.testing.assert_close(before, after, rtol=0, atol=0)
@@ -128,7 +128,7 @@ def test_a_step_begins_with_the_state_that_the_one_before_left(
 def test_gradients_are_clipped_together(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     """All parameters' to one norm, the softmax's rows as well."""
     run = Pretrainer(corpus, tmp_path / "run", recipe(all_clip_norm_val=1e-3), device="cpu")
-    run._step()
+    run.step()
     gradients = [p.grad.to_dense() for p in run.objective.parameters() if p.grad is not None]
     assert torch.cat([gradient.flatten() for gradient in gradients]).norm().item() == pytest.approx(1e-3, rel=1e-4)
 
@@ -348,11 +348,11 @@ def test_one_asks_to_stop_while_heldout_text_is_measured(
     def score_and_stop(*arguments: Any) -> Iterator[SentenceScore]:
         for score in score_sentences(*arguments):
             scored.append(len(score.tokens))
-            run._ask_to_stop()
+            run.stop()
             yield score
 
     with monkeypatch.context() as patch:
-        patch.setattr("elmo.pretrain.loop.score_sentences", score_and_stop)
+        patch.setattr("elmo.pretrain.reporter.score_sentences", score_and_stop)
         run.train()
     assert len(scored) < 1000
     assert (run.stopped, run.progress.step, run.progress.heldout_perplexity) == (True, 6, None)
@@ -387,11 +387,11 @@ def test_a_last_measurement_that_is_given_up_leaves_no_row(
 
     def score_and_stop(*arguments: Any) -> Iterator[SentenceScore]:
         for score in score_sentences(*arguments):
-            run._ask_to_stop()
+            run.stop()
             yield score
 
     with monkeypatch.context() as patch:
-        patch.setattr("elmo.pretrain.loop.score_sentences", score_and_stop)
+        patch.setattr("elmo.pretrain.reporter.score_sentences", score_and_stop)
         run.train()
     assert run.progress.heldout_perplexity is None
     assert read_rows(tmp_path / "run" / "metrics.csv") == rows
@@ -440,7 +440,7 @@ def test_a_finished_run_started_again_keeps_what_was_added(
     assert load(tmp_path / "run").warm_state is not None
     trained_on = read_figures(tmp_path / "run")["trained on"]
     with monkeypatch.context() as patch:
-        patch.setattr("elmo.pretrain.loop.machine_name", lambda device: "another one")
+        patch.setattr("elmo.pretrain.run_folder.machine_name", lambda device: "another one")
         Pretrainer(corpus, tmp_path / "run", recipe(max_steps=3), heldout=[["the", "cat"]], device="cpu").train()
     assert load(tmp_path / "run").warm_state is not None
     assert read_figures(tmp_path / "run")["trained on"] == trained_on
@@ -460,7 +460,7 @@ def test_the_card_is_for_people_alone(
     save_warm_state(bilm.initial_state(1), folder, bilm)
     figures, text = read_figures(folder), (folder / "README.md").read_text()
     (folder / "README.md").unlink() if card is None else (folder / "README.md").write_text(card)
-    monkeypatch.setattr("elmo.pretrain.loop.machine_name", lambda device: "another one")
+    monkeypatch.setattr("elmo.pretrain.run_folder.machine_name", lambda device: "another one")
     train(corpus, folder, recipe(max_steps=3))
     assert load(folder).warm_state is not None
     assert read_figures(folder) == figures
@@ -477,7 +477,7 @@ def test_a_finished_run_of_an_earlier_version_stays_as_it_is(
     save_warm_state(bilm.initial_state(1), folder, bilm)
     (folder / "training.json").unlink()
     card = (folder / "README.md").read_text()
-    monkeypatch.setattr("elmo.pretrain.loop.machine_name", lambda device: "another one")
+    monkeypatch.setattr("elmo.pretrain.run_folder.machine_name", lambda device: "another one")
     train(corpus, folder, recipe(max_steps=3))
     assert (folder / "README.md").read_text() == card
     assert load(folder).warm_state is not None
@@ -520,7 +520,7 @@ def test_a_start_without_a_checkpoint_leaves_the_folder_free(
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Pretrainer, "_step", fail)
+        patch.setattr(Pretrainer, "step", fail)
         with pytest.raises(MemoryError):
             train(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=8))
     assert (tmp_path / "run" / "recipe.yaml").exists()
@@ -583,7 +583,7 @@ def test_published_sizes_train(shared: Path, tmp_path: Path, name: str) -> None:
     settings = load_pretraining_recipe(name, {"training.max_steps": 1, "training.batch_size": 4})
     run = Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
     before = run.model.bilm.forward_lstm.layers[1].weight_hr.clone()
-    run._step()
+    run.step()
     assert not torch.equal(before, run.model.bilm.forward_lstm.layers[1].weight_hr)
 
 

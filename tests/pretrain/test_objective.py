@@ -38,7 +38,7 @@ def log_probabilities(softmax: AnySoftmax, hidden: Tensor) -> Tensor:
 
 
 def loss_by_definition(
-    objective: Objective, batches: Batches, step: int, state: BiLMState
+    objective: Objective, batches: Batches, step: int, state: BiLMState, fresh_starts: bool
 ) -> tuple[list[Tensor], BiLMState]:
     """Each direction alone, one token at a time through the biLM's own cells, in its reading order; and the states
     that this ends in."""
@@ -52,7 +52,7 @@ def loss_by_definition(
     ):
         columns = range(tokens.shape[1])
         now, total = state[number], []
-        if batches._training.fresh_starts:
+        if fresh_starts:
             now = LSTMState(*(part.masked_fill(torch.tensor(fresh[number])[:, None], 0) for part in now))
         for column in columns if number == 0 else reversed(columns):
             outputs, now = stack(vectors[tokens[:, column]], [len(tokens)], now)
@@ -77,7 +77,7 @@ def test_loss_is_that_of_reading_token_by_token(
     _, again, _ = make(settings, corpus)
     expected_state = state
     for step in range(1, 10):
-        expected, expected_state = loss_by_definition(objective, again, step, expected_state)
+        expected, expected_state = loss_by_definition(objective, again, step, expected_state, fresh_starts)
         losses, state = objective.backward(batches.read(step), state)
         torch.testing.assert_close(losses, expected, atol=1e-5, rtol=0)
         for found, wanted in zip(state, expected_state, strict=True):
@@ -146,15 +146,15 @@ def test_the_gradient_is_that_of_both_directions_as_one_graph(
     drawn: list[Sequence[Tensor]] = []
 
     def draw(num_tokens: int, device: torch.device) -> Sequence[Tensor]:
-        drawn.append([mask.double() for mask in Objective._masks(objective, num_tokens, device)])
+        drawn.append([mask.double() for mask in Objective.draw_masks(objective, num_tokens, device)])
         return drawn[-1]
 
-    objective._masks = draw
+    objective.draw_masks = draw
     losses, after = objective.backward(batch, state, scale=20.0)
     found = {name: p.grad.to_dense() for name, p in objective.named_parameters()}
     vectors = objective.bilm.char_encoder(batch.characters)
     packing = Packing.of(torch.full((len(batch.tokens[0]),), T := batch.tokens[0].shape[1]), T, batch.device)
-    parts = [objective._direction(d, vectors, batch, packing, state[d], drawn[d]) for d in range(2)]
+    parts = [objective.loss_of_direction(d, vectors, batch, packing, state[d], drawn[d]) for d in range(2)]
     expected = torch.stack([loss for loss, _ in parts])
     gradients = torch.autograd.grad(20 * expected.mean(), list(objective.parameters()))
     torch.testing.assert_close(torch.stack(losses), expected.detach(), rtol=1e-12, atol=0)
@@ -167,12 +167,12 @@ def test_the_gradient_is_that_of_both_directions_as_one_graph(
 def test_dropout_masks_keep_the_mean(recipe: Callable[..., Recipe], corpus: Corpus) -> None:
     """One for each layer's input and one for the last output; kept numbers grow by what is dropped."""
     objective, *_ = make(recipe(), corpus, dropout=0.25)
-    masks = objective._masks(5000, torch.device("cpu"))
+    masks = objective.draw_masks(5000, torch.device("cpu"))
     assert len(masks) == objective.bilm.config.lstm.n_layers + 1
     for mask in masks:
         assert mask.unique().tolist() == pytest.approx([0, 1 / 0.75])
         assert mask.mean().item() == pytest.approx(1, abs=0.02), "40,000 draws: deviation 0.003"
-    assert make(recipe(), corpus)[0]._masks(5, torch.device("cpu")) == ()
+    assert make(recipe(), corpus)[0].draw_masks(5, torch.device("cpu")) == ()
 
 
 @pytest.mark.usefixtures("threads")

@@ -65,14 +65,14 @@ def test_words_of_like_neighbours_are_alike(corpus: Corpus, tmp_path: Path) -> N
 
 def test_sentences_are_those_of_the_text(corpus: Corpus, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In pieces of any size, as often as one asks, without what is left out; counts are those of the text."""
-    monkeypatch.setattr(skipgram, "_CHUNK_SENTENCES", 7)
-    monkeypatch.setattr(skipgram, "_CHUNK_TOKENS", 11)
+    monkeypatch.setattr(skipgram, "CHUNK_SENTENCES", 7)
+    monkeypatch.setattr(skipgram, "CHUNK_TOKENS", 11)
     lines = [line.split() for line in text.read_text().splitlines() if line]
     counts = count_types(corpus)
     tokens = [word for line in lines for word in line]
     assert dict(zip(corpus.types(), counts.tolist(), strict=True)) == {w: tokens.count(w) for w in corpus.types()}
     bar = skipgram.tqdm(total=1, disable=True)
-    sentences = skipgram._Sentences(corpus, np.array(corpus.types(), dtype=object), counts > 1, bar)
+    sentences = skipgram.ChunkedSentences(corpus, np.array(corpus.types(), dtype=object), counts > 1, bar)
     wanted = [[word for word in line if word != "only"] for line in lines]
     assert list(sentences) == list(sentences) == wanted
     assert len(sentences) == len(wanted)
@@ -87,7 +87,7 @@ def test_nothing_of_a_long_line_is_left_out(tmp_path: Path, monkeypatch: pytest.
     types, counts = corpus.types(), count_types(corpus)
     is_kept = np.array([word != "rare" for word in types])
     bar = skipgram.tqdm(total=1, disable=True)
-    sentences = skipgram._Sentences(corpus, np.array(types, dtype=object), is_kept, bar)
+    sentences = skipgram.ChunkedSentences(corpus, np.array(types, dtype=object), is_kept, bar)
     assert list(sentences) == [["a", "b", "c"], ["d", "e"], ["f"], ["a", "b", "c"], ["d"]]
     assert len(sentences) == 5
     assert counts.sum() == 11

@@ -11,11 +11,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 from elmo.errors import ElmoError
-from elmo.tasks.averaging import Averages
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS, load_weights
 from elmo.tasks.ner.task import TASK, NerExample, NerRecipe, Spans
 from elmo.tasks.run_folder import make_elmo_input
-from elmo.tasks.trainer import Trainer
+from elmo.tasks.trainer import Averages, Trainer
 from elmo.training.metrics import read_rows
 
 Recipe = Callable[..., NerRecipe]
@@ -99,13 +98,13 @@ def test_it_is_resumed_to_the_bit(stop: int, recipe: Recipe, examples: list[NerE
     settings = recipe(training__ema_decay=0.7, training__optimizer="adadelta")
     make_trainer(tmp_path / "whole", settings, examples).train()
     trainer = make_trainer(tmp_path / "parts", settings, examples)
-    make_step = trainer._step
+    make_step = trainer.step
 
     def until(batch: Sequence[NerExample]) -> None:
         make_step(batch)
         trainer.stopped = trainer.progress.step == stop
 
-    trainer._step = until
+    trainer.step = until
     trainer.train()
     make_trainer(tmp_path / "parts", settings, examples).train()
     for name in (CHECKPOINT, WEIGHTS):

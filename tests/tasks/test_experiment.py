@@ -201,7 +201,7 @@ def test_a_cache_that_the_disk_cannot_hold_is_refused(
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """Let a signal come after this many steps."""
-    make_step, made = Trainer[Any, Any]._step, iter(range(steps))
+    make_step, made = Trainer[Any, Any].step, iter(range(steps))
 
     def step(self: Trainer[Any, Any], examples: Any) -> None:
         make_step(self, examples)
@@ -209,7 +209,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
         if made.__length_hint__() == 0:
             self.stopped = True
 
-    monkeypatch.setattr(Trainer, "_step", step)
+    monkeypatch.setattr(Trainer, "step", step)
 
 
 @pytest.mark.parametrize("num_seeds", [1, 2])
@@ -230,7 +230,7 @@ def test_the_same_job_goes_on(num_seeds: int, files: Path, recipe: Recipe, monke
     assert (last / CHECKPOINT).exists()
     assert scores(Experiment(job).run()) == scores(wanted)
     assert not (last / CHECKPOINT).exists()
-    monkeypatch.setattr(Trainer, "_step", None)
+    monkeypatch.setattr(Trainer, "step", None)
     assert scores(Experiment(job).run()) == scores(wanted)
 
 
@@ -354,7 +354,7 @@ def test_a_run_from_before_a_key_was_there_goes_on(
     values = json.loads((job.folder / "config.json").read_text())
     del values["recipe"]["training"]["share"]
     (job.folder / "config.json").write_text(json.dumps(values))
-    monkeypatch.setattr(Trainer, "_step", None)
+    monkeypatch.setattr(Trainer, "step", None)
     assert Experiment(job).run() == results
 
 
@@ -377,7 +377,7 @@ def test_an_interrupt_while_a_seed_is_measured_is_obeyed(
     evaluate = Trainer.evaluate
 
     def interrupted(self: Trainer[Any, Any], examples: Any) -> Any:
-        self._ask_to_stop()
+        self.stop()
         return evaluate(self, examples)
 
     job = make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
@@ -482,14 +482,14 @@ def test_trains_on_a_gpu_and_predicts_anywhere(
     """Stopped within an epoch, too, and started again."""
     settings = recipe(elmo__vectors=vectors, training__max_epochs=10, training__optimizer=optimizer)
     job = replace(make_job(files, settings), device="cuda")
-    make_step = Trainer._step
+    make_step = Trainer.step
 
     def stop(self: Trainer[Any, Any], batch: Any) -> None:
         make_step(self, batch)
         self.stopped = self.progress.step == 7
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_step", stop)
+        patch.setattr(Trainer, "step", stop)
         assert Experiment(job).run() == []
     Experiment(job).run()
     found = {device: load_run(job.folder, device) for device in ("cuda", "cpu")}

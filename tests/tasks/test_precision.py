@@ -13,7 +13,6 @@ from elmo.nn.packing import Packing
 from elmo.nn.precision import own_products, product_dtype
 from elmo.tasks.common.modules import BiLSTM
 from elmo.tasks.coref.coupled_lstm import CoupledBiLSTM
-from elmo.tasks.squad.gru import BiGRU
 from elmo.tasks.srl.highway_lstm import AlternatingLSTM
 
 LENGTHS = torch.tensor([3, 5, 1, 4])
@@ -36,7 +35,6 @@ def in_line(module: nn.Module, x: Tensor) -> Tensor:
     ("module", "run"),
     [
         (BiLSTM(16, 12), packed),
-        (BiGRU(16, 12), packed),
         (AlternatingLSTM(16, 12, 2, 0.0), in_rows),
         (CoupledBiLSTM(16, 12, 0.0), in_line),
     ],

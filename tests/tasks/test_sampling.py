@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.tasks.experiment import Experiment, ExperimentConfig
+from elmo.tasks.experiment import Experiment, ExperimentConfig, choose, share_of
 from elmo.tasks.ner.task import TASK, NerExample, NerRecipe
-from elmo.tasks.sampling import choose, share_of
 
 Recipe = Callable[..., NerRecipe]
 

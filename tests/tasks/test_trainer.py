@@ -40,13 +40,13 @@ def make_trainer(
 
 def stop_after(trainer: Trainer[NerExample, Spans], step: int) -> None:
     """Train until a signal would have come in that step."""
-    make_step = trainer._step
+    make_step = trainer.step
 
     def until(examples: Sequence[NerExample]) -> None:
         make_step(examples)
         trainer.stopped = trainer.progress.step == step
 
-    trainer._step = until
+    trainer.step = until
     trainer.train()
 
 
@@ -109,14 +109,14 @@ def test_a_killed_training_goes_on_from_its_checkpoint(
 def test_checkpoints_are_made_within_an_epoch(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     """After each step here; the third one of four is never made."""
     trainer = make_trainer(tmp_path, recipe(training__checkpoint_every_minutes=1e-9), examples)
-    make_step = trainer._step
+    make_step = trainer.step
 
     def step(batch: Sequence[NerExample]) -> None:
         if trainer.progress.step == 2:
             raise KilledError
         make_step(batch)
 
-    trainer._step = step
+    trainer.step = step
     with pytest.raises(KilledError):
         trainer.train()
     assert make_trainer(tmp_path, recipe(), examples).progress.step == 2
@@ -184,13 +184,13 @@ def test_few_examples_are_repeated_in_an_epoch(recipe: Recipe, examples: list[Ne
     settings = recipe(training__max_epochs=2, training__epoch_steps=5)
     trainer = make_trainer(tmp_path, settings, examples[:16])
     seen: list[NerExample] = []
-    make_step = trainer._step
+    make_step = trainer.step
 
     def watched(batch: Sequence[NerExample]) -> None:
         seen.extend(batch)
         make_step(batch)
 
-    trainer._step = watched
+    trainer.step = watched
     trainer.train()
     assert [row["step"] for row in curve(tmp_path)] == [5, 10]
     assert {seen.count(example) for example in trainer.train_set} == {10}
@@ -208,7 +208,7 @@ def test_gradients_are_clipped_together(
         norms.append(torch.stack([gradient.norm() for gradient in gradients]).norm().item())
 
     monkeypatch.setattr(trainer.optimizer, "step", step)
-    trainer._step(examples[:8])
+    trainer.step(examples[:8])
     assert norms == pytest.approx([0.01], rel=1e-4)
 
 
@@ -225,7 +225,7 @@ def test_each_number_of_the_gradients_is_clipped(
             found[limit] = torch.cat([p.grad.flatten() for p in trainer.model.parameters() if p.grad is not None])
 
         monkeypatch.setattr(trainer.optimizer, "step", step)
-        trainer._step(examples[:8])
+        trainer.step(examples[:8])
     assert torch.equal(found[0.001], found[None].clamp(-0.001, 0.001))
     assert not torch.equal(found[0.001], found[None])
 
@@ -235,10 +235,10 @@ def test_seeds_change_the_order_and_the_weights(recipe: Recipe, examples: list[N
         make_trainer(tmp_path / name, recipe(training__seed=seed, training__max_epochs=1), examples).train()
     assert curve(tmp_path / "a") == curve(tmp_path / "b") != curve(tmp_path / "c")
     trainer, other = (make_trainer(tmp_path / name, recipe(training__seed=s), examples) for s, name in enumerate("de"))
-    plan = trainer._plan()
-    assert other._plan() != plan
+    plan = trainer.plan()
+    assert other.plan() != plan
     trainer.progress.epoch = 1
-    assert trainer._plan() != plan
+    assert trainer.plan() != plan
 
 
 def test_each_step_has_random_numbers_of_its_own(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_each_step_has_random_numbers_of_its_own(recipe: Recipe, examples: list[
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         trainer = make_trainer(tmp_path / name, recipe(training__seed=seed), examples)
         for _ in range(2):
-            trainer._step(examples[:8])
+            trainer.step(examples[:8])
             drawn.append(torch.initial_seed())
     assert drawn[:2] == drawn[2:4]
     assert len({*drawn}) == 4
@@ -285,7 +285,7 @@ def test_the_penalty_is_part_of_the_loss(
         trainer = make_trainer(tmp_path / str(penalty), settings, examples, bilm)
         with torch.no_grad():
             trainer.model.elmo.mixes["input"].get_parameter("scores").copy_(torch.tensor([1.0, 0.0, -1.0]))
-        trainer._step(examples[:8])
+        trainer.step(examples[:8])
         losses.append(trainer.progress.loss_sum)
     assert losses[0] - losses[1] == pytest.approx(0.2, abs=1e-4)
 
@@ -371,14 +371,14 @@ def test_training_in_bf16(recipe: Recipe, examples: list[NerExample], tmp_path: 
 def test_a_signal_has_it_save_and_stop(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     """In the middle of an epoch; whoever handled the signal before doesn't hear of it, and does so again afterwards."""
     trainer = make_trainer(tmp_path, recipe(), examples)
-    make_step = trainer._step
+    make_step = trainer.step
 
     def signalled(batch: Sequence[NerExample]) -> None:
         if trainer.progress.step == 1:
             signal.raise_signal(signal.SIGTERM)
         make_step(batch)
 
-    trainer._step = signalled
+    trainer.step = signalled
     heard: list[int] = []
 
     def hear(number: int, frame: object) -> None:
@@ -403,16 +403,16 @@ def test_no_number_is_left_too_small_for_fast_products(
     trainer = make_trainer(tmp_path, settings, examples)
     weight = trainer.model.emit.weight
     monkeypatch.setattr(trainer.model, "loss", lambda examples: weight.sum() * 0)
-    trainer._step(examples[:2])
+    trainer.step(examples[:2])
     states = [state for state in trainer.optimizer.state[weight].values() if state.dim()]
     assert len(states) == {"adam": 2, "adadelta": 2, "sgd": 0}[optimizer]
-    average = trainer._averages.tensors["emit.weight"]
+    average = trainer.averages.tensors["emit.weight"]
     with torch.no_grad():
         for tensor in (weight, average):
             tensor.flatten()[:3] = torch.tensor([1e-39, -1e-39, -2e-38])
         for tensor in states:
             tensor.flatten()[3] = 1e-39
-    trainer._step(examples[:2])
+    trainer.step(examples[:2])
     for tensor in (weight, average):
         assert tensor.flatten()[:3].tolist() == [0, 0, pytest.approx(-2e-38)]
     assert [tensor.flatten()[3].item() for tensor in states] == [0] * len(states)

@@ -63,29 +63,36 @@ def test_a_byte_order_mark_in_the_middle_is_text(tmp_path):
     assert list(read_lines(path)) == ["a", "\ufeffb"]
 
 
-@pytest.mark.usefixtures("_block_size")
-def test_undecodable_bytes_are_named_with_their_line(tmp_path):
+ADVICE = "Convert it to UTF-8, for instance by 'iconv -f latin-1 -t utf-8'; commands that read plain text also take"
+
+
+LATIN = "语\n".encode() * 1203 + b"caf\xe9 au lait\n" + b"more\n" * 10
+IN_LATIN = rf"corpus.txt, line 1204: not valid UTF-8 \(byte 0xE9\)\. {ADVICE}"
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "block_size", "message"),
+    [
+        (LATIN, "utf-8", 1 << 18, IN_LATIN),
+        (LATIN, "utf-8", 1, IN_LATIN),
+        (b"a\n" + "语".encode()[:2], "utf-8", 1 << 18, r"line 2: not valid UTF-8 \(byte 0xE8\)"),
+        ("a\n".encode("utf-16"), "utf-8", 1 << 18, r"line 1: .* --encoding utf-16"),
+        ("a\n".encode("utf-16-be"), "utf-16", 1 << 18, "start with BOM; name its byte order: utf-16-le or utf-16-be"),
+    ],
+    ids=["latin-1", "latin-1 in small blocks", "a character cut off", "utf-16", "utf-16 without its mark"],
+)
+def test_undecodable_bytes_are_named_with_their_line(tmp_path, monkeypatch, content, encoding, block_size, message):
+    monkeypatch.setattr(reading, "BLOCK_SIZE", block_size)
     path = tmp_path / "corpus.txt"
-    path.write_bytes("语\n".encode() * 1203 + b"caf\xe9 au lait\n" + b"more\n" * 10)
-    advice = "Convert it to UTF-8, for instance by 'iconv -f latin-1 -t utf-8'; commands that read plain text also take"
-    message = f"{path}, line 1204: not valid UTF-8 (byte 0xE9). {advice}"
-    with pytest.raises(ElmoError, match=re.escape(message)):
-        list(read_lines(path))
-    assert list(read_lines(path, "latin-1"))[1203] == "café au lait"
+    path.write_bytes(content)
+    with pytest.raises(ElmoError, match=f"^{re.escape(str(tmp_path))}.*{message}"):
+        list(read_lines(path, encoding))
 
 
-def test_a_character_cut_off_at_the_end(tmp_path):
-    path = tmp_path / "text"
-    path.write_bytes(b"a\n" + "语".encode()[:2])
-    with pytest.raises(ElmoError, match=r"line 2: not valid UTF-8 \(byte 0xE8\)"):
-        list(read_lines(path))
-
-
-def test_utf_16_is_recognised_in_the_error(tmp_path):
-    path = tmp_path / "text"
-    path.write_bytes("a\n".encode("utf-16"))
-    with pytest.raises(ElmoError, match=r"line 1: .* --encoding utf-16"):
-        list(read_lines(path))
+def test_other_encodings_are_read_by_their_name(tmp_path):
+    for encoding, text in (("latin-1", "café au lait"), ("utf-16-be", "a")):
+        (tmp_path / "text").write_bytes(f"{text}\n".encode(encoding))
+        assert list(read_lines(tmp_path / "text", encoding)) == [text]
 
 
 @pytest.mark.parametrize("encoding", ["utf-9", "hex", "a\0b"])
@@ -208,11 +215,3 @@ def test_blocks_change_nothing(text, block_size, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "BLOCK_SIZE", block_size)
         assert [list(read_sentences([path], text=kind, tokenizer="ptb")) for kind in reading.TEXTS] == whole
-
-
-def test_an_unknown_byte_order(tmp_path):
-    path = tmp_path / "text"
-    path.write_bytes("a\n".encode("utf-16-be"))
-    with pytest.raises(ElmoError, match="start with BOM; name its byte order: utf-16-le or utf-16-be"):
-        list(read_lines(path, "utf-16"))
-    assert list(read_lines(path, "utf-16-be")) == ["a"]

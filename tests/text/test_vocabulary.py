@@ -21,15 +21,19 @@ def test_words_outside_the_vocabulary_are_unknown():
     assert len(vocabulary) == 5
 
 
-@pytest.mark.parametrize("words", [[], ["<S>"], ["the", *SPECIAL], ["<s>", "</s>", "<unk>", "the"]])
-def test_special_words_come_first(words):
-    with pytest.raises(ElmoError, match="first three"):
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "first three"),
+        (["<S>"], "first three"),
+        (["the", *SPECIAL], "first three"),
+        (["<s>", "</s>", "<unk>", "the"], "first three"),
+        ([*SPECIAL, "the", "play", "the"], "'the' occurs twice, as words 4 and 6"),
+    ],
+)
+def test_special_words_come_first_and_none_twice(words, message):
+    with pytest.raises(ElmoError, match=message):
         Vocabulary(words)
-
-
-def test_a_repeated_word_is_refused():
-    with pytest.raises(ElmoError, match="'the' occurs twice, as words 4 and 6"):
-        Vocabulary([*SPECIAL, "the", "play", "the"])
 
 
 @given(words=WORDS)

@@ -1,9 +1,9 @@
 """Native kernels in C++ for x86-64 CPUs, for inference and for training.
 
 For inference, `Linear` and `Recurrence` compute products and LSTM recurrences with weights that are packed once;
-`Convolution` and `highway` do what else a char encoder does. For training, `lstm_cell`, `lstm_cell_backward` and
-`softmax` do the work between the products, which torch computes fast enough by itself. The kernels for training compute
-in float32; arrays of bfloat16 are passed as uint16.
+`Convolution` and `highway` do what else a char encoder does. For training, `lstm_forward` and `lstm_backward` run a
+whole layer, whose weights they pack at every call, `find_maxima` and `add_to_tables` are the convolutions both ways,
+and `softmax` does the work between the products of the softmax. Arrays of bfloat16 are passed as uint16.
 
 The extension module exists if the package was built with a compiler (see setup.py). At run time it uses the kernels
 for the best instruction set of the CPU. `available()` tells what this machine can use; the environment variable
@@ -40,12 +40,6 @@ Products = NDArray[np.float32] | NDArray[np.uint16]
 
 _PRECISIONS = ("float32", "bf16", "int8")
 """The precisions in the order of the C++ enumeration."""
-
-_CELL_TYPES = [(np.float32, np.float32), (np.uint16, np.uint16), (np.uint16, np.float32)]
-"""The supported types of an LSTM's products in training, and of `mixed`, the input of its projection.
-
-Without a projection, `mixed` is the output of the LSTM.
-"""
 
 LEVELS: list[str] = [] if _kernel is None else _kernel.levels()
 """The instruction sets that this CPU has and the module has kernels for, best first. The first one is used."""
@@ -185,10 +179,7 @@ class Recurrence:
         Raises:
             ValueError: If an argument is not as described.
         """
-        sizes = np.array(batch_sizes, dtype=np.int64)
-        if sizes.ndim != 1 or (sizes < 1).any() or (sizes[1:] > sizes[:-1]).any():
-            raise ValueError(f"batch_sizes must be positive and must not increase, but are {list(batch_sizes)}")
-        num_tokens, num_rows = int(sizes.sum()), int(sizes[0]) if len(sizes) else 0
+        sizes, num_tokens, num_rows = _packed_sizes(batch_sizes)
         _check("gates", gates, (num_tokens, 4 * self.dim), written=True)
         _check("hidden", hidden, (num_rows, self.out_dim), written=True)
         _check("cell", cell, (num_rows, self.dim), written=True)
@@ -205,8 +196,6 @@ class Convolution:
         tables: For each filter width the products of its K filters with the A characters at each place, (width, A, K).
         biases: For each width the biases, (K,).
         activation: "relu" or "tanh".
-
-    The numbers must be finite: where a sum is NaN, another window may be taken for the maximum.
 
     Raises:
         ValueError: If an array is not as described.
@@ -237,23 +226,19 @@ class Convolution:
             ValueError: If an argument is not as described.
         """
         rows, columns = ids.shape
-        _check("ids", ids, (rows, columns), dtype=np.int32)
         _check("lengths", lengths, (rows,), dtype=np.int32)
         _check("out", out, (rows, self.out_dim), written=True)
         alphabet = self._filters[0][0].shape[1]
-        # A character or a window beyond the end would be read from other memory.
-        if rows and not 0 <= ids.min() <= ids.max() < alphabet:
-            raise ValueError(f"ids holds {ids.min()} to {ids.max()}, but there are {alphabet} characters")
+        for table, _ in self._filters:
+            _check_ids(ids, alphabet, len(table))
         if rows and not 0 <= lengths.min() <= lengths.max() <= columns:
             raise ValueError(f"lengths holds {lengths.min()} to {lengths.max()}, but there are {columns} columns")
-        if any(len(table) > columns for table, _ in self._filters):
-            raise ValueError(f"ids has {columns} columns, which is less than the widest filter")
         assert _kernel is not None
         offset, is_tanh, threads = 0, self._activation == "tanh", _threads(num_threads)
         for table, bias in self._filters if rows else ():
-            arrays = table, bias, ids, lengths, out
-            sizes = rows, columns, len(table), alphabet, len(bias), self.out_dim
-            _kernel.run_windows(*arrays, *sizes, offset, is_tanh, threads, LEVELS[0])
+            width, _, filters = table.shape
+            sizes = rows, columns, width, alphabet, filters, self.out_dim, offset
+            _kernel.run_windows(table, bias, ids, lengths, out, None, *sizes, is_tanh, threads, LEVELS[0])
             offset += len(bias)
 
 
@@ -273,69 +258,203 @@ def highway(products: Array, x: Array, num_threads: int = 1) -> None:
         _kernel.run_highway(products, x, rows, size, _threads(num_threads), LEVELS[0])
 
 
-def lstm_cell(
-    from_input: Products,
-    from_hidden: Products,
-    bias: Array,
-    cell_before: Array,
-    gates: Array,
-    cell: Array,
-    squashed: Array,
-    mixed: Products,
-    clip: float,
+def find_maxima(
+    table: Array,
+    ids: NDArray[np.int32],
+    lengths: NDArray[np.int32],
+    maxima: Array,
+    places: NDArray[np.uint8],
     num_threads: int = 1,
 ) -> None:
-    """Compute one training step of an LSTM after its products (see `elmo.nn.lstm.step`).
+    """Compute the convolutions of one filter width, and the maximum of each filter over the windows of each word.
 
-    The arrays `gates`, `cell`, `squashed` and `mixed` are written. Products are float32, or bf16 in uint16; `mixed` may
-    be bf16 only if the products are. Threads divide the rows.
+    Args:
+        table: The products of the K filters with the A characters at each place, (width, A, K).
+        ids: As in `Convolution.run`, with 255 columns at most.
+        lengths: As in `Convolution.run`.
+        maxima: Where to write the maxima, (N, K). A maximum over NaN is NaN.
+        places: Where to write the first place at which each filter has its maximum, (N, K).
+        num_threads: The number of threads, which divide the words.
+
+    Raises:
+        ValueError: If an argument is not as described.
     """
-    rows, size = cell_before.shape
-    products, bf16_mixed = from_input.dtype, mixed.dtype == np.uint16
-    # Both halves of the products have the type of the first one, which `_are_bf16` checks.
-    _check("from_input", from_input, (rows, 4 * size), dtype=products)
-    _check("from_hidden", from_hidden, (rows, 4 * size), dtype=products)
-    _check("bias", bias, (4 * size,))
-    _check("cell_before", cell_before, (rows, size))
-    _check("gates", gates, (rows, 4 * size), written=True)
-    _check("cell", cell, (rows, size), written=True)
-    _check("squashed", squashed, (rows, size), written=True)
-    _check("mixed", mixed, (rows, size), written=True, dtype=mixed.dtype)
-    bf16_products = _are_bf16(products, mixed.dtype)
+    (width, alphabet, filters), (rows, columns) = table.shape, ids.shape
+    _check("table", table, (width, alphabet, filters))
+    _check("lengths", lengths, (rows,), dtype=np.int32)
+    _check("maxima", maxima, (rows, filters), written=True)
+    _check("places", places, (rows, filters), written=True, dtype=np.uint8)
+    _check_ids(ids, alphabet, width)
+    if rows and not 0 <= lengths.min() <= lengths.max() <= columns:
+        raise ValueError(f"lengths holds {lengths.min()} to {lengths.max()}, but there are {columns} columns")
     assert _kernel is not None
-    arrays = from_input, from_hidden, bias, cell_before, gates, cell, squashed, mixed
     if rows:
+        sizes = rows, columns, width, alphabet, filters, filters, 0
         threads = _threads(num_threads)
-        _kernel.run_cell(*arrays, rows, size, clip, bf16_products, bf16_mixed, threads, LEVELS[0])
+        _kernel.run_windows(table, None, ids, lengths, maxima, places, *sizes, False, threads, LEVELS[0])
 
 
-def lstm_cell_backward(
-    gates: Array,
+def add_to_table(
+    d_maxima: Array, ids: NDArray[np.int32], places: NDArray[np.uint8], d_table: Array, num_threads: int = 1
+) -> None:
+    """Run the backward pass of `find_maxima`: add the gradient of each maximum where its window was read.
+
+    Args:
+        d_maxima: The gradient of the maxima, (N, K).
+        ids: As in `find_maxima`.
+        places: What `find_maxima` wrote, (N, K).
+        d_table: The gradient of the table, (width, A, K), to which is added.
+        num_threads: The number of threads, which divide the filters. The order of the additions does not depend on it.
+
+    Raises:
+        ValueError: If an argument is not as described.
+    """
+    (width, alphabet, filters), (rows, columns) = d_table.shape, ids.shape
+    _check("d_maxima", d_maxima, (rows, filters))
+    _check("places", places, (rows, filters), dtype=np.uint8)
+    _check("d_table", d_table, (width, alphabet, filters), written=True)
+    _check_ids(ids, alphabet, width)
+    if rows and places.max() > columns - width:
+        raise ValueError(f"places holds {places.max()}, but the last window of {columns} columns is {columns - width}")
+    assert _kernel is not None
+    if rows:
+        sizes = rows, columns, width, alphabet, filters
+        _kernel.run_windows_backward(d_maxima, ids, places, d_table, *sizes, _threads(num_threads), LEVELS[0])
+
+
+def lstm_forward(
+    weight: Array,
+    weight_hr: Array | None,
+    bias: Array,
+    batch_sizes: Sequence[int],
     cell_before: Array,
+    joined: Products,
+    gates: Array,
     cell: Array,
-    squashed: Array,
-    d_mixed: Products,
+    mixed: Products | None,
+    outputs: Array,
+    clips: tuple[float | None, float | None],
+    num_threads: int = 1,
+) -> None:
+    """Run one projected LSTM layer of training over a packed batch of N tokens (see `elmo.nn.lstm` for the equations).
+
+    The threads divide the rows. A row's numbers do not depend on their number.
+
+    Args:
+        weight: [W_ih, W_hh] side by side, (4H, I + P).
+        weight_hr: The projection W_hr, (P, H); None without one. Then P = H.
+        bias: The bias of the gates with the forget bias included, (4H,).
+        batch_sizes: The number of rows that have a token at each step, never more than at the step before, and at
+            least one; B is batch_sizes[0] and N the sum.
+        cell_before: The cells before step 0, (B, H).
+        joined: The input of each token and the hidden state before it, side by side, (N, I + P), float32, or bf16 in
+            uint16, to which the operands of all products are then rounded. The inputs, and the hidden states of step 0,
+            must be there; the other hidden states are written. In bf16, I + P, P and H must be even.
+        gates: Where to write the activations of the gates, (N, 4H), in an order of their own (see `gate_order`).
+        cell: Where to write the clipped cells c, (N, H).
+        mixed: Where to write m, the input of the projection, (N, H), in the type of `joined`; None without one.
+        outputs: Where to write the outputs h, (N, P).
+        clips: The limits of the absolute values of cells and of projected outputs; None for no limit.
+        num_threads: The number of threads to use.
+
+    Raises:
+        ValueError: If an argument is not as described.
+    """
+    sizes, num_tokens, num_rows = _packed_sizes(batch_sizes)
+    size, width, out_size = cell_before.shape[1], weight.shape[1], outputs.shape[1]
+    precision = _training_precision(joined, (width, out_size, size))
+    _check("weight", weight, (4 * size, width))
+    _check("bias", bias, (4 * size,))
+    _check("cell_before", cell_before, (num_rows, size))
+    _check("joined", joined, (num_tokens, width), written=True, dtype=joined.dtype)
+    _check("gates", gates, (num_tokens, 4 * size), written=True)
+    _check("cell", cell, (num_tokens, size), written=True)
+    _check("outputs", outputs, (num_tokens, out_size), written=True)
+    _check_projection(weight_hr, mixed, "mixed", (num_tokens, size), joined.dtype, size, out_size)
+    assert _kernel is not None
+    arrays = weight, weight_hr, bias, sizes, cell_before, joined, gates, cell, mixed, outputs
+    limits = _clip("cell_clip", clips[0]), _clip("proj_clip", clips[1])
+    dims = size, width, out_size, len(sizes)
+    _kernel.run_lstm_forward(*arrays, *dims, *limits, precision, _threads(num_threads), LEVELS[0])
+
+
+def lstm_backward(
+    weight: Array,
+    weight_hr: Array | None,
+    batch_sizes: Sequence[int],
+    cell_before: Array,
+    gates: Array,
+    cell: Array,
+    outputs: Array,
+    d_outputs: Array,
+    d_cells: Array | None,
     d_cell: Array,
     d_gates: Products,
-    clip: float,
+    d_out: Products | None,
+    d_joined: Array,
+    clips: tuple[float | None, float | None],
     num_threads: int = 1,
 ) -> None:
-    """Compute the backward pass of `lstm_cell` (see `elmo.nn.lstm.step_backward`), writing `d_cell` and `d_gates`."""
-    rows, size = cell_before.shape
-    _check("gates", gates, (rows, 4 * size))
-    _check("cell_before", cell_before, (rows, size))
-    _check("cell", cell, (rows, size))
-    _check("squashed", squashed, (rows, size))
-    _check("d_mixed", d_mixed, (rows, size), dtype=d_mixed.dtype)
-    _check("d_cell", d_cell, (rows, size), written=True)
-    _check("d_gates", d_gates, (rows, 4 * size), written=True, dtype=d_gates.dtype)
-    bf16_products = _are_bf16(d_gates.dtype, d_mixed.dtype)
+    """Run the backward pass of `lstm_forward`, except for the gradients of the weights and the bias.
+
+    They are products over all steps of what is written here: [W_ih, W_hh] has the gradient d_gatesᵀ joined, W_hr has
+    d_outᵀ mixed, and the bias the sum of d_gates. A clip passes gradients only inside its range.
+
+    Args:
+        weight: As in `lstm_forward`.
+        weight_hr: As in `lstm_forward`.
+        batch_sizes: As in `lstm_forward`.
+        cell_before: As in `lstm_forward`.
+        gates: What `lstm_forward` wrote, like `cell` and `outputs`.
+        cell: See `gates`.
+        outputs: See `gates`.
+        d_outputs: The gradient of the outputs, (N, P).
+        d_cells: The gradient of the cells, (N, H); None for zeros.
+        d_cell: Zeros, (B, H); they are replaced by the gradient of `cell_before`.
+        d_gates: Where to write the gradient of the gates' sums, (N, 4H), float32, or bf16 in uint16, in the order of
+            `gate_order`.
+        d_out: Where to write the gradient of the projections' sums, (N, P), in the type of `d_gates`; None without one.
+        d_joined: Where to write the gradient of `joined`, (N, I + P). Its last P columns at step 0 are the gradient of
+            the hidden state before.
+        clips: As in `lstm_forward`.
+        num_threads: The number of threads to use.
+
+    Raises:
+        ValueError: If an argument is not as described.
+    """
+    sizes, num_tokens, num_rows = _packed_sizes(batch_sizes)
+    size, width, out_size = cell_before.shape[1], weight.shape[1], outputs.shape[1]
+    precision = _training_precision(d_gates, (width, out_size, size))
+    _check("weight", weight, (4 * size, width))
+    _check("cell_before", cell_before, (num_rows, size))
+    _check("gates", gates, (num_tokens, 4 * size))
+    _check("cell", cell, (num_tokens, size))
+    _check("outputs", outputs, (num_tokens, out_size))
+    _check("d_outputs", d_outputs, (num_tokens, out_size))
+    if d_cells is not None:
+        _check("d_cells", d_cells, (num_tokens, size))
+    _check("d_cell", d_cell, (num_rows, size), written=True)
+    _check("d_gates", d_gates, (num_tokens, 4 * size), written=True, dtype=d_gates.dtype)
+    _check("d_joined", d_joined, (num_tokens, width), written=True)
+    _check_projection(weight_hr, d_out, "d_out", (num_tokens, out_size), d_gates.dtype, size, out_size)
     assert _kernel is not None
-    arrays = gates, cell_before, cell, squashed, d_mixed, d_cell, d_gates
-    if rows:
-        threads = _threads(num_threads)
-        bf16_mixed = d_mixed.dtype == np.uint16
-        _kernel.run_cell_backward(*arrays, rows, size, clip, bf16_products, bf16_mixed, threads, LEVELS[0])
+    kept = weight, weight_hr, sizes, cell_before, gates, cell, outputs
+    limits = _clip("cell_clip", clips[0]), _clip("proj_clip", clips[1])
+    arrays = *kept, d_outputs, d_cells, d_cell, d_gates, d_out, d_joined
+    dims = size, width, out_size, len(sizes)
+    _kernel.run_lstm_backward(*arrays, *dims, *limits, precision, _threads(num_threads), LEVELS[0])
+
+
+def gate_order(size: int) -> tuple[int, int, int]:
+    """Return the order in which `lstm_forward` and `lstm_backward` have the 4H gates of H = `size` cells.
+
+    The gates i, j, f, o of some cells lie next to each other, then those of the next cells (see `kernel.h`).
+
+    Returns:
+        The shape (number of runs, 4 gates, cells in a run) of an axis of 4H gates in that order.
+    """
+    run = size if size % 16 else 16
+    return size // run, 4, run
 
 
 def softmax(
@@ -372,18 +491,62 @@ def softmax(
     # An index beyond the row would be written to.
     if rows and not -1 <= own.min() <= own.max() < columns:
         raise ValueError(f"own holds {own.min()} to {own.max()}, but there are {columns} columns")
-    bf16 = _are_bf16(products.dtype, products.dtype)
+    bf16 = _is_bf16(products)
     assert _kernel is not None
     arrays = products, bias, target_scores, own, losses, target_shares, d_bias
     if rows:
         _kernel.run_softmax(*arrays, rows, columns, bf16, _threads(len(d_bias)), LEVELS[0])
 
 
-def _are_bf16(products: np.dtype[Any], mixed: np.dtype[Any]) -> bool:
+def _packed_sizes(batch_sizes: Sequence[int]) -> tuple[NDArray[np.int64], int, int]:
+    """Return the batch sizes as the extension takes them, and the numbers of tokens N and of rows B."""
+    sizes = np.array(batch_sizes, dtype=np.int64)
+    if sizes.ndim != 1 or (sizes < 1).any() or (sizes[1:] > sizes[:-1]).any():
+        raise ValueError(f"batch_sizes must be positive and must not increase, but are {list(batch_sizes)}")
+    return sizes, int(sizes.sum()), int(sizes[0]) if len(sizes) else 0
+
+
+def _check_ids(ids: NDArray[np.int32], alphabet: int, width: int) -> None:
+    """Refuse characters or windows that would be read from other memory."""
+    _check("ids", ids, ids.shape, dtype=np.int32)
+    if len(ids) and not 0 <= ids.min() <= ids.max() < alphabet:
+        raise ValueError(f"ids holds {ids.min()} to {ids.max()}, but there are {alphabet} characters")
+    if not width <= ids.shape[1] <= 255:
+        raise ValueError(f"ids has {ids.shape[1]} columns, but must have {width}, the width of the filters, to 255")
+
+
+def _is_bf16(products: NDArray[Any]) -> bool:
     """Return whether products are bf16, and raise ValueError for types that there are no kernels for."""
-    if (products, mixed) not in _CELL_TYPES:
-        raise ValueError(f"products of {products} with {mixed}: there are kernels for float32 and for bf16 in uint16")
-    return products == np.uint16
+    if products.dtype.name not in ("float32", "uint16"):
+        raise ValueError(f"products of {products.dtype}: there are kernels for float32 and for bf16 in uint16")
+    return products.dtype == np.uint16
+
+
+def _training_precision(products: Products, widths: tuple[int, ...]) -> int:
+    if not _is_bf16(products):
+        return _code("float32")
+    if any(width % 2 for width in widths):  # two numbers of bf16 are one word
+        raise ValueError(f"products of bf16 need even widths, but these are {widths}")
+    return _code("bf16")
+
+
+def _check_projection(
+    weight_hr: Array | None,
+    products: Products | None,
+    name: str,
+    shape: tuple[int, int],
+    dtype: np.dtype[Any],
+    size: int,
+    out_size: int,
+) -> None:
+    if weight_hr is None:
+        if size != out_size:
+            raise ValueError(f"outputs are {out_size} wide, but must be {size}, as there is no projection")
+    elif products is None:
+        raise ValueError(f"{name} is None, but there is a projection")
+    else:
+        _check("weight_hr", weight_hr, (out_size, size))
+        _check(name, products, shape, written=True, dtype=dtype)
 
 
 def _code(precision: str) -> int:

@@ -44,10 +44,17 @@ struct Packed {
     bool gates;
     size_t lanes, blocks, groups;
     int32_t* words = nullptr;    // [block][group][vector][lane]
+    size_t bytes = 0;            // of `words`
     float* scales = nullptr;     // int8 only, [block][vector][lane]: what a column's integers are multiplied with
     int32_t* offsets = nullptr;  // int8 only: a column's part of the products that the +128 of operands makes
 
-    Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, size_t lanes);
+    enum Source {
+        AS_IT_IS,               // the weight lies as (columns, depth)
+        TRANSPOSED,             // as (depth, columns)
+        TRANSPOSED_INTERLEAVED  // the same, and its depth are the gates of cells, which the other operand interleaves
+    };
+    Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, size_t lanes,
+           Source source = AS_IT_IS);
     ~Packed();
     Packed(const Packed&) = delete;
     Packed& operator=(const Packed&) = delete;
@@ -79,28 +86,46 @@ struct RecurrenceCall {
     float* mixed;  // room for what the projection reads, (B, H)
 };
 
-// One time step of a layer in training, over some rows of H cells. Products are (rows, 4H), all else is (rows, H); the
-// four gates are i, j (candidate), f, o.
-struct CellCall {
-    size_t size;  // H
-    float clip;   // infinite for none
-    bool bf16_products, bf16_mixed;
-    const void *from_input, *from_hidden;  // products
-    const float *bias, *cell_before;       // the bias (4H) holds the forget bias too
-    float *gates, *cell, *squashed;        // kept for the backward pass: gates (rows, 4H), cells, and tanh of them
-    void* mixed;                           // o * tanh(cell)
+// In training, the four gates i, j (candidate), f, o of 16 cells lie next to each other, then those of the next 16, so
+// that they are written and read as a piece. Gates that are as far apart as there are cells, mostly a multiple of 4096
+// bytes, would all fall into the same lines of the first-level cache. If H is no multiple of 16, the order is that of
+// the weights: all of gate i, then all of gate j, and so on.
+constexpr size_t INTERLEAVED = 16;
+
+inline size_t gate_run(size_t size) { return size % INTERLEAVED ? size : INTERLEAVED; }
+
+// Where the gate i of cell `k` of H = `size` is; its other gates follow at distances of `gate_run(size)`.
+inline size_t gate_place(size_t k, size_t size) {
+    const size_t run = gate_run(size);
+    return k / run * 4 * run + k % run;
+}
+
+// One layer in training over a packed batch of N tokens, of H cells and P outputs. The rows of `joined` are the input of
+// a token and the hidden state before it, side by side. Products are float32, or bf16 as uint16_t.
+struct LSTMForwardCall {
+    const Packed *weight, *weight_hr;  // (4H, I + P) as gates, and (P, H) or null without a projection
+    size_t out_size;                   // P
+    float cell_clip, proj_clip;        // infinite for none
+    const int64_t* batch_sizes;
+    size_t steps;
+    const float *bias, *cell_before;  // (4H) with the forget bias, and (B, H) before the first step
+    void* joined;                     // products (N, I + P): holds the inputs, and the hidden states of the first step
+    float *gates, *cell;              // kept for the backward pass: (N, 4H) activations, interleaved, and (N, H)
+    void* mixed;                      // products (N, H): o * tanh(cell), what the projection reads, if there is one
+    float* outputs;                   // (N, P)
 };
 
-// Its backward pass: gradients of the sums of the gates. `d_cell` is the gradient of the cell, and becomes that of the
-// cell before.
-struct CellBackwardCall {
-    size_t size;
-    float clip;
-    bool bf16_products, bf16_mixed;
-    const float *gates, *cell_before, *cell, *squashed;
-    const void* d_mixed;
-    float* d_cell;
-    void* d_gates;  // products: (rows, 4H)
+struct LSTMBackwardCall {
+    const Packed *weight, *weight_hr;  // transposed: (I + P, 4H), its depth interleaved, and (H, P) or null
+    size_t size, out_size;             // H and P
+    float cell_clip, proj_clip;
+    const int64_t* batch_sizes;
+    size_t steps;
+    const float *cell_before, *gates, *cell, *outputs;
+    const float *d_outputs, *d_cells;  // (N, P), and (N, H) or null for zeros
+    float* d_cell;                     // (B, H), zeros: becomes the gradient of the cells before the first step
+    void *d_gates, *d_out;             // products: (N, 4H) of the gates' sums, interleaved; (N, P) of the projection
+    float* d_joined;                   // (N, I + P)
 };
 
 // The cross-entropies of rows, each with its own target, which is not among the K words that all rows share.
@@ -123,6 +148,18 @@ struct WindowsCall {
     const float *table, *bias;
     const int32_t *ids, *lengths;  // (rows, columns) and (rows): characters up to the padding
     float* out;
+    uint8_t* places;  // (rows, filters), or null: training also wants the first places of the maxima, and these bare
+};
+
+// Its backward pass for one filter width, for some blocks of FILTERS_AT_ONCE filters.
+constexpr size_t FILTERS_AT_ONCE = 64;
+
+struct WindowsBackwardCall {
+    size_t rows, columns, width, alphabet, filters;
+    const float* d_maxima;  // (rows, filters)
+    const int32_t* ids;
+    const uint8_t* places;
+    float* d_table;  // (width, alphabet, filters), which is added to
 };
 
 // x = x + sigmoid(gate) * (relu(transformed) - x), where a row of products is [transformed; gate].
@@ -134,10 +171,11 @@ struct Kernels {
     size_t lanes;
     void (*linear)(const LinearCall&, Range blocks, Scratch);
     void (*recurrence)(const RecurrenceCall&, size_t thread, size_t threads, Scratch, Barrier&);
-    void (*cell)(const CellCall&, Range rows);
-    void (*cell_backward)(const CellBackwardCall&, Range rows);
+    void (*lstm_forward)(const LSTMForwardCall&, size_t thread, size_t threads);
+    void (*lstm_backward)(const LSTMBackwardCall&, size_t thread, size_t threads);
     void (*softmax)(const SoftmaxCall&, Range rows, float* d_bias, float* powers);
     void (*windows)(const WindowsCall&, Range rows);
+    void (*windows_backward)(const WindowsBackwardCall&, Range blocks);
     void (*highway)(const HighwayCall&, Range rows);
 };
 

@@ -6,7 +6,6 @@
 // Everything but the table at the end is in unnamed namespaces: each instruction set has functions of its own.
 
 #include "vectors.h"
-#include "cell.h"
 #include "softmax.h"
 #include "encoder.h"
 
@@ -197,18 +196,18 @@ Tile tile(size_t rows) {
 // Multiply `count` encoded rows with the `blocks` of a weight; `finish` takes the sums of each tile.
 //
 // All rows go through one block before the next, because a weight may be larger than the caches: so it is read from
-// memory once for all of them.
+// memory once for all of them. `groups` is the part of the depth that is summed.
 template <class Kind, class Finish>
-void product(const Packed& weight, const Operand& x, size_t count, Range blocks, const Finish& finish) {
+void product(const Packed& weight, const Operand& x, size_t count, Range blocks, Range groups, const Finish& finish) {
     I sums[MAX_ROWS * VECTORS];
     for (size_t block = blocks.begin; block < blocks.end; ++block) {
-        const I* words = reinterpret_cast<const I*>(weight.words) + block * weight.groups * VECTORS;
+        const I* words = reinterpret_cast<const I*>(weight.words) + (block * weight.groups + groups.begin) * VECTORS;
         size_t tiles = ceil_div(count, MAX_ROWS);
         for (size_t row = 0; row < count; --tiles) {
             // Tiles of similar sizes: 7 rows are 4 and 3, not 6 and 1, as one row takes nearly as long as several.
             const size_t rows = ceil_div(count - row, tiles);
             finish.prefetch(block, row, rows);
-            tile<Kind>(rows)(x.words + row * x.stride, x.stride, words, weight.groups, sums);
+            tile<Kind>(rows)(x.words + row * x.stride + groups.begin, x.stride, words, groups.end - groups.begin, sums);
             for (size_t r = 0; r < rows; ++r) {
                 F values[VECTORS];
                 for (size_t v = 0; v < VECTORS; ++v)
@@ -272,7 +271,7 @@ void linear_of(const LinearCall& call, Range blocks, Scratch scratch) {
         const size_t count = call.rows - row < CHUNK ? call.rows - row : CHUNK;
         const Operand x = Kind::encode(call.x + row * weight.depth, weight.depth, count, weight, scratch);
         const Write write{call.out + row * weight.columns, weight.columns, weight.columns, call.bias, __builtin_inff()};
-        product<Kind>(weight, x, count, blocks, write);
+        product<Kind>(weight, x, count, blocks, {0, weight.groups}, write);
     }
 }
 
@@ -301,12 +300,13 @@ void recurrence_of(const RecurrenceCall& call, size_t thread, size_t threads, Sc
         Operand x = Kind::encode(hidden + first * out_size, every * out_size, rows, weight_hh, scratch);
         float* mixed = (weight_hr ? call.mixed : out) + first * size;
         const Step step{gates + first * 4 * size, call.cell + first * size, mixed, size, every, call.cell_clip};
-        product<Kind>(weight_hh, x, rows, share(weight_hh.blocks, index, count), step);
+        product<Kind>(weight_hh, x, rows, share(weight_hh.blocks, index, count), {0, weight_hh.groups}, step);
         if (count > 1) barrier.wait();  // the projection, or the next step, reads the columns of all threads
         if (weight_hr) {
             x = Kind::encode(mixed, every * size, rows, *weight_hr, scratch);
             const Write write{out + first * out_size, every * out_size, out_size, nullptr, call.proj_clip};
-            product<Kind>(*weight_hr, x, rows, share(weight_hr->blocks, index, count), write);
+            const Range blocks = share(weight_hr->blocks, index, count);
+            product<Kind>(*weight_hr, x, rows, blocks, {0, weight_hr->groups}, write);
             if (count > 1) barrier.wait();
         }
         hidden = out;
@@ -332,8 +332,13 @@ void recurrence(const RecurrenceCall& call, size_t thread, size_t threads, Scrat
 }
 
 }  // namespace
+}  // namespace elmo
 
-extern const Kernels LEVEL = {NAME(LEVEL), LANES, linear, recurrence, cell, cell_backward, softmax,
-                              windows, highway};
+#include "lstm.h"
+
+namespace elmo {
+
+extern const Kernels LEVEL = {NAME(LEVEL), LANES,   linear,  recurrence,       lstm_forward, lstm_backward,
+                              softmax,     windows, windows_backward, highway};
 
 }  // namespace elmo

@@ -236,7 +236,7 @@ PyObject* run_recurrence(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
-// Threads share the rows of a step, of which there is at least one.
+// Threads share the rows (or blocks) of a call, of which there is at least one.
 void for_rows(Py_ssize_t rows, Py_ssize_t threads, const std::function<void(Range, size_t thread)>& work) {
     Released gil;
     Pool::instance().run(std::min(threads, rows), [&](size_t thread, size_t count, Barrier&) {
@@ -244,41 +244,69 @@ void for_rows(Py_ssize_t rows, Py_ssize_t threads, const std::function<void(Rang
     });
 }
 
-PyObject* run_cell(PyObject*, PyObject* args) {
-    Buffer from_input, from_hidden, bias, cell_before, gates, cell, squashed, mixed;
-    Py_ssize_t rows, size, threads;
-    int bf16_products, bf16_mixed;
-    float clip;
+PyObject* run_lstm_forward(PyObject*, PyObject* args) {
+    Buffer weight, weight_hr, bias, batch_sizes, cell_before, joined, gates, cell, mixed, outputs;
+    Py_ssize_t size, width, out_size, steps, threads;
+    float cell_clip, proj_clip;
+    int precision;
     const char* level;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*w*w*w*w*nnfppns", &from_input.view, &from_hidden.view, &bias.view,
-                          &cell_before.view, &gates.view, &cell.view, &squashed.view, &mixed.view, &rows, &size, &clip,
-                          &bf16_products, &bf16_mixed, &threads, &level))
+    if (!PyArg_ParseTuple(args, "y*z*y*y*y*w*w*w*z*w*nnnnffins", &weight.view, &weight_hr.view, &bias.view,
+                          &batch_sizes.view, &cell_before.view, &joined.view, &gates.view, &cell.view, &mixed.view,
+                           &outputs.view, &size, &width, &out_size, &steps, &cell_clip, &proj_clip,
+                          &precision, &threads, &level))
         return nullptr;
     const Kernels* kernels = find(level);
     if (!kernels) return nullptr;
-    const CellCall call{static_cast<size_t>(size), clip, bf16_products != 0, bf16_mixed != 0, from_input.view.buf,
-                        from_hidden.view.buf, bias.floats(), cell_before.floats(), gates.floats(), cell.floats(),
-                        squashed.floats(), mixed.view.buf};
-    for_rows(rows, threads, [&](Range range, size_t) { kernels->cell(call, range); });
+    {
+        Released gil;
+        const Packed packed(weight.floats(), 4 * size, width, true, Precision(precision), kernels->lanes);
+        std::unique_ptr<Packed> projection;
+        if (weight_hr.view.buf)
+            projection.reset(
+                new Packed(weight_hr.floats(), out_size, size, false, Precision(precision), kernels->lanes));
+        const int64_t* sizes = static_cast<const int64_t*>(batch_sizes.view.buf);
+        const LSTMForwardCall call{&packed, projection.get(), static_cast<size_t>(out_size), cell_clip, proj_clip, sizes,
+                                   static_cast<size_t>(steps), bias.floats(), cell_before.floats(), joined.view.buf,
+                                   gates.floats(), cell.floats(), mixed.view.buf, outputs.floats()};
+        Pool::instance().run(std::min<size_t>(threads, sizes[0]), [&](size_t thread, size_t count, Barrier&) {
+            kernels->lstm_forward(call, thread, count);
+        });
+    }
     Py_RETURN_NONE;
 }
 
-PyObject* run_cell_backward(PyObject*, PyObject* args) {
-    Buffer gates, cell_before, cell, squashed, d_mixed, d_cell, d_gates;
-    Py_ssize_t rows, size, threads;
-    int bf16_products, bf16_mixed;
-    float clip;
+PyObject* run_lstm_backward(PyObject*, PyObject* args) {
+    Buffer weight, weight_hr, batch_sizes, cell_before, gates, cell, outputs, d_outputs, d_cells, d_cell, d_gates, d_out,
+        d_joined;
+    Py_ssize_t size, width, out_size, steps, threads;
+    float cell_clip, proj_clip;
+    int precision;
     const char* level;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*w*w*nnfppns", &gates.view, &cell_before.view, &cell.view, &squashed.view,
-                          &d_mixed.view, &d_cell.view, &d_gates.view, &rows, &size, &clip, &bf16_products, &bf16_mixed,
-                          &threads, &level))
+    if (!PyArg_ParseTuple(args, "y*z*y*y*y*y*y*y*z*w*w*z*w*nnnnffins", &weight.view, &weight_hr.view,
+                          &batch_sizes.view, &cell_before.view, &gates.view, &cell.view, &outputs.view,
+                          &d_outputs.view, &d_cells.view, &d_cell.view, &d_gates.view, &d_out.view, &d_joined.view,
+                          &size, &width, &out_size, &steps, &cell_clip, &proj_clip, &precision, &threads, &level))
         return nullptr;
     const Kernels* kernels = find(level);
     if (!kernels) return nullptr;
-    const CellBackwardCall call{static_cast<size_t>(size), clip, bf16_products != 0, bf16_mixed != 0, gates.floats(),
-                                cell_before.floats(), cell.floats(), squashed.floats(), d_mixed.view.buf,
-                                d_cell.floats(), d_gates.view.buf};
-    for_rows(rows, threads, [&](Range range, size_t) { kernels->cell_backward(call, range); });
+    {
+        Released gil;
+        const Packed packed(weight.floats(), width, 4 * size, false, Precision(precision), kernels->lanes,
+                            Packed::TRANSPOSED_INTERLEAVED);
+        std::unique_ptr<Packed> projection;
+        if (weight_hr.view.buf)
+            projection.reset(new Packed(weight_hr.floats(), size, out_size, false, Precision(precision), kernels->lanes,
+                                        Packed::TRANSPOSED));
+        const int64_t* sizes = static_cast<const int64_t*>(batch_sizes.view.buf);
+        const LSTMBackwardCall call{&packed, projection.get(), static_cast<size_t>(size), static_cast<size_t>(out_size),
+                                    cell_clip, proj_clip, sizes, static_cast<size_t>(steps), cell_before.floats(),
+                                    gates.floats(), cell.floats(), outputs.floats(),
+                                    d_outputs.floats(), d_cells.floats(), d_cell.floats(), d_gates.view.buf,
+                                    d_out.view.buf, d_joined.floats()};
+        Pool::instance().run(std::min<size_t>(threads, sizes[0]), [&](size_t thread, size_t count, Barrier&) {
+            kernels->lstm_backward(call, thread, count);
+        });
+    }
     Py_RETURN_NONE;
 }
 
@@ -304,20 +332,39 @@ PyObject* run_softmax(PyObject*, PyObject* args) {
 }
 
 PyObject* run_windows(PyObject*, PyObject* args) {
-    Buffer table, bias, ids, lengths, out;
+    Buffer table, bias, ids, lengths, out, places;
     Py_ssize_t rows, columns, width, alphabet, filters, stride, offset, threads;
     int tanh;
     const char* level;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*w*nnnnnnnpns", &table.view, &bias.view, &ids.view, &lengths.view, &out.view,
-                          &rows, &columns, &width, &alphabet, &filters, &stride, &offset, &tanh, &threads, &level))
+    if (!PyArg_ParseTuple(args, "y*z*y*y*w*z*nnnnnnnpns", &table.view, &bias.view, &ids.view, &lengths.view, &out.view,
+                          &places.view, &rows, &columns, &width, &alphabet, &filters, &stride, &offset, &tanh, &threads, &level))
         return nullptr;
     const Kernels* kernels = find(level);
     if (!kernels) return nullptr;
     const WindowsCall call{static_cast<size_t>(columns), static_cast<size_t>(width), static_cast<size_t>(alphabet),
                            static_cast<size_t>(filters), static_cast<size_t>(stride), tanh != 0, table.floats(),
                            bias.floats(), static_cast<const int32_t*>(ids.view.buf),
-                           static_cast<const int32_t*>(lengths.view.buf), out.floats() + offset};
+                           static_cast<const int32_t*>(lengths.view.buf), out.floats() + offset,
+                           static_cast<uint8_t*>(places.view.buf)};
     for_rows(rows, threads, [&](Range range, size_t) { kernels->windows(call, range); });
+    Py_RETURN_NONE;
+}
+
+PyObject* run_windows_backward(PyObject*, PyObject* args) {
+    Buffer d_maxima, ids, places, d_table;
+    Py_ssize_t rows, columns, width, alphabet, filters, threads;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "y*y*y*w*nnnnnns", &d_maxima.view, &ids.view, &places.view, &d_table.view, &rows,
+                          &columns, &width, &alphabet, &filters, &threads, &level))
+        return nullptr;
+    const Kernels* kernels = find(level);
+    if (!kernels) return nullptr;
+    const WindowsBackwardCall call{static_cast<size_t>(rows), static_cast<size_t>(columns), static_cast<size_t>(width),
+                                   static_cast<size_t>(alphabet), static_cast<size_t>(filters), d_maxima.floats(),
+                                   static_cast<const int32_t*>(ids.view.buf),
+                                   static_cast<const uint8_t*>(places.view.buf), d_table.floats()};
+    for_rows(ceil_div(call.filters, FILTERS_AT_ONCE), threads,
+             [&](Range blocks, size_t) { kernels->windows_backward(call, blocks); });
     Py_RETURN_NONE;
 }
 
@@ -350,10 +397,11 @@ PyMethodDef METHODS[] = {
     {"pack_recurrence", guarded<pack_recurrence>, METH_VARARGS, "A handle on the packed weights of a recurrence."},
     {"run_linear", guarded<run_linear>, METH_VARARGS, "Multiply rows with a packed weight."},
     {"run_recurrence", guarded<run_recurrence>, METH_VARARGS, "Run a recurrence over a packed batch."},
-    {"run_cell", guarded<run_cell>, METH_VARARGS, "What a step of an LSTM does with its gates."},
-    {"run_cell_backward", guarded<run_cell_backward>, METH_VARARGS, "The way back through `run_cell`."},
+    {"run_lstm_forward", guarded<run_lstm_forward>, METH_VARARGS, "Run a layer over a packed batch in training."},
+    {"run_lstm_backward", guarded<run_lstm_backward>, METH_VARARGS, "The way back through `run_lstm_forward`."},
     {"run_softmax", guarded<run_softmax>, METH_VARARGS, "The softmax of training over rows of scores."},
     {"run_windows", guarded<run_windows>, METH_VARARGS, "Convolutions of words, and their maxima."},
+    {"run_windows_backward", guarded<run_windows_backward>, METH_VARARGS, "The way back through `run_windows`."},
     {"run_highway", guarded<run_highway>, METH_VARARGS, "What a highway does with its products."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <mutex>
 #include <new>
+#include <utility>
+#include <vector>
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -18,73 +20,136 @@ namespace {
 
 constexpr size_t HUGE_PAGE = size_t{1} << 21;
 
-// Zeroed, as kernels multiply the padding too, and aligned to 64 bytes, as they load whole registers. It is on huge
-// pages where it fills some: the kernels run through megabytes at every step, and would look up a page for every 4 KB.
-template <class T>
-T* allocate(size_t count) {
-    const size_t bytes = std::max<size_t>(count * sizeof(T), 1);
+// Memory of packed weights that were dropped, kept for the next ones: training packs its weights at each step, and
+// asking the system for fresh pages takes as long as packing.
+class Kept {
+  public:
+    static Kept& instance() {
+        static Kept* kept = new Kept;  // never destroyed: weights may outlive all else
+        return *kept;
+    }
+
+    void* take(size_t bytes) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
+            if (block->first != bytes) continue;
+            void* memory = block->second;
+            blocks_.erase(block);
+            return memory;
+        }
+        return nullptr;
+    }
+
+    void give(void* memory, size_t bytes) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (blocks_.size() < MOST) blocks_.emplace_back(bytes, memory);
+        else std::free(memory);
+    }
+
+  private:
+    static constexpr size_t MOST = 8;  // blocks: what both directions of a biLM pack at the same time
+    std::mutex mutex_;
+    std::vector<std::pair<size_t, void*>> blocks_;
+};
+
+size_t rounded_up(size_t bytes) {
     const size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
-    const size_t whole = ceil_div(bytes, alignment) * alignment;
+    return ceil_div(std::max<size_t>(bytes, 1), alignment) * alignment;
+}
+
+// Aligned to 64 bytes, as kernels load whole registers. It is on huge pages where it fills some: the kernels run through
+// megabytes at every step, and would look up a page for every 4 KB.
+void* allocate(size_t bytes) {
+    bytes = rounded_up(bytes);
+    if (void* memory = Kept::instance().take(bytes)) return memory;
+    const size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : 64;
     void* memory = nullptr;
-    if (posix_memalign(&memory, alignment, whole) != 0) throw std::bad_alloc();
+    if (posix_memalign(&memory, alignment, bytes) != 0) throw std::bad_alloc();
 #ifdef __linux__
-    if (alignment == HUGE_PAGE) madvise(memory, whole, MADV_HUGEPAGE);
+    if (alignment == HUGE_PAGE) madvise(memory, bytes, MADV_HUGEPAGE);
 #endif
-    std::memset(memory, 0, whole);
+    return memory;
+}
+
+template <class T>
+T* allocate_zeros(size_t count) {
+    const size_t bytes = rounded_up(count * sizeof(T));
+    void* memory = nullptr;
+    if (posix_memalign(&memory, 64, bytes) != 0) throw std::bad_alloc();
+    std::memset(memory, 0, bytes);
     return static_cast<T*>(memory);
 }
 
 }  // namespace
 
-Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, size_t lanes)
+Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, size_t lanes,
+               Source source)
     : precision(precision), columns(columns), depth(depth), gates(gates), lanes(lanes) {
     // Columns and depth are padded to whole blocks and words.
     const size_t width = VECTORS * lanes;
     blocks = gates ? ceil_div(columns / 4, lanes) : ceil_div(columns, width);
     groups = ceil_div(depth, per_word(precision));
-    words = allocate<int32_t>(blocks * groups * width);
+    bytes = blocks * groups * width * sizeof(int32_t);
+    words = static_cast<int32_t*>(allocate(bytes));
+    // Kernels multiply the padding too.
+    if (blocks * width != columns || groups * per_word(precision) != depth) std::memset(words, 0, bytes);
     if (precision == Precision::int8) {
-        scales = allocate<float>(blocks * width);
-        offsets = allocate<int32_t>(blocks * width);
+        scales = allocate_zeros<float>(blocks * width);
+        offsets = allocate_zeros<int32_t>(blocks * width);
     }
+    // Where the numbers of a column are: `every` apart, but for interleaved gates.
+    const size_t every = source == AS_IT_IS ? 1 : columns, size = depth / 4, run = gate_run(size);
+    const auto place = [&](size_t k) {
+        if (source != TRANSPOSED_INTERLEAVED) return k * every;
+        const size_t inside = k % (4 * run);
+        return (inside / run * size + k / (4 * run) * run + inside % run) * every;
+    };
     for (size_t block = 0; block < blocks; ++block) {
+        int32_t* start = words + block * groups * width;
+        if (source != AS_IT_IS && precision == Precision::float32) {  // columns side by side, as they are to be
+            const size_t count = std::min(width, columns - block * width);
+            for (size_t k = 0; k < depth; ++k)
+                std::memcpy(start + k * width, weight + place(k) + block * width, count * sizeof(float));
+            continue;
+        }
         for (size_t slot = 0; slot < width; ++slot) {  // vector and lane
             const size_t inside = gates ? block * lanes + slot % lanes : block * width + slot;
             if (inside >= (gates ? columns / 4 : columns)) continue;  // padding
-            const float* from = weight + (gates ? slot / lanes * (columns / 4) + inside : inside) * depth;
-            int32_t* to = words + block * groups * width + slot;
-            // A scale for each column, which belongs to one output: columns of very different sizes keep their digits.
-            float factor = 0;
-            if (precision == Precision::int8) {
+            const size_t column = gates ? slot / lanes * (columns / 4) + inside : inside;
+            const float* from = weight + (source == AS_IT_IS ? column * depth : column);
+            int32_t* to = start + slot;
+            if (precision == Precision::float32) {
+                for (size_t k = 0; k < depth; ++k) std::memcpy(to + k * width, from + k, sizeof(float));
+            } else if (precision == Precision::bf16) {
+                for (size_t k = 0; k < depth; ++k)
+                    reinterpret_cast<uint16_t*>(to + k / 2 * width)[k % 2] = to_bf16(from[place(k)]);
+            } else {
+                // A scale for each column, which belongs to one output: columns of very different sizes keep their
+                // digits.
                 float largest = 0;
                 for (size_t k = 0; k < depth; ++k) {
-                    const float size = std::fabs(from[k]);
-                    if (size > largest || std::isnan(size)) largest = size;  // nothing is larger than NaN: it stays
+                    const float magnitude = std::fabs(from[place(k)]);
+                    // Nothing is larger than NaN: it stays.
+                    if (magnitude > largest || std::isnan(magnitude)) largest = magnitude;
                 }
-                factor = largest > 1e-30f ? 127.0f / largest : 0.0f;
+                const float factor = largest > 1e-30f ? 127.0f / largest : 0.0f;
                 scales[block * width + slot] = largest / 127.0f;
-            }
-            int32_t sum = 0;
-            for (size_t k = 0; k < depth; ++k) {
-                int32_t* word = to + k / per_word(precision) * width;
-                if (precision == Precision::float32) {
-                    std::memcpy(word, from + k, 4);
-                } else if (precision == Precision::bf16) {
-                    reinterpret_cast<uint16_t*>(word)[k % 2] = to_bf16(from[k]);
-                } else {
-                    const int8_t rounded = factor > 0 ? static_cast<int8_t>(std::lrintf(from[k] * factor)) : int8_t{0};
-                    reinterpret_cast<int8_t*>(word)[k % 4] = rounded;
+                int32_t sum = 0;
+                for (size_t k = 0; k < depth; ++k) {
+                    const int8_t rounded =
+                        factor > 0 ? static_cast<int8_t>(std::lrintf(from[place(k)] * factor)) : int8_t{0};
+                    reinterpret_cast<int8_t*>(to + k / 4 * width)[k % 4] = rounded;
                     sum += rounded;
                 }
+                // What the products will be too large by, because 128 is added to the other operand (kernel_body.h).
+                offsets[block * width + slot] = 128 * sum;
             }
-            // What the products will be too large by, because 128 is added to the other operand (see kernel_body.h).
-            if (precision == Precision::int8) offsets[block * width + slot] = 128 * sum;
         }
     }
 }
 
 Packed::~Packed() {
-    std::free(words);
+    Kept::instance().give(words, rounded_up(bytes));
     std::free(scales);
     std::free(offsets);
 }

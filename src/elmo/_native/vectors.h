@@ -19,9 +19,29 @@ inline F load(const float* from, size_t valid = LANES) {
     return v;
 }
 
-inline void store(float* to, F v, size_t valid) {
+inline void store(float* to, F v, size_t valid = LANES) {
     if (valid >= LANES) __builtin_memcpy(to, &v, sizeof v);
     else __builtin_memcpy(to, &v, valid * sizeof(float));
+}
+
+// The same for numbers that may be bf16, as uint16_t.
+typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
+
+inline F read(const float* from, size_t valid) { return load(from, valid); }
+
+inline F read(const uint16_t* from, size_t valid) {
+    Halves v = {};
+    __builtin_memcpy(&v, from, valid >= LANES ? sizeof v : valid * sizeof(uint16_t));
+    return (F)(__builtin_convertvector(v, I) << 16);  // a bf16 is the upper half of a float32
+}
+
+inline void write(float* to, F v, size_t valid) { store(to, v, valid); }
+
+inline void write(uint16_t* to, F v, size_t valid) {
+    // Rounds to nearest, half to even. The NaN that arithmetic makes has no bits set that could carry into its sign.
+    const I bits = (I)v;
+    const Halves rounded = __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, Halves);
+    __builtin_memcpy(to, &rounded, valid >= LANES ? sizeof rounded : valid * sizeof(uint16_t));
 }
 
 // NaN stays NaN: if an operand is NaN, the instructions of x86 return their second one, and those of Arm return NaN.
@@ -69,6 +89,13 @@ inline F one_plus_exp(F x) {
 inline F exp_minus_one(F x) {
     Exponential e = exponential(x);
     return e.power * e.rest + (e.power - 1.0f);
+}
+
+inline F sigmoid(F x) { return 1.0f / one_plus_exp(-x); }
+
+inline F hyperbolic_tangent(F x) {
+    const F e = exp_minus_one(x + x);
+    return e / (e + 2.0f);
 }
 
 }  // namespace

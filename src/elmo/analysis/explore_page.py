@@ -126,15 +126,23 @@ class Page:
                 # The text stays, since without an index its other lines are what the word is compared with.
                 line = sentences.index(tokens)
             elif tokens is not None:
-                word, tokens = _around(tokens, word)
+                word, tokens = cut_around(tokens, word)
                 text = [("text", " ".join(tokens)), ("spaces", "1")]
             return "?" + urlencode([*text, ("line", line), ("word", word), *kept])
 
         return link
 
 
-def _around(tokens: tuple[str, ...], word: int) -> tuple[int, tuple[str, ...]]:
-    """Cut a sentence to what the page accepts, around the word; return the word's new position and the tokens."""
+def cut_around(tokens: tuple[str, ...], word: int) -> tuple[int, tuple[str, ...]]:
+    """Cut a sentence to `MAX_CHARACTERS`, the longest text that the page accepts, around one of its words.
+
+    Args:
+        tokens: The tokens of the sentence.
+        word: Position of the word that must remain.
+
+    Returns:
+        The position of the word among the remaining tokens, and these tokens.
+    """
     first, end = max(0, word - MAX_CHARACTERS), min(len(tokens), word + MAX_CHARACTERS)
     while len(" ".join(tokens[first:end])) > MAX_CHARACTERS and end - first > 1:
         if word - first > end - 1 - word:
@@ -142,6 +150,16 @@ def _around(tokens: tuple[str, ...], word: int) -> tuple[int, tuple[str, ...]]:
         else:
             end -= 1
     return word - first, tokens[first:end]
+
+
+def tokenizer_for_input(index: ContextIndex | None) -> str:
+    """Return the name of the tokenizer for the text that people type: the one that cut the text of the index.
+
+    People type raw text. Without an index, or if the text of the index had been tokenized before, by an unknown
+    tokenizer (its own is then `whitespace`), the best guess is `ptb`.
+    """
+    name = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
+    return "ptb" if name == "whitespace" else name
 
 
 def settings(asked: QueryParams) -> ExplorationConfig:

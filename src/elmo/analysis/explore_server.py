@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 
 import uvicorn
@@ -32,6 +33,17 @@ def make_server(app: Starlette, *, request_seconds: float = REQUEST_SECONDS) -> 
     for name in ("uvicorn.error", "asyncio"):
         logging.getLogger(name).addFilter(_FewLines())
     return uvicorn.Server(config)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only programs on this machine can connect to a server that listens on this address.
+
+    A host name other than `localhost` is never taken for one: nothing tells what it will be resolved to.
+    """
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class _Protocol(H11Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -52,8 +51,8 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
     compared with one another. The page loads nothing from the internet, and other machines cannot see it unless --host
     lets them.
     """
-    from elmo.analysis.explore_page import Page
-    from elmo.analysis.explore_server import make_server
+    from elmo.analysis.explore_page import Page, tokenizer_for_input
+    from elmo.analysis.explore_server import is_loopback, make_server
     from elmo.analysis.search import ContextIndex
     from elmo.embed.embedder import load
     from elmo.nn.processor import prepare_device
@@ -64,26 +63,17 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
     with _bind(host, port) as server:
         embedder = load(model, device=prepare_device(device))
         index = None if folder is None else ContextIndex(folder, embedder)
-        # People type raw text. If that of the index was tokenized already, nobody knows how, and ptb is the best guess.
-        name = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
-        tokenize = given or get_tokenizer("ptb" if name == "whitespace" else name)
+        tokenize = given or get_tokenizer(tokenizer_for_input(index))
         # On this machine alone, requests must name it. Otherwise a page on the internet, whose name is made to point
         # here, could read the index through the browser of whoever visits it.
-        names = ("localhost", "127.0.0.1", "[::1]", host) if _is_loopback(host) else ("*",)
+        names = ("localhost", "127.0.0.1", "[::1]", host) if is_loopback(host) else ("*",)
         app = Page(embedder, Path(model).name, tokenize, index).app(*names)
         address = f"[{host}]" if ":" in host else host
         click.echo(f"http://{address}:{server.getsockname()[1]} (press Ctrl-C to stop)")
-        if not _is_loopback(host):
+        if not is_loopback(host):
             click.echo(f"elmo: everyone who can reach {host} can use the page and read the index", err=True)
         with suppress(KeyboardInterrupt):
             make_server(app).run(sockets=[server])
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _bind(host: str, port: int) -> socket.socket:

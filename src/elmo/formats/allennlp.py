@@ -140,7 +140,7 @@ def load_allennlp(folder: Path) -> Model:
     stored[_CHARACTERS] = rows_of_bytes(f"{path}: {NOUN} '{_CHARACTERS}'", stored[_CHARACTERS], 262)
     require_sizes(config, options or path)
     weights = read_weights(bilm_shapes(config), BILM, stored, path, NOUN, path.stat().st_size)
-    layer_norm = _has_layer_norm(read_json(folder / CONFIG)) if is_there(folder / CONFIG) else False
+    layer_norm = has_layer_norm(read_json(folder / CONFIG)) if is_there(folder / CONFIG) else False
     mixes = list(_mixes(path, stored, config.num_layers, layer_norm))
     sizes = "from the tensors, with published clips" if options is None else f"from {options.name}"
     origin = f"AllenNLP: {WEIGHTS} holds an Elmo under '{prefix or '.'}', {len(mixes)} scalar mixes, sizes {sizes}"
@@ -180,8 +180,12 @@ def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm
         yield StoredMix(scores, gamma, layer_norm=layer_norm)
 
 
-def _has_layer_norm(config: object) -> bool:
-    """Return whether the embedder's settings, wherever they are in the task's config, ask for layer norm."""
+def has_layer_norm(config: object) -> bool:
+    """Return whether an AllenNLP task model normalizes ELMo's layers before it mixes them.
+
+    Args:
+        config: The parsed `config.json` of the archive. The embedder's settings may be anywhere in it.
+    """
     left = [config]
     # A list of what is left instead of recursion: an untrusted config may be nested deeper than Python's stack allows.
     while left:

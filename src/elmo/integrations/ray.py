@@ -12,7 +12,7 @@ vectors.write_parquet("out")
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,8 @@ ROWS = 256
 
 
 @dataclass(frozen=True)
-class _Options:
-    """The options that every actor receives."""
+class ActorOptions:
+    """The options that every actor receives: those of `embed_dataset` that concern rows, and what to compute on."""
 
     model: str | Path
     column: str
@@ -103,7 +103,7 @@ def embed_dataset(
         concurrency = num_gpus or max(1, int(spare_cpus / num_cpus))
     # If actors reserved all processors, none would be left to read the dataset, and they would wait forever.
     reserved = num_cpus if num_cpus * concurrency <= spare_cpus else 0
-    options = _Options(
+    options = ActorOptions(
         model,
         column,
         tokenizer,
@@ -115,8 +115,8 @@ def embed_dataset(
         num_threads=num_cpus,
     )
     return dataset.map_batches(
-        _Embed,
-        fn_constructor_kwargs=asdict(options),
+        EmbeddingActor,
+        fn_constructor_args=(options,),
         batch_size=batch_size,
         batch_format="pyarrow",
         compute=ray.data.ActorPoolStrategy(min_size=1, max_size=concurrency),
@@ -125,11 +125,11 @@ def embed_dataset(
     )
 
 
-class _Embed:
-    """An actor, which holds a model and embeds batches of rows."""
+class EmbeddingActor:
+    """The actor that `embed_dataset` starts on the cluster: it holds a model and embeds batches of rows."""
 
-    def __init__(self, **options: Any) -> None:
-        self._options = _Options(**options)
+    def __init__(self, options: ActorOptions) -> None:
+        self._options = options
         torch.set_num_threads(self._options.num_threads)
         self._tokenize = get_tokenizer(self._options.tokenizer)
         self._model = load(self._options.model, device=self._options.device, precision=self._options.precision)

@@ -20,8 +20,12 @@ from torch.autograd.function import once_differentiable
 from elmo import _native
 from elmo.nn.precision import add_product, as_array, product_dtype, uses_native
 
-CACHED_NUMBERS, CACHED_NUMBERS_ON_GPU = 1 << 21, 1 << 26
-"""How many scores are held at a time: on a CPU 8 MB of float32, which fits into the shared cache; on a GPU 256 MB."""
+CACHED_NUMBERS, CACHED_NUMBERS_ON_GPU = 1 << 20, 1 << 26
+"""How many scores are held at a time: on a CPU 4 MB of float32, which leaves room in the shared cache for the weights
+and for the other direction's scores; on a GPU 256 MB."""
+
+FEWEST_ROWS = 128
+"""On a CPU, twice as many scores are held if there are fewer rows, as each block of rows goes through all weights."""
 
 
 def cross_entropy(
@@ -69,11 +73,14 @@ class _CrossEntropy(torch.autograd.Function):
         rounded = weight.to(product_dtype(hidden))
         # A row for each thread of the native kernel, so that no two threads add to the same number.
         d_bias = bias.new_zeros(torch.get_num_threads() if uses_native(bias, rounded.dtype) else 1, len(bias))
-        size = max(1, (CACHED_NUMBERS if hidden.is_cpu else CACHED_NUMBERS_ON_GPU) // len(words))
+        fitting = (CACHED_NUMBERS if hidden.is_cpu else CACHED_NUMBERS_ON_GPU) // len(words)
+        size = max(1, fitting, min(FEWEST_ROWS, 2 * fitting))
+        # One block of memory for all rows: fresh memory for each would cost page faults.
+        room = rounded.new_empty(min(size, len(hidden)), len(words))
         for start in range(0, len(hidden), size):
             rows = slice(start, start + size)
             h = hidden[rows].to(rounded.dtype)
-            scores = h @ rounded.t()
+            scores = torch.mm(h, rounded.t(), out=room[: len(h)])
             _to_probabilities(scores, bias, target_scores[rows], own[rows], losses[rows], shares[rows], d_bias)
             if any(ctx.needs_input_grad):  # the gradient of a word's score is its probability
                 d_hidden[rows] = scores @ rounded

@@ -21,7 +21,7 @@ T = TypeVar("T")
 THREAD_VARIABLES = ("MKL_NUM_THREADS", "OMP_NUM_THREADS")
 """The environment variables that set torch's number of threads. The first one that is set counts."""
 
-_GPU_FILES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", "/dev/dxg")
+GPU_FILES = ("/dev/nvidiactl", "/dev/nvmap", "/dev/kfd", "/dev/dxg")
 """The files by which programs reach GPUs on Linux: NVIDIA's, those of its boards with Arm, AMD's, Windows'."""
 
 _chosen: int | None = None
@@ -51,7 +51,7 @@ def prepare_device(name: str) -> str:
 def _may_have_gpu() -> bool:
     if sys.platform == "linux":
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
-        return not hidden and any(Path(path).exists() for path in _GPU_FILES)
+        return not hidden and any(Path(path).exists() for path in GPU_FILES)
     return sys.platform != "darwin"  # torch's `cuda`, the only GPUs that are used here, is not on Macs
 
 

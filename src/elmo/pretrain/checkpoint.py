@@ -1,4 +1,4 @@
-"""Checkpoints: safetensors files that hold everything a run needs to continue as if it had never stopped.
+"""The checkpoints of pretraining hold everything that a run needs to continue as if it had never stopped.
 
 A checkpoint holds the states of all rows of the global batch, however many processes wrote it. So a run can be resumed
 with any number of processes. Only process 0 writes and reads checkpoints.
@@ -6,22 +6,21 @@ with any number of processes. Only process 0 writes and reads checkpoints.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from elmo.errors import ElmoError
-from elmo.formats.files import read_tensors, write_all, write_tensors
 from elmo.nn.bilm import BiLMState
 from elmo.pretrain.objective import Objective
 from elmo.pretrain.optimizer import Optimizer
 from elmo.pretrain.processes import Processes
 from elmo.text.streams import Streams
+from elmo.training.checkpoint import optimizer_tensors, read_checkpoint, write_checkpoint
 
 _KEPT = 2
 """How many checkpoints are kept: if the newest is damaged, the run resumes from the one before it."""
@@ -52,6 +51,9 @@ class PretrainingProgress:
     heldout_perplexity: float | None = None
     heldout_step: int | None = None
 
+    def __post_init__(self) -> None:
+        self.loss_sums = tuple(self.loss_sums)  # JSON, which it is read from, has only lists
+
 
 def common_tensors(objective: Objective, optimizer: Optimizer) -> dict[str, Tensor]:
     """Return the tensors that are the same in every process: the parameters and the optimizer's state.
@@ -60,10 +62,7 @@ def common_tensors(objective: Objective, optimizer: Optimizer) -> dict[str, Tens
         The tensors themselves, not copies, by their names in a checkpoint.
     """
     tensors = {f"parameter/{name}": tensor for name, tensor in objective.state_dict().items()}
-    for name, parameter in objective.named_parameters():
-        for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"optimizer/{key}/{name}"] = value
-    return tensors
+    return tensors | optimizer_tensors(objective, optimizer.state)
 
 
 def row_tensors(state: BiLMState, streams: list[Streams]) -> dict[str, Tensor]:
@@ -82,7 +81,7 @@ def row_tensors(state: BiLMState, streams: list[Streams]) -> dict[str, Tensor]:
     return tensors
 
 
-def save_checkpoint(folder: Path, tensors: Mapping[str, Tensor], progress: PretrainingProgress) -> Path:
+def save_pretraining_checkpoint(folder: Path, tensors: Mapping[str, Tensor], progress: PretrainingProgress) -> Path:
     """Write a checkpoint, and remove all but the newest two.
 
     A checkpoint appears under its name only when it is complete.
@@ -99,14 +98,13 @@ def save_checkpoint(folder: Path, tensors: Mapping[str, Tensor], progress: Pretr
     for half in folder.glob(".step-*.partial"):  # left by a process that was killed while it wrote
         half.unlink()
     path = folder / f"step-{progress.step:09d}.safetensors"
-    metadata = {"progress": json.dumps(asdict(progress))}
-    write_all({path: lambda temporary: write_tensors(temporary, tensors, metadata)})
+    write_checkpoint(path, tensors, progress)
     for old in _all(folder)[:-_KEPT]:
         old.unlink()
     return path
 
 
-def resume(
+def resume_pretraining(
     folder: Path, common: Mapping[str, Tensor], rows: Mapping[str, Tensor], processes: Processes
 ) -> PretrainingProgress | None:
     """Load the newest checkpoint into the tensors of a run, in place.
@@ -152,14 +150,10 @@ def _read_newest(folder: Path) -> tuple[dict[str, Tensor], PretrainingProgress |
     """Read the newest checkpoint that is not damaged; damaged ones are renamed, with a warning."""
     for path in reversed(_all(folder)):
         try:
-            tensors, metadata = read_tensors(path)
+            return read_checkpoint(path, PretrainingProgress)
         except ElmoError as error:
             path.rename(path.with_suffix(".damaged"))
             warnings.warn(f"{error}; set aside, going on from the previous checkpoint", stacklevel=2)
-        else:
-            progress = PretrainingProgress(**json.loads(metadata["progress"]))
-            progress.loss_sums = tuple(progress.loss_sums)
-            return tensors, progress
     if damaged := sorted(folder.glob("step-*.damaged")):
         raise ElmoError(f"{damaged[-1]}: is damaged, and no checkpoint is left; start again in another run folder")
     return {}, None

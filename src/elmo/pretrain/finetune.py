@@ -171,7 +171,7 @@ def finetune(
         f"perplexity after, {text}": f"{after.mean:.2f}",
     }
     with alone_in(folder):
-        save_trained(tuned, folder, run.figures() | figures, run.metadata)
+        save_trained(tuned, folder, run.figures() | figures, run.run_folder.metadata)
     return FineTuning(before, after, bool(heldout))
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, nullcontext
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from copy import deepcopy
 from pathlib import Path
 
@@ -22,35 +22,22 @@ from torch import Tensor
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.model import Model, require_characters, require_softmax
-from elmo.formats.native import TRAINED_FOR, is_written, read_figures, save_trained
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.precision import PRODUCTS
 from elmo.nn.softmax import Softmax
-from elmo.pretrain.checkpoint import PretrainingProgress, common_tensors, resume, row_tensors, save_checkpoint
+from elmo.pretrain.checkpoint import PretrainingProgress, common_tensors, resume_pretraining, row_tensors
 from elmo.pretrain.exchange import Volume, average_gradients
-from elmo.pretrain.facts import text_facts
 from elmo.pretrain.objective import Batches, Objective, TrainingBatch, make_softmax
 from elmo.pretrain.optimizer import clip_gradients, make_optimizer
-from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
 from elmo.pretrain.processes import Processes
 from elmo.pretrain.recipe import Recipe
 from elmo.pretrain.reporter import Reporter
-from elmo.pretrain.run_folder import RECIPE, Start, claim_pretraining_run, mark, require_claimed
+from elmo.pretrain.run_folder import PretrainingFolder, Start
 from elmo.schema import to_mapping
-from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
 from elmo.training.interruption import on_interrupt, saving_to
-from elmo.training.machine import machine_name
-from elmo.training.metrics import Row
 
 Sentences = Sequence[Sequence[str]]
-
-WHERE = ("trained on", "shared among")
-"""Entries of the model card that are kept from the training when a finished run is started again on other hardware."""
-
-
-class _StoppedError(Exception):
-    """A stop was requested while held-out text was being measured."""
 
 
 class Pretrainer:
@@ -78,8 +65,15 @@ class Pretrainer:
 
     Attributes:
         model: The model that is trained, with its softmax.
+        objective: Its loss, as a module that holds the model's biLM and softmax.
+        optimizer: What updates the parameters.
+        batches: The batches of this process, one for each step.
+        state: The LSTM states that the next step begins with, of the rows of this process.
+        exchanged: The bytes that this process sent in the last step.
         progress: How far the run has come.
-        stopped: Whether an interrupt has ended training.
+        run_folder: The folder of the run, with its lock, its checkpoints and its card.
+        is_asked_to_stop: Whether this process was asked to stop. All processes stop after the same step (`stopped`).
+        stopped: Whether an interrupt or `stop` has ended training.
 
     Raises:
         ElmoError: If the recipe does not fit the corpus, `start` or the number of processes, if the corpus is damaged,
@@ -97,28 +91,26 @@ class Pretrainer:
         heldout: Sentences = (),
         device: str = "auto",
     ) -> None:
-        import_extra("tensorboard", "pretraining")  # before anything is written, not at the first report
+        # Nothing is written before everything is checked, so that a mistake leaves no folder behind.
+        import_extra("tensorboard", "pretraining")
         self.corpus, self.folder, self.recipe, self.heldout = corpus, folder, recipe, heldout
-        self.stopped = self._is_asked_to_stop = False
-        self._held: ExitStack | None = None
-        self._is_ours: Callable[[], bool] | None = None
+        self.stopped = self.is_asked_to_stop = False
         training = recipe.training
         self.processes = Processes.join(device)
         rows = self.processes.rows(training.batch_size)
-        _check(corpus, recipe, self.processes)
-        self.processes.on_first(corpus.verify)
-        if start is not None:
-            _check_start(start, corpus, recipe)
-        if self.processes.is_first:
-            _warn_of_few(corpus, recipe)
+        _require_trainable(corpus, recipe, start, self.processes)
+
         torch.manual_seed(training.seed)
         bilm = BiLM(recipe.bilm) if start is None else deepcopy(start.bilm)
         given = None if start is None else deepcopy(start.softmax)
         softmax = make_softmax(training, corpus.vocabulary_size, recipe.lstm.projection_dim, given)
-        self._start = self.processes.on_first(
-            lambda: claim_pretraining_run(folder, corpus, recipe, start and Start.of(start))
-        )
         bilm.requires_grad_(not freeze_bilm)
+        self.run_folder = PretrainingFolder(folder, corpus, recipe)
+        # Process 0 claims the folder and finds out what the run began with, which then holds for all.
+        self.run_folder.start = self.processes.on_first(
+            lambda: self.run_folder.claim(None if start is None else Start.of(start))
+        )
+
         self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}")
         self.batches = Batches(corpus, training, recipe.bidirectional, rows)
         products = PRODUCTS[training.precision]
@@ -127,30 +119,17 @@ class Pretrainer:
         self.optimizer = make_optimizer(self.objective, training, row_sparse)
         self.state: BiLMState = bilm.initial_state(len(rows))
         self.exchanged = Volume()
-        """The bytes that this process sent in the last step."""
-        resumed = resume(self._checkpoints, self._common_tensors, self._row_tensors, self.processes)
-        if resumed is None and start is None and self._start is not None:
+        resumed = resume_pretraining(self.run_folder.checkpoints, *self._tensors(), self.processes)
+        if resumed is None and start is None and self.run_folder.start is not None:
             raise ElmoError(
                 f"{folder}: was begun with a model, and has no checkpoint yet; name that model again (--from)"
             )
         self.progress = resumed or PretrainingProgress(loss_sums=(0.0,) * len(bilm.directions))
 
     @property
-    def _common_tensors(self) -> dict[str, Tensor]:
-        return common_tensors(self.objective, self.optimizer)
-
-    @property
-    def _row_tensors(self) -> dict[str, Tensor]:
-        return row_tensors(self.state, self.batches.streams)
-
-    @property
-    def _checkpoints(self) -> Path:
-        return self.folder / "checkpoints"
-
-    @property
     def predictions_per_step(self) -> int:
         """The number of predictions that one direction makes in a step, summed over all processes."""
-        return self.recipe.training.batch_size * self.recipe.training.unroll_steps
+        return self.recipe.training.predictions_per_step
 
     @property
     def total_steps(self) -> int:
@@ -168,8 +147,11 @@ class Pretrainer:
         return self.progress.step >= self.total_steps or out_of_time
 
     @property
-    def _done(self) -> float:
-        """The share of the run that is over in the middle of the current step: by steps or minutes, if that is more."""
+    def share_done(self) -> float:
+        """The share of the run that is over in the middle of the current step: by steps or minutes, if that is more.
+
+        The learning rate depends on it.
+        """
         minutes, progress = self.recipe.training.max_minutes, self.progress
         by_time = 0.0 if minutes is None else progress.seconds / (60 * minutes)
         return max((progress.step - 0.5) / self.total_steps, by_time)
@@ -183,94 +165,30 @@ class Pretrainer:
         Raises:
             ElmoError: If a gradient is not finite, if the folder cannot be written to, or if another process uses it.
         """
-        training = self.recipe.training
         # The training time that process 0 measured, not this process's clock: all must save after the same step.
         saved = self.progress.seconds
         with ExitStack() as stack:
             stack.enter_context(saving_to(self.folder))
-            self.processes.on_first(lambda: self._lock(stack))
-            self.processes.on_first(lambda: require_claimed(self.folder, self.corpus, self.recipe, self._start))
-            reporter = stack.enter_context(self._reporter())
-            stack.enter_context(on_interrupt(self._ask_to_stop))
+            self.processes.on_first(lambda: stack.enter_context(self.run_folder.held()))
+            reporter = stack.enter_context(closing(Reporter(self)))
+            stack.enter_context(on_interrupt(self.stop))
             while not self.is_done and not self.stopped:
-                self._step()
-                if reporter is not None:
-                    reporter.advance(self._summary(), self._expected_steps)
-                if self._is_due(training.log_every_steps) or self._is_evaluation_due:
-                    self._report(reporter)
-                if self.progress.seconds - saved > 60 * training.checkpoint_every_minutes:
+                self.step()
+                reporter.report_step()
+                if self.progress.seconds - saved > 60 * self.recipe.training.checkpoint_every_minutes:
                     self.save()
                     saved = self.progress.seconds
             # Steps are unreported if the end was moved to where the run was stopped; held-out text may also be new.
-            is_moved = self.is_done and self._is_unreported
+            is_moved = self.is_done and reporter.has_news
             if is_moved:
-                self._report(reporter)
-            if is_moved or not self.processes.on_first(self._is_written):
+                reporter.write_row()
+            # Writing the same once more would remove what was added to the folder since, such as a warm state.
+            if is_moved or not self.processes.on_first(lambda: self.run_folder.is_saved(self.model, self.figures())):
                 self.save()
         return self.model
 
-    @property
-    def _is_unreported(self) -> bool:
-        """Whether there are steps since the last row of metrics, or held-out text not yet measured at this step."""
-        progress = self.progress
-        return progress.num_summed > 0 or (bool(self.heldout) and progress.heldout_step != progress.step)
-
-    def _report(self, reporter: Reporter | None) -> None:
-        """Add a row of metrics, unless a stop was requested before there was anything to report."""
-        row = self._row()
-        if reporter is not None and row.keys() & {"loss", "heldout_perplexity"}:
-            self._keep_folder()
-            reporter.add(row)
-
-    def _reporter(self) -> AbstractContextManager[Reporter | None]:
-        """A reporter for process 0, and None for all others."""
-        if not self.processes.is_first:
-            return nullcontext()
-        return closing(Reporter(self.folder, self.progress.step, self.total_steps))
-
-    def _is_written(self) -> bool:
-        return is_written(self.model, self.folder, self.figures())
-
-    def save(self) -> None:
-        """Write a checkpoint, and the model folder that corresponds to it.
-
-        Under `torchrun` every process must call this, since each holds the states of its own rows.
-        """
-        tensors = self._common_tensors | self.processes.gather(self._row_tensors)
-        self.processes.on_first(lambda: self._write(tensors))
-
-    def _write(self, tensors: dict[str, Tensor]) -> None:
-        self._keep_folder()
-        save_checkpoint(self._checkpoints, tensors, self.progress)
-        save_trained(self.model, self.folder, self.figures(), self.metadata)
-
-    def _keep_folder(self) -> None:
-        """Create the run folder again if it was removed, since memory holds everything that must be in it.
-
-        If another process has since begun a run there, the folder belongs to that process, and this one ends.
-        """
-        is_removed = not (self.folder / RECIPE).exists()
-        if self._is_ours is not None and not self._is_ours():
-            if not is_removed:
-                raise ElmoError(
-                    f"{self.folder}: was removed and begun again by another process while this one trained; this "
-                    "process ends, and what it learned is lost"
-                )
-            self.folder.mkdir(parents=True, exist_ok=True)
-            assert self._held is not None
-            self._lock(self._held)
-        if is_removed:
-            mark(self.folder, self.corpus, self.recipe, self._start)
-
-    def _lock(self, stack: ExitStack) -> None:
-        """Hold the run folder until the end of `stack`."""
-        stack.callback(self._forget_lock)
-        self._held, self._is_ours = stack, stack.enter_context(alone_in(self.folder))
-
-    def _forget_lock(self) -> None:
-        self._held = self._is_ours = None
-
-    def _step(self) -> None:
+    def step(self) -> None:
+        """Train on the next batch, and count it in `progress`."""
         started, progress = time.monotonic(), self.progress
         progress.step += 1
         # The seeds of the ranks are far apart: seed + rank would be the seed of the previous rank's next step.
@@ -279,7 +197,8 @@ class Pretrainer:
         losses = self.train_on(self.batches.read(progress.step))
         # Only process 0 measures the time: that of the others includes waiting while process 0 evaluates.
         seconds = time.monotonic() - started if self.processes.is_first else 0.0
-        *sums, seconds, wishes = self.processes.sum([*losses, seconds, self._is_asked_to_stop])
+        # One exchange for everything: each costs a round trip. If any process was asked to stop, all of them do.
+        *sums, seconds, wishes = self.processes.sum([*losses, seconds, self.is_asked_to_stop])
         progress.loss_sums = tuple(a + b / self.processes.size for a, b in zip(progress.loss_sums, sums, strict=True))
         progress.num_summed += 1
         progress.seconds += seconds
@@ -309,158 +228,64 @@ class Pretrainer:
                 f"step {self.progress.step}: the gradient is not finite; start a run in a new folder from what "
                 "this one saved last (--from), with a lower training.learning_rate"
             )
-        self.optimizer.step(self._done)
+        self.optimizer.step(self.share_done)
         return torch.stack(losses).tolist()
 
-    def _is_due(self, every: int | None) -> bool:
-        return self.is_done or (every is not None and self.progress.step % every == 0)
+    def stop(self) -> None:
+        """Ask the run to stop after the current step and to save itself, as an interrupt does."""
+        self.is_asked_to_stop = True
 
-    @property
-    def _is_evaluation_due(self) -> bool:
-        return bool(self.heldout) and self._is_due(self.recipe.training.evaluate_every_steps)
+    def save(self) -> None:
+        """Write a checkpoint, and the model folder that corresponds to it.
 
-    @property
-    def _expected_steps(self) -> int:
-        """The step at which training is expected to end, at its pace so far."""
-        minutes, progress = self.recipe.training.max_minutes, self.progress
-        if minutes is None or progress.step == 0:
-            return self.total_steps
-        return min(self.total_steps, max(progress.step, round(progress.step * 60 * minutes / progress.seconds)))
-
-    def _summary(self) -> Row:
-        """The metrics of all steps since the last row."""
-        progress = self.progress
-        losses = [total / progress.num_summed for total in progress.loss_sums]
-        predictions = progress.num_summed * self.predictions_per_step
-        row: Row = {
-            "step": progress.step,
-            "predictions": progress.step * self.predictions_per_step,
-            "seconds": progress.seconds,
-            "tokens_per_second": predictions / (progress.seconds - progress.summed_seconds),
-            "learning_rate": self.optimizer.learning_rate,
-            "loss": sum(losses) / len(losses),
-        }
-        for direction, loss in zip(("forward", "backward"), losses, strict=False):
-            row[f"{direction}_perplexity"] = perplexity_of(loss)
-        return row
-
-    def _row(self) -> Row:
-        """Make a row of metrics, and reset the sums for the next row."""
-        steps: Row = {"step": self.progress.step, "predictions": self.progress.step * self.predictions_per_step}
-        row = self._summary() if self.progress.num_summed else steps | {"seconds": self.progress.seconds}
-        if self._is_evaluation_due:
-            row.update(self._evaluate())
-        progress = self.progress
-        progress.loss_sums, progress.num_summed = (0.0,) * len(progress.loss_sums), 0
-        progress.summed_seconds = progress.seconds
-        return row
-
-    def _evaluate(self) -> Row:
-        """Measure the perplexities of held-out text; an empty row if a stop was requested before the end."""
-        result = self.processes.on_first(self._measure)
-        if result is None:
-            return {}
-        self.progress.heldout_perplexity, self.progress.heldout_step = result.mean, self.progress.step
-        row = {"heldout_perplexity": result.mean}
-        for direction, value in zip(("forward", "backward"), result.directions, strict=False):
-            row[f"heldout_{direction}_perplexity"] = value
-        return row
-
-    def _measure(self) -> Perplexity | None:
-        try:
-            return Perplexity.of(score_sentences(self.model, self._until_stopped()))
-        except _StoppedError:
-            return None
-
-    def _until_stopped(self) -> Iterator[Sequence[str]]:
-        """Yield the held-out sentences, and raise `_StoppedError` as soon as a stop is requested."""
-        for sentence in self.heldout:
-            if self._is_asked_to_stop:
-                raise _StoppedError
-            yield sentence
+        Under `torchrun` every process must call this, since each holds the states of its own rows.
+        """
+        common, rows = self._tensors()
+        tensors = common | self.processes.gather(rows)
+        self.processes.on_first(lambda: self.run_folder.save(self.model, tensors, self.progress, self.figures()))
 
     def figures(self) -> dict[str, str]:
-        """The model card's facts about the training text and the training, by name."""
-        progress, heldout = self.progress, self.progress.heldout_perplexity
-        trained_for = (
-            f"{progress.step:,} steps, {progress.step * self.predictions_per_step:,} predictions a direction, "
-            f"{progress.seconds / 60:.1f} minutes"
-        )
-        known = read_figures(self.folder)
-        # A run that has not trained since the card was written keeps the hardware that the card names.
-        where = self._where if known.get(TRAINED_FOR) != trained_for else {n: known[n] for n in WHERE if n in known}
-        return text_facts(self.corpus) | {
-            TRAINED_FOR: trained_for,
-            **where,
-            **({} if self._start is None else {"started from": self._start.history}),
-            **({} if heldout is None else {"held-out perplexity when last measured": f"{heldout:.2f}"}),
-        }
+        """Return the model card's facts about the training text and the training, by name."""
+        return self.run_folder.figures(self.progress, self.processes, self.exchanged)
 
-    @property
-    def _where(self) -> dict[str, str]:
-        """The model card's entries about the hardware and the number of processes."""
-        place, spread = WHERE
-        on = {place: machine_name(self.processes.device)}
-        return on if self.processes.size == 1 else on | {spread: self._spread}
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """The metadata at the head of the model card."""
-        language = self.corpus.source.get("language")
-        return {"language": language} if language else {}
-
-    @property
-    def _spread(self) -> str:
-        """How these processes share the work, for the model card."""
-        batch_size, size = self.recipe.training.batch_size, self.processes.size
-        volume = f"{sum(self.exchanged) / 1e6:,.1f} MB a step exchanged by each"
-        return f"{size} processes, {batch_size // size} rows each of the {batch_size} of the global batch, {volume}"
-
-    def _ask_to_stop(self) -> None:
-        self._is_asked_to_stop = True
+    def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The tensors of a checkpoint: those that all processes have in common, and those of this process's rows."""
+        return common_tensors(self.objective, self.optimizer), row_tensors(self.state, self.batches.streams)
 
 
-def _check_start(start: Model, corpus: Corpus, recipe: Recipe) -> None:
-    """Refuse a model that does not fit the recipe or the corpus."""
-    require_characters(start, "trained")
-    if start.config != recipe.bilm:
-        own, wanted = (to_mapping(config) for config in (start.config, recipe.bilm))
-        other = [
-            f"{part}.{key}" for part in ("char_cnn", "lstm") for key in own[part] if own[part][key] != wanted[part][key]
-        ]
-        raise ElmoError(
-            f"{start.origin}: has other sizes than the recipe ({', '.join(other) or 'bidirectional'}); use the recipe "
-            "that it was trained with"
-        )
-    if start.softmax is not None:
-        require_softmax(start)
-    if start.vocabulary is not None and start.vocabulary.words != corpus.vocabulary().words:
-        raise ElmoError(
-            f"{start.origin}: has another vocabulary than {corpus.folder}; prepare the text again with the model's: "
-            "--vocabulary and the vocabulary.txt of its folder"
-        )
-
-
-def _check(corpus: Corpus, recipe: Recipe, processes: Processes) -> None:
-    """Refuse a run that cannot be trained, before anything is written."""
+def _require_trainable(corpus: Corpus, recipe: Recipe, start: Model | None, processes: Processes) -> None:
+    """Refuse a run that cannot be trained, and warn of a text that is short for its batch size."""
+    training = recipe.training
     if len(set(processes.collect((recipe, corpus.checksum)))) > 1:
         raise ElmoError("the processes were started with different recipes or corpora; give all of them the same")
-    if corpus.max_characters != (wanted := recipe.char_cnn.max_characters_per_token):
+    if corpus.max_characters != (longest := recipe.char_cnn.max_characters_per_token):
         raise ElmoError(
             f"{corpus.folder}: was prepared for {corpus.max_characters} characters a word, but the recipe's "
-            f"max_characters_per_token is {wanted}; prepare the text again with --max-characters {wanted}"
+            f"max_characters_per_token is {longest}; prepare the text again with --max-characters {longest}"
         )
-
-
-def _warn_of_few(corpus: Corpus, recipe: Recipe) -> None:
-    """Warn if the corpus has fewer sentences than streams.
-
-    Stream b begins at sentence b of the shuffled corpus, whose end is followed by its beginning.
-    """
-    streams = recipe.training.batch_size
-    if corpus.num_sentences < streams:
+    processes.on_first(corpus.verify)
+    if start is not None:
+        require_characters(start, "trained")
+        if start.config != recipe.bilm:
+            own, wanted = (to_mapping(config) for config in (start.config, recipe.bilm))
+            parts = ("char_cnn", "lstm")
+            other = [f"{part}.{key}" for part in parts for key in own[part] if own[part][key] != wanted[part][key]]
+            raise ElmoError(
+                f"{start.origin}: has other sizes than the recipe ({', '.join(other) or 'bidirectional'}); use the "
+                "recipe that it was trained with"
+            )
+        if start.softmax is not None:
+            require_softmax(start)
+        if start.vocabulary is not None and start.vocabulary.words != corpus.vocabulary().words:
+            raise ElmoError(
+                f"{start.origin}: has another vocabulary than {corpus.folder}; prepare the text again with the "
+                "model's: --vocabulary and the vocabulary.txt of its folder"
+            )
+    # Stream b begins at sentence b of the shuffled corpus, whose end is followed by its beginning.
+    if processes.is_first and corpus.num_sentences < training.batch_size:
         warnings.warn(
-            f"{corpus.folder}: has fewer sentences ({corpus.num_sentences:,}) than there are streams ({streams:,}), so "
-            "some streams read the same text; split long lines (--text paragraphs), or lower training.batch_size",
+            f"{corpus.folder}: has fewer sentences ({corpus.num_sentences:,}) than there are streams "
+            f"({training.batch_size:,}), so some streams read the same text; split long lines (--text paragraphs), or "
+            "lower training.batch_size",
             stacklevel=3,
         )

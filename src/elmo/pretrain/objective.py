@@ -148,7 +148,7 @@ class Objective(nn.Module):
         num, shape = len(state), batch.tokens[0].shape
         B, T = shape
         packing = Packing.of(torch.full((B,), T), T, batch.device)
-        masks = [self._masks(B * T, batch.device) for _ in range(num)]
+        masks = [self.draw_masks(B * T, batch.device) for _ in range(num)]
         with self._precision(batch.device):
             if shape not in self._recurrences:
                 self._recurrences[shape] = [
@@ -159,7 +159,7 @@ class Objective(nn.Module):
 
         def run(number: int) -> tuple[Tensor, LSTMState]:
             with self._precision(batch.device):  # autocast is set for each thread
-                loss, after = self._direction(number, ends[number], batch, packing, state[number], masks[number])
+                loss, after = self.loss_of_direction(number, ends[number], batch, packing, state[number], masks[number])
             # On a GPU the backward passes run one after the other, since both add to the softmax's gradient.
             wait_for_previous(number, batch.device)
             (loss * (scale / num)).backward()
@@ -170,7 +170,7 @@ class Objective(nn.Module):
             vectors.backward(torch.stack([end.grad for end in ends if end.grad is not None]).sum(dim=0))
         return list(losses), tuple(after)
 
-    def _direction(
+    def loss_of_direction(
         self,
         number: int,
         vectors: Tensor,
@@ -179,7 +179,16 @@ class Objective(nn.Module):
         before: LSTMState,
         masks: Sequence[Tensor],
     ) -> tuple[Tensor, LSTMState]:
-        """The loss of one direction, and its state after the step."""
+        """Compute the loss of one direction, and its state after the step.
+
+        Args:
+            number: The direction: 0 is forward, 1 backward.
+            vectors: The token vectors (U, D) of the batch's U distinct types.
+            batch: The batch.
+            packing: The order in which the tokens are processed.
+            before: The direction's state after the last step.
+            masks: What `draw_masks` returned for this direction.
+        """
         order, negatives = packing.orders[number], batch.negatives[number]
         inputs = F.embedding(batch.tokens[number].flatten()[order], vectors)
         targets = batch.targets[number].flatten()[order]
@@ -191,8 +200,17 @@ class Objective(nn.Module):
         assert isinstance(self.softmax, Softmax)
         return self.softmax.sampled_loss(top, targets, negatives), LSTMState(*after)
 
-    def _masks(self, num_tokens: int, device: torch.device) -> Sequence[Tensor]:
-        """Dropout masks (N, P) of one direction: of each layer's input and of the top output. Empty without dropout."""
+    def draw_masks(self, num_tokens: int, device: torch.device) -> Sequence[Tensor]:
+        """Draw the dropout masks of one direction for a step.
+
+        Args:
+            num_tokens: The number N of tokens of the batch.
+            device: The device of the masks.
+
+        Returns:
+            L + 1 masks (N, P), of each layer's input and of the top layer's output. Kept numbers are scaled so that the
+            mean stays. Empty without dropout.
+        """
         if self.dropout == 0:
             return ()
         lstm = self.bilm.config.lstm

@@ -96,15 +96,21 @@ def make_optimizer(
         AdamW: Loshchilov and Hutter 2019. Muon: Jordan et al. 2024.
     """
     trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
-    rate, decay = training.learning_rate, training.weight_decay
+    rate, decay, rows = training.learning_rate, training.weight_decay, set(row_sparse)
+    # A fused step is one pass over memory, where torch's others make several. Sparse gradients have none, and on a GPU
+    # torch's default is as good.
+    on_cpu = all(p.is_cpu for p in trained.values())
     if training.optimizer == "adagrad":
         start = training.initial_accumulator_value
+        dense = [p for p in trained.values() if p not in rows]
+        sparse = [p for p in trained.values() if p in rows]
         parts: list[torch.optim.Optimizer] = [
-            torch.optim.Adagrad(trained.values(), lr=rate, initial_accumulator_value=start)
+            torch.optim.Adagrad(group, lr=rate, initial_accumulator_value=start, fused=group is dense and on_cpu)
+            for group in (dense, sparse)
+            if group
         ]
     else:
         groups: dict[str, list[nn.Parameter]] = {"rows": [], "orthogonal": [], "matrices": [], "vectors": []}
-        rows = set(row_sparse)
         for name, p in trained.items():
             is_inner = p.dim() == 2 and name.startswith("bilm.") and "embedding" not in name
             orthogonal = is_inner and training.optimizer == "muon"
@@ -114,8 +120,8 @@ def make_optimizer(
         muon: dict[str, Any] = {"lr": rate, "momentum": MOMENTUM}
         made = [
             _make(torch.optim.SparseAdam, groups["rows"], _adam_state, **adam),
-            _make(torch.optim.AdamW, groups["matrices"], _adam_state, weight_decay=decay, **adam),
-            _make(torch.optim.AdamW, groups["vectors"], _adam_state, weight_decay=0.0, **adam),
+            _make(torch.optim.AdamW, groups["matrices"], _adam_state, weight_decay=decay, fused=on_cpu, **adam),
+            _make(torch.optim.AdamW, groups["vectors"], _adam_state, weight_decay=0.0, fused=on_cpu, **adam),
             _make(Muon, groups["orthogonal"], _muon_state, weight_decay=decay, **muon),
         ]
         parts = [part for part in made if part is not None]

@@ -100,6 +100,11 @@ class PretrainingConfig:
         if self.adaptive_cutoffs is not None and self.loss != "adaptive":
             raise ElmoError(f"training.adaptive_cutoffs: is only for training.loss adaptive, not for {self.loss}")
 
+    @property
+    def predictions_per_step(self) -> int:
+        """The number of predictions that one direction makes in a step, summed over all processes."""
+        return self.batch_size * self.unroll_steps
+
 
 @dataclass(frozen=True)
 class Recipe:

@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from elmo.nn.lstm import LSTMStack, LSTMState
+from elmo.nn.lstm import LayerMemory, LSTMStack, LSTMState
 
 Recurrence = Callable[..., tuple[Tensor, Tensor, Tensor]]
 """A function from packed inputs (T * B, P), the two tensors of the state, and the dropout masks of `LSTMStack`, to the
@@ -24,9 +24,10 @@ class _Unrolled(nn.Module):
         super().__init__()
         self.stack = stack
         self.batch_sizes = [batch_size] * num_steps
+        self.memory = [LayerMemory() for _ in stack.layers]
 
     def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor, *masks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        outputs, after = self.stack(inputs, self.batch_sizes, LSTMState(hidden, cell), masks)
+        outputs, after = self.stack(inputs, self.batch_sizes, LSTMState(hidden, cell), masks, self.memory)
         return outputs[-1], after.hidden, after.cell
 
 

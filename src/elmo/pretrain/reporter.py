@@ -1,12 +1,17 @@
-"""What pretraining reports: rows of `metrics.csv` and TensorBoard, and a progress line on a terminal."""
+"""What pretraining reports: rows of `metrics.csv` and TensorBoard, held-out perplexity, and a progress line."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
+from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
 from elmo.training.metrics import MetricsFile, Row
+
+if TYPE_CHECKING:
+    from elmo.pretrain.loop import Pretrainer
 
 FIELDS: tuple[str, ...] = (
     "step",
@@ -31,38 +36,117 @@ FIELDS: tuple[str, ...] = (
 """
 
 
+class _StoppedError(Exception):
+    """A stop was requested while held-out text was being measured."""
+
+
 class Reporter:
-    """Reports a pretraining run: rows of `metrics.csv` and TensorBoard, and a progress line on a terminal.
+    """Reports a pretraining run: rows of metrics, held-out perplexity, and a progress line on a terminal.
+
+    Every process of the run has a reporter and must call it after the same steps, since all of them keep the progress,
+    of which the sums since the last row are a part. Only that of process 0 measures and writes.
 
     Args:
-        run_folder: The folder of the run.
-        step: The step that the run continues from. Rows of later steps are dropped, since they will be made again.
-        total_steps: The number of steps that the run is expected to have.
+        run: The run, which may be one that continues: rows of steps that it will make again are dropped.
     """
 
-    def __init__(self, run_folder: Path, step: int, total_steps: int) -> None:
-        self._metrics = MetricsFile(run_folder, "step", step, columns=FIELDS, tensorboard=True)
-        self._bar = tqdm(total=total_steps, initial=step, unit="step", disable=None)
+    def __init__(self, run: Pretrainer) -> None:
+        self._run = run
+        self._metrics: MetricsFile | None = None
+        if run.processes.is_first:
+            step = run.progress.step
+            self._metrics = MetricsFile(run.folder, "step", step, columns=FIELDS, tensorboard=True)
+            self._bar = tqdm(total=run.total_steps, initial=step, unit="step", disable=None)
 
-    def add(self, row: Row) -> None:
-        """Write one row, whose keys must be in `FIELDS`."""
-        self._metrics.add(row)
+    @property
+    def has_news(self) -> bool:
+        """Whether there are steps since the last row of metrics, or held-out text not yet measured at this step."""
+        progress = self._run.progress
+        return progress.num_summed > 0 or (bool(self._run.heldout) and progress.heldout_step != progress.step)
 
-    def advance(self, row: Row, expected_steps: int) -> None:
-        """Move the progress line by one step.
+    def report_step(self) -> None:
+        """Move the progress line by the step that was just made, and write a row of metrics if one is due."""
+        if self._metrics is not None:
+            self._bar.total = self._expected_steps()
+            self._bar.set_postfix_str(progress_text(self._summary()), refresh=False)
+            self._bar.update()
+        if self._is_due(self._run.recipe.training.log_every_steps) or self._is_evaluation_due():
+            self.write_row()
 
-        Args:
-            row: The metrics to show.
-            expected_steps: The step at which training is expected to end, from which the remaining time follows.
+    def write_row(self) -> None:
+        """Write a row of metrics: of the steps since the last row, and of held-out text if that is due.
+
+        Nothing is written if a stop was requested before there was anything to report.
         """
-        self._bar.total = expected_steps
-        self._bar.set_postfix_str(progress_text(row), refresh=False)
-        self._bar.update()
+        run, progress = self._run, self._run.progress
+        if progress.num_summed:
+            row = self._summary()
+        else:  # a finished run that was given other text to measure has no loss to report
+            predictions = progress.step * run.predictions_per_step
+            row = {"step": progress.step, "predictions": predictions, "seconds": progress.seconds}
+        if self._is_evaluation_due() and (heldout := run.processes.on_first(self._measure)) is not None:
+            progress.heldout_perplexity, progress.heldout_step = heldout.mean, progress.step
+            row["heldout_perplexity"] = heldout.mean
+            for direction, value in zip(("forward", "backward"), heldout.directions, strict=False):
+                row[f"heldout_{direction}_perplexity"] = value
+        progress.loss_sums, progress.num_summed = (0.0,) * len(progress.loss_sums), 0
+        progress.summed_seconds = progress.seconds
+        if self._metrics is not None and row.keys() & {"loss", "heldout_perplexity"}:
+            run.run_folder.keep()
+            self._metrics.add(row)
 
     def close(self) -> None:
         """Close the progress line and the metrics, and write what is still buffered."""
-        self._bar.close()
-        self._metrics.close()
+        if self._metrics is not None:
+            self._bar.close()
+            self._metrics.close()
+
+    def _summary(self) -> Row:
+        """The metrics of all steps since the last row."""
+        run, progress = self._run, self._run.progress
+        losses = [total / progress.num_summed for total in progress.loss_sums]
+        predictions = progress.num_summed * run.predictions_per_step
+        row: Row = {
+            "step": progress.step,
+            "predictions": progress.step * run.predictions_per_step,
+            "seconds": progress.seconds,
+            "tokens_per_second": predictions / (progress.seconds - progress.summed_seconds),
+            "learning_rate": run.optimizer.learning_rate,
+            "loss": sum(losses) / len(losses),
+        }
+        for direction, loss in zip(("forward", "backward"), losses, strict=False):
+            row[f"{direction}_perplexity"] = perplexity_of(loss)
+        return row
+
+    def _is_due(self, every: int | None) -> bool:
+        return self._run.is_done or (every is not None and self._run.progress.step % every == 0)
+
+    def _is_evaluation_due(self) -> bool:
+        return bool(self._run.heldout) and self._is_due(self._run.recipe.training.evaluate_every_steps)
+
+    def _expected_steps(self) -> int:
+        """The step at which training is expected to end, at its pace so far."""
+        minutes, progress = self._run.recipe.training.max_minutes, self._run.progress
+        if minutes is None:
+            return self._run.total_steps
+        return min(self._run.total_steps, max(progress.step, round(progress.step * 60 * minutes / progress.seconds)))
+
+    def _measure(self) -> Perplexity | None:
+        """The perplexities of held-out text, or None if a stop was requested before the end."""
+        try:
+            return Perplexity.of(score_sentences(self._run.model, self._until_stopped()))
+        except _StoppedError:
+            return None
+
+    def _until_stopped(self) -> Iterator[Sequence[str]]:
+        """Yield the held-out sentences, and raise `_StoppedError` as soon as a stop is requested.
+
+        Measuring may take minutes, and a machine that sends SIGTERM leaves only seconds until it kills the process.
+        """
+        for sentence in self._run.heldout:
+            if self._run.is_asked_to_stop:
+                raise _StoppedError
+            yield sentence
 
 
 def progress_text(row: Row) -> str:

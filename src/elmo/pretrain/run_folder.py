@@ -1,32 +1,46 @@
-"""Ties a run folder to one corpus, one recipe and one model to begin with, however often the run is started."""
+"""The run folder of pretraining: whose it is, the lock on it, and the checkpoints, the model and the card in it.
+
+It is tied to one corpus, one recipe and one model to begin with, however often the run is started.
+"""
 
 from __future__ import annotations
 
 import re
-import shutil
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from torch import Tensor
 
 from elmo.errors import ElmoError
 from elmo.formats.files import checksum, read_json, write_all, write_json
 from elmo.formats.model import Model
-from elmo.formats.native import TRAINED_FOR
+from elmo.formats.native import TRAINED_FOR, is_written, read_figures, save_trained
+from elmo.pretrain.checkpoint import PretrainingProgress, save_pretraining_checkpoint
+from elmo.pretrain.exchange import Volume
+from elmo.pretrain.processes import Processes
 from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.schema import from_mapping
-from elmo.targets import LOCK, alone_in
+from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
-from elmo.training.metrics import BOARD, METRICS
+from elmo.training.machine import machine_name
 from elmo.training.recipes import without, write_recipe
+from elmo.training.run_folder import StartFiles
 
 RECIPE, CHECKSUM, START = "recipe.yaml", "corpus.sha256", "start.json"
+_FILES = StartFiles(
+    "a run folder", marks=(RECIPE, CHECKSUM), unmarked=(CHECKSUM, START), others=(START,), forgotten=(RECIPE, START)
+)
+
 _CHANGEABLE = (
     *("n_epochs", "max_steps", "max_minutes"),
     *("log_every_steps", "evaluate_every_steps", "checkpoint_every_minutes"),
 )
 """The settings that may be different when a run is started again: when it ends, reports and saves."""
 
-_OF_A_KILLED_START = {CHECKSUM, START, LOCK, *(f".{name}.partial" for name in (CHECKSUM, START, RECIPE))}
+_TRAINED_ON, _SHARED_AMONG = "trained on", "shared among"
+"""The entries of the card that tell of the hardware."""
 
 
 @dataclass(frozen=True)
@@ -52,90 +66,178 @@ class Start:
         return cls(checksum(tensors, {}), history + (f"; that from {before}" if before else ""))
 
 
-def claim_pretraining_run(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> Start | None:
-    """Create a run folder, or check that an existing one belongs to this run, and write the recipe to it.
-
-    A folder in which nothing was trained yet, such as after a first start that ran out of memory, may be used for
-    another recipe, corpus or start.
+class PretrainingFolder:
+    """The folder of a pretraining run. Of several processes, only process 0 calls its methods.
 
     Args:
-        folder: The run folder.
-        corpus: The corpus to train on.
+        path: The folder, which need not exist.
+        corpus: The corpus that is trained on.
         recipe: The recipe. Compared with an earlier start, only when the run ends, reports and saves may be different.
-        start: The model to begin with; None for random weights, or for the model that an earlier start began with.
 
-    Returns:
-        The model that the run began with, or None if it began with random weights.
-
-    Raises:
-        ElmoError: If the folder belongs to another run or is not a run folder, or if another process trains there.
+    Attributes:
+        path: The folder.
+        start: The model that the run began with; None for random weights, and before the folder is claimed.
     """
-    path = folder / RECIPE
-    if path.exists():
-        try:
-            start = _require_same(folder, corpus, recipe, start)
-        except ElmoError:
-            if not _is_untrained(folder):
-                raise
-            with alone_in(folder):
-                _forget(folder)
-                mark(folder, corpus, recipe, start)
-            return start
-    elif folder.exists() and {file.name for file in folder.iterdir()} - _OF_A_KILLED_START:
-        raise ElmoError(f"{folder}: is neither empty nor a run folder; choose another one")
-    with alone_in(folder) if path.exists() else nullcontext():  # refuses the folder while another process trains there
-        mark(folder, corpus, recipe, start)
-    return start
 
+    def __init__(self, path: Path, corpus: Corpus, recipe: Recipe) -> None:
+        self.path = path
+        self.start: Start | None = None
+        self._corpus, self._recipe = corpus, recipe
+        self._locks: ExitStack | None = None
+        self._is_locked: Callable[[], bool] | None = None
 
-def require_claimed(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> None:
-    """Check that the folder still belongs to this run: until training locks it, another process may claim it.
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / "checkpoints"
 
-    Raises:
-        ElmoError: If another run has claimed the folder since this one did.
-    """
-    if (folder / RECIPE).exists() and _require_same(folder, corpus, recipe, start) != start:
-        raise ElmoError(f"{folder}: another process has begun another run there; choose another folder")
+    def claim(self, start: Start | None) -> Start | None:
+        """Create the folder, or check that it belongs to this run, and write the recipe to it.
 
+        Args:
+            start: The model to begin with; None for random weights, or for the model that an earlier start began with.
 
-def _require_same(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> Start | None:
-    """Return what the run began with; an ElmoError if the folder belongs to another corpus, recipe or start."""
-    path = folder / RECIPE
-    if without(load_pretraining_recipe(str(path)), _CHANGEABLE) != without(recipe, _CHANGEABLE):
-        raise ElmoError(f"{path}: holds another recipe; continue with that one, or choose another run folder")
-    if _read_checksum(folder / CHECKSUM) != corpus.checksum:
-        raise ElmoError(f"{folder}: was trained on another corpus than {corpus.folder}; choose another run folder")
-    begun = _read_start(folder)
-    if start is not None and (begun is None or begun.checksum != start.checksum):
-        other = "another model" if begun else "random weights"
-        raise ElmoError(f"{folder}: was begun with {other}; choose another folder")
-    return begun
+        Returns:
+            The model that the run began with, as the attribute `start` also says.
 
+        Raises:
+            ElmoError: If the folder belongs to another run or is not a run folder, or if another process trains there.
+        """
 
-def _is_untrained(folder: Path) -> bool:
-    """Whether the folder holds only files that a start leaves there before its first checkpoint."""
-    names = {path.name for path in folder.iterdir()}
-    return CHECKSUM in names and names <= {*_OF_A_KILLED_START, RECIPE, METRICS, BOARD}
+        def require_same() -> None:
+            self.start = self._require_same(start)
 
+        self.start = start
+        is_left = _FILES.is_left_by_another(self.path, require_same)
+        # The lock refuses the folder while another process trains there, which none does in a folder without a recipe.
+        with alone_in(self.path) if (self.path / RECIPE).exists() else nullcontext():
+            if is_left:
+                _FILES.forget(self.path)
+            self._mark()
+        return self.start
 
-def _forget(folder: Path) -> None:
-    """Remove the files that a start leaves in a folder before its first checkpoint."""
-    for name in (RECIPE, CHECKSUM, START, METRICS):
-        (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / BOARD, ignore_errors=True)
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Lock the folder, so that no other process trains in it.
 
+        Raises:
+            ElmoError: If another process trains there, or if another run has claimed the folder since this one did.
+        """
+        with ExitStack() as locks:
+            self._locks = locks
+            self._lock(locks)
+            try:
+                # Claiming holds no lock until here, so another process may have claimed the folder for another run.
+                if (self.path / RECIPE).exists() and self._require_same(self.start) != self.start:
+                    raise ElmoError(f"{self.path}: another process has begun another run there; choose another folder")
+                yield
+            finally:
+                self._locks = self._is_locked = None
 
-def mark(folder: Path, corpus: Corpus, recipe: Recipe, start: Start | None) -> None:
-    """Create a run folder if it does not exist, and record which corpus, recipe and start it belongs to."""
-    folder.mkdir(parents=True, exist_ok=True)
-    begun = {} if start is None else {folder / START: lambda path: write_json(path, asdict(start))}
-    write_all(
-        {
-            **begun,
-            folder / CHECKSUM: lambda path: path.write_text(corpus.checksum + "\n"),
-            folder / RECIPE: lambda path: write_recipe(recipe, path),
+    def keep(self) -> None:
+        """Create the folder again if it was removed, since memory holds everything that must be in it.
+
+        Raises:
+            ElmoError: If another process has since begun a run there. The folder belongs to that process then.
+        """
+        is_removed = not (self.path / RECIPE).exists()
+        if self._locks is not None and self._is_locked is not None and not self._is_locked():
+            if not is_removed:
+                raise ElmoError(
+                    f"{self.path}: was removed and begun again by another process while this one trained; this "
+                    "process ends, and what it learned is lost"
+                )
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock(self._locks)
+        if is_removed:
+            self._mark()
+
+    def save(
+        self, model: Model, tensors: Mapping[str, Tensor], progress: PretrainingProgress, figures: Mapping[str, str]
+    ) -> None:
+        """Write a checkpoint, and the model folder that corresponds to it.
+
+        Args:
+            model: The model, which is written as a model folder.
+            tensors: All tensors of the run, with the rows of all processes, for the checkpoint.
+            progress: The progress of the run.
+            figures: The facts for the model card, as `figures` returns them.
+        """
+        self.keep()
+        save_pretraining_checkpoint(self.checkpoints, tensors, progress)
+        save_trained(model, self.path, figures, self.metadata)
+
+    def is_saved(self, model: Model, figures: Mapping[str, str]) -> bool:
+        """Whether the folder already contains this model with these facts."""
+        return is_written(model, self.path, figures)
+
+    def figures(self, progress: PretrainingProgress, processes: Processes, exchanged: Volume) -> dict[str, str]:
+        """Return the model card's facts about the training text and the training, by name.
+
+        Args:
+            progress: The progress of the run.
+            processes: The processes that train.
+            exchanged: The bytes that each of them sends in a step.
+        """
+        training, heldout = self._recipe.training, progress.heldout_perplexity
+        predictions = progress.step * training.predictions_per_step
+        trained_for = (
+            f"{progress.step:,} steps, {predictions:,} predictions a direction, {progress.seconds / 60:.1f} minutes"
+        )
+        known = read_figures(self.path)
+        if known.get(TRAINED_FOR) == trained_for:
+            # A finished run that is started again on other hardware was still trained on what the card names.
+            hardware = {name: known[name] for name in (_TRAINED_ON, _SHARED_AMONG) if name in known}
+        else:
+            hardware = {_TRAINED_ON: machine_name(processes.device)}
+            if processes.size > 1:
+                rows = f"{training.batch_size // processes.size} rows each of the {training.batch_size}"
+                volume = f"{sum(exchanged) / 1e6:,.1f} MB a step exchanged by each"
+                hardware[_SHARED_AMONG] = f"{processes.size} processes, {rows} of the global batch, {volume}"
+        return text_facts(self._corpus) | {
+            TRAINED_FOR: trained_for,
+            **hardware,
+            **({} if self.start is None else {"started from": self.start.history}),
+            **({} if heldout is None else {"held-out perplexity when last measured": f"{heldout:.2f}"}),
         }
-    )
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The metadata at the head of the model card."""
+        language = self._corpus.source.get("language")
+        return {"language": language} if language else {}
+
+    def _lock(self, locks: ExitStack) -> None:
+        self._is_locked = locks.enter_context(alone_in(self.path))
+
+    def _mark(self) -> None:
+        """Create the folder if it does not exist, and record which corpus, recipe and start it belongs to."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        start = self.start
+        begun = {} if start is None else {self.path / START: lambda path: write_json(path, asdict(start))}
+        # The recipe comes last. With it the folder is known as a run folder, so everything else must be there by then.
+        write_all(
+            {
+                **begun,
+                self.path / CHECKSUM: lambda path: path.write_text(self._corpus.checksum + "\n"),
+                self.path / RECIPE: lambda path: write_recipe(self._recipe, path),
+            }
+        )
+
+    def _require_same(self, start: Start | None) -> Start | None:
+        """Return what the run began with; an ElmoError if the folder belongs to another corpus, recipe or start."""
+        path = self.path / RECIPE
+        if without(load_pretraining_recipe(str(path)), _CHANGEABLE) != without(self._recipe, _CHANGEABLE):
+            raise ElmoError(f"{path}: holds another recipe; continue with that one, or choose another run folder")
+        if _read_checksum(self.path / CHECKSUM) != self._corpus.checksum:
+            raise ElmoError(
+                f"{self.path}: was trained on another corpus than {self._corpus.folder}; choose another run folder"
+            )
+        begun = _read_start(self.path)
+        if start is not None and (begun is None or begun.checksum != start.checksum):
+            other = "another model" if begun else "random weights"
+            raise ElmoError(f"{self.path}: was begun with {other}; choose another folder")
+        return begun
 
 
 def _read_checksum(path: Path) -> str:
@@ -161,3 +263,22 @@ def is_begun_with(folder: Path, model: Model) -> bool:
     """Whether the folder holds a run that began with exactly this model."""
     begun = _read_start(folder)
     return begun is not None and begun.checksum == Start.of(model).checksum
+
+
+def text_facts(corpus: Corpus) -> dict[str, str]:
+    """Return the facts about a training text that a model card states: its size, origin and preparation, by name.
+
+    Facts that `elmo prepare` was not given are left out.
+    """
+    source, settings = corpus.source, corpus.settings
+    case = "lower-cased" if settings["lowercase"] else "case kept"
+    files = ", ".join(source.get("inputs", []))
+    facts = {
+        "training text": f"{corpus.num_tokens:,} tokens in {corpus.num_sentences:,} sentences",
+        "its files": files.encode("utf-8", "backslashreplace").decode(),  # as it is read back from the card
+        "its language": source.get("language"),
+        "its license": source.get("license"),
+        "its tokens": f"tokenizer {settings['tokenizer']}, {case}",
+        "vocabulary": f"{corpus.vocabulary_size:,} words, {corpus.oov_rate:.2%} of the tokens are not in it",
+    }
+    return {name: value for name, value in facts.items() if value}

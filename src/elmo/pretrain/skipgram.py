@@ -21,8 +21,8 @@ from elmo.schema import require_positive, require_seed
 from elmo.targets import require_new_file
 from elmo.text.corpus import Corpus
 
-_CHUNK_TOKENS = 1 << 20
-_CHUNK_SENTENCES = 1 << 13
+CHUNK_TOKENS, CHUNK_SENTENCES = 1 << 20, 1 << 13
+"""How much of the corpus is counted, and read for training, at a time: it may be larger than the memory."""
 
 MOST_WORDS = 10_000
 """How many words of a sentence gensim reads (its `MAX_WORDS_IN_BATCH`). It ignores the rest without a warning."""
@@ -92,7 +92,7 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
     )
     model.build_vocab_from_freq(dict(zip(words[is_kept], counts[is_kept].tolist(), strict=True)))
     with tqdm(total=config.epochs * corpus.num_sentences, unit="sentence", unit_scale=True, disable=None) as bar:
-        sentences, num_words = _Sentences(corpus, words, is_kept, bar), int(counts[is_kept].sum())
+        sentences, num_words = ChunkedSentences(corpus, words, is_kept, bar), int(counts[is_kept].sum())
         model.train(sentences, total_examples=len(sentences), total_words=num_words, epochs=config.epochs)
     write_all({path: lambda partial: _write(partial, model.wv.index_to_key, model.wv.vectors)})
     return len(model.wv)
@@ -101,12 +101,12 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
 def count_types(corpus: Corpus) -> NDArray[np.int64]:
     """Count how often each type occurs in a corpus; the counts are (num_types,)."""
     counts = np.zeros(corpus.num_types, np.int64)
-    for start in range(0, corpus.num_tokens, _CHUNK_TOKENS):
-        counts += np.bincount(corpus.tokens[start : start + _CHUNK_TOKENS], minlength=corpus.num_types)
+    for start in range(0, corpus.num_tokens, CHUNK_TOKENS):
+        counts += np.bincount(corpus.tokens[start : start + CHUNK_TOKENS], minlength=corpus.num_types)
     return counts
 
 
-class _Sentences:
+class ChunkedSentences:
     """The sentences of a corpus, which can be read any number of times, without the words that get no vector.
 
     Long sentences are split, since gensim would read only their first `MOST_WORDS` words.
@@ -121,8 +121,8 @@ class _Sentences:
 
     def __iter__(self) -> Iterator[list[str]]:
         starts = self._corpus.starts
-        for first in range(0, self._corpus.num_sentences, _CHUNK_SENTENCES):
-            bounds = np.asarray(starts[first : first + _CHUNK_SENTENCES + 1])
+        for first in range(0, self._corpus.num_sentences, CHUNK_SENTENCES):
+            bounds = np.asarray(starts[first : first + CHUNK_SENTENCES + 1])
             tokens = np.asarray(self._corpus.tokens[bounds[0] : bounds[-1]])
             is_kept = self._is_kept[tokens]
             words: list[str] = self._words[tokens[is_kept]].tolist()

@@ -1,10 +1,9 @@
-"""The checkpoint of a task's training: one safetensors file with everything needed to continue as if never stopped."""
+"""What a task's training keeps: one checkpoint, to continue as if never stopped, and the weights of the best epoch."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from elmo.errors import ElmoError
 from elmo.formats.files import read_tensors, write_all, write_tensors
+from elmo.training.checkpoint import optimizer_tensors, read_checkpoint, write_checkpoint
 
 CHECKPOINT, WEIGHTS = "checkpoint.safetensors", "weights.safetensors"
 
@@ -60,11 +60,7 @@ def save_task_checkpoint(
     """
     tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"average/{name}": tensor for name, tensor in averages.items()}
-    for name, parameter in model.named_parameters():
-        for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"optimizer/{key}/{name}"] = value
-    metadata = {"progress": json.dumps(asdict(progress))}
-    write_all({folder / CHECKPOINT: lambda path: write_tensors(path, tensors, metadata)})
+    write_checkpoint(folder / CHECKPOINT, tensors | optimizer_tensors(model, optimizer.state), progress)
 
 
 def resume_task(
@@ -82,7 +78,7 @@ def resume_task(
     if not path.exists():
         return TaskProgress()
     try:
-        tensors, metadata = read_tensors(path)
+        tensors, progress = read_checkpoint(path, TaskProgress)
     except ElmoError as error:
         raise ElmoError(f"{error}; remove it to start from the beginning") from None
     for kind, wanted in (("model/", model.state_dict()), ("average/", averages)):
@@ -92,11 +88,12 @@ def resume_task(
         kind, _, rest = name.partition("/")
         if kind == "optimizer":
             key, _, of = rest.partition("/")
+            # A new optimizer has no tensors yet that could be filled: it makes them in its first step.
             # PyTorch keeps the number of steps on the CPU, unless a fused optimizer reads it on the GPU.
             is_there = key != "step" or optimizer.defaults.get("fused")
             device = parameters[of].device if is_there else tensor.device
             optimizer.state[parameters[of]][key] = tensor.to(device, copy=True)
-    return TaskProgress(**json.loads(metadata["progress"]))
+    return progress
 
 
 def save_weights(folder: Path, model: nn.Module) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -48,10 +47,11 @@ from elmo.tasks.run_folder import (
     require_same,
     write_config,
 )
-from elmo.tasks.sampling import share_of
-from elmo.tasks.task import get_task
+from elmo.tasks.task import Task, get_task
 from elmo.tasks.trainer import Trainer
 from elmo.training.machine import machine_name
+
+E = TypeVar("E")
 
 NO_ELMO = "none"
 SEED_FOLDER = "seed-{}"
@@ -103,6 +103,34 @@ def read_sets(job: ExperimentConfig) -> Sets:
     return sets if job.test is None else {**sets, "test": task.read(job.test, job.recipe)}
 
 
+def choose(examples: Sequence[E], number: int) -> Sequence[E]:
+    """Return `number` examples, or all if there are fewer, in a random order that is always the same.
+
+    A larger number gives the same examples and more.
+    """
+    order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(0)).tolist()
+    return [examples[index] for index in order[:number]]
+
+
+def share_of(train: Sequence[Any], task: Task[Any, Any, Any], recipe: TaskRecipe) -> Sequence[Any]:
+    """Return the share of a training set that the recipe asks for. A larger share contains a smaller one.
+
+    If the task cannot be trained on so few examples, for instance because no sentence has a name in it, examples are
+    added until it can.
+    """
+    share = recipe.training.share
+    if share == 1:
+        return train
+    shuffled = choose(train, len(train))
+    for number in range(max(1, round(share * len(train))), len(train)):
+        try:
+            task.require_gold(shuffled[:number])
+        except ElmoError:
+            continue
+        return shuffled[:number]
+    return train
+
+
 class Experiment:
     """An experiment whose files are read. `run` trains it; the same experiment continues where an earlier one stopped.
 
@@ -131,7 +159,7 @@ class Experiment:
             except ElmoError as error:
                 raise ElmoError(f"{path}: the {name} set {error}") from None
         self.sets: Sets = {**sets, "train": share_of(sets["train"], self.task, job.recipe)}
-        self._given_layers = layers
+        self._frozen_layers = layers  # shared by all seeds; without `layers`, made when the first seed is trained
         found = self._find_words()
         self.vocabularies = self.task.vocabularies(self.sets["train"], job.recipe, found)
         self.note = job.recipe.words and describe_words(job.recipe.words, found)
@@ -157,25 +185,26 @@ class Experiment:
 
     def run(self) -> list[Result]:
         """Train all seeds that are not trained yet, until the end or an interrupt, and return `results`."""
-        job = self.job
-        self._check_folder()
+        job, config = self.job, self._describe()
+        self._check_folder(config)
         job.folder.mkdir(parents=True, exist_ok=True)
-        with alone_in(job.folder):
-            return self._run_seeds()
-
-    def _run_seeds(self) -> list[Result]:
-        job = self.job
         start = job.recipe.training.seed
-        for seed in range(start, start + job.num_seeds):
-            result = self._run_seed(seed)
-            if result is None:
-                return self.results
-            self.results.append(result)
-        if job.num_seeds > 1:
-            self._choose_best()
-            self._write_card(job.folder, self.results)
-        if job.cache is None:
-            shutil.rmtree(job.folder / CACHE, ignore_errors=True)
+        with alone_in(job.folder):
+            for seed in range(start, start + job.num_seeds):
+                folder = self._folder_of(seed)
+                folder.mkdir(exist_ok=True)
+                # A second process may train one of the seeds by itself. It locks only that seed's folder, so lock it
+                # here too.
+                with alone_in(folder) if folder != job.folder else nullcontext():
+                    result = self._run_seed(seed, folder, config)
+                if result is None:
+                    return self.results
+                self.results.append(result)
+            if job.num_seeds > 1:
+                self._choose_best()
+                self._write_card(job.folder, self.results)
+            if job.cache is None:
+                shutil.rmtree(job.folder / CACHE, ignore_errors=True)
         return self.results
 
     def _find_words(self) -> FileWords | None:
@@ -198,7 +227,7 @@ class Experiment:
         if self.job.recipe.elmo.state == "warm":
             require_warm_state(self.bilm.warm_state)
 
-    def _check_folder(self) -> None:
+    def _check_folder(self, config: RunConfig) -> None:
         """Refuse a run folder that holds something else.
 
         A folder is either for one seed or for several, and the seeds of one folder differ in nothing else.
@@ -212,7 +241,7 @@ class Experiment:
         for path in seeds:
             if (path / CONFIG).exists():
                 seed = int(path.name.removeprefix(SEED_FOLDER.format("")))
-                require_same(path, self._config, self._recipe_of(seed), self.vocabularies)
+                require_same(path, config, self._recipe_of(seed), self.vocabularies)
 
     def _folder_of(self, seed: int) -> Path:
         return self.job.folder if self.job.num_seeds == 1 else self.job.folder / SEED_FOLDER.format(seed)
@@ -220,79 +249,65 @@ class Experiment:
     def _recipe_of(self, seed: int) -> TaskRecipe:
         return replace(self.job.recipe, training=replace(self.job.recipe.training, seed=seed))
 
-    def _run_seed(self, seed: int) -> Result | None:
+    def _run_seed(self, seed: int, folder: Path, config: RunConfig) -> Result | None:
         """Return the result of one seed, or None if it was interrupted."""
-        folder, job = self._folder_of(seed), self.job
-        recipe = self._recipe_of(seed)
-        folder.mkdir(exist_ok=True)
-        # A second process may train one of the seeds by itself. It locks only that seed's folder, so lock it here too.
-        with alone_in(folder) if folder != job.folder else nullcontext():
-            return self._train_seed(seed, folder, recipe)
-
-    def _train_seed(self, seed: int, folder: Path, recipe: TaskRecipe) -> Result | None:
-        job = self.job
-        claim_task_run(folder, self._config, recipe, self.vocabularies)
+        job, recipe = self.job, self._recipe_of(seed)
+        claim_task_run(folder, config, recipe, self.vocabularies)
         if self.bilm is not None and job.with_bilm:
             keep_bilm(self.bilm, job.folder / BILM)
         if known := read_results(folder):
             (folder / CHECKPOINT).unlink(missing_ok=True)  # a process that was killed after writing results left it
             return known[0]
-        trainer = self._trainer(folder, recipe)
+        torch.manual_seed(seed)
+        elmo = make_elmo_input(self.bilm, recipe.elmo, self._make_layers())
+        model = self.task.model(recipe, self.vocabularies, elmo)
+        self.task.initialize(model, recipe)
+        model.to(self.device)
+        sets, tensorboard = self.sets, job.tensorboard
+        trainer: Trainer[Any, Any] = Trainer(
+            self.task, model, recipe.training, folder, sets["train"], sets["dev"], tensorboard=tensorboard
+        )
         trainer.train()
         if trainer.stopped:
             return None
-        scores = {name: trainer.evaluate(examples) for name, examples in self.sets.items() if name != "train"}
+        scores = {name: trainer.evaluate(examples) for name, examples in sets.items() if name != "train"}
         done, seconds = trainer.progress, trainer.progress.seconds
         rate, machine = trainer.num_trained / seconds, machine_name(self.device)
         result = Result(seed, done.epoch, done.best_epoch, seconds, rate, scores, machine)
+        # The results come last, since they say that the seed is finished.
         self._write_card(folder, [result])
         write_all({folder / RESULTS: lambda path: write_json(path, result.as_json())})
         (folder / CHECKPOINT).unlink(missing_ok=True)
         return result
 
-    def _trainer(self, folder: Path, recipe: TaskRecipe) -> Trainer[Any, Any]:
-        torch.manual_seed(recipe.training.seed)
-        elmo = make_elmo_input(self.bilm, recipe.elmo, self._layers)
-        model = self.task.model(recipe, self.vocabularies, elmo)
-        self.task.initialize(model, recipe)
-        train, dev = self.sets["train"], self.sets["dev"]
-        model.to(self.device)
-        tensorboard = self.job.tensorboard
-        return Trainer(self.task, model, recipe.training, folder, train, dev, tensorboard=tensorboard)
+    def _make_layers(self) -> FrozenLayers | TrainedLayers | None:
+        """Return the source of ELMo's layers for the next seed.
 
-    @property
-    def _layers(self) -> FrozenLayers | TrainedLayers | None:
-        """The source of ELMo's layers. Seeds share frozen layers, but each one trains a new copy of the biLM."""
-        if self.job.recipe.elmo.vectors == "trained":
-            return make_elmo_layers(self.bilm, self.job.recipe.elmo, self.device)
+        Layers that are cached are computed when the first seed asks for them, which can take hours on a large set.
+        """
+        config = self.job.recipe.elmo
+        if config.vectors == "trained":
+            return make_elmo_layers(self.bilm, config, self.device)  # each seed trains a copy of its own
+        if self._frozen_layers is None:
+            live = cast("LiveLayers | None", make_elmo_layers(self.bilm, config, self.device))
+            self._frozen_layers = live
+            if live is not None and config.vectors == "cached":
+                sentences = self.task.all_sentences(chain.from_iterable(self.sets.values()))
+                self._frozen_layers = live.cached(sentences, self.job.cache or self.job.folder / CACHE)
         return self._frozen_layers
 
-    @cached_property
-    def _frozen_layers(self) -> FrozenLayers | None:
-        if self._given_layers is not None:
-            return self._given_layers
-        config = self.job.recipe.elmo
-        live = make_elmo_layers(self.bilm, config, self.device)
-        if not isinstance(live, LiveLayers) or config.vectors == "live":
-            return cast("LiveLayers | None", live)
-        sentences = self.task.all_sentences(chain.from_iterable(self.sets.values()))
-        return live.cached(sentences, self.job.cache or self.job.folder / CACHE)
-
-    @cached_property
-    def _config(self) -> RunConfig:
+    def _describe(self) -> RunConfig:
+        """Describe the run for its folder, with checksums of all examples and of the biLM."""
         job = self.job
-        is_file = Path(job.elmo).exists() and not is_bundled(job.elmo)
-        source = Path(job.elmo).resolve() if is_file else job.elmo
-        kept = BILM if job.num_seeds == 1 else SHARED_BILM
-        return RunConfig(
-            FORMAT,
-            job.task,
-            bilm=None if self.bilm is None else (kept if job.with_bilm else str(source)),
-            fingerprint=None
-            if self.bilm is None
-            else fingerprint(self.bilm, with_warm_state=job.recipe.elmo.state == "warm"),
-            **{name: checksum_of_examples(examples) for name, examples in self.sets.items()},
-        )
+        bilm = checksum = None
+        if self.bilm is not None:
+            is_file = Path(job.elmo).exists() and not is_bundled(job.elmo)
+            source = str(Path(job.elmo).resolve()) if is_file else job.elmo
+            kept = BILM if job.num_seeds == 1 else SHARED_BILM
+            bilm = kept if job.with_bilm else source
+            checksum = fingerprint(self.bilm, with_warm_state=job.recipe.elmo.state == "warm")
+        sets = {name: checksum_of_examples(examples) for name, examples in self.sets.items()}
+        return RunConfig(FORMAT, job.task, bilm=bilm, fingerprint=checksum, **sets)
 
     def _choose_best(self) -> None:
         """Turn the run folder into that of the seed that is best on the dev set."""

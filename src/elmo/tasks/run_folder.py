@@ -9,7 +9,6 @@ for each seed; all of them share one `bilm/`.
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -33,13 +32,21 @@ from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import ElmoConfig, TaskRecipe
 from elmo.tasks.task import Task, TaskModel, Vocabularies, get_task
 from elmo.text.reading import is_there
-from elmo.training.metrics import BOARD, METRICS
 from elmo.training.recipes import without
+from elmo.training.run_folder import StartFiles
 
 CONFIG, VOCABULARIES, RESULTS, CARD = "config.json", "vocabularies.json", "results.json", "README.md"
 BILM, CACHE = "bilm", "vectors"
 SHARED_BILM = f"../{BILM}"
 FORMAT = 1
+
+_FILES = StartFiles(
+    "a run folder of a task",
+    marks=(CONFIG,),
+    others=(VOCABULARIES, BILM, CACHE),
+    forgotten=(BILM,),  # vectors are kept: their file is named after their biLM and text, and may serve again
+)
+
 CHANGEABLE = ("max_epochs", "patience", "max_minutes", "checkpoint_every_minutes")
 """The keys of a recipe's section `training` that may change when an unfinished run is continued."""
 
@@ -212,17 +219,8 @@ def claim_task_run(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabula
     """
     if (folder / CONFIG).exists():
         read_config(folder)  # raises ElmoError if this is not a run folder
-        try:
-            require_same(folder, config, recipe, vocabularies)
-        except ElmoError:
-            visible = {file.name for file in folder.iterdir() if file.name[0] != "."}
-            if not visible <= {CONFIG, VOCABULARIES, METRICS, BOARD, BILM, CACHE}:
-                raise
-            (folder / METRICS).unlink(missing_ok=True)
-            for name in (BILM, BOARD):
-                shutil.rmtree(folder / name, ignore_errors=True)
-    elif any(file.name[0] != "." for file in folder.iterdir()):
-        raise ElmoError(f"{folder}: is neither empty nor a run folder of a task; choose another one")
+    if _FILES.is_left_by_another(folder, lambda: require_same(folder, config, recipe, vocabularies)):
+        _FILES.forget(folder)
     remove_partial(folder)
     # The configuration is written first: after a kill between the two files, this is still known to be a run folder.
     write_all(

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from itertools import chain, cycle, islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import torch
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from elmo.errors import ElmoError
 from elmo.nn.precision import PRODUCTS, own_products
-from elmo.tasks.averaging import Averages
 from elmo.tasks.checkpoint import load_weights, resume_task, save_task_checkpoint, save_weights
 from elmo.tasks.common.batches import cut_to_fit, plan_epoch, plan_evaluation
 from elmo.tasks.recipe import TaskTrainingConfig
@@ -54,7 +55,10 @@ class Trainer(Generic[E, P]):
 
     Attributes:
         progress: How far the training has come.
-        stopped: Whether an interrupt ended `train` early.
+        stopped: Whether an interrupt or `stop` ended `train` early.
+        optimizer: What updates the parameters.
+        averages: The moving averages of the parameters, which are empty unless the recipe has `ema_decay`.
+        metrics: The rows of `metrics.csv`.
     """
 
     def __init__(
@@ -78,12 +82,12 @@ class Trainer(Generic[E, P]):
         self.optimizer = kind(parameters, **options, lr=config.learning_rate, weight_decay=config.weight_decay)  # pyright: ignore[reportCallIssue]
         self._parameters = parameters
         self._products = None if config.precision == "float32" else PRODUCTS[config.precision]
-        self._averages = Averages(model, config.ema_decay)
+        self.averages = Averages(model, config.ema_decay)
         lengths = [task.length(example) for example in train]
         self._lengths = [*islice(cycle(lengths), max(len(train), config.epoch_steps * config.batch_size))]
         with saving_to(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            self.progress = resume_task(folder, model, self.optimizer, self._averages.tensors)
+            self.progress = resume_task(folder, model, self.optimizer, self.averages.tensors)
             self.metrics = MetricsFile(folder, "epoch", self.progress.epoch, tensorboard=tensorboard)
 
     @property
@@ -119,10 +123,10 @@ class Trainer(Generic[E, P]):
         saved = time.monotonic()
         total = self.config.max_epochs * self.steps_per_epoch
         bar = tqdm(total=total, initial=self.progress.step, unit="batch", disable=None)
-        with saving_to(self.folder), on_interrupt(self._ask_to_stop), bar:
+        with saving_to(self.folder), on_interrupt(self.stop), bar:
             while not self.is_done and not self.stopped:
-                for batch in self._plan()[self.progress.batch :]:
-                    self._step([self.train_set[index % len(self.train_set)] for index in batch])
+                for batch in self.plan()[self.progress.batch :]:
+                    self.step([self.train_set[index % len(self.train_set)] for index in batch])
                     bar.set_postfix_str(self._describe(), refresh=False)
                     bar.update()
                     if time.monotonic() - saved > 60 * self.config.checkpoint_every_minutes:
@@ -138,15 +142,30 @@ class Trainer(Generic[E, P]):
         if self.progress.best_epoch:
             load_weights(self.folder, self.model)
 
+    def stop(self) -> None:
+        """Ask the training to stop after the current step and to save itself, as an interrupt does."""
+        self._is_asked_to_stop = True
+
     def save(self) -> None:
         """Write a checkpoint, from which a later start continues."""
-        save_task_checkpoint(self.folder, self.model, self.optimizer, self.progress, self._averages.tensors)
+        save_task_checkpoint(self.folder, self.model, self.optimizer, self.progress, self.averages.tensors)
 
-    def _plan(self) -> list[list[int]]:
+    def plan(self) -> list[list[int]]:
+        """Return the batches of the current epoch, as indices into the training set.
+
+        A set that is repeated in an epoch has indices beyond its end, which begin again at its first example.
+        """
         return plan_epoch(self._lengths, self.config.batch_size, self.config.seed, self.progress.epoch)
 
-    def _step(self, examples: Sequence[E]) -> None:
-        """Update the parameters once."""
+    def step(self, examples: Sequence[E]) -> None:
+        """Update the parameters once, and count the step in `progress`.
+
+        Args:
+            examples: The batch.
+
+        Raises:
+            ElmoError: If the loss is not finite.
+        """
         started, progress = time.monotonic(), self.progress
         self.model.train()
         # The seed of a step depends on nothing but the step, so that resumed training draws the same dropout masks.
@@ -162,7 +181,7 @@ class Trainer(Generic[E, P]):
         if self.config.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self._parameters, self.config.clip_norm)
         self.optimizer.step()  # pyright: ignore[reportUnknownMemberType]
-        self._averages.update()
+        self.averages.update()
         self._zero_subnormals()
         value = loss.item()
         if not math.isfinite(value):
@@ -186,7 +205,7 @@ class Trainer(Generic[E, P]):
         thread that calls it.
         """
         states = (state for states in self.optimizer.state.values() for state in states.values())
-        for tensor in chain(self._parameters, self._averages.tensors.values(), states):
+        for tensor in chain(self._parameters, self.averages.tensors.values(), states):
             torch.hardshrink(tensor, _SMALLEST, out=tensor)
 
     @property
@@ -205,7 +224,7 @@ class Trainer(Generic[E, P]):
             "loss": progress.loss_sum / progress.batch,
             "examples_per_second": progress.num_examples / progress.epoch_seconds,
         }
-        with self._averages.in_place():
+        with self.averages.in_place():
             scores = self.evaluate(self.dev_set)
             progress.epoch += 1
             self._judge(scores[self.task.metric])
@@ -243,8 +262,46 @@ class Trainer(Generic[E, P]):
         best = "" if progress.best_score is None else f", best dev {self.task.metric} {progress.best_score:.2f}"
         return f"epoch {progress.epoch + 1}, loss {progress.loss_sum / progress.batch:.3f}{best}"
 
-    def _ask_to_stop(self) -> None:
-        self._is_asked_to_stop = True
+
+class Averages:
+    """An exponential moving average of a model's weights, which is evaluated and kept in place of the weights.
+
+    It starts at the initial weights. Each update multiplies it by `decay` and adds `1 - decay` times the current
+    weights; there is no correction for a small number of updates.
+
+    Args:
+        model: The model, whose trained parameters are averaged.
+        decay: The weight of all earlier steps together, from 0 up to 1. None keeps no averages.
+
+    Attributes:
+        tensors: The averages by the name of the parameter; empty without a decay.
+    """
+
+    def __init__(self, model: nn.Module, decay: float | None) -> None:
+        self._decay = decay or 0.0
+        self._parameters = {} if decay is None else {n: p for n, p in model.named_parameters() if p.requires_grad}
+        self.tensors: dict[str, Tensor] = {name: p.detach().clone() for name, p in self._parameters.items()}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Include the weights of the current step."""
+        for name, average in self.tensors.items():
+            average.lerp_(self._parameters[name], 1 - self._decay)
+
+    @contextmanager
+    def in_place(self) -> Generator[None]:
+        """Put the averages into the model for the duration of the context, and then the weights back, to the bit."""
+        weights = {name: p.detach().clone() for name, p in self._parameters.items()}
+        self._put(self.tensors)
+        try:
+            yield
+        finally:
+            self._put(weights)
+
+    @torch.no_grad()
+    def _put(self, tensors: dict[str, Tensor]) -> None:
+        for name, parameter in self._parameters.items():
+            parameter.copy_(tensors[name])
 
 
 @torch.no_grad()

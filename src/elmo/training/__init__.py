@@ -1,1 +1,1 @@
-"""What all trainings share: recipes, metrics, interruptions, and the name of the machine they run on."""
+"""What all trainings share: recipes, run folders, checkpoints, metrics, interruptions, and the machine's name."""

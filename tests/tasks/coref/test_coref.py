@@ -111,7 +111,7 @@ def test_sizes_are_the_published_ones() -> None:
 
 def plain_loss(model: CorefModel, document: Document) -> float:
     """The loss by its definition, from the probabilities of every antecedent of every mention that is left."""
-    mentions, blocks = model._rank(document)
+    mentions, blocks = model.rank(document)
     scores = {
         (row + i, column + j): float(block[i, j])
         for row, column, block in blocks
@@ -150,11 +150,11 @@ def test_predictions_do_not_depend_on_neighbours(at: str | None) -> None:
 def test_words_of_sentences_stay_with_their_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """ELMo is asked for sentences sorted by length, a few at a time; 1e-5 is float32 rounding."""
     model, (document,) = build(make_recipe(elmo__vectors="live"), make_model()).eval(), make_documents(1)
-    wanted, _ = model._read(document.sentences)
+    wanted, _ = model.read(document.sentences)
     monkeypatch.setattr("elmo.tasks.coref.model.SENTENCES_AT_ONCE", 2)
-    found, _ = model._read(document.sentences)
+    found, _ = model.read(document.sentences)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
-    first, _ = model._read(document.sentences[:1])
+    first, _ = model.read(document.sentences[:1])
     torch.testing.assert_close(found[: len(first)], first, atol=1e-5, rtol=1e-5)
 
 
@@ -177,18 +177,18 @@ def test_long_documents_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch)
     model, (document, *_) = build(settings, make_model()).eval(), make_documents(1, seed=3)
     document = Document(document.sentences * 4)
     read: list[int] = []
-    score = CorefModel._score
+    score = CorefModel.score_spans
     monkeypatch.setattr(
-        CorefModel, "_score", lambda self, piece: read.append(sum(map(len, piece))) or score(self, piece)
+        CorefModel, "score_spans", lambda self, piece: read.append(sum(map(len, piece))) or score(self, piece)
     )
     with torch.inference_mode():
-        mentions, antecedents = model._rank(document)
+        mentions, antecedents = model.rank(document)
         whole = [(part.row, part.column, part.scores) for part in antecedents]
         (clusters,) = model.predict([document])
         assert len(set(read)) == 1
         read.clear()
         monkeypatch.setattr("elmo.tasks.coref.model.WORDS_AT_ONCE", 12)
-        found, antecedents = model._rank(document)
+        found, antecedents = model.rank(document)
         assert found == mentions
         for (row, column, scores), part in zip(whole, antecedents, strict=True):
             assert (part.row, part.column) == (row, column)
@@ -202,10 +202,10 @@ def test_long_documents_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch)
 def test_long_documents_are_trained_on_in_part() -> None:
     """Sentences in a row, all of them sooner or later, and only in training."""
     model, (document,) = build(make_recipe(max_sentences=2)), make_documents(1)
-    parts = [model._shorten(document) for _ in range(60)]
+    parts = [model.shorten(document) for _ in range(60)]
     number = len(document.sentences)
     assert {part.sentences for part in parts} == {document.sentences[i : i + 2] for i in range(number - 1)}
-    assert model.eval()._shorten(document) is document
+    assert model.eval().shorten(document) is document
 
 
 @pytest.mark.parametrize("own", [{}, {"dropout__words": 0.5}, {"dropout__hidden": 0.5}], ids=str)
@@ -237,7 +237,7 @@ def test_vocabularies() -> None:
     assert make_recipe(genre=None).genre_of("bc/cctv") == ""
     model = build(recipe)
     unknown = Document((("a",),), (), (), "tc/x")
-    assert int(model._metadata(unknown, [Mention(0, 1)])[1]) == 0
+    assert int(model.metadata(unknown, [Mention(0, 1)])[1]) == 0
     assert not model.antecedents.genres.weight[0].any()
     with pytest.raises(ElmoError, match="has no two mentions of the same thing"):
         TASK.require_gold([Document((("a",),), (), ((Mention(0, 1),),))])

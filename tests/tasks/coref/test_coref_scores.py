@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from itertools import permutations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.tasks.coref.data import Clusters, Mention
-from elmo.tasks.coref.metric import METRICS, best_match, score_clusters
+from elmo.tasks.coref.metric import METRICS, score_clusters
 
 Figures = tuple[float, float]
 """Recall and precision."""
@@ -153,13 +152,3 @@ def test_a_mention_of_two_key_clusters_is_of_the_last() -> None:
     scores = score_clusters([clusters("ab bc")], [clusters("ab")])
     assert (scores["mentions_recall"], scores["muc_recall"]) == (pytest.approx(200 / 3), 0)
     assert scores["b3_recall"] == pytest.approx(100 * (2 / 2 + 1 / 2) / 4)
-
-
-@given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 2**32 - 1), st.booleans())
-def test_the_best_match_is_the_best_of_all(rows: int, columns: int, seed: int, ties: bool) -> None:
-    """Of all ways to match rows with columns; 1e-9 is rounding of doubles."""
-    rng = np.random.default_rng(seed)
-    values = rng.integers(3, size=(rows, columns)).astype(float) if ties else rng.random((rows, columns))
-    short, long = values if rows <= columns else values.T, range(max(rows, columns))
-    best = max(sum(row[c] for row, c in zip(short, order, strict=True)) for order in permutations(long, len(short)))
-    assert best_match(values) == pytest.approx(best, abs=1e-9)

@@ -45,6 +45,8 @@ def _count(key: Sequence[Cluster], response: Sequence[Cluster]) -> Iterator[tupl
 
     For MUC and B³, a mention in two clusters of the key belongs to the last one, as in the official scorer.
     """
+    from scipy.optimize import linear_sum_assignment  # takes a while to import, and only scores of coreference need it
+
     of = {mention: number for number, cluster in enumerate(key) for mention in cluster}
     num_key, num_response = sum(map(len, key)), sum(map(len, response))
     right, found = len(of.keys() & {mention for cluster in response for mention in cluster}), np.zeros(2)
@@ -54,44 +56,13 @@ def _count(key: Sequence[Cluster], response: Sequence[Cluster]) -> Iterator[tupl
             links += size - 1
             found += size * common[number, place] / np.array([len(key[number]), len(cluster)])
     sizes = np.array([*map(len, key)])[:, None] + np.array([*map(len, response)])
-    similar = best_match(2 * common / sizes)
+    # CEAF-e gives each cluster of the key to at most one of the response, so that they have most in common altogether.
+    similarity = 2 * common / sizes
+    similar = similarity[linear_sum_assignment(similarity, maximize=True)].sum()
     yield "mentions", np.array([len(of), right, num_response, right])
     yield "muc", np.array([num_key - len(key), links, num_response - len(response), links])
     yield "b3", np.array([num_key, found[0], num_response, found[1]])
     yield "ceafe", np.array([len(key), similar, len(response), similar])
-
-
-def best_match(values: NDArray[np.float64]) -> float:
-    """Return the highest sum of elements of `values` (N, M) of which no two share a row or a column.
-
-    This is the Hungarian algorithm with shortest augmenting paths, O(N²M) for N rows (Kuhn 1955; Jonker and Volgenant
-    1987).
-    """
-    costs = -(values if len(values) <= values.shape[1] else values.T)
-    num_rows, num_columns = costs.shape
-    of_row, of_column = np.zeros(num_rows), np.zeros(num_columns)
-    owner = np.full(num_columns, -1)
-    for row in range(num_rows):
-        distance, came_from = np.full(num_columns, np.inf), np.full(num_columns, -1)
-        is_done = np.zeros(num_columns, dtype=bool)
-        here, column, so_far = row, -1, 0.0
-        while here >= 0:
-            through = so_far + costs[here] - of_row[here] - of_column
-            is_better = ~is_done & (through < distance)
-            distance[is_better], came_from[is_better] = through[is_better], column
-            column = int(np.where(is_done, np.inf, distance).argmin())
-            so_far, here = distance[column], int(owner[column])
-            is_done[column] = True
-        gained = so_far - distance[is_done]
-        of_column[is_done] -= gained
-        others = owner[is_done]
-        of_row[others[others >= 0]] += gained[others >= 0]
-        of_row[row] += so_far
-        while column >= 0:
-            before = int(came_from[column])
-            owner[column] = row if before < 0 else owner[before]
-            column = before
-    return -float(costs[owner[owner >= 0], np.flatnonzero(owner >= 0)].sum())
 
 
 def _without_repeats(clusters: Iterable[Cluster]) -> Iterator[Cluster]:

@@ -92,7 +92,7 @@ class CorefModel(TaskModel[Document, Clusters]):
 
         Source: Lee et al. 2017, sec. 6.
         """
-        return torch.stack([self._loss(self._shorten(document)) for document in examples]).mean()
+        return torch.stack([self._loss(self.shorten(document)) for document in examples]).mean()
 
     def predict(self, examples: Sequence[Document]) -> list[Clusters]:
         """Return the clusters of each document.
@@ -102,7 +102,7 @@ class CorefModel(TaskModel[Document, Clusters]):
         return [self._link(document) for document in examples]
 
     def _loss(self, document: Document) -> Tensor:
-        mentions, antecedents = self._rank(document)
+        mentions, antecedents = self.rank(document)
         of = {mention: number for number, cluster in enumerate(document.clusters) for mention in cluster}
         clusters = torch.tensor([of.get(mention, -1) for mention in mentions], device=self.device)
         losses: list[Tensor] = []
@@ -117,14 +117,14 @@ class CorefModel(TaskModel[Document, Clusters]):
     def _link(self, document: Document) -> Clusters:
         if not document.sentences:
             return ()
-        mentions, antecedents = self._rank(document)
+        mentions, antecedents = self.rank(document)
         best: list[int] = []
         for _, column, scores in antecedents:
             places: list[int] = _with_none(scores).argmax(dim=1).tolist()
             best += [column + place - 1 if place else -1 for place in places]
         return link_mentions(mentions, best)
 
-    def _shorten(self, document: Document) -> Document:
+    def shorten(self, document: Document) -> Document:
         """Return at most as many consecutive sentences as the recipe trains on, at random."""
         number = self.recipe.max_sentences or len(document.sentences)
         if not self.training or number >= len(document.sentences):
@@ -132,20 +132,20 @@ class CorefModel(TaskModel[Document, Clusters]):
         first = int(torch.randint(len(document.sentences) - number + 1, ()))
         return cut_document(document, first, first + number)
 
-    def _rank(self, document: Document) -> Ranking:
-        """Score all spans as mentions, and the pairs of those that are left.
+    def rank(self, document: Document) -> Ranking:
+        """Score all spans of a document as mentions, and the pairs of those that are left after pruning.
 
         A long document is read piece by piece in prediction, twice: for its spans' scores, which decide together on
         what is left, and for the vectors of these. Its sentences know nothing of each other until pairs are scored.
         """
         pieces = self._cut(document.sentences)
-        whole = self._score(pieces[0]) if len(pieces) == 1 else None
+        whole = self.score_spans(pieces[0]) if len(pieces) == 1 else None
         candidates, scores = self._score_pieces(pieces) if whole is None else (whole.candidates, whole.scores)
         number = max(1, int(self.recipe.spans.per_word * document.starts[-1]))
         left = prune_spans(candidates, scores.detach().cpu().numpy(), number)
         mentions = [Mention(*span) for span in candidates[left].tolist()]
         vectors = self._vectors_of(pieces, left) if whole is None else self._vectors(whole, left)
-        speakers, genre = self._metadata(document, mentions)
+        speakers, genre = self.metadata(document, mentions)
         places = torch.tensor(left, device=self.device)
         return Ranking(mentions, self.antecedents(vectors, scores[places], speakers, genre))
 
@@ -163,9 +163,10 @@ class CorefModel(TaskModel[Document, Clusters]):
             num_words += len(sentence)
         return [*pieces]
 
-    def _score(self, sentences: Sequence[Sentence]) -> ScoredSpans:
+    def score_spans(self, sentences: Sequence[Sentence]) -> ScoredSpans:
+        """Score all spans of some sentences as mentions."""
         lengths = lengths_of(sentences)
-        words, from_elmo = self._read(sentences)
+        words, from_elmo = self.read(sentences)
         context = torch.cat([self.dropout(self.encoder(words, lengths)), from_elmo], dim=1)
         candidates = enumerate_spans(lengths.tolist(), self.recipe.spans.max_width)
         starts, ends = torch.from_numpy(candidates).to(self.device).unbind(1)
@@ -178,7 +179,7 @@ class CorefModel(TaskModel[Document, Clusters]):
         scores: list[Tensor] = []
         start = 0
         for piece in pieces:
-            found = self._score(piece)
+            found = self.score_spans(piece)
             candidates.append(found.candidates + start)
             scores.append(found.scores)
             start += len(found.words)
@@ -193,14 +194,17 @@ class CorefModel(TaskModel[Document, Clusters]):
         vectors: list[Tensor] = []
         places, start = np.asarray(left), 0
         for piece in pieces:
-            spans = self._score(piece)
+            spans = self.score_spans(piece)
             end = start + len(spans.candidates)
             vectors.append(self._vectors(spans, (places[(places >= start) & (places < end)] - start).tolist()))
             start = end
         return torch.cat(vectors)
 
-    def _read(self, sentences: Sequence[Sentence]) -> tuple[Tensor, Tensor]:
-        """Return all words (V, D) as the biLSTM reads them, and the ELMo vectors that go to its output."""
+    def read(self, sentences: Sequence[Sentence]) -> tuple[Tensor, Tensor]:
+        """Return the vectors of all words (T, D) that the biLSTM reads, and those of ELMo (T, E) for its output.
+
+        T is the number of words of all sentences together, in the order of the text.
+        """
         text = [list(chain.from_iterable(sentences))]
         own = self.word_dropout(torch.cat([self.words(text), self.characters(text)], dim=2)).squeeze(0)
         by_length = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
@@ -213,7 +217,7 @@ class CorefModel(TaskModel[Document, Clusters]):
         to_input, to_output = elmo.split([self.elmo.input_width, self.elmo.output_width], dim=1)
         return torch.cat([own, to_input], dim=1), to_output
 
-    def _metadata(self, document: Document, mentions: Sequence[Mention]) -> tuple[Tensor, Tensor]:
+    def metadata(self, document: Document, mentions: Sequence[Mention]) -> tuple[Tensor, Tensor]:
         """Return a number for the speaker of each mention's first word (M,), and the number of the document's genre."""
         names: dict[str, int] = {}
         said_by = document.speakers or ("",) * document.starts[-1]

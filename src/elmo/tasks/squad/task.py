@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from elmo.nn.packing import Packing
 from elmo.schema import require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, padding_mask
 from elmo.tasks.common.modules import CharacterEmbedding, WordEmbedding, variational_dropout
@@ -71,11 +70,10 @@ class SquadPrediction(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """Sentences as the first GRU and ELMo read them: `vectors` (B, T, D), `mask` (B, T), and their packing."""
+    """Sentences as the first GRU and ELMo read them: `vectors` (B, T, D), and `mask` (B, T), true at tokens."""
 
     vectors: Tensor
     mask: Tensor
-    packing: Packing
 
 
 class SquadModel(TaskModel[SquadExample, SquadPrediction]):
@@ -122,20 +120,19 @@ class SquadModel(TaskModel[SquadExample, SquadPrediction]):
         context = self._read([example.context.tokens for example in examples])
         question = self._read([example.question for example in examples])
         x = self.merge(self.attention(context.vectors, question.vectors, context.mask, question.mask)).relu()
-        inner = self._drop(self.self_encoder(self._drop(x), context.packing))
+        inner = self._drop(self.self_encoder(self._drop(x), context.mask))
         x = self._drop(x + self.self_merge(self.self_attention(inner, context.mask)).relu())
-        first = self.start_encoder(x, context.packing)
-        last = self.end_encoder(torch.cat([x, first], dim=2), context.packing)
+        first = self.start_encoder(x, context.mask)
+        last = self.end_encoder(torch.cat([x, first], dim=2), context.mask)
         starts, ends = self.start(first).squeeze(2), self.end(last).squeeze(2)
         return starts.masked_fill(~context.mask, -torch.inf), ends.masked_fill(~context.mask, -torch.inf)
 
     def _read(self, sentences: Sequence[Sentence]) -> _Read:
-        lengths, elmo = lengths_of(sentences), self.elmo(sentences)
-        mask = padding_mask(lengths, self.device)
-        packing = Packing.of(lengths, mask.shape[1], self.device)
+        elmo = self.elmo(sentences)
+        mask = padding_mask(lengths_of(sentences), self.device)
         inputs = torch.cat([self.words(sentences), self.characters(sentences), elmo.input], dim=2)
-        encoded = self._drop(self.encoder(self._drop(inputs), packing))
-        return _Read(torch.cat([encoded, elmo.output], dim=2), mask, packing)
+        encoded = self._drop(self.encoder(self._drop(inputs), mask))
+        return _Read(torch.cat([encoded, elmo.output], dim=2), mask)
 
     def _drop(self, x: Tensor) -> Tensor:
         return variational_dropout(x, self.dropout, self.training)

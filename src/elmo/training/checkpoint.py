@@ -1,0 +1,71 @@
+"""One checkpoint: a safetensors file with all tensors of a training, and its progress as JSON in the metadata.
+
+What the tensors are, how many checkpoints are kept and what happens to a damaged one is for each training to decide.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from torch import Tensor, nn
+
+from elmo.formats.files import read_tensors, write_all, write_tensors
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+P = TypeVar("P", bound="DataclassInstance")
+
+_PROGRESS = "progress"
+"""The key of the progress in a file's metadata."""
+
+
+def optimizer_tensors(module: nn.Module, state: Mapping[Tensor, Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return what an optimizer keeps for the parameters of a module, under the names that checkpoints have for it.
+
+    Args:
+        module: The module that is trained.
+        state: The tensors that the optimizer keeps, by parameter and key. Parameters may be missing.
+
+    Returns:
+        The tensors themselves, not copies, under `optimizer/KEY/PARAMETER`. Names, and not PyTorch's numbers of
+        parameters: a checkpoint then says what its tensors are, and the order of parameters may change.
+    """
+    return {
+        f"optimizer/{key}/{name}": value
+        for name, parameter in module.named_parameters()
+        for key, value in state.get(parameter, {}).items()
+    }
+
+
+def write_checkpoint(path: Path, tensors: Mapping[str, Tensor], progress: DataclassInstance) -> None:
+    """Write a checkpoint, which gets its name only when it is complete.
+
+    Args:
+        path: The file, which is replaced if it exists.
+        tensors: All tensors of the training, by name.
+        progress: A dataclass of plain values that says how far the training has come.
+    """
+    metadata = {_PROGRESS: json.dumps(asdict(progress))}
+    write_all({path: lambda temporary: write_tensors(temporary, tensors, metadata)})
+
+
+def read_checkpoint(path: Path, kind: type[P]) -> tuple[dict[str, Tensor], P]:
+    """Read a checkpoint.
+
+    Args:
+        path: The file.
+        kind: The dataclass of its progress.
+
+    Returns:
+        The tensors by name, memory-mapped, and the progress.
+
+    Raises:
+        ElmoError: If the file is missing, incomplete or damaged.
+    """
+    tensors, metadata = read_tensors(path)
+    return tensors, kind(**json.loads(metadata[_PROGRESS]))

@@ -1,0 +1,76 @@
+"""Whose a run folder is: the rules that the folders of pretraining and of tasks have in common.
+
+A run folder belongs to one run, however often that run is started. It is refused to any other, because a training must
+not go on from another one's checkpoint or replace its model. A start that failed before its first checkpoint, for
+instance because it ran out of memory, has nothing to lose: then the folder may be used again with other settings.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from elmo.errors import ElmoError
+from elmo.training.metrics import BOARD, METRICS
+
+
+@dataclass(frozen=True)
+class StartFiles:
+    """What the start of one kind of training leaves in its run folder before the first checkpoint.
+
+    Hidden files are not looked at: they are locks, half-written files, and what file managers leave behind.
+
+    Attributes:
+        kind: What messages call the folder: "a run folder".
+        marks: The files that every start writes. A folder without the first of them is not a run folder yet.
+        unmarked: The files that a start may have written before the first mark when it was killed.
+        others: Everything else that a start may leave, besides its metrics.
+        forgotten: What has to go when another run takes over the folder, in this order. A file that the new run writes
+            in any case need not be named.
+    """
+
+    kind: str
+    marks: tuple[str, ...]
+    unmarked: Collection[str] = ()
+    others: Collection[str] = ()
+    forgotten: tuple[str, ...] = ()
+
+    def is_left_by_another(self, folder: Path, require_same: Callable[[], object]) -> bool:
+        """Check that a run may use a folder: an empty one, its own, or that of a start that trained nothing.
+
+        Args:
+            folder: The run folder, which need not exist.
+            require_same: Raises ElmoError if the folder belongs to another run; called if it is a run folder.
+
+        Returns:
+            Whether the folder is that of another run that trained nothing. It must then be forgotten first.
+
+        Raises:
+            ElmoError: If the folder belongs to another run, or holds something else.
+        """
+        names = {path.name for path in folder.iterdir() if path.name[0] != "."} if folder.exists() else set[str]()
+        if self.marks[0] not in names:
+            if names - {*self.unmarked}:
+                raise ElmoError(f"{folder}: is neither empty nor {self.kind}; choose another one")
+            return False
+        try:
+            require_same()
+        except ElmoError:
+            # Without all marks it could be a folder of the user's that happens to hold a file of that name.
+            if not {*self.marks} <= names <= {*self.marks, *self.unmarked, *self.others, METRICS, BOARD}:
+                raise
+            return True
+        return False
+
+    def forget(self, folder: Path) -> None:
+        """Remove what a start left that trained nothing. The caller holds the folder's lock."""
+        # The metrics go first: after a kill in between, the folder is still recognised as one that may be forgotten.
+        (folder / METRICS).unlink(missing_ok=True)
+        shutil.rmtree(folder / BOARD, ignore_errors=True)
+        for name in self.forgotten:
+            if (folder / name).is_dir():
+                shutil.rmtree(folder / name, ignore_errors=True)
+            else:
+                (folder / name).unlink(missing_ok=True)

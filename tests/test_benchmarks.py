@@ -1,0 +1,116 @@
+"""The scripts in `benchmarks/`: all are on their page, and each command that a page or a script prints can be typed."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import runpy
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "benchmarks"
+SCRIPTS = sorted(
+    path for path in FOLDER.rglob("*.py") if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
+)
+PAGES = [
+    *(ROOT / "README.md", FOLDER / "README.md", ROOT / "src/elmo/models/en/README.md"),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`([^`]+)`")
+COMMAND = re.compile(r"(?:python )?(benchmarks/\w+/\w+\.py|…)(?: (.*))?", re.DOTALL)
+BRACES = re.compile(r"(\S*)\{(\S+?)\}(\S*)")
+
+
+class Parsed(Exception):  # noqa: N818 (it is no error)
+    """The arguments were read without complaint."""
+
+
+def pieces_of(text: str) -> Iterator[str]:
+    """The code of a page in Markdown: the lines of its blocks, and what stands between backticks."""
+    for block in FENCED.findall(text):
+        yield from block.replace("\\\n", " ").splitlines()
+    for code in INLINE.findall(FENCED.sub("", text)):
+        yield " ".join(code.split())
+
+
+def commands_of(pieces: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """Scripts and their arguments. After a full command, "…" stands for the script of the last one."""
+    last = ""
+    for piece in pieces:
+        found = COMMAND.search(piece)
+        if found and (found[1] != "…" or (last and piece.startswith("…") and found[2])):
+            last = last if found[1] == "…" else found[1]
+            # A command may end in "> file" or "&", and square brackets mark what may be left out.
+            arguments = re.sub(r"\s[>&].*|[\[\]]", "", found[2] or "")
+            yield last, BRACES.sub(lambda m: " ".join(m[1] + part + m[3] for part in m[2].split(",")), arguments)
+
+
+def all_commands() -> list[tuple[str, str]]:
+    found = {command for page in PAGES for command in commands_of(pieces_of(page.read_text(encoding="utf-8")))}
+    for script in SCRIPTS:
+        docstring = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
+        found |= set(commands_of(line for line in docstring.splitlines() if line.startswith("    ")))
+    return sorted(found)
+
+
+def read_arguments(script: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a script until it has read its arguments."""
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_and_stop(parser: argparse.ArgumentParser) -> None:
+        parse(parser)
+        raise Parsed
+
+    known = set(sys.modules)
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
+    monkeypatch.setattr(sys, "argv", [str(script), *arguments])
+    monkeypatch.syspath_prepend(script.parent)  # as Python does for a script
+    try:
+        runpy.run_path(str(script), run_name="__main__")
+    finally:
+        for name in set(sys.modules) - known:  # scripts of several folders may have modules of one name
+            if is_ours(name):
+                del sys.modules[name]
+
+
+def is_ours(name: str) -> bool:
+    return str(getattr(sys.modules[name], "__file__", None)).startswith(str(FOLDER))
+
+
+def test_this_file_sees_commands() -> None:
+    """The guard of the guards: of a block, of a line, and of a continuation."""
+    text = "`python benchmarks/a/b.py x-{1,2} --json`, `… --quick` and `…`\n```\npython benchmarks/c/d.py y > z\n```\n"
+    assert list(commands_of(pieces_of(text))) == [
+        ("benchmarks/c/d.py", "y"),
+        ("benchmarks/a/b.py", "x-1 x-2 --json"),
+        ("benchmarks/a/b.py", "--quick"),
+    ]
+    assert len(all_commands()) > 40
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_scripts_have_a_help_text_and_a_line_on_the_page(
+    script: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        read_arguments(script, ["--help"], monkeypatch)
+    assert end.value.code == 0
+    assert "usage:" in capsys.readouterr().out
+    assert script.relative_to(FOLDER).as_posix() in (FOLDER / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("script", "arguments"), all_commands())
+def test_commands_of_pages_are_understood(script: str, arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to their data, which only the writers of these pages have. A script without arguments is only named."""
+    assert (ROOT / script).is_file()
+    if arguments:
+        with pytest.raises(Parsed):
+            read_arguments(ROOT / script, shlex.split(arguments), monkeypatch)
