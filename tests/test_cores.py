@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -118,3 +119,15 @@ def test_torch_keeps_to_the_quota_unless_somebody_chose_a_number(
     torch.set_num_threads(2)
     fresh_devices.find_device("cpu")
     assert torch.get_num_threads() == 2
+
+
+def test_threads_of_one_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four of a processor's eight, on two cores; where the system does not tell, all are counted."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 4, 5}, raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert cores.physical_cores(tmp_path) == 8
+    for number in range(8):
+        path = tmp_path / f"sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{number % 4},{number % 4 + 4}\n")
+    assert cores.physical_cores(tmp_path) == 2

@@ -232,6 +232,22 @@ def test_text_never_imports_torch() -> None:
     assert run(code) == "False\n"
 
 
+NEED_TORCH = {"elmo.formats.elmo", "elmo.embed.module_engine", "elmo.embed.torch_kernels", "elmo.embed.warm"}
+"""Modules of `formats` and `embed` that are imported only where torch is needed."""
+
+
+def test_formats_and_embed_import_torch_only_where_it_is_needed() -> None:
+    names = [
+        ".".join(["elmo", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
+        for path in MODULES
+        if room_of(path) in ("formats", "embed") and path.stem != "parquet"
+    ]
+    assert set(names) > NEED_TORCH
+    load = "\n".join(f"importlib.import_module({name!r})" for name in sorted(set(names) - NEED_TORCH))
+    code = f"import importlib, sys\n{load}\nprint('torch' in sys.modules)"
+    assert run(code) == "False\n"
+
+
 def test_public_names_are_these() -> None:
     assert sorted(elmo.__all__) == PUBLIC
     assert all(getattr(elmo, name).__doc__ for name in PUBLIC)

@@ -33,7 +33,8 @@ from elmo import _native
 from elmo.config import BiLMConfig
 from elmo.embed import Embedder
 from elmo.embed.engine import PRECISIONS, Precision
-from elmo.embed.kernels import TorchLinear, kernels_for
+from elmo.embed.kernels import kernels_for
+from elmo.embed.torch_kernels import TorchLinear
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
 from elmo.nn.precision import TORCH_TYPES

@@ -15,6 +15,13 @@ BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259
 Models read every id plus 1, since 0 is the mask of padded tokens.
 """
 
+FORGET_BIAS = 1.0
+"""Added to the forget gate of LSTMs at run time. The stored bias does not include it."""
+
+CLUSTER_DIVISOR = 4
+"""Each cluster of an adaptive softmax has this many times fewer dimensions than that of more frequent words before it,
+as published."""
+
 MAX_CHARACTERS = 255
 """The largest number of characters of a word, since `elmo.nn.char_encoder` stores their places as bytes."""
 

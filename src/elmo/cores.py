@@ -34,6 +34,27 @@ def bound_cores() -> int:
     return os.cpu_count() or 1
 
 
+def physical_cores(root: Path = _ROOT) -> int:
+    """Return on how many physical cores this process may run, of which some processors offer each as two.
+
+    Two threads on one core share its arithmetic, so computing gains nothing from a second one. Torch with MKL counts
+    cores in this way too.
+
+    Args:
+        root: The root of the file system whose `sys` is read.
+    """
+    if sys.platform != "linux":
+        return bound_cores()
+    cores: set[str] = set()
+    for number in os.sched_getaffinity(0):
+        try:
+            topology = root / f"sys/devices/system/cpu/cpu{number}/topology"
+            cores.add((topology / "thread_siblings_list").read_text(encoding="utf-8"))
+        except OSError:  # a kernel that does not tell
+            return bound_cores()
+    return len(cores)
+
+
 def _quotas(root: Path) -> Iterator[float]:
     """Yield the limits on processor time, in cores, that Linux sets for the control groups of this process."""
     try:

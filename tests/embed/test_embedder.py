@@ -102,7 +102,7 @@ def test_neighbors_order_and_batch_size_change_nothing(model: Embedder, sentence
 @given(sentences=texts, batch_tokens=st.integers(1, 40))
 def test_cutting_into_windows_changes_nothing(loaded, model: Embedder, sentences, batch_tokens: int) -> None:
     small = Embedder(loaded)
-    small._batch_tokens = batch_tokens
+    small.batch_tokens = batch_tokens
     assert_same(small.embed(sentences, layers="top"), model.embed(sentences, layers="top"))
 
 
@@ -188,7 +188,7 @@ def test_a_smaller_batch_leaves_the_other_rows_as_they_were(folder: Path) -> Non
 @given(sentences=texts, batch_size=st.integers(1, 4), batch_tokens=st.integers(1, 20))
 def test_carried_batches_may_be_cut_to_fit_memory(loaded: formats.Model, sentences, batch_size, batch_tokens) -> None:
     whole, cut = Embedder(loaded), Embedder(loaded)
-    cut._batch_tokens = batch_tokens
+    cut.batch_tokens = batch_tokens
     results = [each.embed(sentences, layers="all", state="carry", batch_size=batch_size) for each in (whole, cut)]
     # The state's own rounding is carried along as well.
     assert_same(results[1], results[0], atol=1e-5)

@@ -19,9 +19,9 @@ from elmo.embed import Embedder, packed_engine
 from elmo.embed.module_engine import ModuleEngine
 from elmo.embed.packed_engine import PackedEngine
 from elmo.embed.type_cache import TypeCache
-from elmo.embed.type_encoder import TypeEncoder
+from elmo.embed.type_encoder import make_encode
 from elmo.errors import ElmoError
-from elmo.text.characters import encode_words, number_types
+from elmo.text.characters import number_types
 from make_bilm_hdf5 import make
 from make_many_langs import make as make_many_langs
 from oracle import Oracle, encode_sentence
@@ -146,20 +146,16 @@ def test_warm_state_is_where_the_equations_start(kind: tuple[str, str], variant:
 @pytest.mark.parametrize("variant", ["base", "no_char_projection", "no_highway", "tanh", "short_words"])
 def test_types_are_encoded_as_the_module_does(variant: str) -> None:
     """1e-6 is float32 rounding of numbers near 1."""
-    encoder, longest = make_model(variant).bilm.char_encoder, 12 if variant == "short_words" else 50
-    words = sorted({word for sentence in SENTENCES for word in sentence})
-    module = module_engine(make_model(variant), "float32")
-    packed = TypeEncoder(encoder, "float32")
-    expected = module.token_vectors(words)
-    np.testing.assert_allclose(packed.encode(encode_words(words, longest)), expected, rtol=0, atol=1e-6)
+    model, words = make_model(variant), sorted({word for sentence in SENTENCES for word in sentence})
+    expected = module_engine(model, "float32").token_vectors(words)
+    np.testing.assert_allclose(make_encode(model, "float32")(words), expected, rtol=0, atol=1e-6)
 
 
 def test_types_are_encoded_in_bounded_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elmo.embed.type_encoder.TYPES_AT_ONCE", 7)
     model, words = make_model(), [f"w{number}" for number in range(30)]
-    packed = TypeEncoder(model.bilm.char_encoder, "float32")
     expected = module_engine(model, "float32").token_vectors(words)
-    np.testing.assert_allclose(packed.encode(encode_words(words)), expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(make_encode(model, "float32")(words), expected, rtol=0, atol=1e-6)
 
 
 def test_a_model_with_a_lexicon_reads_words_by_it(kind: tuple[str, str], tmp_path: Path) -> None:
@@ -313,7 +309,7 @@ def test_auto_is_bf16_where_the_processor_gains_by_it(
 def test_torch_needs_no_onednn(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     choose("torch", precision, monkeypatch)
     expected = Embedder(make_model(), precision=precision).embed(SENTENCES, layers="all")
-    monkeypatch.setattr("elmo.embed.kernels._packs", lambda dtype: False)
+    monkeypatch.setattr("elmo.embed.torch_kernels._packs", lambda dtype: False)
     model = make_model()
     embedder = Embedder(model, precision=precision)
     with torch.no_grad():

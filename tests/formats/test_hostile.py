@@ -404,7 +404,7 @@ def test_another_byte_order_is_read_where_the_file_tells_it(tmp_path: Path) -> N
     with h5py.File(source / WEIGHTS_FILE) as file:
         assert file["char_embed"].dtype.byteorder == ">"
     with open_hdf5(source / WEIGHTS_FILE) as stored:
-        np.testing.assert_array_equal(stored["char_embed"].read().numpy(), weights["char_embed"])
+        np.testing.assert_array_equal(stored["char_embed"].read(), weights["char_embed"])
 
 
 def test_a_wrong_byte_order_is_noticed(tmp_path: Path) -> None:

@@ -1,13 +1,19 @@
 """Analyses of what the vectors of a biLM encode, after section 5 of Peters et al. 2018."""
 
-from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, find_neighbors
-from elmo.analysis.pos import LinearProbe, fit_probe, probe_pos
-from elmo.analysis.search import ContextIndex, build_index
-from elmo.analysis.senses import Uses, gather_uses, mark_uses, nearest_uses, plot_uses, separation
-from elmo.analysis.tagged import Tagged, read_conllu
-from elmo.analysis.typos import evaluate_typos, with_typos
-from elmo.analysis.wsd import Score, evaluate_wsd
-from elmo.analysis.wsd_data import Annotated, read_annotated, read_first_senses
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, find_neighbors
+    from elmo.analysis.pos import LinearProbe, fit_probe, probe_pos
+    from elmo.analysis.search import ContextIndex, build_index
+    from elmo.analysis.senses import Uses, gather_uses, mark_uses, nearest_uses, plot_uses, separation
+    from elmo.analysis.tagged import Tagged, read_conllu
+    from elmo.analysis.typos import evaluate_typos, with_typos
+    from elmo.analysis.wsd import Score, evaluate_wsd
+    from elmo.analysis.wsd_data import Annotated, read_annotated, read_first_senses
 
 __all__ = [
     "Annotated",
@@ -35,3 +41,41 @@ __all__ = [
     "separation",
     "with_typos",
 ]
+
+_HOME = {
+    "Annotated": "elmo.analysis.wsd_data",
+    "ContextIndex": "elmo.analysis.search",
+    "LinearProbe": "elmo.analysis.pos",
+    "Neighbors": "elmo.analysis.neighbors",
+    "Score": "elmo.analysis.wsd",
+    "Tagged": "elmo.analysis.tagged",
+    "Use": "elmo.analysis.neighbors",
+    "Uses": "elmo.analysis.senses",
+    "WordNeighbor": "elmo.analysis.neighbors",
+    "build_index": "elmo.analysis.search",
+    "evaluate_typos": "elmo.analysis.typos",
+    "evaluate_wsd": "elmo.analysis.wsd",
+    "find_neighbors": "elmo.analysis.neighbors",
+    "fit_probe": "elmo.analysis.pos",
+    "gather_uses": "elmo.analysis.senses",
+    "mark_uses": "elmo.analysis.senses",
+    "nearest_uses": "elmo.analysis.senses",
+    "plot_uses": "elmo.analysis.senses",
+    "probe_pos": "elmo.analysis.pos",
+    "read_annotated": "elmo.analysis.wsd_data",
+    "read_conllu": "elmo.analysis.tagged",
+    "read_first_senses": "elmo.analysis.wsd_data",
+    "separation": "elmo.analysis.senses",
+    "with_typos": "elmo.analysis.typos",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used: only some of the analyses need torch."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'elmo.analysis' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

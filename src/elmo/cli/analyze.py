@@ -286,10 +286,10 @@ def _analyze_vectors(
 ) -> None:
     from elmo.analysis.pictures import new_figure
     from elmo.embed.embedder import load
-    from elmo.nn.devices import use_device
+    from elmo.nn.processor import prepare_device
 
     new_figure()
-    embedder = load(model, device=use_device(device))
+    embedder = load(model, device=prepare_device(device))
     _write(out, analyze(embedder, _describe(model, embedder.config)), draw, as_json)
 
 

@@ -158,19 +158,20 @@ class _Text:
 def _open(
     model: str, device: str, devices: str | None, precision: Precision, threads: int | None
 ) -> Generator[SentenceEmbedder]:
-    import torch
-
-    from elmo.embed.embedder import load
-    from elmo.embed.parallel import ParallelEmbedder
-    from elmo.nn.devices import parse_devices, use_device
+    from elmo.nn.processor import prepare_device, use_threads
 
     if devices is not None and device != "auto":
         raise ElmoError("--devices already says where to compute; leave out --device")
     if threads is not None:
-        torch.set_num_threads(threads)
+        use_threads(threads)
     if devices is None:
-        yield load(model, device=use_device(device), precision=precision)
+        from elmo.embed.embedder import load
+
+        yield load(model, device=prepare_device(device), precision=precision)
     else:
+        from elmo.embed.parallel import ParallelEmbedder
+        from elmo.nn.devices import parse_devices
+
         with ParallelEmbedder(model, parse_devices(devices), precision=precision) as embedder:
             yield embedder
 

@@ -55,13 +55,13 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
     from elmo.analysis.explore_server import is_loopback, make_server
     from elmo.analysis.search import ContextIndex
     from elmo.embed.embedder import load
-    from elmo.nn.devices import use_device
+    from elmo.nn.processor import prepare_device
     from elmo.text.tokenizers import get_tokenizer
 
     given = None if tokenizer is None else get_tokenizer(tokenizer)
     # A port that is taken is reported at once, not after the model and the index are loaded.
     with _bind(host, port) as server:
-        embedder = load(model, device=use_device(device))
+        embedder = load(model, device=prepare_device(device))
         index = None if folder is None else ContextIndex(folder, embedder)
         tokenize = given or get_tokenizer(tokenizer_for_input(index))
         # On this machine alone, requests must name it. Otherwise a page on the internet, whose name is made to point

@@ -80,11 +80,11 @@ def command(
     """
     from elmo.analysis.search import build_index
     from elmo.embed.embedder import load
-    from elmo.nn.devices import use_device
+    from elmo.nn.processor import prepare_device
     from elmo.text.reading import expand
 
     paths = expand(texts)
-    embedder = load(model, device=use_device(device), precision=precision)
+    embedder = load(model, device=prepare_device(device), precision=precision)
     built = build_index(
         embedder, paths, output, layer=layer, kind=vectors, tagged=tagged, overwrite=overwrite, **reading
     )

@@ -33,17 +33,17 @@ def command(model: str, as_json: bool) -> None:
     words = None if loaded.vocabulary is None else len(loaded.vocabulary)
     print_result(
         f"{model}: {loaded.origin}.\n{describe_model(loaded)}\nVectors: {loaded.config.num_layers} layers, "
-        f"{loaded.config.width} wide{', and a warm state' if loaded.warm_state else ''}.",
+        f"{loaded.config.width} wide{', and a warm state' if loaded.warm_arrays else ''}.",
         {
             "model": model,
             "origin": loaded.origin,
             "description": describe_model(loaded),
             "width": loaded.config.width,
             "num_layers": loaded.config.num_layers,
-            "num_parameters": sum(parameter.numel() for parameter in loaded.bilm.parameters()),
-            "has_softmax": loaded.softmax is not None,
+            "num_parameters": sum(array.size for array in loaded.weights.values()),
+            "has_softmax": loaded.stored_softmax is not None,
             "vocabulary_size": words,
-            "has_warm_state": loaded.warm_state is not None,
+            "has_warm_state": loaded.warm_arrays is not None,
             "num_mixes": len(loaded.mixes),
             "num_token_vectors": None if loaded.token_vectors is None else len(loaded.token_vectors.words),
             "card": loaded.card,

@@ -102,11 +102,11 @@ def command(
     from elmo.analysis.neighbors import find_neighbors
     from elmo.analysis.search import ContextIndex, is_index
     from elmo.embed.embedder import load
-    from elmo.nn.devices import use_device
+    from elmo.nn.processor import prepare_device
     from elmo.text.reading import expand, read_sentences, tokenize_block
     from elmo.text.tokenizers import get_tokenizer
 
-    embedder = load(model, device=use_device(device))
+    embedder = load(model, device=prepare_device(device))
     index = ContextIndex(texts[0], embedder) if len(texts) == 1 and is_index(texts[0]) else None
     # An index has settings of its own, which decide how the query has to be read, or its words would not be found.
     if index is not None:

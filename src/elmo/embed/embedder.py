@@ -1,13 +1,14 @@
 """Turns sentences into contextual vectors on one device (`Embedder`); see `elmo.embed.parallel` for several."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from elmo import formats
@@ -16,15 +17,18 @@ from elmo.embed.batching import PackedBatch, Sentence, plan_batches, windows
 from elmo.embed.engine import Precision, make_engine
 from elmo.embed.fingerprint import fingerprint
 from elmo.embed.layers import Entry, Layers, VectorLayout, layer_weights
+from elmo.embed.packed_engine import States
 from elmo.embed.pooling import POOLS, Pool, pool_tokens
 from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.errors import ElmoError
 from elmo.formats.model import STATES, Model, State, require_warm_state
-from elmo.nn.bilm import BiLMState, first_rows, repeat_row, replace_rows, to_device
-from elmo.nn.devices import find_device
-from elmo.nn.lstm import LSTMState
+from elmo.formats.stored import StateArrays
+from elmo.nn.processor import means_processor
 from elmo.schema import require_choice, require_positive
 from elmo.text.characters import number_types
+
+if TYPE_CHECKING:
+    import torch
 
 CARRY_BATCH_SIZE = 64
 """Number of sentences in a batch with `state="carry"` if the caller names none. It is AllenNLP's default."""
@@ -63,8 +67,17 @@ class SentenceEmbedder(ABC):
     warm_fingerprint: str
     """Checksum of the model with its warm state, since vectors made with `state="warm"` depend on both."""
     precision: str
-    _batch_tokens: int
+    batch_tokens: int
     """Maximum number of tokens in a batch, including the boundaries `<S>` and `</S>`."""
+    _gpu: torch.device | None
+    """The device to compute on if it is not the processor."""
+
+    @property
+    def device(self) -> torch.device:
+        """The device to compute on, or the first of them."""
+        import torch
+
+        return self._gpu or torch.device("cpu")
 
     @property
     def num_layers(self) -> int:
@@ -231,7 +244,7 @@ class SentenceEmbedder(ABC):
     def _windows(self, sentences: Iterable[Sentence], job: EmbeddingOptions, first: int = 0) -> Iterator[list[Entry]]:
         """Embed window by window. Only a few windows are in memory at a time."""
         size = (job.batch_size or CARRY_BATCH_SIZE) if job.carry else (job.batch_size or 0) * WINDOW_BATCHES or None
-        cut = windows(sentences, WINDOW_BATCHES * self._batch_tokens, size, first)
+        cut = windows(sentences, WINDOW_BATCHES * self.batch_tokens, size, first)
         for window, arrays in self._embed_windows(cut, job):
             yield [Entry(*pair) for pair in zip(window, arrays, strict=True)]
 
@@ -248,10 +261,11 @@ class Embedder(SentenceEmbedder):
     `<S>` and `</S>` are added to each sentence, and their vectors removed.
 
     On a processor, the embedder uses as many threads as torch does (`torch.set_num_threads`) and packs the weights
-    once: it does not follow a model whose training goes on, and does not keep that model in memory.
+    once: it does not follow a model whose training goes on, and does not keep that model in memory. Where there are
+    native kernels, it does not import torch.
 
     Args:
-        model: The model to embed with. Its biLM is moved to `device` and put into evaluation mode.
+        model: The model to embed with. If `device` is a GPU, its biLM is moved there and put into evaluation mode.
         device: A torch device or its name, such as `"cpu"`, `"cuda:1"` or `"auto"`, a GPU if there is one.
         precision: The precision of matrix products, which trades accuracy for speed (see `Precision`).
 
@@ -261,17 +275,15 @@ class Embedder(SentenceEmbedder):
 
     def __init__(self, model: Model, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> None:
         self.config = model.config
-        self.device = find_device(device) if isinstance(device, str) else device
+        self._gpu = find_gpu(device)
         self.fingerprint = self.warm_fingerprint = fingerprint(model)
-        if model.warm_state is not None:
+        if model.warm_arrays is not None:
             self.warm_fingerprint = fingerprint(model, with_warm_state=True)
-        bilm = model.bilm.to(self.device).eval()
-        self._engine = make_engine(model, precision, self.device)
+        self._engine = make_engine(model, precision, self._gpu)
         self.precision = self._engine.precision
-        self._no_state = bilm.initial_state(0)
-        self._warm_state = model.warm_state and to_device(model.warm_state, self.device)
-        self._state: BiLMState | None = None
-        self._batch_tokens = BATCH_TOKENS.get(self.device.type, BATCH_TOKENS["cpu"])
+        self._warm_state = model.warm_arrays
+        self._state: States | None = None
+        self.batch_tokens = BATCH_TOKENS.get("cpu" if self._gpu is None else self._gpu.type, BATCH_TOKENS["cpu"])
 
     def reset_state(self) -> None:
         """Forget the state that calls with `state="carry"` left, so that the next batch starts from zeros."""
@@ -306,29 +318,44 @@ class Embedder(SentenceEmbedder):
         size = None if job.carry else job.batch_size
         types, numbered = number_types(window)
         vectors = self._engine.token_vectors(types)
-        for indices in plan_batches([len(sentence) for sentence in window], self._batch_tokens, size):
+        for indices in plan_batches([len(sentence) for sentence in window], self.batch_tokens, size):
             batch = PackedBatch.of([numbered[index] for index in indices])
-            mixed, after = self._run(vectors, batch, job, state and _take_rows(state, indices))
+            before = _take_rows(state, indices) if job.carry and state else state
+            mixed, after = self._run(vectors, batch, job, before)
             if not np.isfinite(mixed).all():
                 raise ElmoError(
                     "the model's vectors are not finite: its weights are damaged, or far too large; get the model again"
                 )
             arrays.update(zip(indices, self._finish(batch.split(mixed), job), strict=True))
             if job.carry and state and after:
-                state = _put_rows(state, indices, after)
+                _put_rows(state, indices, after)
         if job.carry and state:
-            self._state = replace_rows(self._state, state)
+            self._state = _with_other_rows(state, self._state)
         return [arrays[index] for index in range(len(window))]
 
-    def _before(self, num_sentences: int, job: EmbeddingOptions) -> BiLMState | None:
-        """Return the state that each of the next sentences starts from; None stands for zeros."""
+    def _before(self, num_sentences: int, job: EmbeddingOptions) -> States | None:
+        """Return the state that each of the next sentences starts from, or one row from which all do.
+
+        None stands for zeros. A carried state is a copy, with zeros in rows that no earlier batch had.
+        """
         if job.state == "warm":
-            return repeat_row(require_warm_state(self._warm_state), num_sentences)
-        return first_rows(self._state or self._no_state, num_sentences) if job.carry else None
+            return require_warm_state(self._warm_state)
+        if not job.carry:
+            return None
+        lstm = self.config.lstm
+        shapes = [(lstm.n_layers, num_sentences, width) for width in (lstm.projection_dim, lstm.dim)]
+        state = tuple(
+            StateArrays(*(np.zeros(shape, np.float32) for shape in shapes))
+            for _ in range(2 if self.config.bidirectional else 1)
+        )
+        if self._state is not None:
+            known = range(min(num_sentences, self._state[0].hidden.shape[1]))
+            _put_rows(state, known, _take_rows(self._state, known))
+        return state
 
     def _run(
-        self, vectors: NDArray[np.float32], batch: PackedBatch, job: EmbeddingOptions, before: BiLMState | None
-    ) -> tuple[NDArray[np.float32], BiLMState | None]:
+        self, vectors: NDArray[np.float32], batch: PackedBatch, job: EmbeddingOptions, before: States | None
+    ) -> tuple[NDArray[np.float32], States | None]:
         """Compute the requested layers of a batch, (tokens, D) or (L+1, tokens, D), and the state after it."""
         if job.weights is None or any(job.weights[1:]):
             return self._engine.run(vectors, batch, job.weights, before)
@@ -355,17 +382,36 @@ def load(source: str | Path, *, device: str | torch.device = "cpu", precision: P
     Raises:
         ElmoError: If the model cannot be read, or the device or precision is not available.
     """
-    return Embedder(formats.load(source), device=device, precision=precision)
+    return Embedder(formats.load(source, with_softmax=False), device=device, precision=precision)
 
 
-def _take_rows(state: BiLMState, rows: Sequence[int]) -> BiLMState:
-    return tuple(LSTMState(*(part[:, list(rows)] for part in direction)) for direction in state)
+def find_gpu(device: str | torch.device) -> torch.device | None:
+    """Return the device if it is not the processor, and None if it is."""
+    if means_processor(str(device)):
+        return None
+    if isinstance(device, str):
+        from elmo.nn.devices import find_device
+
+        device = find_device(device)
+    return None if device.type == "cpu" else device
 
 
-def _put_rows(state: BiLMState, rows: Sequence[int], new: BiLMState) -> BiLMState:
-    """Return a copy of `state` in which `new` replaces `rows`."""
-    where = torch.tensor(rows, device=state[0].hidden.device)
+def _take_rows(state: States, rows: Sequence[int]) -> States:
+    return tuple(StateArrays(*(part[:, list(rows)] for part in direction)) for direction in state)
+
+
+def _put_rows(state: States, rows: Sequence[int], new: States) -> None:
+    """Replace `rows` of `state` by those of `new`."""
+    for before, after in zip(state, new, strict=True):
+        for old, part in zip(before, after, strict=True):
+            old[:, list(rows)] = part
+
+
+def _with_other_rows(new: States, old: States | None) -> States:
+    """Return `new` followed by the rows of `old` beyond its own: after a smaller batch, the others are unchanged."""
+    if old is None:
+        return new
     return tuple(
-        LSTMState(*(old.index_copy(1, where, part) for old, part in zip(before, after, strict=True)))
-        for before, after in zip(state, new, strict=True)
+        StateArrays(*(np.concatenate([n, o[:, n.shape[1] :]], axis=1) for o, n in zip(before, after, strict=True)))
+        for before, after in zip(old, new, strict=True)
     )

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from elmo import _native
 from elmo.embed.batching import PackedBatch
-from elmo.embed.module_engine import ModuleEngine
-from elmo.embed.packed_engine import PackedEngine
+from elmo.embed.packed_engine import PackedEngine, States
 from elmo.errors import ElmoError
 from elmo.formats.model import Model
-from elmo.nn.bilm import BiLMState
-from elmo.nn.precision import device_multiplies_bf16
 from elmo.schema import require_choice
+
+if TYPE_CHECKING:
+    import torch
 
 Array = NDArray[np.float32]
 
@@ -46,15 +45,15 @@ class Engine(Protocol):
         ...
 
     def run(
-        self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: BiLMState | None
-    ) -> tuple[Array, BiLMState | None]:
+        self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: States | None
+    ) -> tuple[Array, States | None]:
         """Run a batch.
 
         Args:
             vectors: (N, P) vectors of distinct words, as `token_vectors` returns them.
             batch: Sentences as indices into `vectors`.
             weights: One weight per layer, or None to keep the layers apart.
-            before: The LSTM state that each sentence starts from; None stands for zeros.
+            before: The LSTM state that each sentence starts from, or one row from which all do; None stands for zeros.
 
         Returns:
             The weighted sum (tokens, D), or all layers (L+1, tokens, D), in the order of the batch's sentences and
@@ -63,24 +62,37 @@ class Engine(Protocol):
         ...
 
 
-def make_engine(model: Model, precision: str, device: torch.device) -> Engine:
-    """Make the engine for a model that is already on `device`.
+def make_engine(model: Model, precision: str, device: torch.device | None) -> Engine:
+    """Make the engine for a model.
+
+    Args:
+        model: The model. On a GPU, its biLM is moved there.
+        precision: The precision of matrix products.
+        device: The GPU, or None for the processor.
 
     Raises:
         ElmoError: If the precision is unknown, or not available on this device.
     """
     require_choice("precision", precision, PRECISIONS)
+    if device is not None:
+        return _make_module_engine(model, precision, device)
     if precision == "auto":
-        gains = _native.gains_by_bf16() if device.type == "cpu" else device_multiplies_bf16(device)
-        precision = "bf16" if gains else "float32"
-    if device.type != "cpu":
-        if precision == "int8":
-            raise ElmoError(f"precision: int8 is for processors; use bf16 on {device}")
-        return ModuleEngine(model.bilm, model.to_ids, precision, device)
+        precision = "bf16" if _native.gains_by_bf16() else "float32"
     if precision == "float16":
         raise ElmoError("precision: float16 is for GPUs; use bf16 on a processor")
     if precision == "int8" and "int8" not in _native.available():
         raise ElmoError(
             "precision: int8 needs the native module, which is not built, or does not support this processor; use bf16"
         )
-    return PackedEngine(model.bilm, model.to_ids, precision)
+    return PackedEngine(model, precision)
+
+
+def _make_module_engine(model: Model, precision: str, device: torch.device) -> Engine:
+    from elmo.embed.module_engine import ModuleEngine
+    from elmo.nn.precision import device_multiplies_bf16
+
+    if precision == "auto":
+        precision = "bf16" if device_multiplies_bf16(device) else "float32"
+    if precision == "int8":
+        raise ElmoError(f"precision: int8 is for processors; use bf16 on {device}")
+    return ModuleEngine(model.bilm.to(device).eval(), model.to_ids, precision, device)

@@ -19,12 +19,12 @@ def fingerprint(model: Model, *, with_warm_state: bool = False) -> str:
         with_warm_state: Include the warm state. Leave it out for vectors that start from zeros, so that a new warm
             state does not make them look outdated.
     """
-    tensors = dict(model.bilm.state_dict())
-    for number, state in enumerate(model.warm_state or () if with_warm_state else ()):
-        tensors |= {f"warm/{number}/hidden": state.hidden, f"warm/{number}/cell": state.cell}
+    arrays = dict(model.weights)
+    for number, state in enumerate(model.warm_arrays or () if with_warm_state else ()):
+        arrays |= {f"warm/{number}/hidden": state.hidden, f"warm/{number}/cell": state.cell}
     facts = {"config": json.dumps(to_mapping(model.config), sort_keys=True)}
     if (lexicon := model.lexicon) is not None:
         facts["lexicon"] = json.dumps([dict(lexicon.words), dict(lexicon.characters), lexicon.max_characters])
     if model.config.char_cnn is None:
         facts["words"] = json.dumps(require_vocabulary(model).words)
-    return checksum(tensors, facts)
+    return checksum(arrays, facts)

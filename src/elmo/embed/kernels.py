@@ -1,7 +1,8 @@
-"""Matrix products and LSTM recurrences with weights that are packed once.
+"""Matrix products, LSTM recurrences and convolutions with weights that are packed once.
 
-The native module (`elmo._native`) provides them if it is built and supports the processor. Otherwise the versions in
-this module, made of torch's operations, take their place. They have the same interface and the same results.
+The native module (`elmo._native`) provides them if it is built and supports the processor. Otherwise those of
+`elmo.embed.torch_kernels`, made of torch's operations, take their place. They have the same interface and the same
+results.
 """
 
 from __future__ import annotations
@@ -10,17 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
 
 from elmo import _native
+from elmo.nn.processor import run_in_threads
 
 Array = NDArray[np.float32]
-
-_onednn: Any = torch.ops.mkldnn
-"""oneDNN's product with a weight that was packed in advance. Not every build of torch has it."""
 
 
 class PackedLinear(Protocol):
@@ -56,114 +52,46 @@ class PackedRecurrence(Protocol):
         ...
 
 
+class PackedConvolution(Protocol):
+    """The convolutions of a char encoder as sums of look-ups (see `elmo.nn.char_encoder`)."""
+
+    def run(self, ids: NDArray[np.int32], lengths: NDArray[np.int32], out: Array, num_threads: int = 1) -> None:
+        """Compute the features of words.
+
+        Args:
+            ids: (N, C) characters of the words.
+            lengths: (N,) number of characters of each word before its padding.
+            out: (N, F) array for the features of all widths side by side.
+            num_threads: Number of threads to use.
+        """
+        ...
+
+
 class Kernels(NamedTuple):
-    """The functions that pack weights for one precision. All arrays are float32 and contiguous.
+    """The functions that pack weights for one precision, and others of the same kind. All arrays are contiguous.
 
     Attributes:
         linear: Takes a weight (M, K), a bias (M,) or None, and the precision.
         recurrence: Takes `weight_hh` (4H, P), `weight_hr` (P, H) or None without a projection, the bounds to which
             cell and projection are clipped (None to leave them as they are), and the precision.
+        convolution: Takes for each width the table of products (width, A, K) and the biases (K,), and the name of the
+            activation.
+        highway: Takes the products (N, 2F) of a highway layer, transform and gate side by side; its input (N, F), which
+            it replaces by the output; and the number of threads.
+        run_together: Does as `elmo.nn.processor.run_in_threads`.
     """
 
     linear: Callable[[Array, Array | None, str], PackedLinear]
     recurrence: Callable[[Array, Array | None, float | None, float | None, str], PackedRecurrence]
-
-
-class TorchLinear:
-    """Torch's version of `PackedLinear`, with as many threads as torch has. In bf16 it also rounds the products."""
-
-    def __init__(self, weight: Array, bias: Array | None, precision: str) -> None:
-        self._weight = _PackedWeight(weight, precision)
-        self._bias = None if bias is None else torch.from_numpy(bias).clone()
-
-    def run(self, x: Array, out: Array, num_threads: int = 1) -> None:
-        """Do as `PackedLinear.run` does, but ignore `num_threads` and use torch's number."""
-        result, product = torch.from_numpy(out), self._weight.multiply(torch.from_numpy(x))
-        if self._bias is None:
-            result.copy_(product)
-        else:
-            torch.add(product, self._bias, out=result)
-
-
-class TorchRecurrence:
-    """Torch's version of `PackedRecurrence`, with as many threads as torch has. In bf16 it also rounds the products."""
-
-    def __init__(
-        self,
-        weight_hh: Array,
-        weight_hr: Array | None,
-        cell_clip: float | None,
-        proj_clip: float | None,
-        precision: str,
-    ) -> None:
-        self._weight_hh = _PackedWeight(weight_hh, precision)
-        self._weight_hr = None if weight_hr is None else _PackedWeight(weight_hr, precision)
-        self._cell_clip, self._proj_clip = cell_clip, proj_clip
-
-    @torch.inference_mode()
-    def run(
-        self,
-        gates: Array,
-        batch_sizes: Sequence[int],
-        hidden: Array,
-        cell: Array,
-        outputs: Array,
-        num_threads: int = 1,
-    ) -> None:
-        """Do as `PackedRecurrence.run` does, but ignore `num_threads` and use torch's number."""
-        h, c, out = (torch.from_numpy(array) for array in (hidden, cell, outputs))
-        steps = torch.from_numpy(gates).split(list(batch_sizes))
-        for gate, step_out in zip(steps, out.split(list(batch_sizes)), strict=True):
-            rows = len(gate)
-            step_out.copy_(self._step(gate, h[:rows], c[:rows]))
-            h[:rows] = step_out
-
-    def _step(self, gate: Tensor, h: Tensor, c: Tensor) -> Tensor:
-        """Compute the output of one step (rows, P), and replace `c` by the new cell. The gates' order is i, j, f, o."""
-        gate += self._weight_hh.multiply(h)
-        i, j, f, o = gate.chunk(4, dim=1)
-        gate[:, 2 * c.shape[1] :].sigmoid_()
-        c.mul_(f).addcmul_(i.sigmoid_(), j.tanh_())
-        if self._cell_clip is not None:
-            c.clamp_(-self._cell_clip, self._cell_clip)
-        m = c.tanh().mul_(o)
-        if self._weight_hr is None:
-            return m
-        out = self._weight_hr.multiply(m)
-        return out if self._proj_clip is None else out.clamp_(-self._proj_clip, self._proj_clip)
-
-
-class _PackedWeight:
-    """A weight (M, K), in the layout in which oneDNN multiplies it if oneDNN is available."""
-
-    def __init__(self, weight: Array, precision: str) -> None:
-        self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        self._packed = _packs(self._dtype)
-        # Without a copy the weight would share memory with the model, and change when the model is trained further.
-        self._weight = torch.from_numpy(weight).to(self._dtype, copy=not self._packed)
-        if self._packed:
-            self._weight = _onednn._reorder_linear_weight(self._weight)
-
-    @torch.inference_mode()
-    def multiply(self, x: Tensor) -> Tensor:
-        """Compute `x W^T` of `x` (N, K) as a new float32 tensor (N, M)."""
-        x = x.to(self._dtype)
-        if self._packed:
-            product: Tensor = _onednn._linear_pointwise(x, self._weight, None, "none", [], "")
-        else:
-            product = F.linear(x, self._weight)
-        return product.float()
-
-
-def _packs(dtype: torch.dtype) -> bool:
-    """Tell whether oneDNN is available, and multiplies numbers of this type on this processor."""
-    if not torch.backends.mkldnn.is_available() or not hasattr(_onednn, "_linear_pointwise"):
-        return False
-    return dtype == torch.float32 or bool(_onednn._is_mkldnn_bf16_supported())
+    convolution: Callable[[Sequence[Array], Sequence[Array], str], PackedConvolution]
+    highway: Callable[[Array, Array, int], None]
+    run_together: Callable[[Callable[[int, int], Any], int], list[Any]]
 
 
 def kernels_for(precision: str) -> Kernels:
     """Return the native functions if they are available for `precision`, else torch's, which have no int8."""
     if precision in _native.available():
-        return Kernels(_native.Linear, _native.Recurrence)
-    return Kernels(TorchLinear, TorchRecurrence)
+        return Kernels(_native.Linear, _native.Recurrence, _native.Convolution, _native.highway, run_in_threads)
+    from elmo.embed.torch_kernels import make_torch_kernels  # torch is imported only where it is needed
+
+    return make_torch_kernels()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,14 +12,26 @@ from torch import Tensor
 
 from elmo.embed.batching import PackedBatch
 from elmo.embed.type_cache import TypeCache
-from elmo.embed.type_encoder import run_module
 from elmo.formats.model import ToIds
-from elmo.nn.bilm import BiLM, BiLMState
+from elmo.formats.stored import StateArrays
+from elmo.nn.bilm import BiLM, TokenEncoder
 from elmo.nn.devices import run_together
 from elmo.nn.lstm import LSTMState
 from elmo.nn.precision import TORCH_TYPES
 
 Array = NDArray[np.float32]
+States = tuple[StateArrays, ...]
+
+TYPES_AT_ONCE = 4096
+"""Number of words that are encoded together: more than with packed tables, as a module makes its tables each time."""
+
+
+@torch.inference_mode()
+def run_module(encoder: TokenEncoder, ids: NDArray[Any]) -> Array:
+    """Compute the vectors (N, P) of ids (N, C) with the module, on the device where it is."""
+    device = encoder.embedding.weight.device
+    blocks = [encoder(block.to(device)) for block in torch.from_numpy(ids).split(TYPES_AT_ONCE)]
+    return torch.cat(blocks).float().cpu().numpy()
 
 
 class ModuleEngine:
@@ -35,12 +48,16 @@ class ModuleEngine:
 
     @torch.inference_mode()
     def run(
-        self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: BiLMState | None
-    ) -> tuple[Array, BiLMState | None]:
-        """Run a batch as `Engine.run` describes. The state is on the device."""
+        self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: States | None
+    ) -> tuple[Array, States | None]:
+        """Run a batch as `Engine.run` describes."""
         on_device = torch.from_numpy(vectors).to(self._device)
         mix = on_device.new_tensor(weights) if weights else None
-        state = self._bilm.initial_state(batch.batch_sizes[0]) if before is None else before
+        num_sentences = batch.batch_sizes[0]
+        state = self._bilm.initial_state(num_sentences)
+        if before is not None:  # if it is a single row, only that is copied to the device
+            copies = [[torch.from_numpy(part).to(self._device) for part in direction] for direction in before]
+            state = tuple(LSTMState(*(part.expand(-1, num_sentences, -1) for part in parts)) for parts in copies)
 
         @torch.inference_mode()  # again, because it holds for one thread only
         def work(number: int) -> tuple[Tensor, LSTMState]:
@@ -54,7 +71,8 @@ class ModuleEngine:
             return mixed.index_select(-2, rows), after
 
         halves, after = zip(*run_together(work, len(self._bilm.directions), self._device), strict=True)
-        return torch.cat(halves, dim=-1).float().cpu().numpy(), before and tuple(after)
+        kept = before and tuple(StateArrays(*(part.float().cpu().numpy() for part in direction)) for direction in after)
+        return torch.cat(halves, dim=-1).float().cpu().numpy(), kept
 
     def _encode(self, words: Sequence[str]) -> Array:
         with self._autocast():

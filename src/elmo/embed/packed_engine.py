@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from elmo._native import empty
+from elmo.config import FORGET_BIAS, LSTMConfig
 from elmo.embed.batching import PackedBatch
-from elmo.embed.kernels import Kernels, kernels_for
+from elmo.embed.kernels import Kernels, PackedLinear, PackedRecurrence, kernels_for
 from elmo.embed.type_cache import TypeCache
-from elmo.embed.type_encoder import make_encode, numbers
-from elmo.formats.model import ToIds
-from elmo.nn.bilm import BiLM, BiLMState
-from elmo.nn.devices import run_together
-from elmo.nn.lstm import FORGET_BIAS, LSTMLayer, LSTMStack, LSTMState
+from elmo.embed.type_encoder import make_encode
+from elmo.formats.files import as_float32
+from elmo.formats.model import Model
+from elmo.formats.stored import StateArrays, Weights
 
 Array = NDArray[np.float32]
 
@@ -24,44 +23,45 @@ GATE_ROWS = 128
 """Maximum number of tokens whose gates are computed at a time: enough for the product of their inputs to run at full
 speed, and few enough for the gates to be in the processor's cache still when the recurrence reads them."""
 
-CPU = torch.device("cpu")
+States = tuple[StateArrays, ...]
+"""The state of each direction."""
 
 
 class PackedEngine:
     """Runs a biLM as it was when the engine was made. Implements `elmo.embed.engine.Engine`.
 
-    Both directions run at the same time if torch has at least two threads. The engine holds only the packed weights,
-    so the biLM's own weights need not stay in memory.
+    Both directions run at the same time if there are at least two threads. The engine holds only the packed weights,
+    so the model's own weights need not stay in memory.
 
     Args:
-        bilm: The biLM.
-        to_ids: Converts words to the ids that the biLM's encoder takes.
+        model: The model.
         precision: `"float32"`, `"bf16"` or `"int8"`.
     """
 
-    def __init__(self, bilm: BiLM, to_ids: ToIds, precision: str) -> None:
+    def __init__(self, model: Model, precision: str) -> None:
         self.precision = precision
-        self._config = bilm.config
+        self._config = model.config
         # Each distinct word is encoded only once, so int8 would save hardly any time here, and cost accuracy.
         of_types = "bf16" if precision == "int8" else precision
-        encode = make_encode(bilm.token_encoder, to_ids, of_types)
-        self._cache = TypeCache(encode, bilm.config.lstm.projection_dim)
-        self._directions = [_Direction(stack, kernels_for(precision), precision) for stack in bilm.directions]
+        self._cache = TypeCache(make_encode(model, of_types), model.config.lstm.projection_dim)
+        self._kernels, weights, lstm = kernels_for(precision), model.weights, model.config.lstm
+        names = ("forward_lstm", "backward_lstm")[: 2 if model.config.bidirectional else 1]
+        self._directions = [_Direction(lstm, weights, name, self._kernels, precision) for name in names]
 
     def token_vectors(self, words: Sequence[str]) -> Array:
         """Return the vectors (N, P) of N distinct words: layer 0, which both directions share."""
         return self._cache.vectors(words)
 
     def run(
-        self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: BiLMState | None
-    ) -> tuple[Array, BiLMState | None]:
+        self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: States | None
+    ) -> tuple[Array, States | None]:
         """Run a batch.
 
         Args:
             vectors: (N, P) vectors of distinct words, as `token_vectors` returns them.
             batch: Sentences as indices into `vectors`.
             weights: One weight per layer, or None to keep the layers apart.
-            before: The LSTM state that each sentence starts from; None stands for zeros.
+            before: The LSTM state that each sentence starts from, or one row from which all do; None stands for zeros.
 
         Returns:
             The weighted sum (tokens, D), or all layers (L+1, tokens, D), in the order of the batch's sentences and
@@ -71,50 +71,48 @@ class PackedEngine:
         P = config.lstm.projection_dim
         result = np.empty((1 if weights else config.num_layers, int(batch.ends[-1]), config.width), np.float32)
 
-        def work(number: int) -> tuple[Array, Array]:
-            hidden, cell = self._own_state(batch.batch_sizes[0], None if before is None else before[number])
-            layers = self._directions[number].run(vectors[batch.packed(number)], batch.batch_sizes, hidden, cell)
+        def work(number: int, num_threads: int) -> StateArrays:
+            state = self._own_state(batch.batch_sizes[0], None if before is None else before[number])
+            inputs = vectors[batch.packed(number)]
+            layers = self._directions[number].run(inputs, batch.batch_sizes, state, num_threads)
             rows = batch.rows[number][batch.inner]
             for out, layer in zip(result, [_weighted_sum(layers, weights)] if weights else layers, strict=True):
                 out[:, number * P : (number + 1) * P] = layer[rows]
-            return hidden, cell
+            return state
 
-        states = run_together(work, len(self._directions), CPU)
-        after = before and tuple(LSTMState(*map(torch.from_numpy, state)) for state in states)
-        return result[0] if weights else result, after
+        states = self._kernels.run_together(work, len(self._directions))
+        return result[0] if weights else result, before and tuple(states)
 
-    def _own_state(self, num_sentences: int, before: LSTMState | None) -> tuple[Array, Array]:
-        """Copy a direction's hidden (L, B, P) and cell (L, B, H), which the run then replaces in place."""
+    def _own_state(self, num_sentences: int, before: StateArrays | None) -> StateArrays:
+        """Copy a direction's state for B sentences, which the run then replaces in place."""
         lstm = self._config.lstm
         hidden, cell = (empty(lstm.n_layers, num_sentences, width) for width in (lstm.projection_dim, lstm.dim))
-        hidden[:], cell[:] = (0, 0) if before is None else (part.numpy() for part in before)
-        return hidden, cell
+        hidden[:], cell[:] = (0, 0) if before is None else before
+        return StateArrays(hidden, cell)
 
 
 class _Direction:
-    """An `LSTMStack` with packed weights."""
+    """An `LSTMStack` with packed weights, which are those under its `name` in the biLM's state dict."""
 
-    def __init__(self, stack: LSTMStack, kernels: Kernels, precision: str) -> None:
-        config = stack.config
+    def __init__(self, config: LSTMConfig, weights: Weights, name: str, kernels: Kernels, precision: str) -> None:
         self._config = config
-        self._layers = [
-            (
-                kernels.linear(numbers(layer.weight_ih), _bias(layer), precision),
-                kernels.recurrence(
-                    numbers(layer.weight_hh),
-                    None if layer.weight_hr is None else numbers(layer.weight_hr),
-                    config.cell_clip,
-                    config.proj_clip if config.has_projection else None,
-                    precision,
-                ),
-            )
-            for layer in stack.layers
-            if isinstance(layer, LSTMLayer)
-        ]
+        proj_clip = config.proj_clip if config.has_projection else None
 
-    def run(self, inputs: Array, batch_sizes: Sequence[int], hidden: Array, cell: Array) -> list[Array]:
+        def pack(layer: str) -> tuple[PackedLinear, PackedRecurrence]:
+            weight_ih, weight_hh, bias = (
+                as_float32(weights[f"{layer}.{part}"]) for part in ("weight_ih", "weight_hh", "bias")
+            )
+            weight_hr = as_float32(weights[f"{layer}.weight_hr"]) if config.has_projection else None
+            return (
+                kernels.linear(weight_ih, _with_forget_bias(bias), precision),
+                kernels.recurrence(weight_hh, weight_hr, config.cell_clip, proj_clip, precision),
+            )
+
+        self._layers = [pack(f"{name}.layers.{number}") for number in range(config.n_layers)]
+
+    def run(self, inputs: Array, batch_sizes: Sequence[int], state: StateArrays, num_threads: int) -> list[Array]:
         """Compute L+1 layers (N, P), of which `inputs` (N, P) are the first, and replace the state in place."""
-        num_threads = torch.get_num_threads()
+        hidden, cell = state
         chunks = list(_chunks(batch_sizes))
         gates = empty(max(rows.stop - rows.start for rows, _ in chunks), 4 * self._config.dim)
         layers = [inputs]
@@ -131,9 +129,9 @@ class _Direction:
         return layers
 
 
-def _bias(layer: LSTMLayer) -> Array:
-    """Return the bias of the gates, including the constant that is added to the forget gate."""
-    bias, size = numbers(layer.bias).copy(), layer.config.dim
+def _with_forget_bias(bias: Array) -> Array:
+    """Return the bias of the gates (4H,) including the constant that is added to the forget gate."""
+    bias, size = bias.copy(), len(bias) // 4
     bias[2 * size : 3 * size] += FORGET_BIAS
     return bias
 

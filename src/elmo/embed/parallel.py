@@ -13,23 +13,22 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from elmo.config import BiLMConfig
 from elmo.embed.batching import Sentence
 from elmo.embed.embedder import (
-    BATCH_TOKENS,
     EmbeddedWindow,
     Embedder,
     EmbeddingOptions,
     SentenceEmbedder,
+    find_gpu,
     load,
 )
 from elmo.embed.engine import Precision
 from elmo.embed.handover import Parcel, pack, unpack
 from elmo.errors import ElmoError
-from elmo.nn.devices import find_device, use_device
+from elmo.nn.processor import num_threads, prepare_device, use_threads
 from elmo.text.parallel import start_worker
 
 T = TypeVar("T")
@@ -62,7 +61,7 @@ class ParallelEmbedder(SentenceEmbedder):
     Args:
         source: A path or name of a model, as `elmo.load` takes it.
         devices: Names such as `"cuda:0"` or `"cpu"`. A name that appears several times gets several processes;
-            processes on the processor share torch's threads.
+            processes on the processor share its threads.
         precision: The precision of matrix products (see `Precision`). All devices must compute in the same one.
 
     Raises:
@@ -73,11 +72,11 @@ class ParallelEmbedder(SentenceEmbedder):
     def __init__(self, source: str | Path, devices: Sequence[str], *, precision: Precision = "float32") -> None:
         if not devices:
             raise ElmoError("devices: the list is empty; name at least one device")
-        self.device, *_ = map(find_device, devices)
-        num_threads = max(1, torch.get_num_threads() // max(1, devices.count("cpu")))
+        self._gpu, *_ = map(find_gpu, devices)
+        threads = max(1, num_threads() // max(1, devices.count("cpu")))
         self._workers = [_Worker(device) for device in devices]
         try:
-            starts = [w.submit(_start, source, w.device, precision, num_threads) for w in self._workers]
+            starts = [w.submit(_start, source, w.device, precision, threads) for w in self._workers]
             facts = [worker.wait(start) for worker, start in zip(self._workers, starts, strict=True)]
             if len({(fact.fingerprint, fact.precision) for fact in facts}) > 1:
                 raise ElmoError(f"devices: {', '.join(devices)} compute in different precisions; name one precision")
@@ -85,7 +84,7 @@ class ParallelEmbedder(SentenceEmbedder):
             self.close()
             raise
         self.config, self.fingerprint, self.warm_fingerprint, self.precision, _ = facts[0]
-        self._batch_tokens = min(fact.batch_tokens for fact in facts)
+        self.batch_tokens = min(fact.batch_tokens for fact in facts)
 
     def close(self) -> None:
         """End all processes."""
@@ -211,13 +210,12 @@ _embedder: Embedder | None = None
 """The embedder of this process, if it is the process of a device."""
 
 
-def _start(source: str | Path, device: str, precision: Precision, num_threads: int) -> _Facts:
+def _start(source: str | Path, device: str, precision: Precision, threads: int) -> _Facts:
     global _embedder
-    torch.set_num_threads(num_threads)
-    _embedder = load(source, device=use_device(device), precision=precision)
-    batch_tokens = BATCH_TOKENS[_embedder.device.type]
+    use_threads(threads)
+    _embedder = load(source, device=prepare_device(device), precision=precision)
     own = _embedder.fingerprint, _embedder.warm_fingerprint
-    return _Facts(_embedder.config, *own, _embedder.precision, batch_tokens)
+    return _Facts(_embedder.config, *own, _embedder.precision, _embedder.batch_tokens)
 
 
 def _embed(window: list[Sentence], job: EmbeddingOptions) -> Parcel:

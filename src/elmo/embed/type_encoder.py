@@ -7,14 +7,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from elmo.embed.kernels import Kernels, PackedLinear, kernels_for
-from elmo.formats.model import ToIds
-from elmo.nn.bilm import TokenEncoder
-from elmo.nn.char_encoder import CharEncoder, Highway, word_lengths
+from elmo.config import CharCNNConfig
+from elmo.embed.kernels import kernels_for
+from elmo.formats.files import as_float32
+from elmo.formats.model import Model
+from elmo.formats.stored import CHARACTER_ROWS, JOINT, Weights
+from elmo.nn.processor import num_threads
 
 Array = NDArray[np.float32]
 Encode = Callable[[Sequence[str]], Array]
@@ -23,31 +23,26 @@ Encode = Callable[[Sequence[str]], Array]
 TYPES_AT_ONCE = 512
 """Number of words that are encoded together: enough for products at full speed, few enough for any memory."""
 
-TYPES_AT_ONCE_BY_MODULE = 4096
-"""The same number if a module runs unpacked: higher, since it rebuilds its tables each time, and may be on a GPU."""
 
-
-def make_encode(encoder: TokenEncoder, to_ids: ToIds, precision: str) -> Encode:
+def make_encode(model: Model, precision: str) -> Encode:
     """Make a function that encodes words on a processor.
 
     Args:
-        encoder: The biLM's encoder. Only an exact `CharEncoder` is packed; any other runs unpacked, in float32.
-        to_ids: Converts words to the ids that the encoder takes.
-        precision: The precision of a packed encoder's products.
+        model: The model. ELMoForManyLangs' token encoder has too many characters for tables, and runs as a module, in
+            float32.
+        precision: The precision of a char encoder's products.
     """
-    if isinstance(encoder, CharEncoder) and type(encoder) is CharEncoder:
-        run = TypeEncoder(encoder, precision).encode
+    weights, to_ids = model.weights, model.to_ids
+    if model.config.char_cnn is None:
+        rows = as_float32(weights["word_encoder.embedding.weight"])
+        return lambda words: rows[to_ids(words)[:, 0]]
+    if JOINT in weights:
+        from elmo.embed.module_engine import run_module
+
+        run = partial(run_module, model.bilm.token_encoder)
     else:
-        run = partial(run_module, encoder)
+        run = TypeEncoder(model.config.char_cnn, weights, precision).encode
     return lambda words: run(to_ids(words))
-
-
-@torch.inference_mode()
-def run_module(encoder: TokenEncoder, ids: NDArray[Any]) -> Array:
-    """Compute the vectors (N, P) of ids (N, C) with the module, on the device where it is."""
-    device = encoder.embedding.weight.device
-    blocks = [encoder(block.to(device)) for block in torch.from_numpy(ids).split(TYPES_AT_ONCE_BY_MODULE)]
-    return torch.cat(blocks).float().cpu().numpy()
 
 
 class TypeEncoder:
@@ -55,51 +50,76 @@ class TypeEncoder:
 
     A table holds what each filter computes from each character at each position of its window, so a convolution is a
     sum of look-ups. The two products of a highway layer are computed as one.
+
+    Args:
+        config: The sizes of the char encoder.
+        weights: The weights of the biLM, by the names of its state dict.
+        precision: The precision of the products.
     """
 
-    @torch.inference_mode()
-    def __init__(self, encoder: CharEncoder, precision: str) -> None:
+    def __init__(self, config: CharCNNConfig, weights: Weights, precision: str) -> None:
         kernels = kernels_for(precision)
-        filters = encoder.filters()
-        self._filters = filters._replace(biases=[bias.clone() for bias in filters.biases])
-        self._highways = [_pack_highway(highway, kernels, precision) for highway in encoder.highways]
-        self._projection: PackedLinear | None = None
-        if encoder.projection is not None:
-            weight, bias = numbers(encoder.projection.weight), numbers(encoder.projection.bias)
-            self._projection = kernels.linear(weight, bias, precision)
-            self._width = len(bias)
+        alphabet = as_float32(weights[CHARACTER_ROWS])
+        names = [f"char_encoder.convolutions.{i}" for i in range(len(config.filters))]
+        tables = [_table(alphabet, as_float32(weights[f"{name}.weight"])) for name in names]
+        # A maximum may pass over a NaN. So a filter whose table is not finite gets a bias that is NaN.
+        with np.errstate(invalid="ignore", over="ignore"):
+            biases = [
+                as_float32(weights[f"{name}.bias"]) + 0 * table.sum(axis=(0, 1))
+                for name, table in zip(names, tables, strict=True)
+            ]
+        self._convolution = kernels.convolution(tables, biases, config.activation)
+        self._num_filters = self._width = config.num_filters
+        self._highway = kernels.highway
 
-    @torch.inference_mode()
+        def pack(*parts: str) -> Any:
+            weight, bias = (
+                np.concatenate([as_float32(weights[f"{part}.{kind}"]) for part in parts]) for kind in ("weight", "bias")
+            )
+            return kernels.linear(weight, bias, precision)
+
+        highways = [f"char_encoder.highways.{k}" for k in range(config.n_highway)]
+        self._highways = [pack(f"{name}.transform", f"{name}.gate") for name in highways]
+        self._projection = None
+        if "char_encoder.projection.weight" in weights:
+            self._projection = pack("char_encoder.projection")
+            self._width = len(weights["char_encoder.projection.weight"])
+
     def encode(self, ids: NDArray[Any]) -> Array:
         """Compute the vectors (N, P) of ids (N, C)."""
-        return np.concatenate([self._encode(block) for block in torch.from_numpy(ids).split(TYPES_AT_ONCE)])
-
-    def _encode(self, characters: Tensor) -> Array:
-        lengths = word_lengths(characters)
-        order = lengths.argsort(stable=True)
-        x = self._filters.convolve(characters[order].long(), lengths[order]).float()
-        num_threads = torch.get_num_threads()
-        for highway in self._highways:
-            both = np.empty((len(x), 2 * x.shape[1]), np.float32)
-            highway.run(x.numpy(), both, num_threads)
-            transformed, gate = torch.from_numpy(both).chunk(2, dim=1)
-            x = torch.lerp(x, transformed.relu_(), gate.sigmoid_())
-        encoded = x.numpy()
-        if self._projection is not None:
-            encoded = np.empty((len(x), self._width), np.float32)
-            self._projection.run(x.numpy(), encoded, num_threads)
-        vectors = np.empty_like(encoded)
-        vectors[order.numpy()] = encoded
+        vectors = np.empty((len(ids), self._width), np.float32)
+        for start in range(0, len(ids), TYPES_AT_ONCE):
+            vectors[start : start + TYPES_AT_ONCE] = self._encode(ids[start : start + TYPES_AT_ONCE])
         return vectors
 
+    def _encode(self, ids: NDArray[Any]) -> Array:
+        threads = num_threads()
+        x = np.empty((len(ids), self._num_filters), np.float32)
+        self._convolution.run(np.asarray(ids, np.int32, order="C"), _lengths(ids), x, threads)
+        both = np.empty((len(ids), 2 * self._num_filters), np.float32)
+        for highway in self._highways:
+            highway.run(x, both, threads)
+            self._highway(both, x, threads)
+        if self._projection is None:
+            return x
+        projected = np.empty((len(ids), self._width), np.float32)
+        self._projection.run(x, projected, threads)
+        return projected
 
-def _pack_highway(highway: torch.nn.Module, kernels: Kernels, precision: str) -> PackedLinear:
-    assert isinstance(highway, Highway)
-    parts = (highway.transform, highway.gate)
-    weight, bias = (torch.cat([getattr(part, name) for part in parts]) for name in ("weight", "bias"))
-    return kernels.linear(numbers(weight), numbers(bias), precision)
+
+def _table(alphabet: Array, filters: Array) -> Array:
+    """Return the products (width, A, K) of the characters (A, d) with each place of the filters (K, d, width).
+
+    They are computed by the kernels, as all other products are, and not by NumPy, whose BLAS is another one elsewhere.
+    """
+    num_filters, dim, width = filters.shape
+    weight = np.ascontiguousarray(filters.transpose(2, 0, 1)).reshape(width * num_filters, dim)
+    products = np.empty((len(alphabet), len(weight)), np.float32)
+    kernels_for("float32").linear(weight, None, "float32").run(alphabet, products)
+    return np.ascontiguousarray(products.reshape(len(alphabet), width, num_filters).swapaxes(0, 1))
 
 
-def numbers(x: Tensor) -> Array:
-    """Convert a tensor to a contiguous float32 array."""
-    return x.detach().float().contiguous().numpy()
+def _lengths(ids: NDArray[Any]) -> NDArray[np.int32]:
+    """Return the length (N,) of each word (N, C) without its padding, the equal ids at its end."""
+    places = np.arange(1, ids.shape[1] + 1, dtype=np.int32)
+    return ((ids != ids[:, -1:]) * places).max(axis=1, initial=0)

@@ -3,6 +3,7 @@
 Entry i of a file belongs to sentence i of the text, counted from 0. Empty sentences count, too.
 """
 
+import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, Self
 
 import numpy as np
-from tqdm import tqdm
 
 from elmo.embed.batching import Sentence
 from elmo.embed.layers import Entry, VectorLayout
@@ -209,12 +209,16 @@ def check_target(path: Path, overwrite: bool) -> None:
 @contextmanager
 def _progress_bar(before: EmbeddingProgress, total_bytes: int | None) -> Generator[Callable[[EmbeddingProgress], None]]:
     """Show progress on a terminal. The remaining time is estimated from bytes, since the length of lines varies."""
+    if not sys.stderr.isatty():
+        yield lambda progress: None
+        return
+    from tqdm import tqdm  # here, as importing it takes a while
+
     bar: Any
     with tqdm(
         total=total_bytes,
         initial=before.num_bytes,
         bar_format=BAR_WITHOUT_TOTAL if total_bytes is None else BAR,
-        disable=None,
         smoothing=0.05,
     ) as bar:
 

@@ -10,19 +10,14 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Any, cast
 
-import torch
-from torch import Tensor
-
-from elmo.config import bilm_config
+from elmo.config import FORGET_BIAS, bilm_config
 from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import read_options, rows_of_bytes
 from elmo.formats.files import read_json
 from elmo.formats.model import Model
-from elmo.formats.renames import Rename, TensorLayout
-from elmo.formats.tensors import Stored, bilm_skeleton, fill, require_few_mixes, require_weights
-from elmo.formats.torch_file import read_state_dict
-from elmo.nn.lstm import FORGET_BIAS
-from elmo.nn.scalar_mix import ScalarMix
+from elmo.formats.renames import Numbers, Rename, Shape, TensorLayout, concatenate
+from elmo.formats.stored import StoredBiLM, StoredMix, StoredMixes, bilm_shapes
+from elmo.formats.tensors import Stored, read_weights, require_few_mixes, require_sizes, require_weights
 from elmo.text.reading import is_there
 
 WEIGHTS, CONFIG = "weights.th", "config.json"
@@ -40,35 +35,41 @@ PUBLISHED = {"cell_clip": 3.0, "proj_clip": 3.0, "use_skip_connections": True}
 """The settings that the tensors do not show, with the values of every biLM that AllenNLP published."""
 
 
-def _swap_gates(tensor: Tensor) -> Tensor:
+def _gates(numbers: Numbers) -> list[Numbers]:
+    """Cut the rows of a tensor into those of its four gates."""
+    size = len(numbers) // 4
+    return [numbers[gate * size : (gate + 1) * size] for gate in range(4)]
+
+
+def _swap_gates(numbers: Numbers) -> Numbers:
     """Reorder gates between their order i, f, j, o (that of torch) and our order i, j, f, o (that of TensorFlow).
 
     The swap is its own inverse.
     """
-    first, second, third, last = tensor.chunk(4)
-    return torch.cat([first, third, second, last])
+    first, second, third, last = _gates(numbers)
+    return concatenate([first, third, second, last])
 
 
-def _split_bias(tensor: Tensor, _: Sequence[torch.Size]) -> list[Tensor]:
+def _split_bias(numbers: Numbers, _: Sequence[Shape]) -> list[Numbers]:
     """Convert a stored bias, which includes the constant of the forget gate that we add at run time."""
-    i, j, f, o = _swap_gates(tensor).chunk(4)
-    return [torch.cat([i, j, f - FORGET_BIAS, o])]
+    i, f, j, o = _gates(numbers)
+    return [concatenate([i, j, f - FORGET_BIAS, o])]
 
 
-def _join_bias(parts: Sequence[Tensor]) -> Tensor:
-    i, j, f, o = parts[0].chunk(4)
-    return _swap_gates(torch.cat([i, j, f + FORGET_BIAS, o]))
+def _join_bias(parts: Sequence[Numbers]) -> Numbers:
+    i, j, f, o = _gates(parts[0])
+    return concatenate([i, f + FORGET_BIAS, j, o])
 
 
 GATES = TensorLayout(
-    split=lambda tensor, _: [_swap_gates(tensor)],
+    split=lambda numbers, _: [_swap_gates(numbers)],
     join=lambda parts: _swap_gates(parts[0]),
-    shape=lambda shapes: tuple(shapes[0]),
+    shape=lambda shapes: shapes[0],
 )
-BIAS = TensorLayout(split=_split_bias, join=_join_bias, shape=lambda shapes: tuple(shapes[0]))
+BIAS = TensorLayout(split=_split_bias, join=_join_bias, shape=lambda shapes: shapes[0])
 TRANSFORM_AND_GATE = TensorLayout(
-    split=lambda tensor, shapes: [tensor[: shapes[0][0]], -tensor[shapes[0][0] :]],
-    join=lambda parts: torch.cat([parts[0], -parts[1]]),
+    split=lambda numbers, shapes: [numbers[: shapes[0][0]], -numbers[shapes[0][0] :]],
+    join=lambda parts: concatenate([parts[0], -parts[1]]),
     shape=lambda shapes: (shapes[0][0] + shapes[1][0], *shapes[0][1:]),
 )
 """Their matrix holds a highway's transform above its gate. Their gate lets the input through; ours is its negative."""
@@ -125,6 +126,8 @@ def load_allennlp(folder: Path) -> Model:
     Raises:
         ElmoError: If the model contains no ELMo or several, or if its files are damaged or do not fit together.
     """
+    from elmo.formats.torch_file import read_state_dict  # here, as it imports all that unpacks
+
     path = folder / WEIGHTS
     everything = read_state_dict(path)
     prefix = _find(path, everything)
@@ -135,13 +138,13 @@ def load_allennlp(folder: Path) -> Model:
     config = bilm_config(found, str(options or path), ignore_unknown=True)
     # 262 rows, because AllenNLP adds the mask's row of zeros when it loads published weights, and saves it too.
     stored[_CHARACTERS] = rows_of_bytes(f"{path}: {NOUN} '{_CHARACTERS}'", stored[_CHARACTERS], 262)
-    bilm = bilm_skeleton(config, options or path)
-    fill(bilm, BILM, stored, path, NOUN, path.stat().st_size)
+    require_sizes(config, options or path)
+    weights = read_weights(bilm_shapes(config), BILM, stored, path, NOUN, path.stat().st_size)
     layer_norm = has_layer_norm(read_json(folder / CONFIG)) if is_there(folder / CONFIG) else False
     mixes = list(_mixes(path, stored, config.num_layers, layer_norm))
     sizes = "from the tensors, with published clips" if options is None else f"from {options.name}"
     origin = f"AllenNLP: {WEIGHTS} holds an Elmo under '{prefix or '.'}', {len(mixes)} scalar mixes, sizes {sizes}"
-    return Model(bilm, origin=origin, mixes=mixes)
+    return Model(StoredBiLM(config, weights), origin=origin, mixes=StoredMixes(mixes))
 
 
 def _find(path: Path, stored: Mapping[str, Stored]) -> str:
@@ -162,7 +165,7 @@ def _infer(path: Path, stored: Mapping[str, Stored]) -> dict[str, Any]:
     return {"char_cnn": {**char_cnn, "embedding": {"dim": dim}}, "lstm": {**lstm, **PUBLISHED}}
 
 
-def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm: bool) -> Iterator[ScalarMix]:
+def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm: bool) -> Iterator[StoredMix]:
     for number in takewhile(lambda number: f"scalar_mix_{number}.gamma" in stored, count()):
         require_few_mixes(path, number + 1)
         names = [f"scalar_mix_{number}.scalar_parameters.{layer}" for layer in range(num_layers)]
@@ -170,11 +173,11 @@ def _mixes(path: Path, stored: Mapping[str, Stored], num_layers: int, layer_norm
         for name in (*names, f"scalar_mix_{number}.gamma"):
             if name not in stored or stored[name].shape not in ((), (1,)):
                 raise ElmoError(f"{path}: {NOUN} '{name}' is missing or is not a single number")
-            tensor = stored[name].read()
-            require_weights(f"{path}: {NOUN} '{name}'", tensor)
-            values.append(float(tensor))
+            number_read = stored[name].read()
+            require_weights(f"{path}: {NOUN} '{name}'", number_read)
+            values.append(number_read.item())
         *scores, gamma = values
-        yield ScalarMix(num_layers, layer_norm=layer_norm, initial_scores=scores, initial_gamma=gamma)
+        yield StoredMix(scores, gamma, layer_norm=layer_norm)
 
 
 def has_layer_norm(config: object) -> bool:

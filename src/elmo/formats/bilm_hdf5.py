@@ -9,27 +9,24 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import torch
-from torch import nn
+import numpy as np
+from numpy.typing import NDArray
 
 from elmo.config import BiLMConfig, bilm_config
 from elmo.errors import ElmoError
 from elmo.formats import renames
-from elmo.formats.files import read_json, write_all, write_json
+from elmo.formats.files import as_float32, read_json, write_all, write_json
 from elmo.formats.hdf5 import new_hdf5, open_hdf5
 from elmo.formats.model import Model, TokenVectors, require_bytes, without_softmax
 from elmo.formats.renames import CONVOLUTION, SAME, TRANSPOSED, TRANSPOSED_ROWS, ZERO_ROW_FIRST, Rename
-from elmo.formats.tensors import MOST_WORDS, Stored, bilm_skeleton, fill, require_weights, room, skeleton
+from elmo.formats.stored import StoredBiLM, StoredSoftmax, Weights, bilm_shapes, softmax_shapes
+from elmo.formats.tensors import MOST_WORDS, Stored, read_weights, require_sizes, require_weights, room
 from elmo.formats.words import READ, SCORED, find_list, find_word_list, read_so_many, require_as_many
-from elmo.nn.bilm import BiLM
-from elmo.nn.softmax import AdaptiveSoftmax, Softmax
 from elmo.schema import to_mapping
-from elmo.text.characters import encode_words
 from elmo.text.vocabulary import SPECIAL_WORDS, Vocabulary
 
 OPTIONS, WORDS = "options.json", "vocab.txt"
@@ -92,7 +89,14 @@ def format_of(config: BiLMConfig) -> list[Rename]:
     return WORD_BILM if config.char_cnn is None else BILM
 
 
-def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_vectors: Path | None = None) -> Model:
+def load_bilm(
+    weights: Path,
+    options: Path,
+    softmax: Path | None = None,
+    token_vectors: Path | None = None,
+    *,
+    with_softmax: bool = True,
+) -> Model:
     """Read a model from the published files.
 
     Args:
@@ -102,6 +106,7 @@ def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_v
             read from a `vocab.txt` or `vocab.txt.gz` next to it, if there is one.
         token_vectors: A file of cached token vectors. Their words are read from the `vocab*.txt` (or `.gz`) next to
             it that has the right number of lines.
+        with_softmax: Whether to read the softmax and its words, wherever they are.
 
     Raises:
         ElmoError: If a file is missing or damaged, or if the files do not fit together.
@@ -110,9 +115,11 @@ def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_v
         source = Source(stored, weights, weights.stat().st_size)
         bilm, own_words = read_bilm(source, options, weights.with_name(WORDS))
         dim = bilm.config.lstm.projection_dim
-        scores, words = (None, None) if softmax else read_softmax(source, dim, weights.with_name(WORDS))
-    origin = [f"bilm HDF5: {weights.name} holds '{input_of(bilm)}' and 'RNN_0', sizes from {options.name}"]
-    if softmax is not None:
+        scores = words = None
+        if with_softmax and softmax is None:
+            scores, words = read_softmax(source, dim, weights.with_name(WORDS))
+    origin = [f"bilm HDF5: {weights.name} holds '{input_of(bilm.config)}' and 'RNN_0', sizes from {options.name}"]
+    if with_softmax and softmax is not None:
         with open_hdf5(softmax) as stored:
             source = Source(stored, softmax, softmax.stat().st_size)
             scores, words = read_softmax(source, dim, softmax.with_name(WORDS))
@@ -121,7 +128,7 @@ def load_bilm(weights: Path, options: Path, softmax: Path | None = None, token_v
         origin.append(f"{softmax.name} holds 'softmax'")
     model = Model(bilm, scores, own_words or words)
     if token_vectors is not None:
-        model.token_vectors = _read_token_vectors(token_vectors, bilm)
+        model.token_vectors = _read_token_vectors(token_vectors, model)
         origin.append(
             f"{token_vectors.name} holds 'embedding', cached vectors of {len(model.token_vectors.words)} words"
         )
@@ -146,14 +153,16 @@ def save_bilm(model: Model, folder: Path) -> None:
     require_bytes(model, "converted")
     if model.warm_state is not None:
         warnings.warn(f"{folder}: bilm HDF5 has no place for a warm state; it is left out", stacklevel=2)
-    if isinstance(model.softmax, AdaptiveSoftmax):
+    softmax = model.stored_softmax
+    if softmax is not None and softmax.is_adaptive:
         warnings.warn(f"{folder}: bilm HDF5 has no place for an adaptive softmax; it is left out", stacklevel=2)
-        model = replace(without_softmax(model), mixes=model.mixes)
+        softmax, mixes, model = None, model.mixes, without_softmax(model)
+        model.mixes = mixes
     if model.mixes:
         warnings.warn(f"{folder}: bilm HDF5 has no place for scalar mixes; they are left out", stacklevel=2)
     options = to_mapping(model.config)
-    if model.softmax is not None:
-        options["n_tokens_vocab"] = model.softmax.num_words
+    if softmax is not None:
+        options["n_tokens_vocab"] = softmax.num_words
     folder.mkdir(parents=True, exist_ok=True)
     writers: dict[Path, Callable[[Path], object]] = {
         folder / WEIGHTS: lambda path: _write_weights(model, path),
@@ -166,11 +175,12 @@ def save_bilm(model: Model, folder: Path) -> None:
 
 def _write_weights(model: Model, path: Path) -> None:
     with new_hdf5(path) as add:
-        for format, module in ((format_of(model.config), model.bilm), (SOFTMAX, model.softmax)):
-            if module is not None:
-                tensors = {name: tensor.detach().cpu() for name, tensor in module.state_dict().items()}
-                for name, tensor in renames.rename_to_theirs(format, tensors):
-                    add(name, data=tensor.float().numpy())
+        parts = [(format_of(model.config), model.weights)]
+        if (softmax := model.stored_softmax) is not None:
+            parts.append((SOFTMAX, softmax.weights))
+        for format, weights in parts:
+            for name, array in renames.rename_to_theirs(format, weights):
+                add(name, data=as_float32(array))
 
 
 class Source(NamedTuple):
@@ -189,7 +199,7 @@ class Source(NamedTuple):
     noun: str = "data set"
 
 
-def read_bilm(source: Source, options: Path, words: Path) -> tuple[BiLM, Vocabulary | None]:
+def read_bilm(source: Source, options: Path, words: Path) -> tuple[StoredBiLM, Vocabulary | None]:
     """Read the biLM, and its vocabulary if it reads whole words.
 
     Args:
@@ -201,30 +211,32 @@ def read_bilm(source: Source, options: Path, words: Path) -> tuple[BiLM, Vocabul
         The biLM, and its vocabulary or None.
     """
     config = _config(source, options)
-    bilm = bilm_skeleton(config, options)
+    require_sizes(config, options)
+    shapes, where = bilm_shapes(config), (source.path, source.noun, source.num_bytes)
     # bilm-tf does not wrap a single LSTM layer in a stack of cells. It is given the name that it would have in one.
     stored = {
         re.sub(r"^(RNN_[01]/RNN)/LSTMCell/", r"\1/MultiRNNCell/Cell0/LSTMCell/", name): item
         for name, item in source.stored.items()
     }
     if config.n_tokens_vocab is None:
-        where = f"{source.path}: {source.noun} '{CHARACTERS}'"
-        stored[CHARACTERS] = rows_of_bytes(where, stored[CHARACTERS], _STORED_CHARACTERS)
-        fill(bilm, BILM, stored, source.path, source.noun, source.num_bytes)
-        return bilm, None
-    fill(bilm, WORD_BILM, stored, source.path, source.noun, source.num_bytes)
+        rows = f"{source.path}: {source.noun} '{CHARACTERS}'"
+        stored[CHARACTERS] = rows_of_bytes(rows, stored[CHARACTERS], _STORED_CHARACTERS)
+        return StoredBiLM(config, read_weights(shapes, BILM, stored, *where)), None
+    weights = read_weights(shapes, WORD_BILM, stored, *where)
     listed = find_list(words)
     if listed is None:
         raise ElmoError(
             f"{source.path}: reads whole words, but no {words.name} next to it says which words the rows of "
             f"'{EMBEDDING}' belong to; put the vocabulary of its training there"
         )
-    return bilm, _in_our_order(bilm.token_encoder, config.n_tokens_vocab, listed, READ)
+    encoder = {name: array for name, array in weights.items() if name.startswith("word_encoder.")}
+    vocabulary = _in_our_order(encoder, config.n_tokens_vocab, listed, READ)
+    return StoredBiLM(config, weights | encoder), vocabulary
 
 
-def input_of(bilm: BiLM) -> str:
-    """Return the published name of the biLM's input vectors, which shows people what kind of biLM it is."""
-    return EMBEDDING if bilm.char_encoder is None else CHARACTERS
+def input_of(config: BiLMConfig) -> str:
+    """Return the published name of a biLM's input vectors, which shows people what kind of biLM it is."""
+    return EMBEDDING if config.char_cnn is None else CHARACTERS
 
 
 def rows_of_bytes(where: str, stored: Stored, num_rows: int) -> Stored:
@@ -250,7 +262,7 @@ def rows_of_bytes(where: str, stored: Stored, num_rows: int) -> Stored:
     return Stored((num_rows, stored.shape[1]), lambda: stored.read()[:num_rows])
 
 
-def read_softmax(source: Source, dim: int, words: Path) -> tuple[Softmax | None, Vocabulary | None]:
+def read_softmax(source: Source, dim: int, words: Path) -> tuple[StoredSoftmax | None, Vocabulary | None]:
     """Read the softmax and its words. A softmax without a matrix of its own has that of the biLM's word vectors.
 
     The options call this `share_embedding_softmax`.
@@ -271,16 +283,17 @@ def read_softmax(source: Source, dim: int, words: Path) -> tuple[Softmax | None,
     shape = source.stored["softmax/b"].shape if "softmax/b" in source.stored else ()
     if len(shape) != 1 or not 0 < shape[0] <= MOST_WORDS:
         raise ElmoError(f"{source.path}: {source.noun} 'softmax/b' is missing or is not a list of numbers")
-    softmax = skeleton(lambda: Softmax(shape[0], dim))
-    fill(softmax, SOFTMAX, source.stored, source.path, source.noun, source.num_bytes)
+    shapes = softmax_shapes(shape[0], dim)
+    weights = read_weights(shapes, SOFTMAX, source.stored, source.path, source.noun, source.num_bytes)
     listed = find_list(words)
-    return softmax, None if listed is None else _in_our_order(softmax, softmax.num_words, listed, SCORED)
+    vocabulary = None if listed is None else _in_our_order(weights, shape[0], listed, SCORED)
+    return StoredSoftmax(dim, weights), vocabulary
 
 
-def _in_our_order(module: nn.Module, num_words: int, path: Path, use: str) -> Vocabulary:
+def _in_our_order(weights: Weights, num_words: int, path: Path, use: str) -> Vocabulary:
     """Read a word list in any order, and move the special words to the front, as our vocabularies have them.
 
-    The rows of all parameters of `module` move with their words. `use` says in messages what expects `num_words`.
+    The rows of all `weights` move with their words. `use` says in messages what expects `num_words`.
     """
     words = [word for word in read_so_many(path, num_words, use) if word != NO_WORD]
     require_as_many(path, len(words), num_words, use)
@@ -291,9 +304,7 @@ def _in_our_order(module: nn.Module, num_words: int, path: Path, use: str) -> Vo
     if special != [0, 1, 2]:
         rows = special + [row for row in range(len(words)) if row not in special]
         words = [words[row] for row in rows]
-        with torch.no_grad():
-            for parameter in module.parameters():
-                parameter.copy_(parameter[rows])
+        weights.update({name: array[rows] for name, array in weights.items()})
     return Vocabulary.of(words, path)
 
 
@@ -321,27 +332,28 @@ def read_options(path: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", values)
 
 
-def _read_token_vectors(path: Path, bilm: BiLM) -> TokenVectors:
+def _read_token_vectors(path: Path, model: Model) -> TokenVectors:
     """Read cached token vectors: layer 0 of the words of a vocabulary, as bilm-tf stores them for use by word ids.
 
     Args:
         path: The HDF5 file. A word list next to it (`vocab*.txt`, plain or `.gz`) must have a line for each vector.
-        bilm: The biLM that the vectors were computed with.
+        model: The model that the vectors were computed with.
 
     Raises:
         ElmoError: If the file is damaged, if there is no such word list, or if the first vectors are not those that
             the biLM gives.
     """
+    config = model.config
     where = f"{path}: data set '{EMBEDDING}'"
-    if bilm.char_encoder is None:
+    if config.char_cnn is None:
         raise ElmoError(f"{where}: the model next to it reads whole words and has its own vectors; load that")
     with open_hdf5(path) as stored:
         if EMBEDDING not in stored:
             raise ElmoError(f"{where} is missing; are these cached token vectors?")
         shape = stored[EMBEDDING].shape
-        if len(shape) != 2 or shape[1] != bilm.config.lstm.projection_dim:
+        if len(shape) != 2 or shape[1] != config.lstm.projection_dim:
             raise ElmoError(
-                f"{where}: has shape {shape}, but the options ask for a width of {bilm.config.lstm.projection_dim}"
+                f"{where}: has shape {shape}, but the options ask for a width of {config.lstm.projection_dim}"
             )
         if shape[0] * shape[1] * 4 > room(path.stat().st_size):
             raise ElmoError(f"{where}: has shape {shape}, which is more than a file of this size can contain")
@@ -354,10 +366,16 @@ def _read_token_vectors(path: Path, bilm: BiLM) -> TokenVectors:
         )
     # Nothing in the file says which model or which words it was made with, so its first vectors are computed again.
     compared = words[:_COMPARED]
-    ids = torch.from_numpy(encode_words(compared, bilm.char_encoder.max_characters))
-    with torch.inference_mode():
-        errors = (bilm.char_encoder(ids) - vectors[: len(compared)]).abs().amax(dim=1)
-    if not bool((errors < _TOLERANCE).all()):
+    errors = np.abs(_token_vectors(model, compared) - vectors[: len(compared)]).max(axis=1)
+    if not (errors < _TOLERANCE).all():
         word = compared[int(errors.argmax())]
         raise ElmoError(f"{where}: the vector of {word!r} is not the model's; is it from another model or vocabulary?")
     return TokenVectors(tuple(words), vectors)
+
+
+def _token_vectors(model: Model, words: Sequence[str]) -> NDArray[np.float32]:
+    """Compute the vectors (N, P) of N words, by the module."""
+    import torch
+
+    with torch.inference_mode():
+        return model.bilm.token_encoder(torch.from_numpy(model.to_ids(words))).numpy()

@@ -3,10 +3,7 @@
 import re
 from collections.abc import Mapping
 
-import yaml
-
 from elmo.formats.model import Model
-from elmo.nn.softmax import AdaptiveSoftmax
 
 _TEMPLATE = """\
 ---
@@ -55,6 +52,8 @@ def model_card(
         sections: Further sections for the end of the card, heading to text.
         source: The argument of `elmo.load` in the card's example.
     """
+    import yaml  # only here, as cards are written seldom
+
     return _TEMPLATE.format(
         metadata=yaml.safe_dump(dict(metadata), allow_unicode=True, sort_keys=False, width=10_000) if metadata else "",
         width=model.config.width,
@@ -83,15 +82,16 @@ def without_head(card: str) -> str:
 def describe_model(model: Model) -> str:
     """Describe the sizes of a model in one sentence."""
     config = model.config
-    parameters = sum(parameter.numel() for parameter in model.bilm.parameters())
+    parameters = sum(array.size for array in model.weights.values())
     layers = _count(config.lstm.n_layers, "LSTM layer")
     if config.char_cnn is None:
         read = f"{config.n_tokens_vocab:,} words, read as a whole"
     else:
         read = f"{config.char_cnn.num_filters} character filters, {_count(config.char_cnn.n_highway, 'highway layer')}"
     directions = "two directions" if config.bidirectional else "the forward direction only"
-    kind = "an adaptive softmax" if isinstance(model.softmax, AdaptiveSoftmax) else "a softmax"
-    words = "no softmax" if model.softmax is None else f"{kind} over {model.softmax.num_words:,} words"
+    softmax = model.stored_softmax
+    kind = "an adaptive softmax" if softmax and softmax.is_adaptive else "a softmax"
+    words = "no softmax" if softmax is None else f"{kind} over {softmax.num_words:,} words"
     return (
         f"{parameters / 1e6:.1f} M parameters: {read}, {layers} of {config.lstm.dim} cells projected to "
         f"{config.lstm.projection_dim}, {directions}, {words}."

@@ -15,16 +15,15 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import h5py
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
 from elmo.formats.tensors import Stored, room
 from elmo.text.reading import require_file
 
 if TYPE_CHECKING:
+    import h5py
     from _typeshed import ReadableBuffer
 
 SUFFIXES = (".hdf5", ".h5")
@@ -47,6 +46,8 @@ def open_hdf5(path: Path) -> Generator[dict[str, Stored]]:
         ElmoError: If the file is missing, damaged or not HDF5, or if it contains links, or more or more deeply nested
             groups than any model.
     """
+    import h5py  # here and below, because it takes time that reading other formats need not take
+
     require_file(path)
     try:
         file = h5py.File(path, "r", locking=False)
@@ -110,6 +111,8 @@ def new_hdf5(path: Path) -> Generator[Callable[..., None]]:
     Raises:
         OSError: If the disk is full; at the end of that call of `add` or at the end of the context.
     """
+    import h5py
+
     with _KeptFromHDF5(path, "w+") as target:
 
         def check() -> None:
@@ -131,6 +134,8 @@ def names_of(path: Path, known: Iterable[str]) -> set[str]:
 
     The names are looked up one by one, because a hostile file may contain millions of others.
     """
+    import h5py
+
     require_file(path)
     try:
         with h5py.File(path, "r", locking=False) as file:
@@ -141,6 +146,8 @@ def names_of(path: Path, known: Iterable[str]) -> set[str]:
 
 def _reason_against(numbers: Iterator[int], name: str, link: object) -> str | None:
     """Return what is wrong with a name in a file: a link, too deep, or one too many. None makes h5py go on."""
+    import h5py
+
     if isinstance(link, h5py.SoftLink | h5py.ExternalLink):
         return f"'{name}' is a link to '{link.path}', which is not followed; copy the data into the file"
     if name.count("/") >= _DEEPEST:
@@ -151,11 +158,13 @@ def _reason_against(numbers: Iterator[int], name: str, link: object) -> str | No
 
 
 def _collect(found: dict[str, Stored], file: h5py.File, path: Path, name: str, item: object) -> None:
+    import h5py
+
     if isinstance(item, h5py.Dataset):
         found[name] = Stored(tuple(item.shape or ()), partial(_read, file, path, name))
 
 
-def _read(file: h5py.File, path: Path, name: str) -> Tensor:
+def _read(file: h5py.File, path: Path, name: str) -> NDArray[np.float32]:
     where = f"{path}: data set '{name}'"
     try:
         dataset = cast("h5py.Dataset", file[name])  # opened only now, because each open data set takes some kilobytes
@@ -165,7 +174,7 @@ def _read(file: h5py.File, path: Path, name: str) -> Tensor:
             raise ElmoError(f"{where}: contains {dataset.dtype}, not numbers")
         if math.prod(dataset.chunks or ()) * dataset.dtype.itemsize > room(path.stat().st_size):
             raise ElmoError(f"{where}: its chunks of shape {dataset.chunks} are larger than this file can hold")
-        return torch.from_numpy(np.asarray(dataset, dtype=np.float32))
+        return np.asarray(dataset, dtype=np.float32)
     except ElmoError:
         raise
     except _DAMAGE as error:

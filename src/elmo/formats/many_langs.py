@@ -9,18 +9,24 @@ from collections.abc import Mapping
 from pathlib import Path, PureWindowsPath
 from typing import Any, cast
 
-import torch
+import numpy as np
 
 from elmo.config import PADDING, BiLMConfig
 from elmo.errors import ElmoError
 from elmo.formats.allennlp import NOUN, highway_renames, infer_sizes, lstm_renames, require_dimensions
 from elmo.formats.files import read_json
 from elmo.formats.model import Model
-from elmo.formats.renames import Rename, TensorLayout
-from elmo.formats.tensors import MOST_WORDS, WIDEST, Stored, bilm_skeleton, fill, skeleton
-from elmo.formats.torch_file import read_state_dict
-from elmo.nn.bilm import BiLM
-from elmo.nn.char_encoder import WordCharEncoder
+from elmo.formats.renames import Numbers, Rename, TensorLayout
+from elmo.formats.stored import (
+    CHARACTER_ROWS,
+    JOINT,
+    WORD_ROWS,
+    StoredBiLM,
+    char_cnn_shapes,
+    linear_shapes,
+    lstm_shapes,
+)
+from elmo.formats.tensors import MOST_WORDS, WIDEST, Stored, read_weights, require_sizes
 from elmo.schema import from_mapping, shown
 from elmo.text.reading import read_lines, require_file
 from elmo.text.vocabulary import Lexicon
@@ -46,6 +52,8 @@ def load_many_langs(folder: Path) -> Model:
         ElmoError: If a file is missing or damaged, if the files do not fit together, or if the token embedder or the
             encoder is not of the published kind.
     """
+    from elmo.formats.torch_file import read_state_dict  # here, as it imports all that unpacks
+
     tokens_path, encoder_path = folder / TOKENS, folder / ENCODER
     # One module of ours holds both files. The names that are published in them do not overlap.
     stored = {**read_state_dict(encoder_path), **read_state_dict(tokens_path)}
@@ -63,14 +71,17 @@ def load_many_langs(folder: Path) -> Model:
         lexicon = Lexicon(words, characters, config.char_cnn.max_characters_per_token)
     except ElmoError as error:
         raise ElmoError(f"{folder / CHARACTERS} and {WORDS}: {error}") from None
-    bilm_skeleton(config, settings_path or tokens_path)  # only to refuse absurd sizes before the real module is made
+    require_sizes(config, settings_path or tokens_path)
     # Row 0 is the mask's, so ids are higher by 1. Padding has row 261 as in all our biLMs (`Lexicon.row`), even if the
     # model has fewer characters.
     num_rows = max(num_characters, PADDING + 1) + 1
-    char_cnn, width = config.char_cnn, config.lstm.projection_dim
-    bilm = skeleton(lambda: BiLM(config, WordCharEncoder(char_cnn, num_rows, num_words, word_dim, width)))
+    char_cnn, joint = config.char_cnn, JOINT.removesuffix(".weight")
+    shapes = {CHARACTER_ROWS: (num_rows, char_cnn.embedding.dim), **char_cnn_shapes(char_cnn)}
+    shapes |= {WORD_ROWS: (num_words, word_dim)} if word_dim else {}
+    shapes |= linear_shapes(joint, word_dim + char_cnn.num_filters, config.lstm.projection_dim) | lstm_shapes(config)
+    format = [*_tokens(lexicon, num_characters, num_rows), *lstm_renames("")]
     size = tokens_path.stat().st_size + encoder_path.stat().st_size
-    fill(bilm, [*_tokens(lexicon, num_characters, num_rows), *lstm_renames("")], stored, folder, NOUN, size)
+    bilm = StoredBiLM(config, read_weights(shapes, format, stored, folder, NOUN, size))
     source = "from the tensors, with published clips" if settings_path is None else f"from {settings_path.name}"
     origin = f"ELMoForManyLangs: {ENCODER} and {TOKENS} of {len(characters)} characters and {len(words)} words"
     return Model(bilm, origin=f"{origin}, sizes {source}", lexicon=lexicon)
@@ -81,19 +92,25 @@ def _tokens(lexicon: Lexicon, num_stored: int, num_rows: int) -> list[Rename]:
 
     The `num_stored` character vectors move to the rows among `num_rows` where `Lexicon.row` expects them.
     """
-    rows = torch.tensor([lexicon.row(number) for number in range(num_stored)])
+    rows = [lexicon.row(number) for number in range(num_stored)]
+
+    def move(vectors: Numbers) -> Numbers:
+        moved = np.zeros((num_rows, vectors.shape[1]), np.float32)
+        moved[rows] = vectors
+        return moved
+
     moved = TensorLayout(
-        split=lambda tensor, _: [tensor.new_zeros(num_rows, tensor.shape[1]).index_copy(0, rows, tensor)],
+        split=lambda vectors, _: [move(vectors)],
         join=lambda parts: parts[0][rows],
         shape=lambda shapes: (num_stored, shapes[0][1]),
     )
     return [
-        Rename(_CHARACTER_ROWS, "char_encoder.embedding.weight", moved),
-        Rename(_WORD_ROWS, "char_encoder.words.weight"),
+        Rename(_CHARACTER_ROWS, CHARACTER_ROWS, moved),
+        Rename(_WORD_ROWS, WORD_ROWS),
         Rename("convolutions.{i}.weight", "char_encoder.convolutions.{i}.weight"),
         Rename("convolutions.{i}.bias", "char_encoder.convolutions.{i}.bias"),
         *highway_renames("highways._layers.{k}", "char_encoder.highways.{k}"),
-        Rename("projection.weight", "char_encoder.joint_projection.weight"),
+        Rename("projection.weight", JOINT),
         Rename("projection.bias", "char_encoder.joint_projection.bias"),
     ]
 

@@ -1,22 +1,32 @@
 """`Model`: a biLM with everything that belongs to it, whichever format it was read from."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Literal, Self, get_args
+from __future__ import annotations
 
-import torch
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Self, TypeVar, get_args, overload
+
+import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from elmo.config import BiLMConfig, CharCNNConfig
 from elmo.errors import ElmoError
-from elmo.nn.bilm import BiLM, BiLMState
-from elmo.nn.scalar_mix import ScalarMix
-from elmo.nn.softmax import AnySoftmax
+from elmo.formats.files import to_array
+from elmo.formats.stored import StateArrays, StoredBiLM, StoredMixes, StoredSoftmax, StoredState, Weights
 from elmo.text.characters import encode_words, number_types
 from elmo.text.vocabulary import Lexicon, Vocabulary
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from elmo.nn.bilm import BiLM, BiLMState
+    from elmo.nn.scalar_mix import ScalarMix
+    from elmo.nn.softmax import AnySoftmax
+
+T = TypeVar("T")
+S_co = TypeVar("S_co", covariant=True)
 
 ToIds = Callable[[Sequence[str]], NDArray[Any]]
 """Converts N words to the ids (N, C) that a token encoder takes."""
@@ -32,7 +42,44 @@ class TokenVectors:
     """The vectors (V, P) that the char encoder gives for V words, which may contain duplicates."""
 
     words: tuple[str, ...]
-    vectors: Tensor
+    vectors: NDArray[np.float32]
+
+
+class _Stored(Protocol[S_co]):
+    """A part of a model as arrays (see `elmo.formats.stored`)."""
+
+    def build(self) -> S_co: ...
+
+
+class _Part(Generic[T]):
+    """A part of a model that may be given as arrays, of which it is built when it is first read.
+
+    `_Part(default)` describes a field of a dataclass. `default` makes the value of a model that is made without one.
+    """
+
+    def __init__(self, default: Callable[[], T] | None = None) -> None:
+        self._default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, model: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, model: Model, owner: type) -> T: ...
+    def __get__(self, model: Model | None, owner: type) -> Self | T:
+        if model is None:
+            # What dataclasses ask for the default of a field: this, or nothing if it must be given.
+            if self._default is None:
+                raise AttributeError(self._name)
+            return self
+        value = model.__dict__[self._name]
+        if isinstance(value, StoredBiLM | StoredSoftmax | StoredMixes | StoredState):
+            model.__dict__[self._name] = value.build()
+        return model.__dict__[self._name]
+
+    def __set__(self, model: Model, value: T | _Stored[T] | Self) -> None:
+        model.__dict__[self._name] = self._default() if value is self and self._default else value
 
 
 @dataclass
@@ -41,6 +88,10 @@ class Model:
 
     Only the biLM is always there. Words are converted to ids by the `lexicon` if there is one, otherwise by the
     `vocabulary` if the biLM reads whole words, and otherwise from their UTF-8 bytes (see `to_ids`).
+
+    Modules and tensors may be given as arrays (see `elmo.formats.stored`), as readers of files do. They are then built
+    when they are first asked for, which imports torch. Embedding with the native kernels needs only `weights` and
+    `warm_arrays`.
 
     Attributes:
         bilm: The bidirectional (or forward-only) language model.
@@ -55,21 +106,50 @@ class Model:
         figures: Facts about the training, name to value, for programs.
     """
 
-    bilm: BiLM
-    softmax: AnySoftmax | None = None
+    bilm: _Part[BiLM] = _Part()
+    softmax: _Part[AnySoftmax | None] = _Part(lambda: None)
     vocabulary: Vocabulary | None = None
     origin: str = "made in memory"
-    mixes: list[ScalarMix] = field(default_factory=list[ScalarMix])
+    mixes: _Part[list[ScalarMix]] = _Part(lambda: [])
     token_vectors: TokenVectors | None = None
     lexicon: Lexicon | None = None
-    warm_state: BiLMState | None = None
+    warm_state: _Part[BiLMState | None] = _Part(lambda: None)
     card: str | None = None
     figures: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def config(self) -> BiLMConfig:
         """The sizes of the biLM."""
-        return self.bilm.config
+        bilm: BiLM | StoredBiLM = self.__dict__["bilm"]
+        return bilm.config
+
+    @property
+    def weights(self) -> Weights:
+        """The biLM's weights as arrays, by the names of its state dict, in their own type.
+
+        If the biLM was built, they share its memory where they can.
+        """
+        bilm: BiLM | StoredBiLM = self.__dict__["bilm"]
+        if isinstance(bilm, StoredBiLM):
+            return bilm.weights
+        return {name: to_array(tensor) for name, tensor in bilm.state_dict().items()}
+
+    @property
+    def stored_softmax(self) -> StoredSoftmax | None:
+        """The softmax as arrays, which are like those of `weights`, or None if there is no softmax."""
+        softmax: AnySoftmax | StoredSoftmax | None = self.__dict__["softmax"]
+        if softmax is None or isinstance(softmax, StoredSoftmax):
+            return softmax
+        arrays = {name: to_array(tensor) for name, tensor in softmax.state_dict().items()}
+        return StoredSoftmax(self.config.lstm.projection_dim, arrays)
+
+    @property
+    def warm_arrays(self) -> tuple[StateArrays, ...] | None:
+        """The warm state as arrays of one row for each direction, or None if there is none."""
+        state: BiLMState | StoredState | None = self.__dict__["warm_state"]
+        if state is None or isinstance(state, StoredState):
+            return state and state.directions
+        return tuple(StateArrays(*map(to_array, direction)) for direction in state)
 
     def to(self, device: torch.device) -> Self:
         """Move the biLM and the softmax to `device` in place, and return the model."""
@@ -95,10 +175,10 @@ def without_softmax(model: Model) -> Model:
     """Return the biLM without its softmax, keeping what it needs to read words, its card and its figures."""
     # A vocabulary belongs to the softmax, unless the biLM reads whole words by it.
     words = model.vocabulary if model.config.char_cnn is None else None
-    return replace(
-        Model(model.bilm, vocabulary=words, origin=model.origin, lexicon=model.lexicon, card=model.card),
-        figures=model.figures,
-    )
+    # The biLM as it is, built or not.
+    kept = Model(model.__dict__["bilm"], None, words, model.origin, lexicon=model.lexicon, card=model.card)
+    kept.figures = model.figures
+    return kept
 
 
 def predictor_inputs(
@@ -118,14 +198,17 @@ def predictor_inputs(
         The ids (N, C) of the N distinct words, the word numbers that the forward and the backward direction read
         (B, T-1 each, T with both boundaries), and the lengths (B,) of their rows.
     """
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
     types, numbered = number_types(sentences)
     tokens = pad_sequence([torch.tensor(row) for row in numbered], batch_first=True).to(device)
     lengths = torch.tensor([len(row) - 1 for row in numbered])  # each direction leaves out one boundary
     return torch.from_numpy(model.to_ids(types)).to(device), (tokens[:, :-1], tokens[:, 1:]), lengths
 
 
-def require_warm_state(state: BiLMState | None) -> BiLMState:
-    """Return the warm state `state`, or raise an `ElmoError` if there is none."""
+def require_warm_state(state: T | None) -> T:
+    """Return the warm state `state` (tensors or arrays), or raise an `ElmoError` if there is none."""
     if state is None:
         raise ElmoError(
             "state: this model has no warm state, or one that belongs to other weights; add one to the model folder "

@@ -8,28 +8,47 @@ these files records a checksum of the biLM's weights that it belongs to, and is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import accumulate, count, takewhile
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from elmo.config import bilm_config
+from elmo.config import BiLMConfig, bilm_config
 from elmo.errors import ElmoError
 from elmo.formats.card import model_card
-from elmo.formats.files import checksum, read_json, read_tensors, write_all, write_json, write_tensors, write_text
+from elmo.formats.files import (
+    AnyArray,
+    as_bf16,
+    as_float32,
+    checksum,
+    read_arrays,
+    read_json,
+    to_array,
+    write_all,
+    write_arrays,
+    write_json,
+    write_text,
+)
 from elmo.formats.model import Model, require_bytes
-from elmo.formats.renames import require_shape
-from elmo.formats.tensors import bilm_skeleton, require_few_mixes, require_weights, skeleton
+from elmo.formats.renames import Shape, require_shape
+from elmo.formats.stored import (
+    StateArrays,
+    StoredBiLM,
+    StoredMix,
+    StoredMixes,
+    StoredSoftmax,
+    StoredState,
+    Weights,
+    bilm_shapes,
+)
+from elmo.formats.tensors import require_few_mixes, require_sizes, require_weights
 from elmo.formats.words import READ, read_vocabulary
-from elmo.nn.bilm import BiLM, BiLMState
-from elmo.nn.lstm import LSTMState
-from elmo.nn.precision import TORCH_TYPES
-from elmo.nn.scalar_mix import ScalarMix
-from elmo.nn.softmax import AdaptiveSoftmax, AnySoftmax, Softmax, choose_cutoffs
 from elmo.schema import to_mapping
 from elmo.text.reading import is_there, require_file
+
+if TYPE_CHECKING:
+    from elmo.nn.bilm import BiLM, BiLMState
+    from elmo.nn.scalar_mix import ScalarMix
 
 CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, VOCABULARY, CARD, FACTS = (
     "config.json",
@@ -66,71 +85,57 @@ def is_native(path: Path) -> bool:
     return (path / CONFIG).is_file() and (path / WEIGHTS).is_file()
 
 
-def load_native(folder: Path, *, is_named: bool = True) -> Model:
+def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = True) -> Model:
     """Read a native model folder.
 
     Args:
         folder: The folder.
         is_named: Whether its name goes into the model's `origin`. Pass False for a temporary or cache folder.
+        with_softmax: Whether to read the softmax and its words, if there are any.
 
     Raises:
         ElmoError: If a file is missing or damaged, or belongs to other weights. A warm state of other weights is
             ignored instead, because the model is useful without it.
     """
     config = bilm_config(read_json(folder / CONFIG), str(folder / CONFIG))
-    bilm = bilm_skeleton(config, folder / CONFIG)
-    _fill(bilm, read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
+    require_sizes(config, folder / CONFIG)
+    weights = _read_weights(folder / WEIGHTS, read_arrays(folder / WEIGHTS)[0], bilm_shapes(config))
     softmax = vocabulary = None
-    if is_there(folder / SOFTMAX):
-        softmax = _load_softmax(folder / SOFTMAX, bilm)
+    if with_softmax and is_there(folder / SOFTMAX):
+        softmax = _read_softmax(folder / SOFTMAX, config, weights)
         vocabulary = read_vocabulary(folder / VOCABULARY, softmax.num_words)
     if config.n_tokens_vocab is not None:
         vocabulary = read_vocabulary(folder / VOCABULARY, config.n_tokens_vocab, READ)
         if vocabulary is None:
             raise ElmoError(f"{folder}: {VOCABULARY} is missing, which lists the words that the model reads")
     # What belongs to the biLM but is not needed to use it.
-    mixes = _load_mixes(folder / MIXES, bilm) if is_there(folder / MIXES) else []
+    mixes = _read_mixes(folder / MIXES, config, weights) if is_there(folder / MIXES) else StoredMixes([])
     name = f"{folder.absolute().name} holds " if is_named else ""
-    model = Model(bilm, softmax, vocabulary, f"native: {name}{CONFIG} and {WEIGHTS}", mixes)
+    origin = f"native: {name}{CONFIG} and {WEIGHTS}"
+    model = Model(StoredBiLM(config, weights), softmax, vocabulary, origin, mixes)
     if is_there(folder / WARM):
-        model.warm_state = _load_warm_state(folder / WARM, bilm)
+        model.warm_state = _read_warm_state(folder / WARM, config, weights)
     model.figures = read_figures(folder)
     if (folder / CARD).exists():
         model.card = _read_card(folder / CARD)
     return model
 
 
-def _load_softmax(path: Path, bilm: BiLM) -> AnySoftmax:
+def _read_softmax(path: Path, config: BiLMConfig, bilm: Weights) -> StoredSoftmax:
     """Read a full softmax, or an adaptive one if the file has a head. Words and cutoffs follow from the shapes."""
-    tensors, metadata = read_tensors(path)
+    arrays, metadata = read_arrays(path)
     _require_same_bilm(path, metadata, bilm)
-    dim = bilm.config.lstm.projection_dim
-
-    def rows(name: str) -> int:
-        return len(tensors[name]) if name in tensors and tensors[name].dim() else 0
-
-    def make() -> AnySoftmax:
-        if "head.weight" not in tensors:
-            return Softmax(rows("bias"), dim)
-        # The head has a row for each frequent word and one for each cluster; a tail has a row for each of its words.
-        tails = list(takewhile(bool, (rows(f"tail.{i}.1.weight") for i in count())))
-        *cutoffs, num_words = accumulate(tails, initial=rows("head.weight") - len(tails))
-        try:
-            return AdaptiveSoftmax(num_words, dim, choose_cutoffs(num_words, dim, cutoffs))
-        except ElmoError:
-            raise ElmoError(f"{path}: {rows('head.weight')} rows of 'head.weight' fit no adaptive softmax") from None
-
-    softmax = skeleton(make)
-    _fill(softmax, tensors, path)
-    return softmax
+    found = StoredSoftmax(config.lstm.projection_dim, arrays)
+    if (shapes := found.shapes) is None:
+        raise ElmoError(f"{path}: {len(arrays['head.weight'])} rows of 'head.weight' fit no adaptive softmax")
+    return StoredSoftmax(found.dim, _read_weights(path, arrays, shapes))
 
 
-def _load_mixes(path: Path, bilm: BiLM) -> list[ScalarMix]:
+def _read_mixes(path: Path, config: BiLMConfig, bilm: Weights) -> StoredMixes:
     """Read M scalar mixes: `scores` (M, L), `gamma` (M,), and the flags `layer_norm` and `top_only` (M,)."""
-    tensors, metadata = read_tensors(path)
+    arrays, metadata = read_arrays(path)
     _require_same_bilm(path, metadata, bilm)
-    config = bilm.config
-    num_mixes = len(tensors["gamma"]) if "gamma" in tensors and tensors["gamma"].dim() else 0
+    num_mixes = len(arrays["gamma"]) if "gamma" in arrays and arrays["gamma"].ndim else 0
     require_few_mixes(path, num_mixes)
     for name, shape in (
         ("gamma", (num_mixes,)),
@@ -138,47 +143,52 @@ def _load_mixes(path: Path, bilm: BiLM) -> list[ScalarMix]:
         ("top_only", (num_mixes,)),
         ("scores", (num_mixes, config.num_layers)),
     ):
-        _require(path, tensors, name, shape)
-    scores, gammas, norms, tops = (tensors[name].tolist() for name in ("scores", "gamma", "layer_norm", "top_only"))
-    return [
-        ScalarMix(config.num_layers, top_only=bool(top), layer_norm=bool(norm), initial_scores=row, initial_gamma=gamma)
-        for row, gamma, norm, top in zip(scores, gammas, norms, tops, strict=True)
-    ]
+        _require(path, arrays, name, shape)
+    scores, gammas, norms, tops = (
+        as_float32(arrays[name]).tolist() for name in ("scores", "gamma", "layer_norm", "top_only")
+    )
+    return StoredMixes(
+        [
+            StoredMix(row, gamma, bool(norm), bool(top))
+            for row, gamma, norm, top in zip(scores, gammas, norms, tops, strict=True)
+        ]
+    )
 
 
-def _mix_tensors(mixes: list[ScalarMix]) -> dict[str, Tensor]:
+def _mix_arrays(mixes: list[ScalarMix]) -> dict[str, AnyArray]:
     return {
-        "scores": torch.stack([mix.scores for mix in mixes]),
-        "gamma": torch.stack([mix.gamma for mix in mixes]),
-        "layer_norm": torch.tensor([mix.layer_norm for mix in mixes]),
-        "top_only": torch.tensor([mix.top_only for mix in mixes]),
+        "scores": np.stack([to_array(mix.scores) for mix in mixes]),
+        "gamma": np.stack([to_array(mix.gamma) for mix in mixes]),
+        "layer_norm": np.array([mix.layer_norm for mix in mixes]),
+        "top_only": np.array([mix.top_only for mix in mixes]),
     }
 
 
-def _load_warm_state(path: Path, bilm: BiLM) -> BiLMState | None:
+def _read_warm_state(path: Path, config: BiLMConfig, bilm: Weights) -> StoredState | None:
     """Read the warm state: `hidden` (L, P) and `cell` (L, H) for each direction, where L counts the LSTM layers.
 
     Return None if it belongs to other weights, such as those from before further training: the model is useful
     without it.
     """
-    tensors, metadata = read_tensors(path)
+    arrays, metadata = read_arrays(path)
     if not _is_of(metadata, bilm):
         return None
-    config = bilm.config
     lstm, names = config.lstm, DIRECTIONS[: 2 if config.bidirectional else 1]
     for name in names:
-        _require(path, tensors, f"{name}.hidden", (lstm.n_layers, lstm.projection_dim))
-        _require(path, tensors, f"{name}.cell", (lstm.n_layers, lstm.dim))
-    _refuse_extra(path, tensors, [f"{name}.{part}" for name in names for part in LSTMState._fields])
-    return tuple(
-        LSTMState(*(tensors[f"{name}.{part}"].float().clone().unsqueeze(1) for part in LSTMState._fields))
-        for name in names
+        _require(path, arrays, f"{name}.hidden", (lstm.n_layers, lstm.projection_dim))
+        _require(path, arrays, f"{name}.cell", (lstm.n_layers, lstm.dim))
+    _refuse_extra(path, arrays, [f"{name}.{part}" for name in names for part in StateArrays._fields])
+    return StoredState(
+        tuple(
+            StateArrays(*(as_float32(arrays[f"{name}.{part}"])[:, None] for part in StateArrays._fields))
+            for name in names
+        )
     )
 
 
-def _warm_tensors(state: BiLMState) -> dict[str, Tensor]:
+def _warm_arrays(state: tuple[StateArrays, ...]) -> dict[str, AnyArray]:
     return {
-        f"{name}.{part}": getattr(direction, part).squeeze(1)
+        f"{name}.{part}": getattr(direction, part)[:, 0]
         for name, direction in zip(DIRECTIONS, state, strict=False)
         for part in direction._fields
     }
@@ -199,8 +209,10 @@ def save_warm_state(state: BiLMState, folder: Path, bilm: BiLM) -> None:
         folder: The model folder of `bilm`.
         bilm: The biLM that the state belongs to. The file records its checksum.
     """
-    metadata = {_BILM: _identity(bilm.state_dict())}
-    write_all({folder / WARM: lambda path: write_tensors(path, _warm_tensors(state), metadata)})
+    model = Model(bilm, warm_state=state)
+    if (arrays := model.warm_arrays) is not None:
+        metadata = {_BILM: _identity(model.weights)}
+        write_all({folder / WARM: lambda path: write_arrays(path, _warm_arrays(arrays), metadata)})
 
 
 def read_figures(folder: Path) -> dict[str, str]:
@@ -264,31 +276,35 @@ def _figure_writers(folder: Path, figures: Mapping[str, str]) -> dict[Path, Call
 
 def _holds(folder: Path, model: Model) -> bool:
     """Return whether a folder contains exactly the weights of this biLM and its softmax."""
-    modules = {WEIGHTS: model.bilm, SOFTMAX: model.softmax}
-    return all(_has_weights(folder / name, module) for name, module in modules.items())
+    softmax = model.stored_softmax
+    return _has_weights(folder / WEIGHTS, model.weights) and _has_weights(folder / SOFTMAX, softmax and softmax.weights)
 
 
-def _has_weights(path: Path, module: torch.nn.Module | None) -> bool:
-    if module is None or not path.exists():
-        return module is None and not path.exists()
-    found, tensors = read_tensors(path)[0], module.state_dict()
-    return found.keys() == tensors.keys() and all(torch.equal(found[name], tensors[name].cpu()) for name in found)
+def _has_weights(path: Path, weights: Weights | None) -> bool:
+    if weights is None or not path.exists():
+        return weights is None and not path.exists()
+    found = read_arrays(path)[0]
+    return found.keys() == weights.keys() and all(_are_equal(found[name], weights[name]) for name in found)
 
 
-def _identity(weights: Mapping[str, Tensor]) -> str:
+def _are_equal(one: AnyArray, other: AnyArray) -> bool:
+    return one.dtype == other.dtype and np.array_equal(one, other)
+
+
+def _identity(weights: Mapping[str, AnyArray]) -> str:
     """Return a checksum that identifies a biLM, of its weights as they are after loading (float32).
 
     It can't be that of the file, because a model in memory, just trained or loaded from float16, must give the same.
     """
-    return checksum({name: tensor.float() for name, tensor in weights.items()}, {})
+    return checksum({name: as_float32(array) for name, array in weights.items()}, {})
 
 
-def _is_of(metadata: Mapping[str, str], bilm: BiLM) -> bool:
+def _is_of(metadata: Mapping[str, str], bilm: Weights) -> bool:
     """Return whether a file was written for `bilm`. Files of earlier versions do not say, and are taken to be."""
-    return _BILM not in metadata or metadata[_BILM] == _identity(bilm.state_dict())
+    return _BILM not in metadata or metadata[_BILM] == _identity(bilm)
 
 
-def _require_same_bilm(path: Path, metadata: Mapping[str, str], bilm: BiLM) -> None:
+def _require_same_bilm(path: Path, metadata: Mapping[str, str], bilm: Weights) -> None:
     """Refuse a file that was written for other weights: an interrupted write can leave a mixture behind."""
     if not _is_of(metadata, bilm):
         raise ElmoError(
@@ -322,22 +338,20 @@ def save_native(
         ElmoError: If the model has a lexicon, or if a weight is too large for `storage`.
     """
     require_bytes(model, "converted")
-    weights = {folder / WEIGHTS: _rounded(model.bilm, storage, folder / WEIGHTS)}
-    if model.softmax is not None:
-        weights[folder / SOFTMAX] = _rounded(model.softmax, storage, folder / SOFTMAX)
+    weights = {folder / WEIGHTS: _rounded(model.weights, storage, folder / WEIGHTS)}
+    if (softmax := model.stored_softmax) is not None:
+        weights[folder / SOFTMAX] = _rounded(softmax.weights, storage, folder / SOFTMAX)
     folder.mkdir(parents=True, exist_ok=True)
     own = {_BILM: _identity(weights[folder / WEIGHTS])}  # ties the other files to these weights
-    # `place` and `tensors` are default arguments, because the functions run after the loop has gone on.
+    # `place` and `arrays` are default arguments, because the functions run after the loop has gone on.
     writers: dict[Path, Callable[[Path], object]] = {
-        place: lambda path, place=place, tensors=tensors: write_tensors(
-            path, tensors, {} if place.name == WEIGHTS else own
-        )
-        for place, tensors in weights.items()
+        place: lambda path, place=place, arrays=arrays: write_arrays(path, arrays, {} if place.name == WEIGHTS else own)
+        for place, arrays in weights.items()
     }
     if model.mixes:
-        writers[folder / MIXES] = lambda path: write_tensors(path, _mix_tensors(model.mixes), own)
-    if (state := model.warm_state) is not None:
-        writers[folder / WARM] = lambda path: write_tensors(path, _warm_tensors(state), own)
+        writers[folder / MIXES] = lambda path: write_arrays(path, _mix_arrays(model.mixes), own)
+    if (state := model.warm_arrays) is not None:
+        writers[folder / WARM] = lambda path: write_arrays(path, _warm_arrays(state), own)
     if (vocabulary := model.vocabulary) is not None:
         writers[folder / VOCABULARY] = vocabulary.write
     # Files get their names in this order. The configuration comes after all that it describes, so that an interrupted
@@ -349,40 +363,39 @@ def save_native(
     write_all(writers, optional=(folder / name for name in (SOFTMAX, MIXES, WARM, VOCABULARY, FACTS)))
 
 
-def _rounded(module: torch.nn.Module, storage: Storage, path: Path) -> dict[str, Tensor]:
-    """Return the weights of `module` rounded to `storage`, and refuse numbers that it can't represent."""
-    tensors: dict[str, Tensor] = module.state_dict()
+def _rounded(weights: Weights, storage: Storage, path: Path) -> dict[str, AnyArray]:
+    """Return weights rounded to `storage`, and refuse numbers that it can't represent."""
     if storage == "float32":
-        return tensors
-    tensors = {name: tensor.to(TORCH_TYPES[storage]) for name, tensor in tensors.items()}
-    for name, tensor in tensors.items():
-        if not tensor.isfinite().all():
+        return weights
+    rounded: dict[str, AnyArray] = {}
+    for name, array in weights.items():
+        exact = as_float32(array)
+        with np.errstate(over="ignore"):
+            rounded[name] = as_bf16(exact) if storage == "bf16" else exact.astype(np.float16)
+        if not np.isfinite(as_float32(rounded[name])).all():
             raise ElmoError(f"{path}: tensor '{name}' has numbers too large for {storage}; store it as bf16 or float32")
-    return tensors
+    return rounded
 
 
-def _fill(module: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """Put the tensors of a file into `module`, which was made on the meta device."""
-    wanted = module.state_dict()
-    for name, tensor in wanted.items():
-        _require(path, tensors, name, tuple(tensor.shape))
-    _refuse_extra(path, tensors, wanted)
-    # Copies, because rounding in later computations depends on the alignment of a tensor's memory, which is arbitrary
-    # in a memory-mapped file.
-    module.load_state_dict({name: tensor.to(torch.float32, copy=True) for name, tensor in tensors.items()}, assign=True)
-    module.requires_grad_(True)
+def _read_weights(path: Path, arrays: Mapping[str, AnyArray], shapes: Mapping[str, Shape]) -> Weights:
+    """Return the arrays of a file as the float32 weights of a module, whose tensors have these shapes."""
+    weights = {name: as_float32(array) for name, array in arrays.items()}
+    for name, shape in shapes.items():
+        _require(path, weights, name, shape)
+    _refuse_extra(path, weights, shapes)
+    return weights
 
 
-def _refuse_extra(path: Path, tensors: dict[str, Tensor], wanted: Iterable[str]) -> None:
+def _refuse_extra(path: Path, arrays: Mapping[str, AnyArray], wanted: Iterable[str]) -> None:
     """Refuse a file that contains tensors other than those in `wanted`."""
-    extra = sorted(tensors.keys() - set(wanted))
+    extra = sorted(arrays.keys() - set(wanted))
     if extra:
         raise ElmoError(f"{path}: tensor '{extra[0]}' fits nothing in {CONFIG}; is the file from another model?")
 
 
-def _require(path: Path, tensors: dict[str, Tensor], name: str, shape: tuple[int, ...]) -> None:
+def _require(path: Path, arrays: Mapping[str, AnyArray], name: str, shape: Shape) -> None:
     """Refuse a file that lacks a tensor of this name and shape, or whose numbers can't be weights."""
-    if name not in tensors:
+    if name not in arrays:
         raise ElmoError(f"{path}: tensor '{name}' is missing")
-    require_shape(f"{path}: tensor '{name}'", tuple(tensors[name].shape), shape)
-    require_weights(f"{path}: tensor '{name}'", tensors[name].float())
+    require_shape(f"{path}: tensor '{name}'", arrays[name].shape, shape)
+    require_weights(f"{path}: tensor '{name}'", as_float32(arrays[name]))

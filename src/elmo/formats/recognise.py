@@ -13,7 +13,6 @@ from typing import Any, cast
 from elmo.errors import ElmoError
 from elmo.formats import allennlp, many_langs, native
 from elmo.formats.allennlp import load_allennlp
-from elmo.formats.archive import is_archive, unpacked
 from elmo.formats.bilm_hdf5 import CHARACTERS, EMBEDDING, OPTIONS, load_bilm
 from elmo.formats.files import read_json
 from elmo.formats.hdf5 import SUFFIXES, names_of
@@ -38,7 +37,7 @@ META = "meta.json"
 """The description that the NLPL repository puts next to every model, whatever its family."""
 
 
-def load(source: str | Path) -> Model:
+def load(source: str | Path, *, with_softmax: bool = True) -> Model:
     """Read a model from a folder, a file, an archive or the Hugging Face Hub.
 
     The format is recognised from the names and contents of the files (`docs/formats.md` lists the signs).
@@ -46,6 +45,8 @@ def load(source: str | Path) -> Model:
     Args:
         source: A path; or, as a string, a repository `owner/name` or `owner/name@revision` on the Hub. The string `en`
             always means the package's own English model; a folder of that name is `./en` or `Path("en")`.
+        with_softmax: Whether to read the softmax and its words, if there are any. Embedding needs neither, and they may
+            be larger than all else.
 
     Returns:
         The model on the CPU, with its weights in float32.
@@ -60,32 +61,35 @@ def load(source: str | Path) -> Model:
     """
     # The name comes before any path, so that it means the same in every working directory.
     if is_bundled(source):
-        return _load_bundled(str(source))
+        return _load_bundled(str(source), with_softmax)
     path = Path(source)
     # A checkpoint may be named by its prefix, which is the name of no file: `exists` comes only after it.
     if not path.is_dir() and (prefix := prefix_of(path)):
-        return load_tensorflow(prefix)
+        return load_tensorflow(prefix, with_softmax=with_softmax)
     if isinstance(source, str) and not path.exists() and is_hub_name(source):
-        return _load_hub(source)
+        return _load_hub(source, with_softmax)
     if not path.exists():
         raise ElmoError(f"{path}: no such file or folder")
-    return _load_folder(path) if path.is_dir() else _load_file(path)
+    return _load_folder(path, with_softmax) if path.is_dir() else _load_file(path, with_softmax)
 
 
-def _load_bundled(name: str) -> Model:
-    model = load_native(bundled_folder(name))
+def _load_bundled(name: str, with_softmax: bool) -> Model:
+    model = load_native(bundled_folder(name), with_softmax=with_softmax)
     model.origin = f"the package's own {NAMES[name]} model, {model.origin}"
     return model
 
 
-def _load_hub(name: str) -> Model:
+def _load_hub(name: str, with_softmax: bool) -> Model:
     """Read the model of a repository, from its files or from the only archive among them."""
     folder = fetch_from_hub(name)
     archives = [*folder.glob("*.zip"), *folder.glob("*.tar.gz")]
     try:
         # Next to a native model, an archive holds something else, such as the logs of the training.
         is_packed = len(archives) == 1 and not native.is_native(folder)
-        model = _load_file(archives[0]) if is_packed else _load_folder(folder, is_named=False)
+        if is_packed:
+            model = _load_file(archives[0], with_softmax)
+        else:
+            model = _load_folder(folder, with_softmax, is_named=False)
     except ElmoError as error:
         # The folder is one of the cache, with a hash for its name: nobody would know what it is.
         raise ElmoError(str(error).replace(str(folder), name)) from None
@@ -93,7 +97,7 @@ def _load_hub(name: str) -> Model:
     return model
 
 
-def _load_folder(folder: Path, *, is_named: bool = True) -> Model:
+def _load_folder(folder: Path, with_softmax: bool, *, is_named: bool = True) -> Model:
     """Read the model of a folder. `is_named` is False if the folder's own name would mean nothing to people."""
     _require_elmo(folder)
     # AllenNLP and ELMoForManyLangs have a config.json as native folders do, so their other files are looked for first.
@@ -102,37 +106,39 @@ def _load_folder(folder: Path, *, is_named: bool = True) -> Model:
     if (folder / many_langs.TOKENS).exists() or (folder / many_langs.ENCODER).exists():
         return load_many_langs(folder)
     if (folder / native.CONFIG).exists():
-        return load_native(folder, is_named=is_named)
+        return load_native(folder, is_named=is_named, with_softmax=with_softmax)
     # bilm-tf's training folder holds checkpoints, and may also hold the weights that were exported from one of them:
     # these are what people use. A checkpoint next to them can still be named itself.
     if not _weight_files(folder) and (checkpoint := find_checkpoint(folder)):
-        return load_tensorflow(checkpoint)
+        return load_tensorflow(checkpoint, with_softmax=with_softmax)
     if any(folder.glob("*options*.json")):
         weights = _only_weights(folder)
-        return load_bilm(weights, _options_beside(weights), _softmax_beside(weights))
+        return load_bilm(weights, _options_beside(weights), _softmax_beside(weights), with_softmax=with_softmax)
     if _hdf5_files(folder):
         raise ElmoError(f"{folder}: contains weights but no {OPTIONS}, which gives their sizes; add the options")
     raise ElmoError(f"{folder}: contains no model; expected {READS}")
 
 
-def _load_file(path: Path) -> Model:
+def _load_file(path: Path, with_softmax: bool) -> Model:
     # One file of a folder that is a model as a whole.
     if path.name in (native.CONFIG, native.WEIGHTS, allennlp.WEIGHTS, many_langs.TOKENS, many_langs.ENCODER):
-        return _load_folder(path.parent)
+        return _load_folder(path.parent, with_softmax)
     if path.suffix == ".json":
         weights = _weights_beside(path)
-        return load_bilm(weights, path, _softmax_beside(weights))
+        return load_bilm(weights, path, _softmax_beside(weights), with_softmax=with_softmax)
     if path.suffix in SUFFIXES:
-        return _load_hdf5(path)
+        return _load_hdf5(path, with_softmax)
+    from elmo.formats.archive import is_archive, unpacked  # here, as it imports all that unpacks
+
     if is_archive(path):
         with unpacked(path) as folder:
-            model = _load_folder(folder, is_named=False)
+            model = _load_folder(folder, with_softmax, is_named=False)
         model.origin = f"archive: {path.name} holds {model.origin}"
         return model
     raise ElmoError(f"{path}: not a model, or not a complete one; expected {READS}")
 
 
-def _load_hdf5(path: Path) -> Model:
+def _load_hdf5(path: Path, with_softmax: bool) -> Model:
     """Read an HDF5 file that contains weights, or only the softmax or cached token vectors of weights next to it."""
     names = names_of(path, PARTS)
     if not names & set(BILM) and EMBEDDING in names:
@@ -140,8 +146,8 @@ def _load_hdf5(path: Path) -> Model:
         return load_bilm(weights, _options_beside(weights), token_vectors=path)
     if not names & set(BILM) and "softmax" in names:
         weights = _weights_of(path, "softmax")
-        return load_bilm(weights, _options_beside(weights), path)
-    return load_bilm(path, _options_beside(path), _softmax_beside(path))
+        return load_bilm(weights, _options_beside(weights), path, with_softmax=with_softmax)
+    return load_bilm(path, _options_beside(path), _softmax_beside(path), with_softmax=with_softmax)
 
 
 def _require_elmo(folder: Path) -> None:

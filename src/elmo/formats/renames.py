@@ -16,13 +16,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from elmo.errors import ElmoError
 
-Read = Callable[[str, tuple[int, ...]], Tensor]
+Numbers = Any
+"""A NumPy array, as readers have them, or a torch tensor, as the state dicts of modules have them."""
+
+Shape = tuple[int, ...]
+
+Read = Callable[[str, Shape], Numbers]
 """Reads the published tensor of a name and makes sure that it has the given shape."""
 
 
@@ -30,7 +36,8 @@ Read = Callable[[str, tuple[int, ...]], Tensor]
 class TensorLayout:
     """How a published tensor is converted to one or more of our tensors and back.
 
-    The shape is given apart from `split`, so that it can be compared with the file before anything is read.
+    The functions use only what arrays and torch's tensors have in common, so that they convert both. The shape is given
+    apart from `split`, so that it can be compared with the file before anything is read.
 
     Attributes:
         split: Converts the published tensor to ours, given our shapes.
@@ -38,37 +45,56 @@ class TensorLayout:
         shape: The shape of the published tensor, given the shapes of ours.
     """
 
-    split: Callable[[Tensor, Sequence[torch.Size]], list[Tensor]]
-    join: Callable[[Sequence[Tensor]], Tensor]
-    shape: Callable[[Sequence[torch.Size]], tuple[int, ...]]
+    split: Callable[[Numbers, Sequence[Shape]], list[Numbers]]
+    join: Callable[[Sequence[Numbers]], Numbers]
+    shape: Callable[[Sequence[Shape]], Shape]
+
+
+def concatenate(parts: Sequence[Numbers]) -> Numbers:
+    """Join arrays, or tensors, along their first axis."""
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    import torch
+
+    return torch.cat(list(parts))
+
+
+def _contiguous(numbers: Numbers) -> Numbers:
+    return np.asarray(numbers, order="C") if isinstance(numbers, np.ndarray) else numbers.contiguous()
+
+
+def _split_rows(numbers: Numbers, shapes: Sequence[Shape]) -> list[Numbers]:
+    """Cut a published matrix into the transposed matrices of which it is stacked."""
+    ends = accumulate((shape[1] for shape in shapes), initial=0)
+    return [numbers[start:end].T for start, end in pairwise(ends)]
 
 
 SAME = TensorLayout(
-    split=lambda tensor, _: [tensor],
+    split=lambda numbers, _: [numbers],
     join=lambda parts: parts[0],
-    shape=lambda shapes: tuple(shapes[0]),
+    shape=lambda shapes: shapes[0],
 )
 # TensorFlow multiplies from the right, `x W`, so its matrices are (in, out). Those of torch are (out, in).
 TRANSPOSED = TensorLayout(
-    split=lambda tensor, _: [tensor.t()],
-    join=lambda parts: parts[0].t(),
+    split=lambda numbers, _: [numbers.T],
+    join=lambda parts: parts[0].T,
     shape=lambda shapes: (shapes[0][1], shapes[0][0]),
 )
 ZERO_ROW_FIRST = TensorLayout(
-    split=lambda tensor, _: [torch.cat([torch.zeros_like(tensor[:1]), tensor])],
+    split=lambda numbers, _: [concatenate([abs(0 * numbers[:1]), numbers])],
     join=lambda parts: parts[0][1:],
     shape=lambda shapes: (shapes[0][0] - 1, shapes[0][1]),
 )
 """Ours has a first row of zeros, for the mask, that the files do not have."""
 CONVOLUTION = TensorLayout(
-    split=lambda tensor, _: [tensor[0].permute(2, 1, 0)],
-    join=lambda parts: parts[0].permute(2, 1, 0).unsqueeze(0),
+    split=lambda numbers, _: [numbers[0].swapaxes(0, 2)],
+    join=lambda parts: parts[0].swapaxes(0, 2)[None],
     shape=lambda shapes: (1, *reversed(shapes[0])),
 )
 """Theirs is (1, width, in, out), ours is (out, in, width)."""
 TRANSPOSED_ROWS = TensorLayout(
-    split=lambda tensor, shapes: [part.t() for part in tensor.split([shape[1] for shape in shapes])],
-    join=lambda parts: torch.cat([part.t() for part in parts]),
+    split=_split_rows,
+    join=lambda parts: concatenate([part.T for part in parts]),
     shape=lambda shapes: (sum(shape[1] for shape in shapes), shapes[0][0]),
 )
 """One of their matrices contains several of ours, transposed and stacked."""
@@ -96,7 +122,7 @@ class Rename:
         return (self.ours,) if isinstance(self.ours, str) else self.ours
 
 
-def rename_to_ours(renames: Sequence[Rename], shapes: Mapping[str, torch.Size], read: Read) -> dict[str, Tensor]:
+def rename_to_ours(renames: Sequence[Rename], shapes: Mapping[str, Shape], read: Read) -> dict[str, Numbers]:
     """Convert published tensors to ours.
 
     Args:
@@ -107,19 +133,19 @@ def rename_to_ours(renames: Sequence[Rename], shapes: Mapping[str, torch.Size], 
     Returns:
         Our tensors by name.
     """
-    tensors: dict[str, Tensor] = {}
+    ours: dict[str, Numbers] = {}
     for their_name, our_names, layout in _matches(renames, shapes):
-        our_shapes = [shapes[name] for name in our_names]
+        our_shapes = [tuple(shapes[name]) for name in our_names]
         parts = layout.split(read(their_name, layout.shape(our_shapes)), our_shapes)
         # Contiguous, as the native kernels need them, instead of a transposed view of what was read.
-        tensors.update({name: part.contiguous() for name, part in zip(our_names, parts, strict=True)})
-    return tensors
+        ours.update({name: _contiguous(part) for name, part in zip(our_names, parts, strict=True)})
+    return ours
 
 
-def rename_to_theirs(renames: Sequence[Rename], tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+def rename_to_theirs(renames: Sequence[Rename], ours: Mapping[str, Numbers]) -> Iterator[tuple[str, Numbers]]:
     """Yield the published names and tensors for ours: the inverse of `rename_to_ours`."""
-    for their_name, our_names, layout in _matches(renames, tensors):
-        yield their_name, layout.join([tensors[name] for name in our_names]).contiguous()
+    for their_name, our_names, layout in _matches(renames, ours):
+        yield their_name, _contiguous(layout.join([ours[name] for name in our_names]))
 
 
 def superfluous(renames: Sequence[Rename], shapes: Mapping[str, object], their_names: Sequence[str]) -> list[str]:

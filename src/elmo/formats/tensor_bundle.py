@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
 from elmo.formats.tensors import Stored
@@ -90,7 +89,7 @@ def read_bundle(prefix: Path) -> tuple[dict[str, Stored], int]:
     return found, sum(shard.stat().st_size for shard in shards)
 
 
-def _read(shards: list[Path], name: str, entry: _Entry) -> Tensor:
+def _read(shards: list[Path], name: str, entry: _Entry) -> NDArray[np.float32]:
     """Read a variable as float32. What the index claims must be consistent and agree with the data file."""
     dtype = np.dtype(_TYPES[entry.dtype])
     if entry.shard >= len(shards) or entry.slices:
@@ -101,7 +100,7 @@ def _read(shards: list[Path], name: str, entry: _Entry) -> Tensor:
     if entry.offset + entry.size > path.stat().st_size:
         raise ElmoError(f"{path}: ends before variable '{name}'; is the file complete?")
     numbers = np.fromfile(path, dtype, math.prod(entry.shape), offset=entry.offset)
-    return torch.from_numpy(numbers.astype(np.float32, copy=False).reshape(entry.shape))
+    return numbers.astype(np.float32, copy=False).reshape(entry.shape)
 
 
 def _require_header(path: Path, header: bytes) -> int:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import OPTIONS, WORDS, Source, input_of, read_bilm, read_softmax
 from elmo.formats.model import Model
 from elmo.formats.tensor_bundle import INDEX, read_bundle
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LIST = "checkpoint"
 _LONGEST_LIST = 1 << 20
@@ -33,12 +35,13 @@ _NAMES = [
 """Substitutions, applied in this order, from the names of variables to those of the published HDF5 files."""
 
 
-def load_tensorflow(prefix: Path) -> Model:
+def load_tensorflow(prefix: Path, *, with_softmax: bool = True) -> Model:
     """Read a checkpoint.
 
     Args:
         prefix: The path of the checkpoint without `.index`. The `options.json`, and the `vocab.txt` if there is one,
             are in the same folder.
+        with_softmax: Whether to read the softmax and its words.
 
     Raises:
         ElmoError: If a file is missing or damaged, or if the files do not fit together.
@@ -46,8 +49,10 @@ def load_tensorflow(prefix: Path) -> Model:
     options = _options(prefix)
     source = _source(prefix, "")
     bilm, words = read_bilm(source, options, prefix.with_name(WORDS))
-    softmax, vocabulary = read_softmax(source, bilm.config.lstm.projection_dim, prefix.with_name(WORDS))
-    origin = f"TensorFlow checkpoint: {source.path.name} lists 'lm/{input_of(bilm)}', sizes from {options.name}"
+    softmax = vocabulary = None
+    if with_softmax:
+        softmax, vocabulary = read_softmax(source, bilm.config.lstm.projection_dim, prefix.with_name(WORDS))
+    origin = f"TensorFlow checkpoint: {source.path.name} lists 'lm/{input_of(bilm.config)}', sizes from {options.name}"
     return Model(bilm, softmax, words or vocabulary, origin)
 
 
@@ -68,8 +73,10 @@ def load_accumulators(prefix: Path) -> dict[str, Tensor]:
         return {}
     bilm, _ = read_bilm(source, _options(prefix), prefix.with_name(WORDS))
     softmax, _ = read_softmax(source, bilm.config.lstm.projection_dim, prefix.with_name(WORDS))
-    parts = {"bilm": bilm} | ({} if softmax is None else {"softmax": softmax})
-    return {f"{part}.{name}": tensor for part, module in parts.items() for name, tensor in module.state_dict().items()}
+    import torch
+
+    parts = {"bilm": bilm.weights} | ({} if softmax is None else {"softmax": softmax.weights})
+    return {f"{part}.{name}": torch.tensor(array) for part, sums in parts.items() for name, array in sums.items()}
 
 
 def find_checkpoint(folder: Path) -> Path | None:

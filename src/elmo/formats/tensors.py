@@ -1,27 +1,24 @@
-"""Makes modules for the tensors of a file and fills them, in any format.
+"""Reads the tensors of a file as arrays by the names that our modules have for them, in any format.
 
-A file from a stranger may claim any size. So a module is first made without memory (`skeleton`), and every tensor's
-shape is compared with the module's and with the size of the file before the tensor is read (`fill`).
+A file from a stranger may claim any size. So the sizes that it claims are looked at first (`require_sizes`), and every
+tensor's shape is compared with the one that they ask for, and with the size of the file, before the tensor is read
+(`read_weights`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
-import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+import numpy as np
+from numpy.typing import NDArray
 
 from elmo.config import BiLMConfig
 from elmo.errors import ElmoError
 from elmo.formats import renames
-from elmo.formats.renames import Rename
-from elmo.nn.bilm import BiLM
-
-M = TypeVar("M", bound=nn.Module)
+from elmo.formats.renames import Rename, Shape
 
 LARGEST_WEIGHT = 1e9
 """No weight of a working model comes near this, but numbers of the wrong byte order or type soon exceed it."""
@@ -40,8 +37,8 @@ _COMPRESSION, _ALLOWANCE = 8, 1 << 26
 class Stored:
     """A tensor in a file: its shape, and a function that reads it as float32."""
 
-    shape: tuple[int, ...]
-    read: Callable[[], Tensor]
+    shape: Shape
+    read: Callable[[], NDArray[np.float32]]
 
 
 def room(num_bytes: int) -> int:
@@ -52,34 +49,12 @@ def room(num_bytes: int) -> int:
     return _COMPRESSION * num_bytes + _ALLOWANCE
 
 
-def skeleton(make: Callable[[], M]) -> M:
-    """Return the module that `make` makes, with its tensors on the meta device: shapes without values."""
-    with torch.device("meta"), _NoRandomNumbers():
-        return make()
-
-
-class _NoRandomNumbers(TorchFunctionMode):
-    """Skips random initial values, which are useless in a module that is about to be filled.
-
-    On the meta device they have no effect either, but they make torch import its compiler, which takes a second.
-    """
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if getattr(func, "__name__", None) in ("uniform_", "normal_"):
-            return args[0] if args else kwargs["tensor"]
-        return func(*args, **kwargs)
-
-
-def bilm_skeleton(config: BiLMConfig, where: Path) -> BiLM:
-    """Make a biLM on the meta device.
+def require_sizes(config: BiLMConfig, where: Path) -> None:
+    """Refuse sizes beyond any real model, whose tensors could not even be listed.
 
     Args:
-        config: Its sizes.
+        config: The sizes of a biLM.
         where: The file that the sizes come from, for messages.
-
-    Raises:
-        ElmoError: If a size is beyond any real model.
     """
     cnn, lstm = config.char_cnn, config.lstm
     sizes = [("lstm.n_layers", lstm.n_layers, MOST_LAYERS), ("lstm.dim", lstm.dim, WIDEST)]
@@ -95,48 +70,51 @@ def bilm_skeleton(config: BiLMConfig, where: Path) -> BiLM:
     for name, size, most in sizes:
         if size > most:
             raise ElmoError(f"{where}: {name}: {size} is beyond any real model (at most {most})")
-    return skeleton(lambda: BiLM(config))
 
 
-def fill(
-    module: nn.Module, format: Sequence[Rename], stored: Mapping[str, Stored], path: Path, noun: str, num_bytes: int
-) -> None:
-    """Fill a module with the tensors of a file.
+def read_weights(
+    shapes: Mapping[str, Shape],
+    format: Sequence[Rename],
+    stored: Mapping[str, Stored],
+    path: Path,
+    noun: str,
+    num_bytes: int,
+) -> dict[str, NDArray[np.float32]]:
+    """Read the tensors of a file that a module is made of.
 
     Args:
-        module: A module on the meta device, such as `skeleton` makes.
+        shapes: The shapes of the module's tensors by name (see `elmo.formats.stored`).
         format: The layout of the file's tensors.
         stored: The tensors by their names in the file.
         path: The file, for messages.
         noun: What messages call an entry of the file, such as "data set".
         num_bytes: The size of the file, which bounds that of the tensors.
 
+    Returns:
+        The weights by the module's names.
+
     Raises:
         ElmoError: If a tensor is missing, has the wrong shape or has no place in the module, if the tensors are larger
             than the file could contain, or if their numbers can't be weights.
     """
-    shapes = {name: tensor.shape for name, tensor in module.state_dict().items()}
     # Tensors of other parts, such as a softmax next to the biLM, fit no rename and are ignored. Those that fit one but
     # have no place show that the options describe a smaller model: its vectors would be wrong.
     extra = renames.superfluous(format, shapes, list(stored))
     if extra:
         raise ElmoError(f"{path}: {noun} '{extra[0]}' has no place in the options; are they from another model?")
-    asked = sum(shape.numel() * 4 for shape in shapes.values())
+    asked = sum(math.prod(shape) * 4 for shape in shapes.values())
 
-    def read(name: str, shape: tuple[int, ...]) -> Tensor:
+    def read(name: str, shape: Shape) -> NDArray[np.float32]:
         if name not in stored:
             raise ElmoError(f"{path}: {noun} '{name}' is missing")
         renames.require_shape(f"{path}: {noun} '{name}'", stored[name].shape, shape)
         if asked > room(num_bytes):
             raise ElmoError(f"{path}: can't hold the {asked:,} bytes of tensors that it claims in {num_bytes:,} bytes")
-        tensor = stored[name].read()
-        require_weights(f"{path}: {noun} '{name}'", tensor)
-        return tensor
+        array = stored[name].read()
+        require_weights(f"{path}: {noun} '{name}'", array)
+        return array
 
-    # `assign`, because parameters on the meta device have no memory to copy into. It takes over that the tensors of
-    # the file have no gradient.
-    module.load_state_dict(renames.rename_to_ours(format, shapes, read), assign=True)
-    module.requires_grad_(True)
+    return renames.rename_to_ours(format, shapes, read)
 
 
 def require_few_mixes(path: Path, num_mixes: int) -> None:
@@ -145,10 +123,10 @@ def require_few_mixes(path: Path, num_mixes: int) -> None:
         raise ElmoError(f"{path}: {num_mixes:,} scalar mixes are beyond any real model (at most {MOST_MIXES:,})")
 
 
-def require_weights(where: str, tensor: Tensor) -> None:
+def require_weights(where: str, array: NDArray[np.float32]) -> None:
     """Refuse NaN, infinity, and numbers too large for weights. `where` names the tensor."""
-    if tensor.numel():
-        low, high = (float(bound) for bound in tensor.aminmax())
+    if array.size:
+        low, high = float(array.min()), float(array.max())
         if not -LARGEST_WEIGHT < low <= high < LARGEST_WEIGHT:
             raise ElmoError(
                 f"{where}: contains {low if abs(low) > abs(high) else high}, not a weight; the file is damaged"

@@ -17,15 +17,18 @@ import warnings
 import zipfile
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
 from elmo.formats.archive import open_zip
 from elmo.formats.tensors import Stored, room
 from elmo.text.reading import require_file
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _BLOCK = 1 << 20
 """How many bytes are read at a time."""
@@ -89,6 +92,8 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
         ElmoError: If the file is missing, damaged or larger than any real model, if it contains anything besides a
             state dict, or if a tensor is quantized, nested or complex.
     """
+    import torch  # only torch can read its files
+
     if not path.exists():
         raise ElmoError(f"{path}: no such file")
     require_file(path)
@@ -113,14 +118,14 @@ def read_state_dict(path: Path) -> dict[str, Stored]:
     if not isinstance(found, dict):
         raise ElmoError(f"{path}: contains a {type(found).__name__}, not a state dict")
     # Entries that are no tensors, such as version numbers, are left out, and so are sparse tensors and those without
-    # memory. If the model needs one of them, it is missing, and `fill` says so.
+    # memory. If the model needs one of them, it is missing, and `read_weights` says so.
     items = cast("dict[object, object]", found).items()
-    if any(isinstance(tensor, Tensor) and tensor.is_complex() for _, tensor in items):
+    if any(isinstance(tensor, torch.Tensor) and tensor.is_complex() for _, tensor in items):
         raise ElmoError(f"{path}: contains complex numbers; only real numbers can be read")
     return {
         str(name): Stored(tuple(tensor.shape), partial(_read, tensor))
         for name, tensor in items
-        if isinstance(tensor, Tensor) and tensor.layout is torch.strided and tensor.device.type == "cpu"
+        if isinstance(tensor, torch.Tensor) and tensor.layout is torch.strided and tensor.device.type == "cpu"
     }
 
 
@@ -162,5 +167,5 @@ def _check_pickles(path: Path, data: BinaryIO | mmap.mmap, num_pickles: int) -> 
                     raise pickle.UnpicklingError(name)
 
 
-def _read(tensor: Tensor) -> Tensor:
-    return tensor.detach().to(torch.float32)
+def _read(tensor: Tensor) -> NDArray[np.float32]:
+    return tensor.detach().float().contiguous().numpy()

@@ -34,7 +34,8 @@ Types are sorted by length, so that short words in a block of their own are not 
 CPU, a block is small enough that all its windows stay in the cache of a core; on a GPU, large enough to keep it busy.
 """
 
-_ACTIVATIONS = {"relu": F.relu, "tanh": torch.tanh}
+ACTIVATIONS = {"relu": F.relu, "tanh": torch.tanh}
+"""The functions after the maxima, by their names in `CharCNNConfig`."""
 
 
 class CharEncoder(nn.Module):
@@ -53,7 +54,7 @@ class CharEncoder(nn.Module):
     def __init__(self, config: CharCNNConfig, out_dim: int) -> None:
         super().__init__()
         dim, features = config.embedding.dim, config.num_filters
-        self.activation = _ACTIVATIONS[config.activation]
+        self.activation = ACTIVATIONS[config.activation]
         self.max_characters = config.max_characters_per_token
         self.embedding = nn.Embedding(config.n_characters, dim, padding_idx=0)
         self.convolutions = nn.ModuleList(nn.Conv1d(dim, count, width) for width, count in config.filters)

@@ -18,6 +18,7 @@ import torch
 
 from elmo.cores import available_cores, bound_cores
 from elmo.errors import ElmoError
+from elmo.nn.processor import THREAD_VARIABLES, used_threads
 
 T = TypeVar("T")
 
@@ -36,12 +37,18 @@ def find_device(name: str) -> torch.device:
     if name != "cpu" and (kind != "cuda" or not (number.isdecimal() or name == "cuda")):
         raise ElmoError(f"device: {name!r} is unknown; choose one of auto, cpu, cuda, cuda:0, cuda:1, …")
     if name == "cpu":
-        _keep_to_quota()
+        limit_threads()
         return torch.device("cpu")
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(number or 0) >= found:
         raise ElmoError(f"device: there is no {name} (torch finds {found} GPUs); use --device cpu")
     return torch.device("cuda", int(number or 0))
+
+
+def limit_threads() -> int:
+    """Return torch's number of threads, which is first limited to what a container grants."""
+    _keep_to_quota()
+    return torch.get_num_threads()
 
 
 @cache
@@ -52,8 +59,9 @@ def _keep_to_quota() -> None:
     others wait for them, which takes many times as long as one thread per granted core. This runs only once, so that a
     number that is chosen later is not changed.
     """
-    is_chosen = any(name in os.environ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"))
-    if not is_chosen and torch.get_num_threads() == bound_cores():
+    if (chosen := used_threads()) is not None:
+        torch.set_num_threads(chosen)
+    elif not any(name in os.environ for name in THREAD_VARIABLES) and torch.get_num_threads() == bound_cores():
         torch.set_num_threads(available_cores())
 
 

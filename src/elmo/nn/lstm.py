@@ -32,12 +32,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from elmo import _native
-from elmo.config import LSTMConfig
+from elmo.config import FORGET_BIAS, LSTMConfig
 from elmo.nn.packing import step_slices
 from elmo.nn.precision import as_array, product_dtype, uses_native
-
-FORGET_BIAS = 1.0
-"""Added to the forget gate at run time. The stored bias does not include it."""
 
 _aten: Any = torch.ops.aten
 """torch's operators, among them the derivative of each activation as a single operation."""

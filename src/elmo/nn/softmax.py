@@ -19,14 +19,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from elmo.config import CLUSTER_DIVISOR
 from elmo.errors import ElmoError
 from elmo.nn.cross_entropy import cross_entropy
 
 BLOCK_NUMBERS = 1 << 25
 """How many scores `log_probabilities` holds at a time (128 MB of float32)."""
-
-DIVISOR = 4
-"""Each cluster has this many times fewer dimensions than the cluster of more frequent words before it, as published."""
 
 
 class Negatives(NamedTuple):
@@ -184,7 +182,7 @@ class AdaptiveSoftmax(nn.AdaptiveLogSoftmaxWithLoss):
     """
 
     def __init__(self, num_words: int, dim: int, cutoffs: Sequence[int]) -> None:
-        super().__init__(dim, num_words, list(cutoffs), DIVISOR, head_bias=True)
+        super().__init__(dim, num_words, list(cutoffs), CLUSTER_DIVISOR, head_bias=True)
 
     @property
     def num_words(self) -> int:
@@ -230,9 +228,9 @@ def choose_cutoffs(num_words: int, dim: int, wanted: Sequence[int] | None = None
             f"training.adaptive_cutoffs: {list(cutoffs)} do not rise between 0 and the {num_words} words of the "
             "vocabulary"
         )
-    if dim < DIVISOR ** len(cutoffs):
+    if dim < (least := CLUSTER_DIVISOR ** len(cutoffs)):
         raise ElmoError(
-            f"training.adaptive_cutoffs: {len(cutoffs)} cutoffs need a projection_dim of {DIVISOR ** len(cutoffs)} "
+            f"training.adaptive_cutoffs: {len(cutoffs)} cutoffs need a projection_dim of {least} "
             f"at least, not {dim}; give fewer cutoffs"
         )
     return cutoffs

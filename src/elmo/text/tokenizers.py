@@ -57,8 +57,7 @@ _PICTURE = r"[\u2190-\u2bff\U0001f000-\U0001faff]"
 # `findall` tries the alternatives in order at each place, and the last one takes any mark, so nothing but whitespace is
 # ever lost. Repetitions are possessive (`++`) where they can be: what they took is not tried again in other ways, so
 # the time grows only with the length of the text, even of text that was made to be slow.
-_PTB = re.compile(
-    rf"""
+_PTB = rf"""
       (?i:can(?=not(?!{_WORD})))                                # can|not
     | {_WORD}++ (?! [-‐‑'’./&:@] | ,\d )                        # most words: what follows cannot belong to them
     | (?i:n['’]t) (?!{_WORD})                                   # do|n't
@@ -79,16 +78,14 @@ _PTB = re.compile(
     | [\U0001f1e6-\U0001f1ff]{{2}}                              # flags
     | {_PICTURE} (?: [\ufe0f\U0001f3fb-\U0001f3ff] | \u200d{_PICTURE} )*       # pictures of several code points
     | \S                                                        # every other mark by itself
-    """,
-    re.VERBOSE,
-)
+    """
 
 _MARKS = ".!?…؟।॥۔։።"
 """Marks that end a sentence in English and, in this order, in Arabic, Hindi, Sanskrit, Urdu, Armenian and Amharic."""
 
-_BOUNDARY = re.compile(rf"(?<![{_MARKS}])[{_MARKS}]++[{_CLOSING}]*\s+|[。！？｡]+[{_CLOSING}]*\s*")
+_BOUNDARY = rf"(?<![{_MARKS}])[{_MARKS}]++[{_CLOSING}]*\s+|[。！？｡]+[{_CLOSING}]*\s*"
 _OPENING = "\"'`“”„‘’‚«»‹›([{¿¡「『（【《—–- "
-_LAST_WORD = re.compile(rf"(?:{_WORD}|\.(?={_WORD}))*\Z")
+_LAST_WORD = rf"(?:{_WORD}|\.(?={_WORD}))*\Z"
 _LONGEST_ABBREVIATION = 12
 """How far to look back from a period. Without a limit, many periods in one long word would take quadratic time."""
 _ACRONYM = re.compile(rf"{_LETTER}{{1,2}}(?:\.{_LETTER}{{1,2}})+")
@@ -96,6 +93,12 @@ _NOT_FINAL = re.compile(_TITLES)
 
 _FOLLOWING = 8
 """How far to look ahead from a mark for the first letter of what follows, behind quotes and brackets."""
+
+
+@cache
+def _compiled(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Compile a pattern when it is first used: with so many characters in their sets, that takes a while."""
+    return re.compile(pattern, flags)
 
 
 def get_tokenizer(name: str) -> Tokenizer:
@@ -113,7 +116,7 @@ def get_tokenizer(name: str) -> Tokenizer:
     if name == "whitespace":
         return str.split
     if name == "ptb":
-        return _PTB.findall
+        return _compiled(_PTB, re.VERBOSE).findall
     kind, _, language = name.partition(":")
     if kind == "spacy" and language:
         return _spacy_tokenizer(language)
@@ -146,7 +149,7 @@ def split_sentences(paragraph: str) -> list[str]:
     """
     sentences: list[str] = []
     start = 0
-    for match in _BOUNDARY.finditer(paragraph):
+    for match in _compiled(_BOUNDARY).finditer(paragraph):
         if _ends_sentence(paragraph, start, match.start(), match.end()):
             sentences.append(paragraph[start : match.end()].strip())
             start = match.end()
@@ -164,7 +167,7 @@ def _ends_sentence(paragraph: str, start: int, mark: int, end: int) -> bool:
     if paragraph[mark] != "." or paragraph[mark + 1] == ".":
         return True
     first = max(start, mark - _LONGEST_ABBREVIATION)
-    found = _LAST_WORD.search(paragraph, first, mark)
+    found = _compiled(_LAST_WORD).search(paragraph, first, mark)
     word = found.group() if found else ""
     # "No. 5" is an abbreviation, "No. He left." a sentence.
     if word == "No":

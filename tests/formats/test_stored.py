@@ -1,0 +1,94 @@
+"""What is known of modules without torch is true, and a model of arrays becomes the same modules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bridge import WORDS, assert_equal, make_config, make_model
+from elmo.config import BiLMConfig
+from elmo.embed.fingerprint import fingerprint
+from elmo.formats import load, save_native
+from elmo.formats.stored import StateArrays, StoredBiLM, StoredSoftmax, StoredState, bilm_shapes, softmax_shapes
+from elmo.nn.bilm import BiLM
+from elmo.nn.softmax import AdaptiveSoftmax, Softmax
+
+VARIANTS = ["base", "one_direction", "three_layers", "no_projection", "no_highway", "no_char_projection", "tanh"]
+
+
+def shapes_of(module: torch.nn.Module) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_shapes_are_those_of_the_module(variant: str) -> None:
+    config = make_config(variant)
+    assert bilm_shapes(config) == shapes_of(BiLM(config))
+
+
+def test_shapes_of_whole_words_are_those_of_the_module() -> None:
+    config = BiLMConfig(None, make_config().lstm, n_tokens_vocab=7)
+    assert bilm_shapes(config) == shapes_of(BiLM(config))
+
+
+@pytest.mark.parametrize("cutoffs", [None, [3], [2, 5], [1, 2, 30]], ids=str)
+def test_a_softmax_is_known_by_its_arrays(cutoffs: list[int] | None) -> None:
+    """The matrices of an adaptive one show where its clusters begin."""
+    module = Softmax(40, 64) if cutoffs is None else AdaptiveSoftmax(40, 64, cutoffs)
+    stored = StoredSoftmax(64, {name: tensor.numpy() for name, tensor in module.state_dict().items()})
+    assert (stored.num_words, stored.is_adaptive) == (40, cutoffs is not None)
+    assert stored.cutoffs == cutoffs or cutoffs is None
+    assert stored.shapes == shapes_of(module)
+    assert_equal(stored.build(), module)
+    assert softmax_shapes(40, 64) == shapes_of(Softmax(40, 64))
+
+
+def test_a_model_is_the_same_before_and_after_its_modules_are_made(tmp_path: Path) -> None:
+    """Its checksum, too, to which unfinished work, indexes and runs are tied."""
+    model = make_model(softmax=True)
+    save_native(model, tmp_path)
+    found = load(tmp_path)
+    before, softmax = fingerprint(found), found.stored_softmax
+    assert softmax is not None
+    assert softmax.num_words == len(WORDS)
+    assert before == fingerprint(model)
+    assert_equal(found.bilm, model.bilm)
+    assert_equal(found.softmax, model.softmax)
+    assert found.bilm is found.bilm
+    assert before == fingerprint(found)
+    assert all(parameter.requires_grad for parameter in found.bilm.parameters())
+
+
+def test_modules_do_not_share_the_memory_of_arrays() -> None:
+    """They may be trained."""
+    config = make_config()
+    arrays = {name: np.ones(shape, np.float32) for name, shape in bilm_shapes(config).items()}
+    bilm = StoredBiLM(config, arrays).build()
+    with torch.no_grad():
+        for parameter in bilm.parameters():
+            parameter.zero_()
+    assert all((array == 1).all() for array in arrays.values())
+
+
+def test_a_state_may_be_given_as_arrays_or_tensors() -> None:
+    arrays = (StateArrays(np.ones((2, 1, 3), np.float32), np.zeros((2, 1, 4), np.float32)),)
+    model = make_model()
+    assert model.warm_state is None
+    assert model.warm_arrays is None
+    model.warm_state = StoredState(arrays)
+    assert model.warm_arrays is arrays
+    assert model.warm_state is not None
+    assert model.warm_state[0].hidden.shape == (2, 1, 3)
+    assert model.warm_arrays is not None
+    np.testing.assert_array_equal(model.warm_arrays[0].hidden, arrays[0].hidden)
+
+
+def test_a_softmax_is_left_out_where_it_is_not_wanted(tmp_path: Path) -> None:
+    """With its vocabulary, even if it is damaged."""
+    save_native(make_model(softmax=True), tmp_path)
+    (tmp_path / "softmax.safetensors").write_bytes(b"nothing")
+    found = load(tmp_path, with_softmax=False)
+    assert (found.stored_softmax, found.vocabulary) == (None, None)

@@ -1,0 +1,93 @@
+"""What is known of the processor without torch is what torch says of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+from elmo.errors import ElmoError
+from elmo.nn import processor
+from elmo.nn.processor import means_processor, num_threads, prepare_device, run_in_threads
+
+
+def test_names_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "GPU_FILES", ())
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert means_processor("cpu")
+    assert means_processor("auto")
+    assert not means_processor("cuda")
+    assert not means_processor("nonsense")
+    assert prepare_device("auto") == "cpu"
+    with pytest.raises(ElmoError, match="'nonsense' is unknown"):
+        prepare_device("nonsense")
+
+
+def test_torch_is_asked_where_there_may_be_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processor, "GPU_FILES", ("/nothing", sys.executable))
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert not means_processor("auto")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert means_processor("auto")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{}, {"OMP_NUM_THREADS": "1"}, {"OMP_NUM_THREADS": "2,1"}, {"MKL_NUM_THREADS": "1"}],
+    ids=lambda variables: " ".join(variables.values()) or "none",
+)
+def test_threads_are_as_many_as_those_of_torch(variables: dict[str, str]) -> None:
+    """In a process without it, and in the same one once it is imported."""
+    if "MKL_NUM_THREADS" in variables and not torch.backends.mkl.is_available():
+        pytest.skip("this torch has no MKL")
+    code = """
+from elmo.nn.processor import num_threads
+before = num_threads()
+import torch
+from elmo.nn.devices import find_device
+find_device("cpu")
+print(before, torch.get_num_threads(), num_threads())
+"""
+    own = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**own, **variables}
+    )
+    assert len(set(done.stdout.split())) == 1, done.stdout
+
+
+def test_a_chosen_number_is_that_of_torch_too() -> None:
+    """Whether torch is imported before or after."""
+    code = """
+import sys
+from elmo.nn.processor import num_threads, use_threads
+use_threads(3)
+assert num_threads() == 3 and "torch" not in sys.modules
+import torch
+assert num_threads() == torch.get_num_threads() == 3
+use_threads(2)
+assert num_threads() == torch.get_num_threads() == 2
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize(("total", "share"), [(1, 1), (2, 1), (5, 2)])
+def test_work_shares_the_threads(total: int, share: int) -> None:
+    """Two at a time if there are two threads; else one after the other."""
+    both = threading.Barrier(2)
+
+    def work(number: int, threads: int) -> tuple[int, int]:
+        if total > 1:
+            both.wait(timeout=60)
+        return number, threads
+
+    torch.set_num_threads(total)
+    try:
+        assert num_threads() == total
+        assert run_in_threads(work, 2) == [(0, share), (1, share)]
+    finally:
+        torch.set_num_threads(1)

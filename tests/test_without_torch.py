@@ -1,0 +1,95 @@
+"""Embedding does not import torch where the native kernels are: neither in programs nor in the commands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from elmo import _native
+from elmo.embed import Embedder
+from elmo.embed.warm import mean_state
+from elmo.formats import load, save_native
+from elmo.nn.processor import means_processor
+from make_bilm_hdf5 import make
+
+pytestmark = [
+    pytest.mark.skipif(not _native.available(), reason="without the native kernels, torch embeds"),
+    pytest.mark.skipif(not means_processor("auto"), reason="on a machine with a GPU, torch is asked for it"),
+]
+
+TEXT = "They saw a new play on Broadway .\n\nThe children play in the park .\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Published files (`model`), the same as a native folder with a warm state (`native`), and a text."""
+    make(tmp_path / "model")
+    model = load(tmp_path / "model")
+    model.warm_state = mean_state(model, [["a", "play"]])
+    save_native(model, tmp_path / "native")
+    (tmp_path / "text").write_text(TEXT)
+    return tmp_path
+
+
+def run(folder: Path, code: str) -> str:
+    """What a fresh interpreter prints, which must not have imported torch at the end."""
+    code = f"import sys\n{code}\nassert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run_command(folder: Path, *arguments: str) -> str:
+    """What a command prints."""
+    return run(folder, f"sys.argv = {['elmo', *arguments]}\nfrom elmo.cli.main import main\nmain()")
+
+
+def test_programs(folder: Path) -> None:
+    """The bundled model and published files, every state and precision; the numbers are those of this process."""
+    found = run(
+        folder,
+        "import elmo\n"
+        "sentences = [['They', 'saw', 'a', 'new', 'play', '.'], [], ['play']]\n"
+        "print([vectors.shape for vectors in elmo.load('en').embed(sentences)])\n"
+        "for precision in ('float32', 'bf16', 'int8'):\n"
+        "    for state in ('zero', 'carry', 'warm'):\n"
+        "        elmo.load('native', precision=precision).embed(sentences, layers='all', state=state)\n"
+        "print(elmo.load('model').embed(sentences)[0].tobytes().hex())",
+    )
+    shapes, numbers = found.splitlines()
+    assert shapes == "[(6, 384), (0, 384), (1, 384)]"
+    (expected,) = Embedder(load(folder / "model")).embed([["They", "saw", "a", "new", "play", "."]])
+    assert bytes.fromhex(numbers) == expected.tobytes()
+
+
+@pytest.mark.parametrize("output", ["vectors.h5", "vectors.npz"])
+def test_embed(folder: Path, output: str) -> None:
+    assert run_command(folder, "embed", "native", "text", output).startswith(f"{output}: 3 sentences, 15 tokens")
+
+
+def test_neighbors(folder: Path) -> None:
+    """In a text, and in an index that is built without torch, too."""
+    pytest.importorskip("faiss", reason="needs pip install 'elmo-torch[analysis]'")
+    question = ("--word", "play", "--in", "A new play .", "--top", "1")
+    assert "1 nearest of 2 uses" in run_command(folder, "neighbors", "native", "text", *question)
+    run_command(folder, "index", "native", "text", "index")
+    assert "1 nearest of 2 uses" in run_command(folder, "neighbors", "native", "index", *question)
+
+
+def test_explore(folder: Path) -> None:
+    """The page itself, as far as it goes without a server."""
+    for extra in ("faiss", "starlette", "uvicorn", "httpx", "jinja2"):
+        pytest.importorskip(extra, reason="needs pip install 'elmo-torch[analysis,explore]' httpx")
+    code = (
+        "import elmo\n"
+        "import elmo.cli.explore, elmo.analysis.explore_server\n"
+        "from elmo.analysis.explore_page import Page\n"
+        "from starlette.testclient import TestClient\n"
+        "client = TestClient(Page(elmo.load('native'), 'native', str.split, None).app('testserver'))\n"
+        "answer = client.get('/', params={'text': 'They saw a new play .', 'word': 4})\n"
+        "print(answer.status_code, 'play' in answer.text)"
+    )
+    assert run(folder, code) == "200 True\n"
