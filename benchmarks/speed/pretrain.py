@@ -1,11 +1,19 @@
 """Measure the speed of pretraining, compared with the plain implementation in `plain_bilm.py` on the same batches.
 
 Both train from the same initial values, without dropout, and the relative difference of their losses is reported. The
-vocabulary has 100,000 words, and the batch is 128 x 20 with 8192 negatives. The floor of a step is the time that its
-matrix products take alone, one after the other.
+vocabulary has 100,000 words, and the batch is 128 x 20 with 8192 negatives.
+
+`roofline_share` is the speed of the model's operations (the multiplications and additions of its products, forward and
+twice that backward, in the char encoder on a batch's distinct words, the LSTMs and the softmax), divided by the speed
+that products of large matrices reach in the same run. What the optimizer computes, and all else, counts as lost time.
 
     python benchmarks/speed/pretrain.py --json
     python benchmarks/speed/pretrain.py --json --sizes mini --batch-size 32 --steps 500 --plain-steps 500
+    python benchmarks/speed/pretrain.py --json --sizes small en --precisions float32 --corpus CORPUS --steps 12
+
+The last command reads a folder that `elmo prepare` made instead: natural text repeats more words in a batch. With
+`--as-recipe`, ours is trained as its recipe says (its optimizer, its dropout), which the plain implementation can't do,
+so that losses are not compared.
 """
 
 from __future__ import annotations
@@ -23,11 +31,11 @@ from typing import Any
 import numpy as np
 import torch
 from plain_bilm import PlainTrainer
-from products import Products
 
+from elmo.nn.precision import PRODUCTS
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.objective import Batches, TrainingBatch
-from elmo.pretrain.recipe import PretrainingConfig, load_pretraining_recipe
+from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 
@@ -65,64 +73,88 @@ def make_corpus(folder: Path, vocabulary_size: int) -> Corpus:
 def measure(size: str, precision: str, corpus: Corpus, folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Train both for the plain steps and ours for all, and return medians over the steps after the first two."""
     num_steps, num_plain, batch_size = arguments.steps, arguments.plain_steps, arguments.batch_size
-    recipe = load_pretraining_recipe(
-        size, SETTINGS | {"training.batch_size": batch_size, "training.precision": precision}
-    )
+    settings = {} if arguments.as_recipe else SETTINGS
+    settings = settings | {"training.batch_size": batch_size, "training.precision": precision}
+    recipe = load_pretraining_recipe(size, settings)
     run = Pretrainer(corpus, folder / size / precision, recipe, device=arguments.device)
     device = run.processes.device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     plain = PlainTrainer(run.objective.state_dict(), run.recipe)
+    before = large_product_speed(device, PRODUCTS[precision])
     # One after the other, not in turn: each would have to allocate again what it frees for the other.
-    found, ours = train(run.train_on, corpus, recipe.training, device, num_steps)
-    expected, theirs = train(lambda batch: [plain.step(batch)], corpus, recipe.training, device, num_plain)
-    differences = [abs(a - b) / b for a, b in zip(found, expected, strict=False)]
-    seconds, plain_seconds = statistics.median(ours[2:]), statistics.median(theirs[2:])
-    on_cpu = device.type == "cpu"
-    products = count(
-        run if on_cpu else Pretrainer(corpus, folder / size / f"counted-{precision}", recipe, device="cpu")
-    )
-    return {
+    found, ours, operations = train(run.train_on, recipe, corpus, device, num_steps)
+    large = max(before, large_product_speed(device, PRODUCTS[precision]))
+    seconds = statistics.median(ours[2:])
+    result = {
         "name": f"pretrain/{size}/{batch_size}x{recipe.training.unroll_steps}/{device.type}/{precision}",
+        "optimizer": recipe.training.optimizer,
         "tokens_per_second": round(run.predictions_per_step / seconds),
+        "gflops_per_second": round(statistics.median(operations[2:]) / seconds / 1e9),
+        "large_products_gflops_per_second": round(large / 1e9),
+        "roofline_share": round(statistics.median(operations[2:]) / seconds / large, 3),
+        **({} if device.type == "cpu" else {"peak_device_mb": torch.cuda.max_memory_allocated() >> 20}),
+    }
+    if arguments.as_recipe:
+        return result
+    expected, theirs, _ = train(lambda batch: [plain.step(batch)], recipe, corpus, device, num_plain)
+    plain_seconds = statistics.median(theirs[2:])
+    differences = [abs(a - b) / b for a, b in zip(found, expected, strict=False)]
+    return result | {
         "plain_tokens_per_second": round(run.predictions_per_step / plain_seconds),
         "ratio_to_plain": round(plain_seconds / seconds, 2),
-        **({"ratio_to_own_products": round(seconds / products.seconds(), 2)} if on_cpu else {}),
-        "gflops_per_second": round(products.num_operations / seconds / 1e9),
         "loss_difference": differences[-1],
         "largest_loss_difference": max(differences),
         "steps_compared": num_plain,
-        **({} if on_cpu else {"peak_device_mb": torch.cuda.max_memory_allocated() >> 20}),
     }
 
 
 def train(
-    step: Callable[[TrainingBatch], list[float]],
-    corpus: Corpus,
-    training: PretrainingConfig,
-    device: torch.device,
-    num_steps: int,
-) -> tuple[list[float], list[float]]:
-    """Return the mean loss of the directions and the seconds of each step on the first batches of the corpus."""
-    batches = Batches(corpus, training, bidirectional=True)
+    step: Callable[[TrainingBatch], list[float]], recipe: Recipe, corpus: Corpus, device: torch.device, num_steps: int
+) -> tuple[list[float], list[float], list[int]]:
+    """Train on the first batches of the corpus.
+
+    Returns:
+        For each step the mean loss of the directions, the seconds, and the model's operations.
+    """
+    batches = Batches(corpus, recipe.training, recipe.bidirectional)
     losses: list[float] = []
     seconds: list[float] = []
+    operations: list[int] = []
     for number in range(1, num_steps + 1):
         batch = batches.read(number).to(device)
+        operations.append(count_operations(recipe, batch))
         start = time.perf_counter()
         losses.append(statistics.fmean(step(batch)))
         seconds.append(time.perf_counter() - start)
-    return losses, seconds
+    return losses, seconds, operations
 
 
-def count(run: Pretrainer) -> Products:
-    """Record the products of one step, all in this thread, since those of other threads can't be seen."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with Products() as products:
-        run.train_on(run.batches.read(run.progress.step + 1))
-    torch.set_num_threads(num_threads)
-    return products
+def count_operations(recipe: Recipe, batch: TrainingBatch) -> int:
+    """Count the multiplications and additions of a step's products: 2 forward and 4 backward for each weight used."""
+    lstm, characters = recipe.lstm, recipe.char_cnn
+    projection = lstm.projection_dim * lstm.dim if lstm.has_projection else 0
+    of_layer = 4 * lstm.dim * 2 * lstm.projection_dim + projection
+    num_words = recipe.training.n_negative_samples_batch if batch.negatives[0] is not None else 0
+    of_token = lstm.n_layers * of_layer + num_words * lstm.projection_dim
+    filters = characters.num_filters
+    of_type = 2 * characters.n_highway * filters**2 + filters * lstm.projection_dim
+    num_tokens = sum(tokens.numel() for tokens in batch.tokens)
+    return 6 * (num_tokens * of_token + len(batch.characters) * of_type)
+
+
+def large_product_speed(device: torch.device, dtype: torch.dtype, size: int = 2048, repeats: int = 6) -> float:
+    """Return the operations a second that products of large square matrices reach, the best of some."""
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
+    out = torch.empty_like(a)
+    seconds: list[float] = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        torch.mm(a, b, out=out)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+    return 2 * size**3 / min(seconds)
 
 
 def main() -> None:
@@ -139,6 +171,8 @@ def main() -> None:
         default=7,
         help="the number of steps of the plain implementation, whose losses are compared",
     )
+    parser.add_argument("--corpus", type=Path, help="a corpus folder to train on instead of made-up words")
+    parser.add_argument("--as-recipe", action="store_true", help="train ours as its recipe says, and nothing else")
     parser.add_argument("--quick", action="store_true", help="only the size mini, few steps")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -148,7 +182,7 @@ def main() -> None:
         parser.error("--plain-steps: at least 3, and not more than --steps")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        corpus = make_corpus(folder, 100_000)
+        corpus = Corpus.open(arguments.corpus) if arguments.corpus else make_corpus(folder, 100_000)
         results = [
             measure(size, precision, corpus, folder, arguments)
             for size in arguments.sizes
