@@ -42,17 +42,31 @@ def to_bf16(x: Array) -> Array:
     return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
-def quantised(x: Array) -> tuple[Array, Array]:
-    """Integers and scale of each row."""
-    largest = np.abs(x).max(axis=1, keepdims=True).astype(np.float32)
-    factor = np.where(largest > 0, np.float32(127) / np.where(largest > 0, largest, 1), 0).astype(np.float32)
-    return np.rint(x.astype(np.float64) * factor), largest / np.float32(127)
+def quantised(x: Array, steps: int, least: Array | float = 0.0) -> tuple[Array, Array]:
+    """Integers of at most `steps` in size and the scale of each row, whose largest number counts as `least` or more."""
+    largest = np.maximum(np.abs(x).max(axis=1, keepdims=True), least).astype(np.float32)
+    factor = np.where(largest > 0, np.float32(steps) / np.where(largest > 0, largest, 1), 0).astype(np.float32)
+    return np.rint(x.astype(np.float64) * factor), largest / np.float32(steps)
+
+
+def room_for_sums(weight: Array) -> Array:
+    """What the largest number of a column must count as, so that sums of four products fit 16 bits.
+
+    Without VNNI, rows have steps of 1/89 and 90 added, so weights of one sign in such a sum may come to 32767 / 179,
+    which is 183. Rounding four of them adds up to 2. They are two neighbours of four numbers, and their like of the
+    next four.
+    """
+    padded = np.pad(weight, ((0, 0), (0, -weight.shape[1] % 8))).reshape(len(weight), -1, 2, 2, 2)
+    sums = [np.maximum(signed, 0).sum(axis=(2, 4)).max(axis=(1, 2)) for signed in (padded, -padded)]
+    return np.maximum(*sums)[:, None] * np.float32(127 / 181)
 
 
 def multiply(x: Array, weight: Array, precision: str) -> Array:
-    """X W^T in float64, of operands rounded to `precision`."""
+    """X W^T in float64, of operands rounded to `precision` as the kernels of the level under test do."""
     if precision == "int8":
-        (x, x_scale), (weight, weight_scale) = quantised(x.astype(np.float32)), quantised(weight)
+        narrow = _native.LEVELS[0] in ("avx2", "avx512")
+        x, x_scale = quantised(x.astype(np.float32), 89 if narrow else 127)
+        weight, weight_scale = quantised(weight, 127, room_for_sums(weight) if narrow else 0.0)
         return (x @ weight.T) * x_scale * weight_scale.T
     if precision == "bf16":
         x, weight = to_bf16(x), to_bf16(weight)
@@ -132,7 +146,8 @@ BATCHES = [[1] * 7, [3, 1], [6, 6, 5, 5], [13, 12, 11, 7, 2, 1], [40, 38, 21, 14
 
 TOLERANCES = {"float32": 1e-6, "bf16": 2e-3, "int8": 1e-2}
 """On values up to 3: float32 rounding over eight steps; and for an operand that is rounded the other way, a unit of
-bf16 (1/256 of it) or of int8 (1/127 of the largest of its row) times a weight. Wrong sums are off by far more."""
+bf16 (1/256 of it) or of int8 (1/127 of the largest of its row, or 1/89) times a weight. Wrong sums are off by far
+more."""
 
 
 # --- agreement
@@ -172,6 +187,20 @@ def test_linear_matches_the_product(level: str, shape: tuple[int, int, int], pre
             out = np.full((rows, columns), np.nan, np.float32)
             _native.Linear(weight, b, precision).run(x, out, num_threads)
             np.testing.assert_allclose(out, wanted if b is None else wanted + b, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("depth", [1, 6, 8, 333])
+def test_the_largest_sums_of_int8_fit(level: str, sign: int, depth: int) -> None:
+    """Nothing saturates where all numbers are the largest of their row, of one sign or of two."""
+    x, weight = np.full((2, depth), 2.0, np.float32), np.full((3, depth), sign * 0.7, np.float32)
+    x[1] *= sign
+    weight[1, ::3] *= -1
+    weight[2, 1:] *= 0.4
+    out = np.empty((2, 3), np.float32)
+    _native.Linear(weight, None, "int8").run(x, out)
+    np.testing.assert_allclose(out, multiply(x, weight, "int8"), rtol=1e-6)
+    np.testing.assert_allclose(out, x @ weight.T, rtol=0, atol=0.01 * 1.4 * depth)
 
 
 def test_nonlinearities_are_exact_to_float32(level: str) -> None:
@@ -264,8 +293,8 @@ def test_highway_matches_the_equation(level: str) -> None:
 
 
 @pytest.mark.parametrize(("precision", "cosine"), [("bf16", 0.9999), ("int8", 0.999)])
-def test_lower_precision_costs_no_more_than_rounding_the_operands(precision: str, cosine: float) -> None:
-    """Against the exact product: bf16 has 8 bits for each number, int8 has 7 for the largest of a row."""
+def test_lower_precision_costs_no_more_than_rounding_the_operands(level: str, precision: str, cosine: float) -> None:
+    """Against the exact product: bf16 has 8 bits for each number, int8 has 7 or 6.5 for the largest of a row."""
     layer = make_layer(256, 64)
     batch = make_batch(layer, [8] * 10)
     got, wanted = layer.native(batch, precision)[0].ravel(), layer.reference(batch, "float32")[0].ravel()

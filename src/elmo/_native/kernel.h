@@ -36,6 +36,8 @@ inline uint16_t to_bf16(float value) {
     return static_cast<uint16_t>(((bits & 0x7fffffff) > 0x7f800000 ? kept : rounded) >> 16);
 }
 
+struct Kernels;
+
 struct Packed {
     Precision precision;
     size_t columns, depth;  // as the weight has them: (columns, depth)
@@ -46,14 +48,14 @@ struct Packed {
     int32_t* words = nullptr;    // [block][group][vector][lane]
     size_t bytes = 0;            // of `words`
     float* scales = nullptr;     // int8 only, [block][vector][lane]: what a column's integers are multiplied with
-    int32_t* offsets = nullptr;  // int8 only: a column's part of the products that the +128 of operands makes
+    int32_t* sums = nullptr;     // int8 only: of the integers of each column
 
     enum Source {
         AS_IT_IS,               // the weight lies as (columns, depth)
         TRANSPOSED,             // as (depth, columns)
         TRANSPOSED_INTERLEAVED  // the same, and its depth are the gates of cells, which the other operand interleaves
     };
-    Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, size_t lanes,
+    Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, const Kernels& kernels,
            Source source = AS_IT_IS);
     ~Packed();
     Packed(const Packed&) = delete;
@@ -169,6 +171,10 @@ struct HighwayCall { size_t size; const float* products; float* x; };
 struct Kernels {
     const char* name;
     size_t lanes;
+    // int8: how many words of the depth a step of a product takes, and what their weights that are added up in the same
+    // 16 bits may sum up to; 0 where all sums have 32 bits.
+    size_t at_once;
+    int most_weight;
     void (*linear)(const LinearCall&, Range blocks, Scratch);
     void (*recurrence)(const RecurrenceCall&, size_t thread, size_t threads, Scratch, Barrier&);
     void (*lstm_forward)(const LSTMForwardCall&, size_t thread, size_t threads);

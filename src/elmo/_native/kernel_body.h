@@ -32,16 +32,18 @@ struct Operand { const int32_t* words; size_t stride; const float* scales; };
 
 struct Float32 {
     typedef F Sum;
+    static constexpr size_t AT_ONCE = 1;  // words of the depth that a step of a product takes
     static Operand encode(const float* rows, size_t stride, size_t, const Packed&, Scratch) {
         // Rows are read where they are: a word is a number.
         return {reinterpret_cast<const int32_t*>(rows), stride, nullptr};
     }
-    static inline Sum add(Sum sum, I weight, I word) { return (F)weight * (F)word + sum; }
+    static inline Sum add(Sum sum, const I* weight, const I* word) { return (F)*weight * (F)*word + sum; }
     static inline F value(I sum, const Packed&, size_t, const Operand&, size_t) { return (F)sum; }
 };
 
 struct BF16 {
     typedef F Sum;
+    static constexpr size_t AT_ONCE = 1;
     static Operand encode(const float* rows, size_t stride, size_t count, const Packed& weight, Scratch scratch) {
         const size_t depth = weight.depth;
         for (size_t r = 0; r < count; ++r) {
@@ -52,33 +54,36 @@ struct BF16 {
         }
         return {scratch.words, weight.groups, nullptr};
     }
-#ifdef HAS_BF16
-    static inline Sum add(Sum sum, I weight, I word) {
-#if LANES == 4
-        return (F)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)weight, (bfloat16x8_t)word);
+    static inline Sum add(Sum sum, const I* weight, const I* word) {
+#if !defined(HAS_BF16)
+        // A bf16 is the upper half of a float32: shifting or masking unpacks both numbers of a word, which takes as long
+        // as multiplying them. So this saves memory and its bandwidth, not arithmetic.
+        sum = (F)(*weight << 16) * (F)(*word << 16) + sum;
+        return (F)(*weight & -65536) * (F)(*word & -65536) + sum;
+#elif LANES == 4
+        return (F)vbfdotq_f32((float32x4_t)sum, (bfloat16x8_t)*weight, (bfloat16x8_t)*word);
 #else
-        return (F)_mm512_dpbf16_ps((__m512)sum, (__m512bh)weight, (__m512bh)word);
+        return (F)_mm512_dpbf16_ps((__m512)sum, (__m512bh)*weight, (__m512bh)*word);
 #endif
     }
-#else
-    // A bf16 is the upper half of a float32: shifting or masking unpacks both numbers of a word, which takes as long as
-    // multiplying them. So this saves memory and its bandwidth, not arithmetic.
-    static inline Sum add(Sum sum, I weight, I word) {
-        sum = (F)(weight << 16) * (F)(word << 16) + sum;
-        return (F)(weight & -65536) * (F)(word & -65536) + sum;
-    }
-#endif
     static inline F value(I sum, const Packed&, size_t, const Operand&, size_t) { return (F)sum; }
 };
 
 struct Int8 {
     typedef I Sum;
-    // x86 multiplies unsigned bytes with signed ones, so 128 is added to each operand. The sums are then too large by
-    // 128 times the sum of the column, which packing has stored (`offsets`). Arm multiplies signed bytes.
-#if LANES == 4
-    static constexpr int32_t ADDED = 0;
+    // A row's numbers become integers up to LARGEST in size. x86 multiplies unsigned bytes with signed ones, so ADDED is
+    // added to each. The sums are then too large by ADDED times the sum of the column, which packing has stored. Arm
+    // multiplies signed bytes.
+#if LANES == 4 || defined(HAS_VNNI)
+    static constexpr int32_t LARGEST = 127, ADDED = LANES == 4 ? 0 : 128, MOST_WEIGHT = 0;
+    static constexpr size_t AT_ONCE = 1;
 #else
-    static constexpr int32_t ADDED = 128;
+    // Without VNNI, x86 adds two products of bytes in 16 bits (maddubs). Those of AT_ONCE words are added there before
+    // they are widened to 32 bits, so that widening is half as much work. They fit if the weights that meet in the same
+    // 16 bits sum up to MOST_WEIGHT or less, which packing sees to. Larger rows leave less room for weights: of 63, 89
+    // and 127, 89 gave the smallest errors.
+    static constexpr int32_t LARGEST = 89, ADDED = 90, MOST_WEIGHT = 32767 / (LARGEST + ADDED);
+    static constexpr size_t AT_ONCE = 2;
 #endif
     static Operand encode(const float* rows, size_t stride, size_t count, const Packed& weight, Scratch scratch) {
         const size_t depth = weight.depth;
@@ -97,8 +102,8 @@ struct Int8 {
             float limit;
             __builtin_memcpy(&limit, &largest, 4);
             // One scale for each row: rows of one batch differ in size, and a common scale would cost the small ones
-            // their digits. Rows of (nearly) nothing become 0, as 127 / limit would overflow.
-            const float factor = limit > 1e-30f ? 127.0f / limit : 0.0f;
+            // their digits. Rows of (nearly) nothing become 0, as the quotient would overflow.
+            const float factor = limit > 1e-30f ? static_cast<float>(LARGEST) / limit : 0.0f;
             for (size_t k = 0; k < depth; ++k) {
                 // A sum with 1.5 * 2^23 is rounded to an integer, which is then in the low bits. Unlike lrintf, this
                 // is arithmetic that the compiler turns into vector instructions.
@@ -108,45 +113,39 @@ struct Int8 {
                 to[k] = static_cast<uint8_t>(bits);
             }
             for (size_t k = depth; k < 4 * weight.groups; ++k) to[k] = 0;
-            scratch.scales[r] = limit / 127.0f;
+            scratch.scales[r] = limit / LARGEST;
         }
         return {scratch.words, weight.groups, scratch.scales};
     }
+    static inline Sum add(Sum sum, const I* weight, const I* word) {
 #if defined(HAS_DOT)
-    static inline Sum add(Sum sum, I weight, I word) {
-        return (I)vdotq_s32((int32x4_t)sum, (int8x16_t)weight, (int8x16_t)word);
-    }
+        return (I)vdotq_s32((int32x4_t)sum, (int8x16_t)*weight, (int8x16_t)*word);
 #elif LANES == 4
-    static inline Sum add(Sum sum, I weight, I word) {
-        const int8x16_t w = (int8x16_t)weight, x = (int8x16_t)word;
+        const int8x16_t w = (int8x16_t)*weight, x = (int8x16_t)*word;
         const int16x8_t low = vmull_s8(vget_low_s8(w), vget_low_s8(x)), high = vmull_high_s8(w, x);
         return sum + (I)vpaddq_s32(vpaddlq_s16(low), vpaddlq_s16(high));
-    }
 #elif defined(HAS_VNNI)
-    static inline Sum add(Sum sum, I weight, I word) {
-        return (I)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)word, (__m512i)weight);
-    }
-#elif LANES == 16
-    // Bytes become 16-bit numbers first, the even and the odd ones apart. The instruction that multiplies bytes
-    // (maddubs) adds two products in 16 bits and saturates: 2 * 255 * 127 does not fit.
-    static inline Sum add(Sum sum, I weight, I word) {
-        const __m512i w = (__m512i)weight, x = (__m512i)word, low = _mm512_set1_epi16(255);
-        const __m512i even = _mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8), odd = _mm512_srai_epi16(w, 8);
-        return sum + (I)_mm512_madd_epi16(even, _mm512_and_si512(x, low)) +
-               (I)_mm512_madd_epi16(odd, _mm512_srli_epi16(x, 8));
-    }
-#else  // the same with half as wide registers
-    static inline Sum add(Sum sum, I weight, I word) {
-        const __m256i w = (__m256i)weight, x = (__m256i)word, low = _mm256_set1_epi16(255);
-        const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(w, 8), 8), odd = _mm256_srai_epi16(w, 8);
-        return sum + (I)_mm256_madd_epi16(even, _mm256_and_si256(x, low)) +
-               (I)_mm256_madd_epi16(odd, _mm256_srli_epi16(x, 8));
-    }
+        return (I)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)*word, (__m512i)*weight);
+#else
+        typedef int16_t Pairs __attribute__((vector_size(4 * LANES)));
+        Pairs sums = {};
+        for (size_t i = 0; i < AT_ONCE; ++i) {
+#if LANES == 16
+            sums += (Pairs)_mm512_maddubs_epi16((__m512i)word[i], (__m512i)weight[i * VECTORS]);
+        }
+        return sum + (I)_mm512_madd_epi16((__m512i)sums, _mm512_set1_epi16(1));
+#else
+            sums += (Pairs)_mm256_maddubs_epi16((__m256i)word[i], (__m256i)weight[i * VECTORS]);
+        }
+        return sum + (I)_mm256_madd_epi16((__m256i)sums, _mm256_set1_epi16(1));
 #endif
+#endif
+    }
     static inline F value(I sum, const Packed& weight, size_t vector, const Operand& x, size_t row) {
-        I offsets = {};
-        if (ADDED) __builtin_memcpy(&offsets, weight.offsets + vector * LANES, sizeof offsets);
-        return __builtin_convertvector(sum - offsets, F) * (load(weight.scales + vector * LANES) * x.scales[row]);
+        I sums = {};
+        if (ADDED) __builtin_memcpy(&sums, weight.sums + vector * LANES, sizeof sums);
+        const F scales = load(weight.scales + vector * LANES) * x.scales[row];
+        return __builtin_convertvector(sum - sums * ADDED, F) * scales;
     }
 };
 
@@ -163,12 +162,14 @@ void multiply(const int32_t* x, size_t stride, const I* weight, size_t groups, I
     for (size_t row = 0; row < ROWS; ++row)
 #pragma GCC unroll 4
         for (size_t v = 0; v < VECTORS; ++v) sum[row][v] = typename Kind::Sum{};
-    for (size_t group = 0; group < groups; ++group, weight += VECTORS) {
+    for (size_t group = 0; group < groups; group += Kind::AT_ONCE, weight += Kind::AT_ONCE * VECTORS) {
 #pragma GCC unroll 8
         for (size_t row = 0; row < ROWS; ++row) {
-            const I word = I{} + x[row * stride + group];  // in all lanes
+            I words[Kind::AT_ONCE];
 #pragma GCC unroll 4
-            for (size_t v = 0; v < VECTORS; ++v) sum[row][v] = Kind::add(sum[row][v], weight[v], word);
+            for (size_t i = 0; i < Kind::AT_ONCE; ++i) words[i] = I{} + x[row * stride + group + i];  // in all lanes
+#pragma GCC unroll 4
+            for (size_t v = 0; v < VECTORS; ++v) sum[row][v] = Kind::add(sum[row][v], weight + v, words);
         }
     }
 #pragma GCC unroll 8
@@ -338,7 +339,7 @@ void recurrence(const RecurrenceCall& call, size_t thread, size_t threads, Scrat
 
 namespace elmo {
 
-extern const Kernels LEVEL = {NAME(LEVEL), LANES,   linear,  recurrence,       lstm_forward, lstm_backward,
-                              softmax,     windows, windows_backward, highway};
+extern const Kernels LEVEL = {NAME(LEVEL), LANES,        Int8::AT_ONCE, Int8::MOST_WEIGHT, linear,           recurrence,
+                              lstm_forward, lstm_backward, softmax,      windows,           windows_backward, highway};
 
 }  // namespace elmo

@@ -153,8 +153,7 @@ PyObject* pack_linear(PyObject*, PyObject* args) {
     if (bias.view.buf) packed->bias.assign(bias.floats(), bias.floats() + columns);
     {
         Released gil;
-        const size_t lanes = packed->kernels->lanes;
-        packed->first.reset(new Packed(weight.floats(), columns, depth, false, Precision(precision), lanes));
+        packed->first.reset(new Packed(weight.floats(), columns, depth, false, Precision(precision), *packed->kernels));
     }
     return handle_of(std::move(packed));
 }
@@ -175,10 +174,10 @@ PyObject* pack_recurrence(PyObject*, PyObject* args) {
     packed->proj_clip = proj_clip;
     {
         Released gil;
-        const size_t lanes = packed->kernels->lanes;
-        packed->first.reset(new Packed(weight_hh.floats(), 4 * size, out_size, true, Precision(precision), lanes));
+        const Kernels& kernels = *packed->kernels;
+        packed->first.reset(new Packed(weight_hh.floats(), 4 * size, out_size, true, Precision(precision), kernels));
         if (weight_hr.view.buf)
-            packed->second.reset(new Packed(weight_hr.floats(), out_size, size, false, Precision(precision), lanes));
+            packed->second.reset(new Packed(weight_hr.floats(), out_size, size, false, Precision(precision), kernels));
     }
     return handle_of(std::move(packed));
 }
@@ -259,11 +258,10 @@ PyObject* run_lstm_forward(PyObject*, PyObject* args) {
     if (!kernels) return nullptr;
     {
         Released gil;
-        const Packed packed(weight.floats(), 4 * size, width, true, Precision(precision), kernels->lanes);
+        const Packed packed(weight.floats(), 4 * size, width, true, Precision(precision), *kernels);
         std::unique_ptr<Packed> projection;
         if (weight_hr.view.buf)
-            projection.reset(
-                new Packed(weight_hr.floats(), out_size, size, false, Precision(precision), kernels->lanes));
+            projection.reset(new Packed(weight_hr.floats(), out_size, size, false, Precision(precision), *kernels));
         const int64_t* sizes = static_cast<const int64_t*>(batch_sizes.view.buf);
         const LSTMForwardCall call{&packed, projection.get(), static_cast<size_t>(out_size), cell_clip, proj_clip, sizes,
                                    static_cast<size_t>(steps), bias.floats(), cell_before.floats(), joined.view.buf,
@@ -291,11 +289,11 @@ PyObject* run_lstm_backward(PyObject*, PyObject* args) {
     if (!kernels) return nullptr;
     {
         Released gil;
-        const Packed packed(weight.floats(), width, 4 * size, false, Precision(precision), kernels->lanes,
+        const Packed packed(weight.floats(), width, 4 * size, false, Precision(precision), *kernels,
                             Packed::TRANSPOSED_INTERLEAVED);
         std::unique_ptr<Packed> projection;
         if (weight_hr.view.buf)
-            projection.reset(new Packed(weight_hr.floats(), size, out_size, false, Precision(precision), kernels->lanes,
+            projection.reset(new Packed(weight_hr.floats(), size, out_size, false, Precision(precision), *kernels,
                                         Packed::TRANSPOSED));
         const int64_t* sizes = static_cast<const int64_t*>(batch_sizes.view.buf);
         const LSTMBackwardCall call{&packed, projection.get(), static_cast<size_t>(size), static_cast<size_t>(out_size),

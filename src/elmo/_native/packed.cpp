@@ -80,22 +80,37 @@ T* allocate_zeros(size_t count) {
     return static_cast<T*>(memory);
 }
 
+// The largest sum of weights that have one sign and are added up in the same 16 bits: those of `at_once` words, the first
+// two numbers of each word apart from its last two.
+template <class At>
+float most_together(size_t depth, size_t at_once, const At& at) {
+    float most = 0, sums[2][2];  // [half of a word][sign]
+    for (size_t k = 0; k < depth; ++k) {
+        if (k % (4 * at_once) == 0) std::memset(sums, 0, sizeof sums);
+        float& sum = sums[k / 2 % 2][at(k) > 0];
+        sum += std::fabs(at(k));
+        most = std::max(most, sum);
+    }
+    return most;
+}
+
 }  // namespace
 
-Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision, size_t lanes,
-               Source source)
-    : precision(precision), columns(columns), depth(depth), gates(gates), lanes(lanes) {
+Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Precision precision,
+               const Kernels& kernels, Source source)
+    : precision(precision), columns(columns), depth(depth), gates(gates), lanes(kernels.lanes) {
     // Columns and depth are padded to whole blocks and words.
     const size_t width = VECTORS * lanes;
     blocks = gates ? ceil_div(columns / 4, lanes) : ceil_div(columns, width);
-    groups = ceil_div(depth, per_word(precision));
+    const size_t at_once = precision == Precision::int8 ? kernels.at_once : 1;
+    groups = ceil_div(depth, per_word(precision) * at_once) * at_once;
     bytes = blocks * groups * width * sizeof(int32_t);
     words = static_cast<int32_t*>(allocate(bytes));
     // Kernels multiply the padding too.
     if (blocks * width != columns || groups * per_word(precision) != depth) std::memset(words, 0, bytes);
     if (precision == Precision::int8) {
         scales = allocate_zeros<float>(blocks * width);
-        offsets = allocate_zeros<int32_t>(blocks * width);
+        sums = allocate_zeros<int32_t>(blocks * width);
     }
     // Where the numbers of a column are: `every` apart, but for interleaved gates.
     const size_t every = source == AS_IT_IS ? 1 : columns, size = depth / 4, run = gate_run(size);
@@ -132,6 +147,13 @@ Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Pr
                     // Nothing is larger than NaN: it stays.
                     if (magnitude > largest || std::isnan(magnitude)) largest = magnitude;
                 }
+                if (kernels.most_weight) {
+                    // Rounding may add 1/2 to each weight, and there are two of each word.
+                    const float room = static_cast<float>(kernels.most_weight) - static_cast<float>(at_once);
+                    largest = std::max(largest, 127.0f / room * most_together(depth, at_once, [&](size_t k) {
+                        return from[place(k)];
+                    }));
+                }
                 const float factor = largest > 1e-30f ? 127.0f / largest : 0.0f;
                 scales[block * width + slot] = largest / 127.0f;
                 int32_t sum = 0;
@@ -141,8 +163,7 @@ Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Pr
                     reinterpret_cast<int8_t*>(to + k / 4 * width)[k % 4] = rounded;
                     sum += rounded;
                 }
-                // What the products will be too large by, because 128 is added to the other operand (kernel_body.h).
-                offsets[block * width + slot] = 128 * sum;
+                sums[block * width + slot] = sum;
             }
         }
     }
@@ -151,7 +172,7 @@ Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Pr
 Packed::~Packed() {
     Kept::instance().give(words, rounded_up(bytes));
     std::free(scales);
-    std::free(offsets);
+    std::free(sums);
 }
 
 }  // namespace elmo
