@@ -91,6 +91,7 @@ def fresh_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     devices.__spec__.loader.exec_module(module)
     monkeypatch.setattr(module, "bound_cores", lambda: 4)
     monkeypatch.setattr(module, "available_cores", lambda: 1)
+    monkeypatch.setattr(module, "used_threads", lambda: None)  # another test may have chosen a number
     before = torch.get_num_threads()
     torch.set_num_threads(4)
     yield module
