@@ -33,7 +33,7 @@ fi
 package=$root/package/elmo
 rm -rf "$package"
 mkdir -p "$package/_native"
-cp src/elmo/_native/__init__.py "$package/_native/"
+cp src/elmo/_native/*.py "$package/_native/"
 touch "$package/__init__.py"
 aarch64-linux-gnu-g++ -std=c++17 -O3 -ffp-contract=fast -fno-strict-aliasing -fvisibility=hidden -Wall -Wextra \
     -Wno-psabi -Wno-maybe-uninitialized -pthread -fPIC -shared -DPy_LIMITED_API=0x030B0000 \

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from elmo import _native
+from elmo._native import training
 
 pytestmark = pytest.mark.skipif(
     not _native.available(), reason="the native module is not built, not for this CPU, or turned off by ELMO_NATIVE=0"
@@ -85,15 +86,15 @@ class Layer:
         gates, cells, mixed = (np.full((N, n), np.nan, np.float32) for n in (4 * size, size, size))
         outputs, d_out = (np.full((N, self.out_size), np.nan, np.float32) for _ in range(2))
         d_gates, d_joined, d_cell = np.empty_like(gates), np.empty_like(joined), np.zeros_like(given["cell"])
-        _native.lstm_forward(
+        training.lstm_forward(
             *(given["weight"], weight_hr, given["bias"], self.sizes, given["cell"], joined, gates, cells),
             *(mixed if has_projection else None, outputs, self.clips, num_threads),
         )
-        _native.lstm_backward(
+        training.lstm_backward(
             *(given["weight"], weight_hr, self.sizes, given["cell"], gates, cells, outputs, self.d_outputs),
             *(self.d_cells, d_cell, d_gates, d_out if has_projection else None, d_joined, self.clips, num_threads),
         )
-        ordered = d_gates.reshape(N, *_native.gate_order(size)).swapaxes(1, 2).reshape(N, 4 * size)
+        ordered = d_gates.reshape(N, *training.gate_order(size)).swapaxes(1, 2).reshape(N, 4 * size)
         gradients = {
             "weight": ordered.T @ joined,
             "bias": ordered.sum(axis=0),
@@ -155,11 +156,11 @@ def test_maxima_and_their_gradient_are_those_of_look_ups(level: str, filters: in
     windows = np.stack([sum(table[i][ids[:, place + i]] for i in range(3)) for place in range(10)])
     gradient = random.standard_normal((9, filters)).astype(np.float32)
     maxima, places = np.empty((9, filters), np.float32), np.empty((9, filters), np.uint8)
-    _native.find_maxima(table, ids, lengths, maxima, places)
+    training.find_maxima(table, ids, lengths, maxima, places)
     np.testing.assert_allclose(maxima, windows.max(axis=0), rtol=0, atol=1e-6)
     np.testing.assert_array_equal(places, windows.argmax(axis=0))
     d_table, wanted = np.zeros_like(table), np.zeros(table.shape)
-    _native.add_to_table(gradient, ids, places, d_table)
+    training.add_to_table(gradient, ids, places, d_table)
     for row in range(9):
         for k in range(filters):
             for i in range(3):
@@ -180,7 +181,7 @@ def test_the_softmax_of_training_follows_its_definition(level: str, columns: int
     for num_threads in (1, 2):
         products, losses, shares = scores.copy(), np.empty(5, np.float32), np.empty(5, np.float32)
         d_bias = np.zeros((num_threads, columns), np.float32)
-        _native.softmax(products, bias, targets, own, losses, shares, d_bias)
+        training.softmax(products, bias, targets, own, losses, shares, d_bias)
         np.testing.assert_allclose(products, powers / total[:, None], rtol=0, atol=5e-7)
         np.testing.assert_allclose(losses, np.log(total) - targets, rtol=0, atol=2e-6)
         np.testing.assert_allclose(shares, np.exp(targets) / total, rtol=0, atol=5e-7)
@@ -196,8 +197,8 @@ def test_native_maxima_keep_nan_and_do_not_depend_on_threads(level: str) -> None
     results = []
     for num_threads in (1, 3):
         maxima, places, d_table = np.empty((9, 70), np.float32), np.empty((9, 70), np.uint8), np.zeros_like(table)
-        _native.find_maxima(table, ids, lengths, maxima, places, num_threads)
-        _native.add_to_table(gradient, ids, places, d_table, num_threads)
+        training.find_maxima(table, ids, lengths, maxima, places, num_threads)
+        training.add_to_table(gradient, ids, places, d_table, num_threads)
         results.append((maxima, places, d_table))
     for alone, together in zip(*results, strict=True):
         np.testing.assert_array_equal(alone, together)
@@ -223,4 +224,4 @@ def test_the_native_backward_pass_refuses_what_it_would_write_elsewhere(changed:
     arguments: dict[str, Any] = {"d_maxima": np.zeros((3, 4), np.float32), "ids": np.zeros((3, 12), np.int32)}
     arguments |= {"places": np.zeros((3, 4), np.uint8), "d_table": np.zeros((7, 20, 4), np.float32), **changed}
     with pytest.raises(ValueError, match=message):
-        _native.add_to_table(**arguments)
+        training.add_to_table(**arguments)

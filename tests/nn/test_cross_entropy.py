@@ -10,6 +10,7 @@ from torch import Tensor
 
 from comparing import count_calls
 from elmo import _native
+from elmo._native import training
 from elmo.nn.cross_entropy import cross_entropy
 
 needs_native = pytest.mark.skipif(
@@ -42,7 +43,7 @@ class Problem:
 def test_equals_torch(num_rows: int, num_words: int, scale: float, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over several blocks of rows too. Exponents are to 2e-7, and sums of K of them round in another order."""
     problem = Problem(num_rows, num_words, scale)
-    native = count_calls(monkeypatch, _native, "softmax")
+    native = count_calls(monkeypatch, training, "softmax")
     found = problem.solve()
     assert native, "torch would be compared with itself"
     monkeypatch.setenv("ELMO_NATIVE", "0")
@@ -55,7 +56,7 @@ def test_equals_torch_in_bfloat16(level: str, monkeypatch: pytest.MonkeyPatch) -
     """Both round products and probabilities to bfloat16, of 8 bits, each here or there to the neighbour."""
     problem = Problem()
     with torch.autocast("cpu", torch.bfloat16):
-        native = count_calls(monkeypatch, _native, "softmax")
+        native = count_calls(monkeypatch, training, "softmax")
         found = problem.solve()
         assert native, "torch would be compared with itself"
         monkeypatch.setenv("ELMO_NATIVE", "0")
@@ -106,7 +107,7 @@ def test_columns_that_do_not_exist_are_refused() -> None:
         products, bias, targets, losses, shares, d_bias = (
             np.zeros(shape, np.float32) for shape in ((2, 3), 3, 2, num_losses, 2, (1, 3))
         )
-        _native.softmax(products, bias, targets, np.array(own), losses, shares, d_bias)
+        training.softmax(products, bias, targets, np.array(own), losses, shares, d_bias)
 
     with pytest.raises(ValueError, match="own holds 0 to 3, but there are 3 columns"):
         run([0, 3])

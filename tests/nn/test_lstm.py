@@ -14,6 +14,7 @@ from torch.func import functional_call
 from bridge import build, state_of
 from comparing import count_calls
 from elmo import _native
+from elmo._native import training
 from elmo.config import LSTMConfig
 from elmo.nn.lstm import LSTMLayer, LSTMStack, LSTMState
 from elmo.nn.precision import PRODUCTS, own_products
@@ -238,7 +239,7 @@ def test_the_native_layer_equals_torch(
     differ by 2^-8 of the largest; a number that this moves across a clip gets or loses its gradient.
     """
     problem = Problem(*sizes, precision, clip)
-    calls = [count_calls(monkeypatch, _native, name) for name in ("lstm_forward", "lstm_backward")]
+    calls = [count_calls(monkeypatch, training, name) for name in ("lstm_forward", "lstm_backward")]
     found = problem.solve()
     is_odd = any(size % 2 for size in sizes)
     assert [len(made) for made in calls] == ([0, 0] if precision == "bf16" and is_odd else [1, 1])
@@ -320,4 +321,4 @@ def test_the_native_layer_refuses_other_types_and_shapes(changed: dict[str, Any]
     arguments: dict[str, Any] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     arguments |= {"batch_sizes": [3, 2], "outputs": np.zeros((5, 4), np.float32), "clips": (None, None), **changed}
     with pytest.raises(ValueError, match=message):
-        _native.lstm_forward(**arguments)
+        training.lstm_forward(**arguments)

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from elmo import _native
+from elmo._native import training
 from elmo.config import CharCNNConfig
 from elmo.errors import ElmoError
 from elmo.nn.precision import as_array, uses_native
@@ -227,7 +227,7 @@ class _WindowMaximum(torch.autograd.Function):
             characters = characters.int()
             maxima = table.new_empty(len(characters), num_filters)
             places = torch.empty(maxima.shape, dtype=torch.uint8)
-            _native.find_maxima(
+            training.find_maxima(
                 *(as_array(table), as_array(characters), as_array(lengths.int())),
                 *(as_array(maxima), as_array(places), torch.get_num_threads()),
             )
@@ -258,7 +258,7 @@ class _WindowMaximum(torch.autograd.Function):
         table, characters, places = ctx.saved_tensors
         d_table = torch.zeros_like(table)
         if ctx.native:
-            _native.add_to_table(
+            training.add_to_table(
                 *(as_array(grad_outputs[0].contiguous()), as_array(characters)),
                 *(as_array(places), as_array(d_table), torch.get_num_threads()),
             )

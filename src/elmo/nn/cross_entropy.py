@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmo import _native
+from elmo._native import training
 from elmo.nn.precision import add_product, as_array, product_dtype, uses_native
 
 CACHED_NUMBERS, CACHED_NUMBERS_ON_GPU = 1 << 20, 1 << 26
@@ -112,7 +112,7 @@ def _to_probabilities(
         d_bias: Where to add the probabilities of each word, (threads, K). Only the sum of the rows is meaningful.
     """
     if uses_native(bias, scores.dtype):
-        _native.softmax(
+        training.softmax(
             *(as_array(scores), as_array(bias), as_array(target_scores), as_array(own)),
             *(as_array(losses), as_array(shares), as_array(d_bias)),
         )

@@ -10,7 +10,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from elmo.nn.lstm import LayerMemory, LSTMStack, LSTMState
+from elmo.nn.lstm import LSTMStack, LSTMState
+from elmo.nn.lstm_steps import LayerMemory
 
 Recurrence = Callable[..., tuple[Tensor, Tensor, Tensor]]
 """A function from packed inputs (T * B, P), the two tensors of the state, and the dropout masks of `LSTMStack`, to the

@@ -1,0 +1,69 @@
+"""Checks of the arguments of kernels, in Python, where an error message is a line.
+
+The extension trusts its arguments, and would read or write beyond the end of an array. All functions raise a
+`ValueError` that says which argument is wrong and how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float32]
+
+
+def packed_sizes(batch_sizes: Sequence[int]) -> tuple[NDArray[np.int64], int, int]:
+    """Return the batch sizes as the extension takes them, and the numbers of tokens N and of rows B."""
+    sizes = np.array(batch_sizes, dtype=np.int64)
+    if sizes.ndim != 1 or (sizes < 1).any() or (sizes[1:] > sizes[:-1]).any():
+        raise ValueError(f"batch_sizes must be positive and must not increase, but are {list(batch_sizes)}")
+    return sizes, int(sizes.sum()), int(sizes[0]) if len(sizes) else 0
+
+
+def check_ids(ids: NDArray[np.int32], alphabet: int, width: int) -> None:
+    """Refuse characters or windows that would be read from other memory."""
+    check_array("ids", ids, ids.shape, dtype=np.int32)
+    if len(ids) and not 0 <= ids.min() <= ids.max() < alphabet:
+        raise ValueError(f"ids holds {ids.min()} to {ids.max()}, but there are {alphabet} characters")
+    if not width <= ids.shape[1] <= 255:
+        raise ValueError(f"ids has {ids.shape[1]} columns, but must have {width}, the width of the filters, to 255")
+
+
+def weight_shape(name: str, weight: Array) -> tuple[int, int]:
+    """Return the shape of a weight, which must have two dimensions."""
+    if weight.ndim != 2 or 0 in weight.shape:
+        raise ValueError(f"{name} is {weight.shape}, but must have two dimensions, none of them empty")
+    check_array(name, weight, weight.shape)
+    return weight.shape[0], weight.shape[1]
+
+
+def check_array(
+    name: str, array: NDArray[Any], shape: tuple[int, ...], written: bool = False, dtype: Any = np.float32
+) -> None:
+    """Refuse an array of another shape or type, one that is not contiguous, or a read-only one to be written."""
+    if array.dtype != dtype:
+        raise ValueError(f"{name} is {array.dtype}, but must be {np.dtype(dtype)}")
+    if array.shape != shape:
+        raise ValueError(f"{name} is {array.shape}, but must be {shape}")
+    if not array.flags.c_contiguous:
+        raise ValueError(f"{name} must be contiguous in C order")
+    if written and not array.flags.writeable:
+        raise ValueError(f"{name} is read-only, but must be writable")
+
+
+def clip_limit(name: str, value: float | None) -> float:
+    """Return the limit of a clip as the extension takes it: infinite for none."""
+    if value is not None and not value > 0:
+        raise ValueError(f"{name} is {value}, but must be positive, or None for no clip")
+    return inf if value is None else value
+
+
+def thread_count(number: int) -> int:
+    """Return a number of threads that is at least 1."""
+    if number < 1:
+        raise ValueError(f"num_threads is {number}, but must be at least 1")
+    return number

@@ -1,0 +1,324 @@
+"""The steps of one LSTM layer over a packed batch, forward and back, by the native kernels or by torch.
+
+`elmo.nn.lstm` has the equations, the meaning of packed order, and the modules that call this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from elmo._native import training
+from elmo.config import FORGET_BIAS
+from elmo.nn.packing import step_slices
+from elmo.nn.precision import as_array, product_dtype, uses_native
+
+_aten: Any = torch.ops.aten
+"""torch's operators, among them the derivative of each activation as a single operation."""
+
+
+class LayerMemory:
+    """The large tensors of one layer, kept from one batch to the next.
+
+    Asking the system for fresh memory at every step of a training took a twelfth of the time of `small`. Whoever keeps
+    such a memory must finish the backward pass of a batch before the forward pass of the next, which writes over what
+    the last one left: the outputs and cells of the layer are gone, too.
+    """
+
+    def __init__(self) -> None:
+        self._tensors: dict[str, Tensor] = {}
+
+    def take(self, name: str, shape: tuple[int, ...], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """Return the tensor `name` of a shape, on the device and of the type of `like` unless `dtype` is given."""
+        wanted, kept = dtype or like.dtype, self._tensors.get(name)
+        if kept is None or (kept.shape, kept.dtype, kept.device) != (shape, wanted, like.device):
+            kept = self._tensors[name] = like.new_empty(shape, dtype=wanted)
+        return kept.detach()  # a tensor of its own, since autograd notes in it where it came from
+
+
+class ProjectedLSTM(torch.autograd.Function):
+    """One layer over a whole packed batch, with a backward pass of its own (see `elmo.nn.lstm` for the equations).
+
+    `nn.LSTM` can't be used, because it has no clips. Autograd over the steps would be correct but slow: it would add to
+    each weight's gradient at every step, where here it is a single product over all steps. The input and the hidden
+    state before it lie side by side in one matrix, `joined`, so that both weights have one gradient product.
+
+    On a CPU the native kernels run all steps, forward and back. Elsewhere torch does: what no step depends on, the
+    product of all inputs with W_ih, is then one large product before the first step.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        weight_ih: Tensor,
+        weight_hh: Tensor,
+        weight_hr: Tensor | None,
+        bias: Tensor,
+        hidden: Tensor,
+        cell: Tensor,
+        batch_sizes: Sequence[int],
+        cell_clip: float | None,
+        proj_clip: float | None,
+        memory: LayerMemory,
+    ) -> tuple[Tensor, Tensor]:
+        """Return the outputs (N, P) and cells (N, H).
+
+        `inputs` is (N, I); `hidden` and `cell`, the state before step 0, are (batch_sizes[0], P) and
+        (batch_sizes[0], H).
+        """
+        N, size, in_size, out_size = len(inputs), cell.shape[1], inputs.shape[1], hidden.shape[1]
+        dtype, cell = product_dtype(inputs), cell.contiguous()
+        bias = bias.clone()
+        bias[2 * size : 3 * size] += FORGET_BIAS
+        # Only the operands of products are rounded (to bfloat16, if asked for). The state stays as precise as it was.
+        joined = memory.take("joined", (N, in_size + out_size), inputs, dtype)
+        joined[:, :in_size] = inputs
+        joined[: len(hidden), in_size:] = hidden
+        outputs = memory.take("outputs", (N, out_size), cell)
+        cells = Cells(
+            gates=memory.take("gates", (N, 4 * size), cell),
+            cell=memory.take("cell", (N, size), cell),
+            mixed=outputs if weight_hr is None else memory.take("mixed", (N, size), cell, dtype),
+        )
+        weight = torch.cat([weight_ih, weight_hh], dim=1)
+        # The kernels read bfloat16 by words of two numbers.
+        is_even = dtype == torch.float32 or not any(width % 2 for width in (size, out_size, in_size + out_size))
+        native = is_even and uses_native(weight, dtype)
+        layer = _Steps(weight, weight_hr, batch_sizes, cell_clip, proj_clip, native)
+        layer.forward(bias, cell, joined, cells, outputs)
+        ctx.save_for_backward(layer.weight, weight_hr, cell, joined, outputs, *cells)
+        ctx.set_materialize_grads(False)  # None instead of zeros for an output that nothing uses, mostly the cells
+        ctx.layer, ctx.memory = layer[2:], memory
+        return outputs, cells.cell
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
+        ctx: Any, *grad_outputs: Any
+    ) -> tuple[Tensor | None, ...]:
+        """Return the gradients of all tensor arguments of `forward`."""
+        weight, weight_hr, cell, joined, outputs, *saved = ctx.saved_tensors
+        layer, cells = _Steps(weight, weight_hr, *ctx.layer), Cells(*saved)
+        d_outputs, d_cells = grad_outputs
+        d_outputs = torch.zeros_like(outputs) if d_outputs is None else d_outputs.contiguous()
+        # The gradients of all steps are kept, for the products after the last one.
+        d_gates = ctx.memory.take("d_gates", cells.gates.shape, cell, joined.dtype)
+        d_out = ctx.memory.take("d_out", outputs.shape, cell, joined.dtype)
+        d_joined, d_cell = ctx.memory.take("d_joined", joined.shape, cell), torch.zeros_like(cell)
+        layer.backward(cell, cells, outputs, d_outputs, d_cells, d_gates, d_out, d_joined, d_cell)
+        in_size, dtype = joined.shape[1] - outputs.shape[1], outputs.dtype
+        wants_inputs, wants_ih, wants_hh, wants_hr, wants_bias, *_ = ctx.needs_input_grad
+        d_ih, d_hh = None, None
+        if wants_ih or wants_hh:
+            d_weight = layer.in_weight_order(d_gates.t() @ joined).to(dtype)
+            d_ih, d_hh = d_weight.split([in_size, outputs.shape[1]], dim=1)
+        d_bias = None
+        if wants_bias:
+            # A product with ones, since summing bfloat16 to float32 would first copy all of it as float32.
+            d_bias = layer.in_weight_order((d_gates.new_ones(1, len(d_gates)) @ d_gates).squeeze(0)).to(dtype)
+        return (
+            d_joined[:, :in_size] if wants_inputs else None,
+            d_ih,
+            d_hh,
+            (d_out.t() @ cells.mixed).to(dtype) if weight_hr is not None and wants_hr else None,
+            d_bias,
+            d_joined[: len(cell), in_size:],
+            d_cell,
+            *(None,) * 4,
+        )
+
+
+class Cells(NamedTuple):
+    """What the backward pass needs of the steps of a layer, with N tokens in all.
+
+    Attributes:
+        gates: The activations of the gates i, j, f, o, (N, 4H), in the order of whoever computed them.
+        cell: The clipped cells c, (N, H).
+        mixed: m, the input of the projection, (N, H); float32 or bfloat16. Without a projection, it is the output.
+    """
+
+    gates: Tensor
+    cell: Tensor
+    mixed: Tensor
+
+    def rows(self, where: slice) -> Cells:
+        """Return the rows `where` as views."""
+        return Cells(self.gates[where], self.cell[where], self.mixed[where])
+
+
+class _Steps(NamedTuple):
+    """The steps of a layer, forward and back, by the native kernels or by torch.
+
+    Attributes:
+        weight: [W_ih, W_hh] side by side, (4H, I + P).
+        weight_hr: The projection W_hr, (P, H), or None.
+        batch_sizes: The number of rows that have a token at each step.
+        cell_clip: The limit of the cells' absolute values; None for no limit.
+        proj_clip: The same for projected outputs.
+        native: Whether the native kernels run them. They have an order of their own for the gates of a token.
+    """
+
+    weight: Tensor
+    weight_hr: Tensor | None
+    batch_sizes: Sequence[int]
+    cell_clip: float | None
+    proj_clip: float | None
+    native: bool
+
+    def forward(self, bias: Tensor, cell: Tensor, joined: Tensor, cells: Cells, outputs: Tensor) -> None:
+        """Run all steps.
+
+        Args:
+            bias: The bias of the gates, including the forget bias, (4H,).
+            cell: The cells before step 0, (B, H).
+            joined: The input of each token and the hidden state before it, (N, I + P). The hidden states after step 0
+                are written here.
+            cells: Where to write what the backward pass needs, N rows.
+            outputs: Where to write the outputs, (N, P); the tensor `cells.mixed` without a projection.
+        """
+        clips, has_projection = (self.cell_clip, self.proj_clip), self.weight_hr is not None
+        if self.native:
+            training.lstm_forward(
+                *(as_array(self.weight), None if self.weight_hr is None else as_array(self.weight_hr)),
+                *(as_array(bias), self.batch_sizes, as_array(cell), as_array(joined)),
+                *(as_array(cells.gates), as_array(cells.cell), as_array(cells.mixed) if has_projection else None),
+                *(as_array(outputs), clips, torch.get_num_threads()),
+            )
+            return
+        weight_ih, weight_hh, weight_hr = self._rounded(joined.dtype)
+        in_size = weight_ih.shape[1]
+        from_inputs = joined[:, :in_size] @ weight_ih.t()
+        steps = step_slices(self.batch_sizes)
+        for number, (now, rows) in enumerate(zip(steps, self.batch_sizes, strict=True)):
+            here, out = cells.rows(now), outputs[now]
+            c_before = cells.cell[steps[number - 1]][:rows] if number else cell
+            _step(from_inputs[now], joined[now][:, in_size:] @ weight_hh.t(), bias, c_before, self.cell_clip, here)
+            if weight_hr is not None:
+                out.copy_(here.mixed @ weight_hr.t())
+            if self.proj_clip is not None:
+                out.clamp_(-self.proj_clip, self.proj_clip)
+            if number + 1 < len(steps):
+                joined[steps[number + 1], in_size:] = out[: self.batch_sizes[number + 1]]
+
+    def backward(
+        self,
+        cell: Tensor,
+        cells: Cells,
+        outputs: Tensor,
+        d_outputs: Tensor,
+        d_cells: Tensor | None,
+        d_gates: Tensor,
+        d_out: Tensor,
+        d_joined: Tensor,
+        d_cell: Tensor,
+    ) -> None:
+        """Run the backward pass of all steps. A clip passes gradients only inside its range.
+
+        Args:
+            cell: As in `forward`, like `cells` and `outputs`, which hold what it wrote.
+            cells: See `cell`.
+            outputs: See `cell`.
+            d_outputs: The gradient of the outputs, (N, P).
+            d_cells: The gradient of the cells, (N, H); None for zeros.
+            d_gates: Where to write the gradients of the gates' sums, (N, 4H), in the type of products.
+            d_out: Where to write those of the projection's products, (N, P), in the type of products.
+            d_joined: Where to write those of [input; hidden state before], (N, I + P).
+            d_cell: Zeros, to which the gradient of the cells before step 0 is written, (B, H).
+        """
+        clips, has_projection = (self.cell_clip, self.proj_clip), self.weight_hr is not None
+        if self.native:
+            training.lstm_backward(
+                *(as_array(self.weight), None if self.weight_hr is None else as_array(self.weight_hr)),
+                *(self.batch_sizes, as_array(cell), as_array(cells.gates), as_array(cells.cell)),
+                *(as_array(outputs), as_array(d_outputs)),
+                *(None if d_cells is None else as_array(d_cells.contiguous()), as_array(d_cell), as_array(d_gates)),
+                *(as_array(d_out) if has_projection else None, as_array(d_joined), clips),
+                torch.get_num_threads(),
+            )
+            return
+        weight_ih, weight_hh, weight_hr = self._rounded(d_gates.dtype)
+        in_size, steps = weight_ih.shape[1], step_slices(self.batch_sizes)
+        # What flows from step to step. Rows that have no token at a step keep the zeros with which they begin, since
+        # the loop runs backward: a row is reached first at its own last token.
+        d_h = torch.zeros_like(outputs[: len(cell)])
+        for number in reversed(range(len(steps))):
+            now, rows = steps[number], self.batch_sizes[number]
+            c_before = cells.cell[steps[number - 1]][:rows] if number else cell
+            d_h[:rows] += d_outputs[now]
+            if self.proj_clip is not None:
+                _through_clip(d_h[:rows], outputs[now], self.proj_clip)
+            d_out[now] = d_h[:rows]
+            d_mixed = d_h[:rows] if weight_hr is None else d_out[now] @ weight_hr
+            if d_cells is not None:
+                d_cell[:rows] += d_cells[now]
+            _step_backward(cells.rows(now), c_before, d_mixed, self.cell_clip, d_cell[:rows], d_gates[now])
+            d_h[:rows] = d_gates[now] @ weight_hh
+            d_joined[now, in_size:] = d_h[:rows]
+        d_joined[:, :in_size] = d_gates @ weight_ih
+
+    def in_weight_order(self, gates: Tensor) -> Tensor:
+        """Return a tensor whose first axis are the gates (4H, …) with this axis in the order of the weights."""
+        if not self.native:
+            return gates
+        order = training.gate_order(len(gates) // 4)
+        return gates.unflatten(0, order).transpose(0, 1).flatten(0, 2)
+
+    def _rounded(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return W_ih, W_hh and W_hr in the type of the products."""
+        out_size = len(self.weight) // 4 if self.weight_hr is None else len(self.weight_hr)
+        in_size = self.weight.shape[1] - out_size
+        weight_ih, weight_hh = self.weight.to(dtype).split([in_size, out_size], dim=1)
+        return weight_ih, weight_hh, None if self.weight_hr is None else self.weight_hr.to(dtype)
+
+
+def _step(
+    from_input: Tensor, from_hidden: Tensor, bias: Tensor, cell_before: Tensor, clip: float | None, out: Cells
+) -> None:
+    """Compute one step from the sums of its gates, `from_input` + `from_hidden` + `bias` (B, 4H), by torch."""
+    # All is written in place: the caller has one tensor for all steps, which the backward pass needs as a whole.
+    torch.add(bias, from_input, out=out.gates).add_(from_hidden)
+    i, j, f, o = out.gates.chunk(4, dim=1)
+    i.sigmoid_()
+    j.tanh_()
+    out.gates[:, 2 * cell_before.shape[1] :].sigmoid_()  # f and o lie side by side: one pass for both
+    torch.mul(f, cell_before, out=out.cell).addcmul_(i, j)
+    if clip is not None:
+        out.cell.clamp_(-clip, clip)
+    torch.mul(o, out.cell.tanh(), out=out.mixed)
+
+
+def _step_backward(
+    cells: Cells, cell_before: Tensor, d_mixed: Tensor, clip: float | None, d_cell: Tensor, d_gates: Tensor
+) -> None:
+    """Compute the backward pass of `_step`, by torch.
+
+    It writes `d_gates` (B, 4H), and replaces `d_cell` (B, H) by the gradient of the cells before the step.
+    """
+    d_mixed = d_mixed.to(d_cell.dtype)
+    # torch's own derivatives of activations: each is one operation, where y * (1 - y) written out would be three.
+    i, j, f, o = cells.gates.chunk(4, dim=1)
+    squashed = cells.cell.tanh()
+    d_cell += _aten.tanh_backward(d_mixed * o, squashed)
+    if clip is not None:
+        _through_clip(d_cell, cells.cell, clip)
+    parts = [
+        _aten.sigmoid_backward(d_cell * j, i),
+        _aten.tanh_backward(d_cell * i, j),
+        _aten.sigmoid_backward(d_cell * cell_before, f),
+        _aten.sigmoid_backward(d_mixed * squashed, o),
+    ]
+    torch.cat(parts, dim=1, out=d_gates) if d_gates.dtype == d_cell.dtype else d_gates.copy_(torch.cat(parts, dim=1))
+    d_cell *= f
+
+
+def _through_clip(gradient: Tensor, clipped: Tensor, limit: float) -> Tensor:
+    """Set the gradient to zero, in place, where a value was clipped to ±`limit`.
+
+    Only the clipped value is known by then. Values of exactly ±`limit` count as clipped, as for torch's hardtanh.
+    """
+    return _aten.hardtanh_backward(gradient, clipped, -limit, limit, grad_input=gradient)
