@@ -74,7 +74,7 @@ def test_embed(folder: Path, output: str) -> None:
 
 def test_types(folder: Path) -> None:
     """They are both made and used without it."""
-    assert "float16 vectors of 13 words" in run_command(folder, "warm", "native", "text", "--types", "float16")
+    assert "float16 vectors of 15 words" in run_command(folder, "warm", "native", "text", "--types", "float16")
     assert run_command(folder, "embed", "native", "text", "vectors.npz").startswith("vectors.npz: 3 sentences")
 
 

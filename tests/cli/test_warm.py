@@ -166,10 +166,11 @@ def test_info_convert_and_no_types(elmo: Run, with_words: Path) -> None:
     assert formats.load("copy").types is None
 
 
-def test_no_types_removes_a_damaged_file(elmo: Run, with_words: Path) -> None:
+@pytest.mark.parametrize("option", ["--types", "--no-types"])
+def test_a_damaged_file_is_replaced_or_removed(elmo: Run, with_words: Path, option: str) -> None:
     (with_words / "model" / "types.safetensors").write_bytes(b"no")
     assert elmo("info", "model")[0] == 2
-    assert elmo("warm", "model", "--no-types")[0] == 0
+    assert elmo("warm", "model", option)[0] == 0
     assert elmo("info", "model")[0] == 0
 
 

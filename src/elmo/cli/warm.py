@@ -131,7 +131,6 @@ def _store_types(
 
     with _opened(model, "the vectors") as (loaded, folder):
         require_characters(loaded, "given token vectors")
-        loaded.types = None  # Windows cannot replace a file that is mapped into memory
         if paths:
             counts = Counter(chain.from_iterable(read_sentences(paths, **reading)))
             # Every sentence has its boundaries.
@@ -172,11 +171,13 @@ def _remove_types(model: str, as_json: bool) -> None:
 def _opened(model: str, what: str) -> Generator[tuple[Model, Path]]:
     """Load a model in whose folder `what` is to be stored, and keep others from writing there meanwhile."""
     from elmo.formats import load
+    from elmo.formats.native import load_native
     from elmo.targets import alone_in
 
     folder = _place_of(model)
     with alone_in(folder) if folder else nullcontext():  # so that no training replaces the weights meanwhile
-        loaded = load(model)
+        # What is stored now is not read: it may be damaged, and Windows cannot replace a file that is mapped.
+        loaded = load_native(folder, with_types=False) if folder else load(model)
         if folder is None:
             raise ElmoError(
                 f"{model}: is not a native model folder, so {what} cannot be stored in it ({loaded.origin}); "

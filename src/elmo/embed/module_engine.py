@@ -56,7 +56,7 @@ class ModuleEngine:
     ) -> None:
         self.precision = precision
         self._bilm, self._to_ids, self._device, self._dtype = bilm, to_ids, device, TORCH_TYPES[precision]
-        self._cache = TypeCache(self._encode, bilm.config.lstm.projection_dim, types)
+        self._cache = TypeCache(self._encode, bilm.config.lstm.projection_dim, stored=types)
 
     def token_vectors(self, words: Sequence[str]) -> Array:
         """Return the vectors (N, P) of N distinct words: layer 0, which both directions share."""

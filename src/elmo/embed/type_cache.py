@@ -37,16 +37,16 @@ class TypeCache:
     Args:
         encode: Computes the vectors (N, P) of N words.
         width: Width of a vector (P).
-        stored: Vectors that are stored with the model.
         num_bytes: Memory for both generations together.
+        stored: Vectors that are stored with the model.
     """
 
     def __init__(
         self,
         encode: Callable[[Sequence[str]], Array],
         width: int,
-        stored: StoredTypes | None = None,
         num_bytes: int = CACHE_BYTES,
+        stored: StoredTypes | None = None,
     ) -> None:
         self._encode, self._stored = encode, stored
         self._width = width

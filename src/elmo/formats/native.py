@@ -88,13 +88,14 @@ def is_native(path: Path) -> bool:
     return (path / CONFIG).is_file() and (path / WEIGHTS).is_file()
 
 
-def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = True) -> Model:
+def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = True, with_types: bool = True) -> Model:
     """Read a native model folder.
 
     Args:
         folder: The folder.
         is_named: Whether its name goes into the model's `origin`. Pass False for a temporary or cache folder.
         with_softmax: Whether to read the softmax and its words, if there are any.
+        with_types: Whether to open the stored token vectors, if there are any.
 
     Raises:
         ElmoError: If a file is missing or damaged, or belongs to other weights. A warm state or token vectors of other
@@ -118,7 +119,7 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
     model = Model(StoredBiLM(config, weights), softmax, vocabulary, origin, mixes)
     if is_there(folder / WARM):
         model.warm_state = _read_warm_state(folder / WARM, config, weights)
-    if is_there(folder / TYPES):
+    if with_types and is_there(folder / TYPES):
         types = read_types(folder / TYPES, config.lstm.projection_dim)
         model.types = types if types.bilm == checksum_of_weights(weights) else None
     model.figures = read_figures(folder)
