@@ -10,6 +10,7 @@ import pytest
 
 from elmo import _native
 from elmo.embed import Embedder
+from elmo.embed.type_encoder import encode_types
 from elmo.embed.warm import mean_state
 from elmo.formats import load, save_native
 from elmo.nn.processor import means_processor
@@ -29,6 +30,7 @@ def folder(tmp_path: Path) -> Path:
     make(tmp_path / "model")
     model = load(tmp_path / "model")
     model.warm_state = mean_state(model, [["a", "play"]])
+    model.types = encode_types(model, ["<S>", "</S>", "a", "play"], "float16")
     save_native(model, tmp_path / "native")
     (tmp_path / "text").write_text(TEXT)
     return tmp_path
@@ -68,6 +70,12 @@ def test_programs(folder: Path) -> None:
 @pytest.mark.parametrize("output", ["vectors.h5", "vectors.npz"])
 def test_embed(folder: Path, output: str) -> None:
     assert run_command(folder, "embed", "native", "text", output).startswith(f"{output}: 3 sentences, 15 tokens")
+
+
+def test_types(folder: Path) -> None:
+    """They are both made and used without it."""
+    assert "float16 vectors of 15 words" in run_command(folder, "warm", "native", "text", "--types", "float16")
+    assert run_command(folder, "embed", "native", "text", "vectors.npz").startswith("vectors.npz: 3 sentences")
 
 
 def test_neighbors(folder: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import make_bilm_hdf5
-from bridge import make_model
+from bridge import WORDS, make_model
 from commands import run_main
 from elmo import formats
 from elmo.embed import Embedder
@@ -105,6 +105,92 @@ def test_info_embed_and_convert_use_the_state(elmo: Run, folder: Path) -> None:
 def test_bad_input_is_one_sentence(elmo: Run, folder: Path, arguments: list[str], says: str) -> None:
     before = sorted(folder.rglob("*"))
     code, out, error = elmo(*arguments)
+    assert (code, out) == (2, "")
+    assert error.startswith(says)
+    assert error.count("\n") == 1
+    assert sorted(folder.rglob("*")) == before
+
+
+# --- token vectors
+
+
+def layer_0(folder: Path, source: str, sentences: list[list[str]] = SENTENCES) -> list[np.ndarray]:
+    return Embedder(formats.load(folder / source, with_softmax=False)).embed(sentences, layers="token")
+
+
+@pytest.fixture
+def with_words(folder: Path) -> Path:
+    """The folder, whose `model` has a softmax, and so a vocabulary."""
+    formats.save_native(make_model(softmax=True), folder / "model")
+    return folder
+
+
+def test_types_of_the_vocabulary(elmo: Run, with_words: Path) -> None:
+    exact = layer_0(with_words, "model")
+    code, out, _ = elmo("warm", "model", "--types")
+    path = with_words / "model" / "types.safetensors"
+    size = f"{path.stat().st_size / 1e6:.1f} MB"
+    assert (code, out) == (0, f"{Path('model/types.safetensors')}: float16 vectors of {len(WORDS)} words, {size}\n")
+    found = formats.load(with_words / "model").types
+    assert found is not None
+    assert found.read(WORDS)[1] == []
+    assert max(np.abs(one - other).max() for one, other in zip(exact, layer_0(with_words, "model"), strict=True)) < 1e-3
+    assert not (with_words / "model" / "warm.safetensors").exists()
+
+
+def test_types_of_a_text_replace_others(elmo: Run, with_words: Path) -> None:
+    """The most frequent words, after the boundaries of sentences; and exactly, if so wanted."""
+    exact = layer_0(with_words, "model")
+    elmo("warm", "model", "--types")
+    code, out, _ = elmo("warm", "model", "text.txt", "--types", "float32", "--max-types", "4", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert (facts["num_types"], facts["storage"]) == (4, "float32")
+    assert facts["num_bytes"] == (with_words / "model" / "types.safetensors").stat().st_size
+    found = formats.load("model").types
+    assert found is not None
+    assert found.read(["<S>", "</S>", "A", "new", "play", "spielen"])[1] == [4, 5]
+    for one, other in zip(exact, layer_0(with_words, "model"), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=2e-6)
+
+
+def test_info_convert_and_no_types(elmo: Run, with_words: Path) -> None:
+    assert json.loads(elmo("info", "model", "--json")[1])["num_types"] == 0
+    elmo("warm", "model", "--types")
+    elmo("convert", "model", "copy")
+    assert json.loads(elmo("info", "copy", "--json")[1])["num_types"] == len(WORDS)
+    assert f"12 wide; those of {len(WORDS)} words are stored." in elmo("info", "copy")[1]
+    path = Path("copy/types.safetensors")
+    assert elmo("warm", "copy", "--no-types")[:2] == (0, f"{path}: removed\n")
+    assert elmo("warm", "copy", "--no-types")[:2] == (0, f"{path}: was not there\n")
+    assert formats.load("copy").types is None
+
+
+@pytest.mark.parametrize("option", ["--types", "--no-types"])
+def test_a_damaged_file_is_replaced_or_removed(elmo: Run, with_words: Path, option: str) -> None:
+    (with_words / "model" / "types.safetensors").write_bytes(b"no")
+    assert elmo("info", "model")[0] == 2
+    assert elmo("warm", "model", option)[0] == 0
+    assert elmo("info", "model")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["model"], "elmo: a warm state is a mean over a text; name the text, or pass --types for the vectors of"),
+        (["model", "--types"], "elmo: model: has no vocabulary; name a text whose words are to be stored\n"),
+        (["model", "nowhere.txt", "--types", "float16"], "elmo: nowhere.txt: no such file\n"),
+        (["model", "--types", "--no-types"], "elmo: --types and --no-types exclude each other; pass only one of them"),
+        (["model", "text.txt", "--no-types"], "elmo: --no-types reads no text; leave out TEXT\n"),
+        (["model", "text.txt", "--max-types", "3"], "elmo: --max-types says how many words --types stores; pass"),
+        (["published", "--types"], "elmo: published: is not a native model folder, so the vectors cannot be stored"),
+        (["en", "--types"], "elmo: en: is not a native model folder, so the vectors cannot be stored"),
+        (["published", "--no-types"], "elmo: published: is not a native model folder, so it has no stored vectors\n"),
+    ],
+)
+def test_bad_input_about_types_is_one_sentence(elmo: Run, folder: Path, arguments: list[str], says: str) -> None:
+    before = sorted(folder.rglob("*"))
+    code, out, error = elmo("warm", *arguments)
     assert (code, out) == (2, "")
     assert error.startswith(says)
     assert error.count("\n") == 1

@@ -31,10 +31,11 @@ import refusing
 from bridge import WORDS, make_model
 from elmo import formats
 from elmo.embed.layers import Layers
+from elmo.embed.type_encoder import encode_types
 from elmo.errors import ElmoError
 from elmo.formats.allennlp import has_layer_norm
 from elmo.formats.hdf5 import open_hdf5
-from elmo.formats.native import save_warm_state
+from elmo.formats.native import save_types, save_warm_state
 from elmo.formats.torch_file import read_state_dict
 from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights, write
@@ -600,7 +601,8 @@ RECOGNISED_BY.add(f"{make_tensorflow.PREFIX}.data-00000-of-00001")
 @pytest.mark.parametrize(
     ("kind", "name"),
     [
-        *(("native", name) for name in ("softmax.safetensors", "warm.safetensors", "training.json", "vocabulary.txt")),
+        *(("native", name) for name in ("softmax.safetensors", "warm.safetensors", "types.safetensors")),
+        *(("native", name) for name in ("training.json", "vocabulary.txt")),
         *(("native", name) for name in ("config.json", "model.safetensors", "README.md")),
         *(("bilm", name) for name in (OPTIONS_FILE, WEIGHTS_FILE, "vocab.txt")),
         *(("allennlp", name) for name in ("weights.th", "config.json")),
@@ -617,6 +619,7 @@ def test_what_is_no_file(kind: str, name: str, what: str, tmp_path: Path) -> Non
         model.figures = {"steps": "7"}
         formats.save_native(model, source)
         save_warm_state(model.bilm.initial_state(1), source, model.bilm)
+        save_types(encode_types(model, WORDS, "float16"), source)
     elif kind == "bilm":
         make(source, "softmax")
         Vocabulary(WORDS).write(source / "vocab.txt")

@@ -33,7 +33,8 @@ def command(model: str, as_json: bool) -> None:
     words = None if loaded.vocabulary is None else len(loaded.vocabulary)
     print_result(
         f"{model}: {loaded.origin}.\n{describe_model(loaded)}\nVectors: {loaded.config.num_layers} layers, "
-        f"{loaded.config.width} wide{', and a warm state' if loaded.warm_arrays else ''}.",
+        f"{loaded.config.width} wide{', and a warm state' if loaded.warm_arrays else ''}"
+        f"{f'; those of {len(loaded.types):,} words are stored' if loaded.types else ''}.",
         {
             "model": model,
             "origin": loaded.origin,
@@ -44,6 +45,7 @@ def command(model: str, as_json: bool) -> None:
             "has_softmax": loaded.stored_softmax is not None,
             "vocabulary_size": words,
             "has_warm_state": loaded.warm_arrays is not None,
+            "num_types": 0 if loaded.types is None else len(loaded.types),
             "num_mixes": len(loaded.mixes),
             "num_token_vectors": None if loaded.token_vectors is None else len(loaded.token_vectors.words),
             "card": loaded.card,

@@ -1,16 +1,22 @@
-"""`elmo warm`: store a starting state for sentences with a model."""
+"""`elmo warm`: store with a model what embedding would otherwise start without."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from itertools import islice
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import device_option, examples, json_option, print_result, reading_options
+from elmo.cli.shared import device_option, examples, is_given, json_option, print_result, reading_options
 from elmo.errors import ElmoError
+
+if TYPE_CHECKING:
+    from elmo.formats.model import Model
+    from elmo.formats.stored_types import TypeStorage
 
 
 @click.command(
@@ -18,47 +24,89 @@ from elmo.errors import ElmoError
         "elmo warm run/ train.txt",
         "elmo warm run/ raw.txt --tokenizer ptb --text paragraphs --max-sentences 20000",
         "elmo embed run/ corpus.txt vectors.h5 --state warm",
+        "elmo warm run/ --types                              (the words of its vocabulary)",
+        "elmo warm my-model/ corpus.txt --types float32      (the words of a text)",
+        "elmo warm run/ --no-types",
     )
 )
 @click.argument("model")
-@click.argument("texts", nargs=-1, required=True, metavar="TEXT...")
+@click.argument("texts", nargs=-1, metavar="[TEXT]...")
+@click.option(
+    "--types",
+    "storage",
+    is_flag=False,
+    flag_value="float16",
+    type=click.Choice(["float16", "float32"]),
+    help="Instead of a warm state, store the token vectors of frequent words. float16, the default, rounds them by "
+    "up to 1 in 2,000; float32 keeps them exactly and takes twice the space.",
+)
+@click.option("--no-types", is_flag=True, help="Remove the stored token vectors.")
+@click.option(
+    "--max-types", type=click.IntRange(1), default=50_000, show_default=True, help="Most words to store with --types."
+)
 @click.option(
     "--max-sentences",
     type=click.IntRange(1),
     default=5000,
     show_default=True,
-    help="Most sentences to read. More of them hardly change the mean.",
+    help="Most sentences to read for a warm state. More of them hardly change the mean.",
 )
 @device_option
 @reading_options
 @json_option
-def command(model: str, texts: tuple[str, ...], max_sentences: int, device: str, as_json: bool, **reading: Any) -> None:
-    """Store a warm state in the model folder MODEL, from which elmo embed --state warm starts each sentence.
+def command(
+    model: str,
+    texts: tuple[str, ...],
+    storage: TypeStorage | None,
+    no_types: bool,
+    max_types: int,
+    max_sentences: int,
+    device: str,
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    """Store a warm state, or the vectors of frequent words, in the model folder MODEL.
 
-    It is the mean of the states in which the sentences of TEXT end. Text like that of the training works best. Vectors
-    still depend only on their own sentence, but the LSTMs no longer read its first tokens with an empty memory.
+    The warm state is where elmo embed --state warm starts each sentence: the mean of the states in which the sentences
+    of TEXT end. Text like that of the training works best. Vectors still depend only on their own sentence, but the
+    LSTMs no longer read its first tokens with an empty memory.
+
+    With --types, the token vectors (layer 0) of words are computed now, so that embedding looks them up when it first
+    meets a word. They are those of the words in TEXT, the most frequent first, or without TEXT in the model's
+    vocabulary. They are used wherever the model is, until its weights change, and do not touch the warm state.
     """
+    from elmo.text.reading import expand
+
+    if storage and no_types:
+        raise ElmoError("--types and --no-types exclude each other; pass only one of them")
+    if is_given("max_types") and not storage:
+        raise ElmoError("--max-types says how many words --types stores; pass --types, too")
+    if no_types:
+        if texts:
+            raise ElmoError("--no-types reads no text; leave out TEXT")
+        _remove_types(model, as_json)
+    elif storage:
+        _store_types(model, expand(texts), storage, max_types, reading, as_json)
+    elif texts:
+        _store_state(model, expand(texts), max_sentences, device, reading, as_json)
+    else:
+        raise ElmoError("a warm state is a mean over a text; name the text, or pass --types for the vectors of words")
+
+
+def _store_state(
+    model: str, paths: list[str], max_sentences: int, device: str, reading: dict[str, Any], as_json: bool
+) -> None:
     from tqdm import tqdm
 
     from elmo.embed.warm import mean_state
-    from elmo.formats import load
     from elmo.formats.model import require_bytes
-    from elmo.formats.native import WARM, is_native, save_warm_state
-    from elmo.formats.sources import is_bundled
+    from elmo.formats.native import WARM, save_warm_state
     from elmo.nn.devices import use_device
-    from elmo.targets import alone_in
-    from elmo.text.reading import expand, read_sentences
+    from elmo.text.reading import read_sentences
 
-    paths, folder = expand(texts), Path(model)
-    has_place = is_native(folder) and not is_bundled(model)
-    with alone_in(folder) if has_place else nullcontext():  # so that no training replaces the weights meanwhile
-        loaded = load(model).to(use_device(device))
+    with _opened(model, "the state") as (loaded, folder):
+        loaded.to(use_device(device))
         require_bytes(loaded, "given a warm state")
-        if not has_place:
-            raise ElmoError(
-                f"{model}: is not a native model folder, so the state cannot be stored in it ({loaded.origin}); "
-                f"make one with 'elmo convert {model} FOLDER'"
-            )
         lengths: list[int] = []
         chosen = islice(filter(None, read_sentences(paths, **reading)), max_sentences)
         # The sentences are counted as they pass, so that they need not be kept.
@@ -70,3 +118,77 @@ def command(model: str, texts: tuple[str, ...], max_sentences: int, device: str,
         {"file": str(folder / WARM), "num_sentences": len(lengths), "num_tokens": sum(lengths)},
         as_json,
     )
+
+
+def _store_types(
+    model: str, paths: list[str], storage: TypeStorage, max_types: int, reading: dict[str, Any], as_json: bool
+) -> None:
+    from elmo.embed.type_encoder import encode_types
+    from elmo.formats.model import require_characters
+    from elmo.formats.native import TYPES, save_types
+    from elmo.text.characters import BOS, EOS
+    from elmo.text.reading import read_sentences
+
+    with _opened(model, "the vectors") as (loaded, folder):
+        require_characters(loaded, "given token vectors")
+        if paths:
+            counts = Counter(chain.from_iterable(read_sentences(paths, **reading)))
+            # Every sentence has its boundaries.
+            words = list(dict.fromkeys([BOS, EOS, *(word for word, _ in counts.most_common(max_types))]))
+        elif loaded.vocabulary is not None:
+            words = list(loaded.vocabulary.words)
+        else:
+            raise ElmoError(f"{model}: has no vocabulary; name a text whose words are to be stored")
+        types = encode_types(loaded, words[:max_types], storage)
+        save_types(types, folder)
+    path = folder / TYPES
+    num_bytes = path.stat().st_size
+    print_result(
+        f"{path}: {storage} vectors of {len(types):,} words, {num_bytes / 1e6:.1f} MB",
+        {"file": str(path), "num_types": len(types), "storage": storage, "num_bytes": num_bytes},
+        as_json,
+    )
+
+
+def _remove_types(model: str, as_json: bool) -> None:
+    from elmo.formats.native import TYPES
+    from elmo.targets import alone_in
+
+    # The model itself is not read, so that a damaged file can be removed, too.
+    folder = _place_of(model)
+    if folder is None:
+        raise ElmoError(f"{model}: is not a native model folder, so it has no stored vectors")
+    path = folder / TYPES
+    with alone_in(folder):
+        was_there = path.exists()
+        path.unlink(missing_ok=True)
+    print_result(
+        f"{path}: {'removed' if was_there else 'was not there'}", {"file": str(path), "removed": was_there}, as_json
+    )
+
+
+@contextmanager
+def _opened(model: str, what: str) -> Generator[tuple[Model, Path]]:
+    """Load a model in whose folder `what` is to be stored, and keep others from writing there meanwhile."""
+    from elmo.formats import load
+    from elmo.formats.native import load_native
+    from elmo.targets import alone_in
+
+    folder = _place_of(model)
+    with alone_in(folder) if folder else nullcontext():  # so that no training replaces the weights meanwhile
+        # What is stored now is not read: it may be damaged, and Windows cannot replace a file that is mapped.
+        loaded = load_native(folder, with_types=False) if folder else load(model)
+        if folder is None:
+            raise ElmoError(
+                f"{model}: is not a native model folder, so {what} cannot be stored in it ({loaded.origin}); "
+                f"make one with 'elmo convert {model} FOLDER'"
+            )
+        yield loaded, folder
+
+
+def _place_of(model: str) -> Path | None:
+    """Return the native model folder that `model` is, or None if it is none, or that of a model in the package."""
+    from elmo.formats.native import is_native
+    from elmo.formats.sources import is_bundled
+
+    return Path(model) if is_native(Path(model)) and not is_bundled(model) else None

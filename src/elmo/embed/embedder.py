@@ -63,7 +63,7 @@ class SentenceEmbedder(ABC):
 
     config: BiLMConfig
     fingerprint: str
-    """Checksum of the model without its warm state."""
+    """Checksum of the model without its warm state. It includes stored token vectors that change the numbers."""
     warm_fingerprint: str
     """Checksum of the model with its warm state, since vectors made with `state="warm"` depend on both."""
     precision: str
@@ -276,11 +276,13 @@ class Embedder(SentenceEmbedder):
     def __init__(self, model: Model, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> None:
         self.config = model.config
         self._gpu = find_gpu(device)
-        self.fingerprint = self.warm_fingerprint = fingerprint(model)
-        if model.warm_arrays is not None:
-            self.warm_fingerprint = fingerprint(model, with_warm_state=True)
         self._engine = make_engine(model, precision, self._gpu)
         self.precision = self._engine.precision
+        # Stored token vectors in float32 are what the token encoder computes in float32.
+        with_types = model.types is not None and not (model.types.is_exact and self.precision == "float32")
+        self.fingerprint = self.warm_fingerprint = fingerprint(model, with_types=with_types)
+        if model.warm_arrays is not None:
+            self.warm_fingerprint = fingerprint(model, with_warm_state=True, with_types=with_types)
         self._warm_state = model.warm_arrays
         self._state: States | None = None
         self.batch_tokens = BATCH_TOKENS.get("cpu" if self._gpu is None else self._gpu.type, BATCH_TOKENS["cpu"])

@@ -96,4 +96,5 @@ def _make_module_engine(model: Model, precision: str, device: torch.device) -> E
         precision = "bf16" if device_multiplies_bf16(device) else "float32"
     if precision == "int8":
         raise ElmoError(f"precision: int8 is for processors; use bf16 on {device}")
-    return ModuleEngine(model.bilm.to(device).eval(), model.to_ids, precision, device)
+    types = model.current_types  # before the weights are on the device, from where they would be copied
+    return ModuleEngine(model.bilm.to(device).eval(), model.to_ids, precision, device, types)

@@ -14,6 +14,7 @@ from elmo.embed.batching import PackedBatch
 from elmo.embed.type_cache import TypeCache
 from elmo.formats.model import ToIds
 from elmo.formats.stored import StateArrays
+from elmo.formats.stored_types import StoredTypes
 from elmo.nn.bilm import BiLM, TokenEncoder
 from elmo.nn.devices import run_together
 from elmo.nn.lstm import LSTMState
@@ -35,12 +36,27 @@ def run_module(encoder: TokenEncoder, ids: NDArray[Any]) -> Array:
 
 
 class ModuleEngine:
-    """Runs a biLM on its device, each direction on a stream of its own. Implements `elmo.embed.engine.Engine`."""
+    """Runs a biLM on its device, each direction on a stream of its own. Implements `elmo.embed.engine.Engine`.
 
-    def __init__(self, bilm: BiLM, to_ids: ToIds, precision: str, device: torch.device) -> None:
+    Args:
+        bilm: The biLM, on the device.
+        to_ids: Converts words to the ids that it reads.
+        precision: `"float32"`, `"bf16"` or `"float16"`.
+        device: The device.
+        types: Token vectors that are stored with the model.
+    """
+
+    def __init__(
+        self,
+        bilm: BiLM,
+        to_ids: ToIds,
+        precision: str,
+        device: torch.device,
+        types: StoredTypes | None = None,
+    ) -> None:
         self.precision = precision
         self._bilm, self._to_ids, self._device, self._dtype = bilm, to_ids, device, TORCH_TYPES[precision]
-        self._cache = TypeCache(self._encode, bilm.config.lstm.projection_dim)
+        self._cache = TypeCache(self._encode, bilm.config.lstm.projection_dim, stored=types)
 
     def token_vectors(self, words: Sequence[str]) -> Array:
         """Return the vectors (N, P) of N distinct words: layer 0, which both directions share."""

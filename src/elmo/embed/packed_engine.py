@@ -43,7 +43,9 @@ class PackedEngine:
         self._config = model.config
         # Each distinct word is encoded only once, so int8 would save hardly any time here, and cost accuracy.
         of_types = "bf16" if precision == "int8" else precision
-        self._cache = TypeCache(make_encode(model, of_types), model.config.lstm.projection_dim)
+        self._cache = TypeCache(
+            make_encode(model, of_types), model.config.lstm.projection_dim, stored=model.current_types
+        )
         self._kernels, weights, lstm = kernels_for(precision), model.weights, model.config.lstm
         names = ("forward_lstm", "backward_lstm")[: 2 if model.config.bidirectional else 1]
         self._directions = [_Direction(lstm, weights, name, self._kernels, precision) for name in names]

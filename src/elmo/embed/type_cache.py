@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.formats.stored_types import StoredTypes
+
 Array = NDArray[np.float32]
 
 CACHE_BYTES = 1 << 26
@@ -21,7 +23,10 @@ _ENTRY_BYTES = 250
 
 
 class TypeCache:
-    """Vectors (P,) of words, which are encoded when they are first needed and kept while they are in use.
+    """Vectors (P,) of words, which are kept while they are in use.
+
+    When a word is first needed, it is looked up among the vectors that are stored with the model, if there are any,
+    and encoded if it is not there.
 
     Two generations share the memory. New words, and words of the old generation that are used again, go into the
     young generation. When that is full, it becomes the old one and the previous old one is dropped. A word that occurs
@@ -33,10 +38,17 @@ class TypeCache:
         encode: Computes the vectors (N, P) of N words.
         width: Width of a vector (P).
         num_bytes: Memory for both generations together.
+        stored: Vectors that are stored with the model.
     """
 
-    def __init__(self, encode: Callable[[Sequence[str]], Array], width: int, num_bytes: int = CACHE_BYTES) -> None:
-        self._encode = encode
+    def __init__(
+        self,
+        encode: Callable[[Sequence[str]], Array],
+        width: int,
+        num_bytes: int = CACHE_BYTES,
+        stored: StoredTypes | None = None,
+    ) -> None:
+        self._encode, self._stored = encode, stored
         self._width = width
         self._room = max(1, num_bytes // (4 * width + _ENTRY_BYTES) // 2)
         self._young, self._old = _Generation(self._room, width), _Generation(0, width)
@@ -54,6 +66,14 @@ class TypeCache:
 
     def _old_or_encoded(self, words: Sequence[str]) -> Array:
         found, unknown = self._old.read(words)
+        if unknown:
+            found[unknown] = self._stored_or_encoded([words[index] for index in unknown])
+        return found
+
+    def _stored_or_encoded(self, words: Sequence[str]) -> Array:
+        if self._stored is None:
+            return self._encode(words)
+        found, unknown = self._stored.read(words)
         if unknown:
             found[unknown] = self._encode([words[index] for index in unknown])
         return found

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from elmo.config import CharCNNConfig
 from elmo.embed.kernels import kernels_for
-from elmo.formats.files import as_float32
-from elmo.formats.model import Model
+from elmo.formats.files import as_float32, checksum_of_weights
+from elmo.formats.model import Model, require_characters
 from elmo.formats.stored import CHARACTER_ROWS, JOINT, Weights
+from elmo.formats.stored_types import StoredTypes, TypeStorage
 from elmo.nn.processor import num_threads
 
 Array = NDArray[np.float32]
@@ -43,6 +44,21 @@ def make_encode(model: Model, precision: str) -> Encode:
     else:
         run = TypeEncoder(model.config.char_cnn, weights, precision).encode
     return lambda words: run(to_ids(words))
+
+
+def encode_types(model: Model, words: Sequence[str], storage: TypeStorage) -> StoredTypes:
+    """Compute the vectors of V distinct words in float32, on a processor, to be stored with the model.
+
+    Args:
+        model: A model with a char encoder.
+        words: The words.
+        storage: The type that the vectors are rounded to.
+
+    Raises:
+        ElmoError: If the model's words have no ids by their bytes alone, or a number does not fit.
+    """
+    require_characters(model, "given token vectors")
+    return StoredTypes.of(words, make_encode(model, "float32")(words), checksum_of_weights(model.weights), storage)
 
 
 class TypeEncoder:

@@ -153,6 +153,8 @@ def save_bilm(model: Model, folder: Path) -> None:
     require_bytes(model, "converted")
     if model.warm_state is not None:
         warnings.warn(f"{folder}: bilm HDF5 has no place for a warm state; it is left out", stacklevel=2)
+    if model.types is not None:
+        warnings.warn(f"{folder}: bilm HDF5 has no place for stored token vectors; they are left out", stacklevel=2)
     softmax = model.stored_softmax
     if softmax is not None and softmax.is_adaptive:
         warnings.warn(f"{folder}: bilm HDF5 has no place for an adaptive softmax; it is left out", stacklevel=2)

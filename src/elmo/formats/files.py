@@ -49,6 +49,7 @@ _TYPES = {
     BF16: "BF16",
     np.dtype(np.int64): "I64",
     np.dtype(np.int32): "I32",
+    np.dtype(np.uint32): "U32",
     np.dtype(np.uint8): "U8",
     np.dtype(np.bool_): "BOOL",
 }
@@ -58,7 +59,6 @@ _READ = {name: dtype for dtype, name in _TYPES.items()} | {
     "I16": np.dtype(np.int16),
     "I8": np.dtype(np.int8),
     "U16": np.dtype(np.uint16),
-    "U32": np.dtype(np.uint32),
     "U64": np.dtype(np.uint64),
 }
 """The types that are read, by their names in the safetensors format."""
@@ -115,6 +115,41 @@ def read_arrays(path: Path) -> tuple[dict[str, AnyArray], dict[str, str]]:
         ElmoError: If the file is missing, incomplete, damaged, or has more tensors than any real model, or tensors of
             a type that is not read here.
     """
+    header, metadata, start = _read_header(path)
+    with path.open("rb") as file:
+        arrays = {name: _read_array(path, file, start, name, facts) for name, facts in header.items()}
+    # Files of other programs have no checksum.
+    wanted = metadata.pop(_CHECKSUM, None)
+    if any(map(_is_damaged_key, metadata)) or wanted not in (None, checksum(arrays, metadata)):
+        raise ElmoError(f"{path}: damaged since it was written (its checksum differs); get or make the file again")
+    return arrays, metadata
+
+
+def map_arrays(path: Path) -> tuple[dict[str, AnyArray], dict[str, str]]:
+    """Map the arrays of a safetensors file into memory, read-only, without torch.
+
+    Numbers are read from the disk when they are first used. So the file is not compared with its checksum, and must not
+    be changed meanwhile; `write_all` replaces a file as a whole, which is safe.
+
+    Returns:
+        The arrays by name, in the type that they are stored in, and the metadata without the checksum.
+
+    Raises:
+        ElmoError: As `read_arrays` does, but not if numbers are damaged.
+    """
+    header, metadata, start = _read_header(path)
+    whole = np.asarray(np.memmap(path, np.uint8, "r"))  # a plain array is sliced faster
+    arrays: dict[str, AnyArray] = {}
+    for name, facts in header.items():
+        first, end = facts["data_offsets"]
+        numbers = whole[start + first : start + end].view(_type_of(path, name, facts))
+        arrays[name] = numbers.reshape(cast("list[int]", facts["shape"]))
+    metadata.pop(_CHECKSUM, None)
+    return arrays, metadata
+
+
+def _read_header(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, str], int]:
+    """Return the facts about each tensor of a safetensors file, its metadata, and where the tensors begin in bytes."""
     require_file(path)
     try:
         with path.open("rb") as file:
@@ -129,26 +164,26 @@ def read_arrays(path: Path) -> tuple[dict[str, AnyArray], dict[str, str]]:
                 raise ElmoError(f"{path}: contains {num_tensors:,} tensors, more than any real model has")
             header: dict[str, Any] = json.loads(file.read(size))
             header.pop("__metadata__", None)
-            arrays = {name: _read_array(path, file, 8 + size, name, facts) for name, facts in header.items()}
+            return header, metadata, 8 + size
     except FileNotFoundError:
         raise ElmoError(f"{path}: no such file") from None
     except SafetensorError as error:
         raise ElmoError(f"{path}: not a complete safetensors file ({error})") from None
-    # Files of other programs have no checksum.
-    wanted = metadata.pop(_CHECKSUM, None)
-    if any(map(_is_damaged_key, metadata)) or wanted not in (None, checksum(arrays, metadata)):
-        raise ElmoError(f"{path}: damaged since it was written (its checksum differs); get or make the file again")
-    return arrays, metadata
 
 
 def _read_array(path: Path, file: BinaryIO, start: int, name: str, facts: dict[str, Any]) -> AnyArray:
     """Read one tensor, whose place in the file the header gives, counted from `start`."""
-    if facts["dtype"] not in _READ:
-        raise ElmoError(f"{path}: tensor '{name}' is stored as {facts['dtype']}, which can't be read")
-    shape = cast("list[int]", facts["shape"])
+    dtype, shape = _type_of(path, name, facts), cast("list[int]", facts["shape"])
     file.seek(start + facts["data_offsets"][0])
     # Read, not mapped to memory: the file may be replaced while the arrays are in use.
-    return np.fromfile(file, _READ[facts["dtype"]], math.prod(shape)).reshape(shape)
+    return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
+
+
+def _type_of(path: Path, name: str, facts: dict[str, Any]) -> np.dtype[Any]:
+    """Return the type of a tensor, and refuse one that is not read here."""
+    if facts["dtype"] not in _READ:
+        raise ElmoError(f"{path}: tensor '{name}' is stored as {facts['dtype']}, which can't be read")
+    return _READ[facts["dtype"]]
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -244,6 +279,14 @@ def checksum(numbers: Mapping[str, AnyArray | Tensor], metadata: Mapping[str, st
         value = zlib.crc32(f"{name} {dtype} {list(array.shape)}".encode(), value)
         value = zlib.crc32(_bytes(array), value)
     return f"{value:08x}"
+
+
+def checksum_of_weights(weights: Mapping[str, AnyArray]) -> str:
+    """Return a checksum that identifies a biLM, of its weights as they are after loading (float32).
+
+    It can't be that of the file, because a model in memory, just trained or loaded from float16, must give the same.
+    """
+    return checksum({name: as_float32(array) for name, array in weights.items()}, {})
 
 
 def sync(path: Path) -> None:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from elmo.config import BiLMConfig, CharCNNConfig
 from elmo.errors import ElmoError
-from elmo.formats.files import to_array
+from elmo.formats.files import checksum_of_weights, to_array
 from elmo.formats.stored import StateArrays, StoredBiLM, StoredMixes, StoredSoftmax, StoredState, Weights
+from elmo.formats.stored_types import StoredTypes
 from elmo.text.characters import encode_words, number_types
 from elmo.text.vocabulary import Lexicon, Vocabulary
 
@@ -102,6 +103,7 @@ class Model:
         token_vectors: Cached layer-0 vectors of some words. Embedding does not need them.
         lexicon: The word and character lists of an ELMoForManyLangs model.
         warm_state: An LSTM state of one row that sentences can start from instead of zeros (see `elmo.embed.warm`).
+        types: Token vectors that were stored to be looked up instead of computed (see `current_types`).
         card: The text of the model card, for people.
         figures: Facts about the training, name to value, for programs.
     """
@@ -114,6 +116,7 @@ class Model:
     token_vectors: TokenVectors | None = None
     lexicon: Lexicon | None = None
     warm_state: _Part[BiLMState | None] = _Part(lambda: None)
+    types: StoredTypes | None = None
     card: str | None = None
     figures: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -150,6 +153,15 @@ class Model:
         if state is None or isinstance(state, StoredState):
             return state and state.directions
         return tuple(StateArrays(*map(to_array, direction)) for direction in state)
+
+    @property
+    def current_types(self) -> StoredTypes | None:
+        """The stored token vectors, or None if there are none, or the weights have changed since."""
+        types = self.types
+        # Arrays from files stay as they were read. A module may have been trained, so its weights are compared.
+        if types is None or isinstance(self.__dict__["bilm"], StoredBiLM):
+            return types
+        return types if types.bilm == checksum_of_weights(self.weights) else None
 
     def to(self, device: torch.device) -> Self:
         """Move the biLM and the softmax to `device` in place, and return the model."""

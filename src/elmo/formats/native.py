@@ -1,8 +1,9 @@
 """The native model folder: `config.json`, `model.safetensors` and the files that training adds to them. No pickle.
 
-The softmax, the mixes and the warm state have files of their own, because most uses need only the biLM. A folder can
-therefore end up with files of two models: a copy is cut short, or a process is killed between two renames. So each of
-these files records a checksum of the biLM's weights that it belongs to, and is refused next to others.
+The softmax, the mixes, the warm state and the token vectors have files of their own, because most uses need only the
+biLM. A folder can therefore end up with files of two models: a copy is cut short, or a process is killed between two
+renames. So each of these files records a checksum of the biLM's weights that it belongs to, and is refused next to
+others, or ignored if the model does without it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from elmo.formats.files import (
     AnyArray,
     as_bf16,
     as_float32,
-    checksum,
+    checksum_of_weights,
     read_arrays,
     read_json,
     to_array,
@@ -41,6 +42,7 @@ from elmo.formats.stored import (
     Weights,
     bilm_shapes,
 )
+from elmo.formats.stored_types import StoredTypes, read_types
 from elmo.formats.tensors import require_few_mixes, require_sizes, require_weights
 from elmo.formats.words import READ, read_vocabulary
 from elmo.schema import to_mapping
@@ -50,12 +52,13 @@ if TYPE_CHECKING:
     from elmo.nn.bilm import BiLM, BiLMState
     from elmo.nn.scalar_mix import ScalarMix
 
-CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, VOCABULARY, CARD, FACTS = (
+CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, TYPES, VOCABULARY, CARD, FACTS = (
     "config.json",
     "model.safetensors",
     "softmax.safetensors",
     "mixes.safetensors",
     "warm.safetensors",
+    "types.safetensors",
     "vocabulary.txt",
     "README.md",
     "training.json",
@@ -76,7 +79,7 @@ Storage = Literal["float32", "float16", "bf16"]
 DIRECTIONS = ("forward", "backward")
 """The names of the directions in the tensor names of a warm state."""
 
-FILES = (CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, VOCABULARY, CARD, FACTS)
+FILES = (CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, TYPES, VOCABULARY, CARD, FACTS)
 """All the files that a model folder can contain."""
 
 
@@ -85,17 +88,18 @@ def is_native(path: Path) -> bool:
     return (path / CONFIG).is_file() and (path / WEIGHTS).is_file()
 
 
-def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = True) -> Model:
+def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = True, with_types: bool = True) -> Model:
     """Read a native model folder.
 
     Args:
         folder: The folder.
         is_named: Whether its name goes into the model's `origin`. Pass False for a temporary or cache folder.
         with_softmax: Whether to read the softmax and its words, if there are any.
+        with_types: Whether to open the stored token vectors, if there are any.
 
     Raises:
-        ElmoError: If a file is missing or damaged, or belongs to other weights. A warm state of other weights is
-            ignored instead, because the model is useful without it.
+        ElmoError: If a file is missing or damaged, or belongs to other weights. A warm state or token vectors of other
+            weights are ignored instead, because the model is useful without them.
     """
     config = bilm_config(read_json(folder / CONFIG), str(folder / CONFIG))
     require_sizes(config, folder / CONFIG)
@@ -115,6 +119,9 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
     model = Model(StoredBiLM(config, weights), softmax, vocabulary, origin, mixes)
     if is_there(folder / WARM):
         model.warm_state = _read_warm_state(folder / WARM, config, weights)
+    if with_types and is_there(folder / TYPES):
+        types = read_types(folder / TYPES, config.lstm.projection_dim)
+        model.types = types if types.bilm == checksum_of_weights(weights) else None
     model.figures = read_figures(folder)
     if (folder / CARD).exists():
         model.card = _read_card(folder / CARD)
@@ -211,8 +218,13 @@ def save_warm_state(state: BiLMState, folder: Path, bilm: BiLM) -> None:
     """
     model = Model(bilm, warm_state=state)
     if (arrays := model.warm_arrays) is not None:
-        metadata = {_BILM: _identity(model.weights)}
+        metadata = {_BILM: checksum_of_weights(model.weights)}
         write_all({folder / WARM: lambda path: write_arrays(path, _warm_arrays(arrays), metadata)})
+
+
+def save_types(types: StoredTypes, folder: Path) -> None:
+    """Write token vectors into the folder of the model that they belong to, replacing any that are there."""
+    write_all({folder / TYPES: types.write})
 
 
 def read_figures(folder: Path) -> dict[str, str]:
@@ -291,17 +303,9 @@ def _are_equal(one: AnyArray, other: AnyArray) -> bool:
     return one.dtype == other.dtype and np.array_equal(one, other)
 
 
-def _identity(weights: Mapping[str, AnyArray]) -> str:
-    """Return a checksum that identifies a biLM, of its weights as they are after loading (float32).
-
-    It can't be that of the file, because a model in memory, just trained or loaded from float16, must give the same.
-    """
-    return checksum({name: as_float32(array) for name, array in weights.items()}, {})
-
-
 def _is_of(metadata: Mapping[str, str], bilm: Weights) -> bool:
     """Return whether a file was written for `bilm`. Files of earlier versions do not say, and are taken to be."""
-    return _BILM not in metadata or metadata[_BILM] == _identity(bilm)
+    return _BILM not in metadata or metadata[_BILM] == checksum_of_weights(bilm)
 
 
 def _require_same_bilm(path: Path, metadata: Mapping[str, str], bilm: Weights) -> None:
@@ -325,7 +329,8 @@ def save_native(
     """Write a native model folder. The files get their names only once all of them are complete.
 
     Args:
-        model: The model; everything in it is written except `token_vectors`.
+        model: The model; everything in it is written except `token_vectors`, and `types` if `storage` changes the
+            weights.
         folder: The folder, which is made if necessary.
         figures: Facts about the training for a new card and for `training.json`. Without them, the model keeps its own
             card and figures.
@@ -342,7 +347,7 @@ def save_native(
     if (softmax := model.stored_softmax) is not None:
         weights[folder / SOFTMAX] = _rounded(softmax.weights, storage, folder / SOFTMAX)
     folder.mkdir(parents=True, exist_ok=True)
-    own = {_BILM: _identity(weights[folder / WEIGHTS])}  # ties the other files to these weights
+    own = {_BILM: checksum_of_weights(weights[folder / WEIGHTS])}  # ties the other files to these weights
     # `place` and `arrays` are default arguments, because the functions run after the loop has gone on.
     writers: dict[Path, Callable[[Path], object]] = {
         place: lambda path, place=place, arrays=arrays: write_arrays(path, arrays, {} if place.name == WEIGHTS else own)
@@ -352,6 +357,9 @@ def save_native(
         writers[folder / MIXES] = lambda path: write_arrays(path, _mix_arrays(model.mixes), own)
     if (state := model.warm_arrays) is not None:
         writers[folder / WARM] = lambda path: write_arrays(path, _warm_arrays(state), own)
+    # Unlike a warm state, they are the numbers of these weights alone.
+    if (types := model.types) is not None and types.bilm == own[_BILM]:
+        writers[folder / TYPES] = types.write
     if (vocabulary := model.vocabulary) is not None:
         writers[folder / VOCABULARY] = vocabulary.write
     # Files get their names in this order. The configuration comes after all that it describes, so that an interrupted
@@ -360,7 +368,7 @@ def save_native(
     writers |= (
         _descriptions(model, folder, figures or {}, metadata) if with_card else _figure_writers(folder, model.figures)
     )
-    write_all(writers, optional=(folder / name for name in (SOFTMAX, MIXES, WARM, VOCABULARY, FACTS)))
+    write_all(writers, optional=(folder / name for name in (SOFTMAX, MIXES, WARM, TYPES, VOCABULARY, FACTS)))
 
 
 def _rounded(weights: Weights, storage: Storage, path: Path) -> dict[str, AnyArray]:

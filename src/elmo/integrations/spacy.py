@@ -70,7 +70,7 @@ _in_use: WeakValueDictionary[tuple[str, str, str], _Loaded] = WeakValueDictionar
 
 
 def _shared(model: Model, device: str, precision: Precision) -> _Loaded:
-    key = (fingerprint(model, with_warm_state=True), device, precision)
+    key = (fingerprint(model, with_warm_state=True, with_types=True), device, precision)
     loaded = _in_use.get(key)
     if loaded is None:
         loaded = _in_use[key] = _Loaded(model, device, precision)
