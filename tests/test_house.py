@@ -164,9 +164,6 @@ PRIVATE_EXCEPTIONS = {
 }
 """Private names that tests may use, and why."""
 
-FOLDERS_TO_DO = {"embed"}
-"""TODO: folders of tests that are not checked yet. Empty this set, then remove it."""
-
 
 def private_names(path: Path) -> Iterator[tuple[int, str]]:
     """Lines and private names of other objects that a module reads, imports or replaces.
@@ -199,10 +196,9 @@ def test_tests_use_only_what_is_public() -> None:
     used: set[str] = set()
     for path in sorted((ROOT / "tests").rglob("*.py")):
         place = path.relative_to(ROOT / "tests")
-        if place.parts[0] not in FOLDERS_TO_DO:
-            names = list(private_names(path))
-            used |= {name for _, name in names}
-            found += [f"{place}, line {line}: {name}" for line, name in names if name not in PRIVATE_EXCEPTIONS]
+        names = list(private_names(path))
+        used |= {name for _, name in names}
+        found += [f"{place}, line {line}: {name}" for line, name in names if name not in PRIVATE_EXCEPTIONS]
     assert found == []
     assert set(PRIVATE_EXCEPTIONS) - used == set(), "exceptions that no test needs"
 

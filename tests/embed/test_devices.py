@@ -123,10 +123,8 @@ def test_a_stream_that_is_left_frees_its_memory(both: ParallelEmbedder) -> None:
     stream = both.stream(SENTENCES * 50, layers="all", batch_size=1)
     next(stream)
     stream.close()
-    for worker in both._workers:
-        worker.wait(worker.submit(os.getpid))  # what was on the way to it is done, and freed, when this is
-    processes = [pid for worker in both._workers for pid in worker._pool._processes]
-    folders = [Path("/proc", str(pid), "fd") for pid in processes]
+    both.reset_state()  # what was on the way to the processes is done, and freed, when this is
+    folders = [Path("/proc", str(pid), "fd") for pid in both.process_ids]
     held = [
         file.stat().st_size for folder in folders for file in folder.iterdir() if "memfd:elmo" in str(file.readlink())
     ]
@@ -153,7 +151,7 @@ def test_a_killed_process_ends_the_run_which_can_be_gone_on_with(
     monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
     path = tmp_path / "a.h5"
     with ParallelEmbedder(folder, ["cpu", "cpu"]) as embedder:
-        processes = [pid for worker in embedder._workers for pid in worker._pool._processes]
+        processes = embedder.process_ids
 
         def sentences() -> Iterator[list[str]]:
             yield from SENTENCES[:40]

@@ -70,7 +70,7 @@ def make_embedder(model: formats.Model, kind: tuple[str, str]) -> Embedder:
     name, precision = kind
     embedder = Embedder(model, precision=precision)
     if name == "module":
-        embedder._engine = module_engine(model, precision)
+        embedder.engine = module_engine(model, precision)
     return embedder
 
 
@@ -182,9 +182,9 @@ def pair(kind: tuple[str, str]) -> tuple[Embedder, Embedder, str]:
     """Two embedders of one model, the second with a cache of 6 types; and the precision."""
     model = make_model()
     first, second = make_embedder(model, kind), make_embedder(model, kind)
-    engine = second._engine
+    engine = second.engine
     assert isinstance(engine, PackedEngine | ModuleEngine)
-    engine._cache = TypeCache(engine._cache._encode, model.config.lstm.projection_dim, 6 * (4 * 6 + 250))
+    engine.cache = TypeCache(engine.cache.encode, model.config.lstm.projection_dim, 6 * (4 * 6 + 250))
     return first, second, kind[1]
 
 
@@ -247,14 +247,14 @@ def test_two_threads_may_embed_at_once(kind: tuple[str, str]) -> None:
 def encoded_by(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A list to which the words that the embedder encodes from now on will be added."""
     seen: list[str] = []
-    cache = embedder._engine._cache
-    encode = cache._encode
+    cache = embedder.engine.cache
+    encode = cache.encode
 
     def note(words: Sequence[str]) -> np.ndarray:
         seen.extend(words)
         return encode(words)
 
-    monkeypatch.setattr(cache, "_encode", note)
+    monkeypatch.setattr(cache, "encode", note)
     return seen
 
 
@@ -281,7 +281,7 @@ def test_weights_are_packed_and_then_let_go() -> None:
 
 def test_layer_0_runs_no_lstm(monkeypatch: pytest.MonkeyPatch) -> None:
     embedder = Embedder(make_model())
-    monkeypatch.setattr(embedder._engine, "run", None)
+    monkeypatch.setattr(embedder.engine, "run", None)
     assert embedder.embed([["a"]], layers="token")[0].shape == (1, embedder.width)
     with pytest.raises(TypeError):
         embedder.embed([["a"]], layers="top")
@@ -300,7 +300,7 @@ def test_auto_is_bf16_where_the_processor_gains_by_it(
     gains: bool, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_native, "gains_by_bf16", lambda: gains)
-    engine = Embedder(make_model(), precision="auto")._engine
+    engine = Embedder(make_model(), precision="auto").engine
     assert isinstance(engine, PackedEngine)
     assert engine.precision == precision
 
@@ -309,7 +309,7 @@ def test_auto_is_bf16_where_the_processor_gains_by_it(
 def test_torch_needs_no_onednn(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
     choose("torch", precision, monkeypatch)
     expected = Embedder(make_model(), precision=precision).embed(SENTENCES, layers="all")
-    monkeypatch.setattr("elmo.embed.torch_kernels._packs", lambda dtype: False)
+    monkeypatch.setattr("elmo.embed.torch_kernels.packs_weights", lambda dtype: False)
     model = make_model()
     embedder = Embedder(model, precision=precision)
     with torch.no_grad():
@@ -321,7 +321,7 @@ def test_torch_needs_no_onednn(precision: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_default_is_float32() -> None:
-    engine = Embedder(make_model())._engine
+    engine = Embedder(make_model()).engine
     assert isinstance(engine, PackedEngine)
     assert engine.precision == "float32"
 

@@ -55,9 +55,8 @@ def test_memory_is_bounded(requests, room: int) -> None:
     cache = TypeCache(Encoder(), WIDTH, room * ENTRY)
     for words in requests:
         cache.vectors(words)
-        held = len(cache._young._rows) + len(cache._old._rows)
-        assert held <= room
-        assert len(cache._young._vectors) + len(cache._old._vectors) <= room
+        assert cache.num_words <= room
+        assert cache.num_rows <= room
 
 
 def test_types_in_use_stay_and_the_others_go() -> None:

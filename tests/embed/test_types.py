@@ -39,7 +39,7 @@ def make_embedder(model: Model, name: str, monkeypatch: pytest.MonkeyPatch, prec
     embedder = Embedder(model, precision=precision)
     if name == "module":
         device = torch.device("cpu")
-        embedder._engine = ModuleEngine(model.bilm, model.to_ids, precision, device, model.current_types)
+        embedder.engine = ModuleEngine(model.bilm, model.to_ids, precision, device, model.current_types)
     return embedder
 
 

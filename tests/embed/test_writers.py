@@ -176,7 +176,7 @@ def test_writing_runs_beside_the_computation(model: Embedder, folder: Path, monk
         add(self, window)
 
     num_batches = 0
-    run = model._engine.run
+    run = model.engine.run
 
     def count(*arguments):
         nonlocal num_batches
@@ -186,7 +186,7 @@ def test_writing_runs_beside_the_computation(model: Embedder, folder: Path, monk
         return run(*arguments)
 
     monkeypatch.setattr(NpzWriter, "add", slow_add)
-    monkeypatch.setattr(model._engine, "run", count)
+    monkeypatch.setattr(model.engine, "run", count)
     model.write(folder / "a.npz", [["a"]] * 2 * WINDOW_BATCHES, batch_size=1)
     assert num_batches == 2 * WINDOW_BATCHES
 

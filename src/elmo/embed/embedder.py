@@ -276,8 +276,9 @@ class Embedder(SentenceEmbedder):
     def __init__(self, model: Model, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> None:
         self.config = model.config
         self._gpu = find_gpu(device)
-        self._engine = make_engine(model, precision, self._gpu)
-        self.precision = self._engine.precision
+        self.engine = make_engine(model, precision, self._gpu)
+        """What computes the vectors (see `elmo.embed.engine`)."""
+        self.precision = self.engine.precision
         # Stored token vectors in float32 are what the token encoder computes in float32.
         with_types = model.types is not None and not (model.types.is_exact and self.precision == "float32")
         self.fingerprint = self.warm_fingerprint = fingerprint(model, with_types=with_types)
@@ -319,7 +320,7 @@ class Embedder(SentenceEmbedder):
         state = self._before(len(window), job)
         size = None if job.carry else job.batch_size
         types, numbered = number_types(window)
-        vectors = self._engine.token_vectors(types)
+        vectors = self.engine.token_vectors(types)
         for indices in plan_batches([len(sentence) for sentence in window], self.batch_tokens, size):
             batch = PackedBatch.of([numbered[index] for index in indices])
             before = _take_rows(state, indices) if job.carry and state else state
@@ -360,7 +361,7 @@ class Embedder(SentenceEmbedder):
     ) -> tuple[NDArray[np.float32], States | None]:
         """Compute the requested layers of a batch, (tokens, D) or (L+1, tokens, D), and the state after it."""
         if job.weights is None or any(job.weights[1:]):
-            return self._engine.run(vectors, batch, job.weights, before)
+            return self.engine.run(vectors, batch, job.weights, before)
         # Layer 0 alone needs no LSTM, so a carried state stays as it is. Both directions read the same layer 0.
         layer = vectors[batch.tokens[batch.inner]] * np.float32(job.weights[0])
         return np.concatenate([layer] * (2 if self.config.bidirectional else 1), axis=1), before

@@ -56,11 +56,11 @@ class ModuleEngine:
     ) -> None:
         self.precision = precision
         self._bilm, self._to_ids, self._device, self._dtype = bilm, to_ids, device, TORCH_TYPES[precision]
-        self._cache = TypeCache(self._encode, bilm.config.lstm.projection_dim, stored=types)
+        self.cache = TypeCache(self._encode, bilm.config.lstm.projection_dim, stored=types)
 
     def token_vectors(self, words: Sequence[str]) -> Array:
         """Return the vectors (N, P) of N distinct words: layer 0, which both directions share."""
-        return self._cache.vectors(words)
+        return self.cache.vectors(words)
 
     @torch.inference_mode()
     def run(

@@ -43,7 +43,7 @@ class PackedEngine:
         self._config = model.config
         # Each distinct word is encoded only once, so int8 would save hardly any time here, and cost accuracy.
         of_types = "bf16" if precision == "int8" else precision
-        self._cache = TypeCache(
+        self.cache = TypeCache(
             make_encode(model, of_types), model.config.lstm.projection_dim, stored=model.current_types
         )
         self._kernels, weights, lstm = kernels_for(precision), model.weights, model.config.lstm
@@ -52,7 +52,7 @@ class PackedEngine:
 
     def token_vectors(self, words: Sequence[str]) -> Array:
         """Return the vectors (N, P) of N distinct words: layer 0, which both directions share."""
-        return self._cache.vectors(words)
+        return self.cache.vectors(words)
 
     def run(
         self, vectors: Array, batch: PackedBatch, weights: Sequence[float] | None, before: States | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -96,6 +97,11 @@ class ParallelEmbedder(SentenceEmbedder):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    @property
+    def process_ids(self) -> list[int]:
+        """The ids of the processes that compute."""
+        return [worker.wait(worker.submit(os.getpid)) for worker in self._workers]
 
     def reset_state(self) -> None:
         """Forget the state that calls with `state="carry"` left on every device."""

@@ -119,7 +119,7 @@ class _PackedWeight:
 
     def __init__(self, weight: Array, precision: str) -> None:
         self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        self._packed = _packs(self._dtype)
+        self._packed = packs_weights(self._dtype)
         # Without a copy the weight would share memory with the model, and change when the model is trained further.
         self._weight = torch.from_numpy(weight).to(self._dtype, copy=not self._packed)
         if self._packed:
@@ -136,7 +136,7 @@ class _PackedWeight:
         return product.float()
 
 
-def _packs(dtype: torch.dtype) -> bool:
+def packs_weights(dtype: torch.dtype) -> bool:
     """Tell whether oneDNN is available, and multiplies numbers of this type on this processor."""
     if not torch.backends.mkldnn.is_available() or not hasattr(_onednn, "_linear_pointwise"):
         return False

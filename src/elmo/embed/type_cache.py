@@ -48,11 +48,21 @@ class TypeCache:
         num_bytes: int = CACHE_BYTES,
         stored: StoredTypes | None = None,
     ) -> None:
-        self._encode, self._stored = encode, stored
+        self.encode, self._stored = encode, stored
         self._width = width
         self._room = max(1, num_bytes // (4 * width + _ENTRY_BYTES) // 2)
         self._young, self._old = _Generation(self._room, width), _Generation(0, width)
         self._lock = threading.Lock()
+
+    @property
+    def num_words(self) -> int:
+        """Number of words whose vectors are kept."""
+        return len(self._young) + len(self._old)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of vectors that there is memory for."""
+        return self._young.size + self._old.size
 
     def vectors(self, words: Sequence[str]) -> Array:
         """Return the vectors (N, P) of N distinct words."""
@@ -72,10 +82,10 @@ class TypeCache:
 
     def _stored_or_encoded(self, words: Sequence[str]) -> Array:
         if self._stored is None:
-            return self._encode(words)
+            return self.encode(words)
         found, unknown = self._stored.read(words)
         if unknown:
-            found[unknown] = self._encode([words[index] for index in unknown])
+            found[unknown] = self.encode([words[index] for index in unknown])
         return found
 
     def _keep(self, words: Sequence[str], vectors: Array) -> None:
@@ -94,10 +104,18 @@ class _Generation:
         self._rows: dict[str, int] = {}
         self._vectors = np.empty((size, width), np.float32)  # the system provides the memory only when it is written
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def size(self) -> int:
+        """Number of words that there is memory for."""
+        return len(self._vectors)
+
     @property
     def room(self) -> int:
         """Number of words that can still be added."""
-        return len(self._vectors) - len(self._rows)
+        return self.size - len(self)
 
     def read(self, words: Sequence[str]) -> tuple[Array, list[int]]:
         """Return the vectors (N, P) of `words`, and the indices of unknown words, whose rows are not initialized."""
