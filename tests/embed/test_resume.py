@@ -280,7 +280,7 @@ def test_a_damaged_progress_is_refused_in_one_sentence(
 
 
 def test_a_kill_between_naming_the_file_and_tidying_up(model: Embedder, broken: Path) -> None:
-    """The file is complete; another one begins anew."""
+    """The file is complete; another one starts from the beginning."""
     (work_folder_of(broken) / "data").rename(broken)
     with pytest.raises(ElmoError, match="exists already"):
         model.write(broken, SENTENCES)

@@ -438,7 +438,7 @@ def test_a_finished_run_started_again_keeps_what_was_added(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A warm state is of its weights; further steps make others. On another machine, or with text to measure on, the
-    card alone is written anew, which tells where it was trained."""
+    card alone is written again, which tells where it was trained."""
     train(corpus, tmp_path / "run", recipe(max_steps=3))
     bilm = load(tmp_path / "run").bilm
     save_warm_state(bilm.initial_state(1), tmp_path / "run", bilm)
