@@ -99,14 +99,12 @@ def _store_state(
     from tqdm import tqdm
 
     from elmo.embed.warm import mean_state
-    from elmo.formats.model import require_bytes
     from elmo.formats.native import WARM, save_warm_state
     from elmo.nn.devices import use_device
     from elmo.text.reading import read_sentences
 
-    with _opened(model, "the state") as (loaded, folder):
+    with _opened(model, "the state", "given a warm state") as (loaded, folder):
         loaded.to(use_device(device))
-        require_bytes(loaded, "given a warm state")
         lengths: list[int] = []
         chosen = islice(filter(None, read_sentences(paths, **reading)), max_sentences)
         # The sentences are counted as they pass, so that they need not be kept.
@@ -129,7 +127,7 @@ def _store_types(
     from elmo.text.characters import BOS, EOS
     from elmo.text.reading import read_sentences
 
-    with _opened(model, "the vectors") as (loaded, folder):
+    with _opened(model, "the vectors", "given token vectors") as (loaded, folder):
         require_characters(loaded, "given token vectors")
         if paths:
             counts = Counter(chain.from_iterable(read_sentences(paths, **reading)))
@@ -168,9 +166,13 @@ def _remove_types(model: str, as_json: bool) -> None:
 
 
 @contextmanager
-def _opened(model: str, what: str) -> Generator[tuple[Model, Path]]:
-    """Load a model in whose folder `what` is to be stored, and keep others from writing there meanwhile."""
+def _opened(model: str, what: str, done: str) -> Generator[tuple[Model, Path]]:
+    """Load a model in whose folder `what` is to be stored, and keep others from writing there meanwhile.
+
+    `done` says for an error what was to be done to the model.
+    """
     from elmo.formats import load
+    from elmo.formats.model import require_bytes
     from elmo.formats.native import load_native
     from elmo.targets import alone_in
 
@@ -178,6 +180,7 @@ def _opened(model: str, what: str) -> Generator[tuple[Model, Path]]:
     with alone_in(folder) if folder else nullcontext():  # so that no training replaces the weights meanwhile
         # What is stored now is not read: it may be damaged, and Windows cannot replace a file that is mapped.
         loaded = load_native(folder, with_types=False) if folder else load(model)
+        require_bytes(loaded, done)  # such a model can't be converted either, as the next sentence advises
         if folder is None:
             raise ElmoError(
                 f"{model}: is not a native model folder, so {what} cannot be stored in it ({loaded.origin}); "
