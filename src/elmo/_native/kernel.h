@@ -47,6 +47,7 @@ struct Packed {
     size_t lanes, blocks, groups;
     int32_t* words = nullptr;    // [block][group][vector][lane]
     size_t bytes = 0;            // of `words`
+    bool for_one_call = false;   // if so, the memory of `words` is kept for the next call
     float* scales = nullptr;     // int8 only, [block][vector][lane]: what a column's integers are multiplied with
     int32_t* sums = nullptr;     // int8 only: of the integers of each column
 

@@ -258,10 +258,12 @@ PyObject* run_lstm_forward(PyObject*, PyObject* args) {
     if (!kernels) return nullptr;
     {
         Released gil;
-        const Packed packed(weight.floats(), 4 * size, width, true, Precision(precision), *kernels);
+        Packed packed(weight.floats(), 4 * size, width, true, Precision(precision), *kernels);
+        packed.for_one_call = true;
         std::unique_ptr<Packed> projection;
         if (weight_hr.view.buf)
             projection.reset(new Packed(weight_hr.floats(), out_size, size, false, Precision(precision), *kernels));
+        if (projection) projection->for_one_call = true;
         const int64_t* sizes = static_cast<const int64_t*>(batch_sizes.view.buf);
         const LSTMForwardCall call{&packed, projection.get(), static_cast<size_t>(out_size), cell_clip, proj_clip, sizes,
                                    static_cast<size_t>(steps), bias.floats(), cell_before.floats(), joined.view.buf,
@@ -289,12 +291,14 @@ PyObject* run_lstm_backward(PyObject*, PyObject* args) {
     if (!kernels) return nullptr;
     {
         Released gil;
-        const Packed packed(weight.floats(), width, 4 * size, false, Precision(precision), *kernels,
+        Packed packed(weight.floats(), width, 4 * size, false, Precision(precision), *kernels,
                             Packed::TRANSPOSED_INTERLEAVED);
+        packed.for_one_call = true;
         std::unique_ptr<Packed> projection;
         if (weight_hr.view.buf)
             projection.reset(new Packed(weight_hr.floats(), size, out_size, false, Precision(precision), *kernels,
                                         Packed::TRANSPOSED));
+        if (projection) projection->for_one_call = true;
         const int64_t* sizes = static_cast<const int64_t*>(batch_sizes.view.buf);
         const LSTMBackwardCall call{&packed, projection.get(), static_cast<size_t>(size), static_cast<size_t>(out_size),
                                     cell_clip, proj_clip, sizes, static_cast<size_t>(steps), cell_before.floats(),

@@ -20,8 +20,8 @@ namespace {
 
 constexpr size_t HUGE_PAGE = size_t{1} << 21;
 
-// Memory of packed weights that were dropped, kept for the next ones: training packs its weights at each step, and
-// asking the system for fresh pages takes as long as packing.
+// Memory of weights that were packed for one call, kept for the next: training packs its weights at each step, and asking
+// the system for fresh pages takes as long as packing. Weights of inference are given back when their model is dropped.
 class Kept {
   public:
     static Kept& instance() {
@@ -170,7 +170,8 @@ Packed::Packed(const float* weight, size_t columns, size_t depth, bool gates, Pr
 }
 
 Packed::~Packed() {
-    Kept::instance().give(words, rounded_up(bytes));
+    if (for_one_call) Kept::instance().give(words, rounded_up(bytes));
+    else std::free(words);
     std::free(scales);
     std::free(sums);
 }
