@@ -139,6 +139,16 @@ def test_a_layer_of_training_follows_the_equations(level: str, layer: tuple[Laye
             np.testing.assert_allclose(gradient, wanted[name], rtol=0, atol=2e-5, err_msg=name)
 
 
+def test_a_batch_without_steps_runs_nothing(level: str) -> None:
+    """The extension would read the number of rows from an empty list."""
+    nothing = {n: np.empty((0, n), np.float32) for n in (2, 4, 6, 16)}
+    weight, weight_hr, bias = np.ones((16, 6), np.float32), np.ones((2, 4), np.float32), np.ones(16, np.float32)
+    arrays = weight, weight_hr, bias, [], nothing[4], nothing[6], nothing[16], nothing[4], nothing[4], nothing[2]
+    training.lstm_forward(*arrays, (None, None))
+    arrays = weight, weight_hr, [], nothing[4], nothing[16], nothing[4], nothing[2], nothing[2], None, nothing[4]
+    training.lstm_backward(*arrays, nothing[16], nothing[2], nothing[6], (None, None))
+
+
 def test_the_clips_of_these_layers_matter() -> None:
     for size, in_size, out_size, clips in LAYERS:
         outputs, cells = (problem := Layer(size, in_size, out_size, clips)).reference(problem.given)

@@ -104,8 +104,8 @@ def lstm_forward(
         weight: [W_ih, W_hh] side by side, (4H, I + P).
         weight_hr: The projection W_hr, (P, H); None without one. Then P = H.
         bias: The bias of the gates with the forget bias included, (4H,).
-        batch_sizes: The number of rows that have a token at each step, never more than at the step before, and at
-            least one; B is batch_sizes[0] and N the sum.
+        batch_sizes: The number of rows that have a token at each step, never more than at the step before; B is
+            batch_sizes[0] and N the sum.
         cell_before: The cells before step 0, (B, H).
         joined: The input of each token and the hidden state before it, side by side, (N, I + P), float32, or bf16 in
             uint16, to which the operands of all products are then rounded. The inputs, and the hidden states of step 0,
@@ -134,7 +134,8 @@ def lstm_forward(
     arrays = weight, weight_hr, bias, sizes, cell_before, joined, gates, cell, mixed, outputs
     limits = clip_limit("cell_clip", clips[0]), clip_limit("proj_clip", clips[1])
     dims = size, width, out_size, len(sizes)
-    extension().run_lstm_forward(*arrays, *dims, *limits, precision, thread_count(num_threads), _level())
+    if num_rows:
+        extension().run_lstm_forward(*arrays, *dims, *limits, precision, thread_count(num_threads), _level())
 
 
 def lstm_backward(
@@ -200,7 +201,8 @@ def lstm_backward(
     limits = clip_limit("cell_clip", clips[0]), clip_limit("proj_clip", clips[1])
     arrays = *kept, d_outputs, d_cells, d_cell, d_gates, d_out, d_joined
     dims = size, width, out_size, len(sizes)
-    extension().run_lstm_backward(*arrays, *dims, *limits, precision, thread_count(num_threads), _level())
+    if num_rows:
+        extension().run_lstm_backward(*arrays, *dims, *limits, precision, thread_count(num_threads), _level())
 
 
 def gate_order(size: int) -> tuple[int, int, int]:

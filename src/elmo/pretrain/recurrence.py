@@ -25,7 +25,7 @@ class _Unrolled(nn.Module):
         super().__init__()
         self.stack = stack
         self.batch_sizes = [batch_size] * num_steps
-        self.memory = [LayerMemory() for _ in stack.layers]
+        self.memory: list[LayerMemory] = []
 
     def forward(self, inputs: Tensor, hidden: Tensor, cell: Tensor, *masks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         outputs, after = self.stack(inputs, self.batch_sizes, LSTMState(hidden, cell), masks, self.memory)
@@ -50,6 +50,7 @@ def make_recurrence(
     unrolled = _Unrolled(stack, batch_size, num_steps)
     trained = all(parameter.requires_grad for parameter in stack.parameters())
     if device.type != "cuda" or not trained:
+        unrolled.memory = [LayerMemory() for _ in stack.layers]  # a graph keeps its memory by itself
         return unrolled
     lstm, N = stack.config, batch_size * num_steps
     inputs = torch.zeros(N, lstm.projection_dim, device=device, requires_grad=True)
