@@ -12,8 +12,8 @@ import pytest
 
 from elmo import formats
 from elmo.embed import Embedder
-from elmo.embed.embedder import WINDOW_BATCHES
 from elmo.embed.npz import NpzWriter
+from elmo.embed.sentence_embedder import WINDOW_BATCHES
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
 

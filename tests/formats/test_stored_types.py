@@ -12,12 +12,15 @@ import torch
 
 import elmo
 from bridge import make_model
+from comparing import count_calls
 from elmo import formats
 from elmo.embed.type_encoder import encode_types
+from elmo.embed.warm import mean_state
 from elmo.errors import ElmoError
+from elmo.formats import stored as stored_parts
 from elmo.formats.files import AnyArray, checksum, read_arrays, write_arrays
 from elmo.formats.model import Model
-from elmo.formats.native import save_types
+from elmo.formats.native import save_types, save_warm_state
 from elmo.formats.stored_types import StoredTypes
 from refusing import assert_refused
 
@@ -107,6 +110,17 @@ def test_those_of_a_model_that_is_trained_on_are_no_longer_used(tmp_path: Path) 
     assert model.current_types is None
     formats.save_native(model, tmp_path / "trained")
     assert not (tmp_path / "trained" / "types.safetensors").exists()
+
+
+def test_the_weights_are_read_once_to_see_what_belongs_to_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever files a folder has, since it takes time to compute the checksum of a large model."""
+    model = store(tmp_path)
+    save_warm_state(mean_state(model, [["a", "play"]]), tmp_path, model.bilm)
+    calls = count_calls(monkeypatch, stored_parts, "checksum_of_weights")
+    loaded = formats.load(tmp_path)
+    assert loaded.types is not None
+    assert loaded.warm_arrays is not None
+    assert len(calls) == 1
 
 
 def test_they_go_with_the_model_but_not_with_rounded_weights(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from torch import Tensor
 from commands import run_main
 from elmo.errors import ElmoError
 from elmo.formats import load
-from elmo.formats.native import read_figures, save_warm_state
+from elmo.formats.card import read_figures
+from elmo.formats.native import save_warm_state
 from elmo.nn.bilm import BiLMState
 from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.objective import TrainingBatch

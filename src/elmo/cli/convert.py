@@ -49,7 +49,7 @@ def command(source: str, target: Path, kind: str, storage: Storage, as_json: boo
     nothing is done; a TARGET that holds anything else is refused.
     """
     from elmo.formats import load, save_bilm, save_native
-    from elmo.formats.native import CARD
+    from elmo.formats.card import CARD
     from elmo.targets import unfinished_folder
 
     if kind == "bilm" and storage != "float32":

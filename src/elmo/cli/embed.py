@@ -23,9 +23,9 @@ from elmo.cli.shared import (
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
-    from elmo.embed.embedder import SentenceEmbedder
     from elmo.embed.engine import Precision
     from elmo.embed.layers import Layers
+    from elmo.embed.sentence_embedder import SentenceEmbedder
     from elmo.embed.writers import Written
 
 

@@ -2,251 +2,32 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from elmo import formats
-from elmo.config import BiLMConfig
-from elmo.embed.batching import PackedBatch, Sentence, plan_batches, windows
+from elmo.embed.batching import PackedBatch, Sentence, plan_batches
 from elmo.embed.engine import Precision, make_engine
 from elmo.embed.fingerprint import fingerprint
-from elmo.embed.layers import Entry, Layers, VectorLayout, layer_weights
+from elmo.embed.layers import Layers
 from elmo.embed.packed_engine import States
-from elmo.embed.pooling import POOLS, Pool, pool_tokens
-from elmo.embed.writers import DType, Written, write_embeddings
+from elmo.embed.pooling import Pool, pool_tokens
+from elmo.embed.sentence_embedder import EmbeddedWindow, EmbeddingOptions, SentenceEmbedder
 from elmo.errors import ElmoError
-from elmo.formats.model import STATES, Model, State, require_warm_state
+from elmo.formats.model import Model, State, require_warm_state
 from elmo.formats.stored import StateArrays
 from elmo.nn.processor import means_processor
-from elmo.schema import require_choice, require_positive
 from elmo.text.characters import number_types
 
 if TYPE_CHECKING:
     import torch
 
-CARRY_BATCH_SIZE = 64
-"""Number of sentences in a batch with `state="carry"` if the caller names none. It is AllenNLP's default."""
-
 BATCH_TOKENS = {"cpu": 2048, "cuda": 32768}
 """Maximum number of tokens in a batch, by type of device: enough to keep it busy, few enough for any memory."""
-
-WINDOW_BATCHES = 4
-"""Number of batches in a window. A window is sorted by length and its distinct words are encoded together."""
-
-
-EmbeddedWindow = tuple[list[Sentence], list[NDArray[np.float32]]]
-"""A window of sentences and the array of each, in the same order."""
-
-
-class EmbeddingOptions(NamedTuple):
-    """The checked options of one call; `weights` is None if all layers are kept apart."""
-
-    weights: list[float] | None
-    pool: Pool | None
-    state: State
-    batch_size: int | None
-
-    @property
-    def carry(self) -> bool:
-        """Whether the LSTM state in which a sentence ends is the one that a later sentence starts from."""
-        return self.state == "carry"
-
-
-class SentenceEmbedder(ABC):
-    """Base class of everything that embeds sentences. Subclasses decide in `_embed_windows` where to compute."""
-
-    config: BiLMConfig
-    fingerprint: str
-    """Checksum of the model without its warm state. It includes stored token vectors that change the numbers."""
-    warm_fingerprint: str
-    """Checksum of the model with its warm state, since vectors made with `state="warm"` depend on both."""
-    precision: str
-    batch_tokens: int
-    """Maximum number of tokens in a batch, including the boundaries `<S>` and `</S>`."""
-    _gpu: torch.device | None
-    """The device to compute on if it is not the processor."""
-
-    @property
-    def device(self) -> torch.device:
-        """The device to compute on, or the first of them."""
-        import torch
-
-        return self._gpu or torch.device("cpu")
-
-    @property
-    def num_layers(self) -> int:
-        """Number of layers including layer 0 (L+1)."""
-        return self.config.num_layers
-
-    @property
-    def width(self) -> int:
-        """Width of a vector (D), both directions together."""
-        return self.config.width
-
-    def embed(
-        self,
-        sentences: Iterable[Sentence],
-        *,
-        layers: Layers = "mean",
-        pool: Pool | None = None,
-        state: State = "zero",
-        batch_size: int | None = None,
-    ) -> list[NDArray[np.float32]]:
-        """Embed tokenized sentences and return one float32 array for each, in their order.
-
-        Args:
-            sentences: Lists of tokens, without `<S>` and `</S>`.
-            layers: Which layers become a token's vector. The default `"mean"` averages all of them; `"all"` keeps
-                them apart. See `Layers` for the other choices.
-            pool: How to reduce a sentence to one vector: `"mean"`, `"max"` or `"first-last"` (see `pool_tokens`).
-                None keeps one vector per token.
-            state: The LSTM state that a sentence starts from. `"zero"` makes a sentence's vectors independent of all
-                other sentences. `"carry"` takes batches in the given order, and sentence i of a batch starts from the
-                state in which sentence i of the previous batch ended, also across calls, until `reset_state()`: use it
-                to match the numbers of toolkits that did so. `"warm"` starts every sentence from the state that
-                `elmo warm` stored with the model, a mean over the sentences of a text.
-            batch_size: Number of sentences in a batch. By default, batches are filled by number of tokens, or hold
-                64 sentences with `state="carry"`.
-
-        Returns:
-            One array per sentence, without padding: (T, D); (L+1, T, D) with `layers="all"`; (D,) or (L+1, D) with
-            `pool`. A sentence without tokens gives T = 0, or zeros if pooled.
-
-        Raises:
-            ElmoError: If an option or a sentence is invalid, or the model has no warm state for `state="warm"`.
-
-        Source:
-            Peters et al. 2018, eq. 1: `"mean"` is its weighted sum before a task has learned any weights.
-        """
-        return list(self.stream(sentences, layers=layers, pool=pool, state=state, batch_size=batch_size))
-
-    def stream(
-        self,
-        sentences: Iterable[Sentence],
-        *,
-        layers: Layers = "mean",
-        pool: Pool | None = None,
-        state: State = "zero",
-        batch_size: int | None = None,
-    ) -> Iterator[NDArray[np.float32]]:
-        """Embed as `embed` does, but yield one array at a time.
-
-        Memory use does not grow with the number of sentences. `sentences` is read ahead by a window or more.
-        """
-        return (vectors for _, vectors in self.pairs(sentences, layers, pool, state, batch_size))
-
-    def windows(
-        self, sentences: Iterable[Sentence], *, layers: Layers = "mean", state: State = "zero"
-    ) -> Iterator[list[NDArray[np.float32]]]:
-        """Embed as `stream` does, but yield the arrays of one window of sentences at a time.
-
-        A caller may stop after any window and later continue with the sentence that follows it. The windows and batches
-        are then the same, so the numbers are equal to the bit.
-        """
-        job = self._job(layers, None, state, None)
-        return ([vectors for _, vectors in window] for window in self._windows(sentences, job))
-
-    def pairs(
-        self,
-        sentences: Iterable[Sentence],
-        layers: Layers = "mean",
-        pool: Pool | None = None,
-        state: State = "zero",
-        batch_size: int | None = None,
-    ) -> Iterator[Entry]:
-        """Embed as `stream` does, but yield each array together with its sentence, as (tokens, vectors)."""
-        return chain.from_iterable(self._windows(sentences, self._job(layers, pool, state, batch_size)))
-
-    def write(
-        self,
-        path: str | Path,
-        sentences: Iterable[Sentence],
-        *,
-        layers: Layers = "mean",
-        pool: Pool | None = None,
-        dtype: DType = "float32",
-        state: State = "zero",
-        batch_size: int | None = None,
-        overwrite: bool = False,
-        total_bytes: int | None = None,
-    ) -> Written:
-        """Embed sentences and write their vectors to a file.
-
-        A background thread writes while the next vectors are computed. The file appears under its name only when it
-        is complete. Until then the finished part is kept in a folder next to it (`.vectors.h5.unfinished` for
-        `vectors.h5`). After an interruption, the same call with the same sentences continues from there; a call with
-        other options or another text is refused unless `overwrite` is true.
-
-        Args:
-            path: The file to write. Its ending selects the format: `.h5` or `.hdf5`, `.npz` or `.parquet` (which
-                needs the extra `parquet`).
-            sentences: Lists of tokens, without `<S>` and `</S>`. Any iterable will do, since memory stays bounded.
-            layers: Which layers become a token's vector (see `embed`). `"all"` stores every layer.
-            pool: Store one vector per sentence instead of one per token: `"mean"`, `"max"` or `"first-last"`.
-            dtype: The type of the stored numbers, `"float32"` or `"float16"`. `"float16"` rounds the
-                computed float32 vectors when they are written, and halves the size of the file.
-            state: The LSTM state that a sentence starts from, as in `embed`. An interrupted run with `"carry"` starts
-                from the beginning, because the LSTM state is not stored.
-            batch_size: Number of sentences in a batch, as in `embed`. It does not decide whether a call continues an
-                interrupted one.
-            overwrite: Replace an existing file, and discard unfinished work of another call. Without it, both are
-                errors.
-            total_bytes: Size of the text in bytes of UTF-8. It serves only to show the remaining time on a terminal.
-
-        Returns:
-            The path, the number of sentences and tokens, the seconds that all runs took together, and notes for the
-            user, for example that the run continued an interrupted one.
-
-        Raises:
-            ElmoError: If the file exists already or cannot be written, if unfinished work belongs to another call or
-                text, or if an option or a sentence is invalid.
-        """
-        job = self._job(layers, pool, state, batch_size)
-        return write_embeddings(
-            path,
-            sentences,
-            lambda rest, first: self._windows(rest, job, first),
-            VectorLayout(self.width, self.num_layers if job.weights is None else None, pool is not None),
-            {
-                "model": self.warm_fingerprint if state == "warm" else self.fingerprint,
-                "layers": job.weights or "all",
-                "pool": pool,
-                "precision": self.precision,
-                "state": state,
-            },
-            dtype=dtype,
-            overwrite=overwrite,
-            resumable=state != "carry",
-            total_bytes=total_bytes,
-        )
-
-    @abstractmethod
-    def reset_state(self) -> None:
-        """Forget the state that calls with `state="carry"` left, so that the next batch starts from zeros."""
-
-    @abstractmethod
-    def _embed_windows(self, cut: Iterable[list[Sentence]], job: EmbeddingOptions) -> Iterator[EmbeddedWindow]:
-        """Embed windows of sentences in their order. With `state="carry"`, a window is one batch."""
-
-    def _job(self, layers: Layers, pool: Pool | None, state: State, batch_size: int | None) -> EmbeddingOptions:
-        if pool is not None:
-            require_choice("pool", pool, POOLS)
-        require_choice("state", state, STATES)
-        require_positive("batch_size", batch_size)
-        return EmbeddingOptions(layer_weights(layers, self.num_layers), pool, state, batch_size)
-
-    def _windows(self, sentences: Iterable[Sentence], job: EmbeddingOptions, first: int = 0) -> Iterator[list[Entry]]:
-        """Embed window by window. Only a few windows are in memory at a time."""
-        size = (job.batch_size or CARRY_BATCH_SIZE) if job.carry else (job.batch_size or 0) * WINDOW_BATCHES or None
-        cut = windows(sentences, WINDOW_BATCHES * self.batch_tokens, size, first)
-        for window, arrays in self._embed_windows(cut, job):
-            yield [Entry(*pair) for pair in zip(window, arrays, strict=True)]
 
 
 class Embedder(SentenceEmbedder):

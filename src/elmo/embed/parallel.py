@@ -18,16 +18,10 @@ from numpy.typing import NDArray
 
 from elmo.config import BiLMConfig
 from elmo.embed.batching import Sentence
-from elmo.embed.embedder import (
-    EmbeddedWindow,
-    Embedder,
-    EmbeddingOptions,
-    SentenceEmbedder,
-    find_gpu,
-    load,
-)
+from elmo.embed.embedder import Embedder, find_gpu, load
 from elmo.embed.engine import Precision
 from elmo.embed.handover import Parcel, pack, unpack
+from elmo.embed.sentence_embedder import EmbeddedWindow, EmbeddingOptions, SentenceEmbedder
 from elmo.errors import ElmoError
 from elmo.nn.processor import num_threads, prepare_device, use_threads
 from elmo.text.parallel import start_worker

@@ -1,9 +1,24 @@
-"""The model card: the `README.md` of a model folder."""
+"""What describes a model in its folder: the model card (`README.md`) for people, and its figures for programs."""
+
+from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import cast
 
+from elmo.errors import ElmoError
+from elmo.formats.files import read_json, write_json, write_text
 from elmo.formats.model import Model
+from elmo.text.reading import is_there, require_file
+
+CARD, FACTS = "README.md", "training.json"
+
+TRAINED_FOR = "trained for"
+"""The key of the figure that identifies one state of a model's training."""
+
+_LONGEST_CARD = 1 << 20
+"""How many characters of a card are read."""
 
 _TEMPLATE = """\
 ---
@@ -100,3 +115,39 @@ def describe_model(model: Model) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def read_card(path: Path) -> str:
+    """Read the card leniently: it is only a text for people, so bad characters must not stop the model from loading."""
+    require_file(path)
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_LONGEST_CARD)
+
+
+def read_figures(folder: Path) -> dict[str, str]:
+    """Read the facts about a model's training (`training.json`), name to value.
+
+    The result is empty if there is no such file: earlier versions wrote these facts only into the card.
+    """
+    path = folder / FACTS
+    if not is_there(path):
+        return {}
+    match read_json(path):
+        case {"figures": dict(figures)} if all(isinstance(value, str) for value in figures.values()):
+            return cast("dict[str, str]", figures)
+        case _:
+            raise ElmoError(f"{path}: key 'figures' must map names to strings; correct it or remove the file")
+
+
+def description_writers(
+    model: Model, folder: Path, figures: Mapping[str, str], metadata: Mapping[str, str] | None
+) -> dict[Path, Callable[[Path], object]]:
+    """Return the writers of the card and the figures. The figures come last: they show that everything is written."""
+    card = model.card if model.card and not figures else model_card(model, figures, metadata)
+    writers: dict[Path, Callable[[Path], object]] = {folder / CARD: lambda path: write_text(path, card)}
+    return writers | figure_writers(folder, figures or model.figures)
+
+
+def figure_writers(folder: Path, figures: Mapping[str, str]) -> dict[Path, Callable[[Path], object]]:
+    """Return the writer of the figures, or none if there are no figures."""
+    return {folder / FACTS: lambda path: write_json(path, {"figures": dict(figures)})} if figures else {}

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import load_bilm
-from elmo.formats.card import model_card
+from elmo.formats.card import CARD, model_card
 from elmo.formats.model import Model, without_softmax
-from elmo.formats.native import CARD, save_native
+from elmo.formats.native import save_native
 from elmo.formats.recognise import load
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule

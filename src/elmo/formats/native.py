@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from elmo.config import BiLMConfig, bilm_config
+from elmo.config import bilm_config
 from elmo.errors import ElmoError
-from elmo.formats.card import model_card
+from elmo.formats.card import CARD, FACTS, description_writers, figure_writers, read_card, read_figures
 from elmo.formats.files import (
     AnyArray,
     as_bf16,
@@ -28,7 +28,6 @@ from elmo.formats.files import (
     write_all,
     write_arrays,
     write_json,
-    write_text,
 )
 from elmo.formats.model import Model, require_bytes
 from elmo.formats.renames import Shape, require_shape
@@ -46,13 +45,13 @@ from elmo.formats.stored_types import StoredTypes, read_types
 from elmo.formats.tensors import require_few_mixes, require_sizes, require_weights
 from elmo.formats.words import READ, read_vocabulary
 from elmo.schema import to_mapping
-from elmo.text.reading import is_there, require_file
+from elmo.text.reading import is_there
 
 if TYPE_CHECKING:
     from elmo.nn.bilm import BiLM, BiLMState
     from elmo.nn.scalar_mix import ScalarMix
 
-CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, TYPES, VOCABULARY, CARD, FACTS = (
+CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, TYPES, VOCABULARY = (
     "config.json",
     "model.safetensors",
     "softmax.safetensors",
@@ -60,18 +59,10 @@ CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, TYPES, VOCABULARY, CARD, FACTS = (
     "warm.safetensors",
     "types.safetensors",
     "vocabulary.txt",
-    "README.md",
-    "training.json",
 )
-
-TRAINED_FOR = "trained for"
-"""The key of the figure that identifies one state of a model's training."""
 
 _BILM = "bilm"
 """The metadata key under which a file stores the checksum of the biLM that it belongs to."""
-
-_LONGEST_CARD = 1 << 20
-"""How many characters of a card are read."""
 
 Storage = Literal["float32", "float16", "bf16"]
 """The type that weights are stored in. The half-size types keep fewer significant bits: 11 in float16, 8 in bf16."""
@@ -104,41 +95,42 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
     config = bilm_config(read_json(folder / CONFIG), str(folder / CONFIG))
     require_sizes(config, folder / CONFIG)
     weights = _read_weights(folder / WEIGHTS, read_arrays(folder / WEIGHTS)[0], bilm_shapes(config))
+    bilm = StoredBiLM(config, weights)
     softmax = vocabulary = None
     if with_softmax and is_there(folder / SOFTMAX):
-        softmax = _read_softmax(folder / SOFTMAX, config, weights)
+        softmax = _read_softmax(folder / SOFTMAX, bilm)
         vocabulary = read_vocabulary(folder / VOCABULARY, softmax.num_words)
     if config.n_tokens_vocab is not None:
         vocabulary = read_vocabulary(folder / VOCABULARY, config.n_tokens_vocab, READ)
         if vocabulary is None:
             raise ElmoError(f"{folder}: {VOCABULARY} is missing, which lists the words that the model reads")
     # What belongs to the biLM but is not needed to use it.
-    mixes = _read_mixes(folder / MIXES, config, weights) if is_there(folder / MIXES) else StoredMixes([])
+    mixes = _read_mixes(folder / MIXES, bilm) if is_there(folder / MIXES) else StoredMixes([])
     name = f"{folder.absolute().name} holds " if is_named else ""
     origin = f"native: {name}{CONFIG} and {WEIGHTS}"
-    model = Model(StoredBiLM(config, weights), softmax, vocabulary, origin, mixes)
+    model = Model(bilm, softmax, vocabulary, origin, mixes)
     if is_there(folder / WARM):
-        model.warm_state = _read_warm_state(folder / WARM, config, weights)
+        model.warm_state = _read_warm_state(folder / WARM, bilm)
     if with_types and is_there(folder / TYPES):
         types = read_types(folder / TYPES, config.lstm.projection_dim)
-        model.types = types if types.bilm == checksum_of_weights(weights) else None
+        model.types = types if types.bilm == bilm.checksum else None
     model.figures = read_figures(folder)
     if (folder / CARD).exists():
-        model.card = _read_card(folder / CARD)
+        model.card = read_card(folder / CARD)
     return model
 
 
-def _read_softmax(path: Path, config: BiLMConfig, bilm: Weights) -> StoredSoftmax:
+def _read_softmax(path: Path, bilm: StoredBiLM) -> StoredSoftmax:
     """Read a full softmax, or an adaptive one if the file has a head. Words and cutoffs follow from the shapes."""
     arrays, metadata = read_arrays(path)
     _require_same_bilm(path, metadata, bilm)
-    found = StoredSoftmax(config.lstm.projection_dim, arrays)
+    found = StoredSoftmax(bilm.config.lstm.projection_dim, arrays)
     if (shapes := found.shapes) is None:
         raise ElmoError(f"{path}: {len(arrays['head.weight'])} rows of 'head.weight' fit no adaptive softmax")
     return StoredSoftmax(found.dim, _read_weights(path, arrays, shapes))
 
 
-def _read_mixes(path: Path, config: BiLMConfig, bilm: Weights) -> StoredMixes:
+def _read_mixes(path: Path, bilm: StoredBiLM) -> StoredMixes:
     """Read M scalar mixes: `scores` (M, L), `gamma` (M,), and the flags `layer_norm` and `top_only` (M,)."""
     arrays, metadata = read_arrays(path)
     _require_same_bilm(path, metadata, bilm)
@@ -148,7 +140,7 @@ def _read_mixes(path: Path, config: BiLMConfig, bilm: Weights) -> StoredMixes:
         ("gamma", (num_mixes,)),
         ("layer_norm", (num_mixes,)),
         ("top_only", (num_mixes,)),
-        ("scores", (num_mixes, config.num_layers)),
+        ("scores", (num_mixes, bilm.config.num_layers)),
     ):
         _require(path, arrays, name, shape)
     scores, gammas, norms, tops = (
@@ -171,7 +163,7 @@ def _mix_arrays(mixes: list[ScalarMix]) -> dict[str, AnyArray]:
     }
 
 
-def _read_warm_state(path: Path, config: BiLMConfig, bilm: Weights) -> StoredState | None:
+def _read_warm_state(path: Path, bilm: StoredBiLM) -> StoredState | None:
     """Read the warm state: `hidden` (L, P) and `cell` (L, H) for each direction, where L counts the LSTM layers.
 
     Return None if it belongs to other weights, such as those from before further training: the model is useful
@@ -180,7 +172,7 @@ def _read_warm_state(path: Path, config: BiLMConfig, bilm: Weights) -> StoredSta
     arrays, metadata = read_arrays(path)
     if not _is_of(metadata, bilm):
         return None
-    lstm, names = config.lstm, DIRECTIONS[: 2 if config.bidirectional else 1]
+    lstm, names = bilm.config.lstm, DIRECTIONS[: 2 if bilm.config.bidirectional else 1]
     for name in names:
         _require(path, arrays, f"{name}.hidden", (lstm.n_layers, lstm.projection_dim))
         _require(path, arrays, f"{name}.cell", (lstm.n_layers, lstm.dim))
@@ -201,13 +193,6 @@ def _warm_arrays(state: tuple[StateArrays, ...]) -> dict[str, AnyArray]:
     }
 
 
-def _read_card(path: Path) -> str:
-    """Read the card leniently: it is only a text for people, so bad characters must not stop the model from loading."""
-    require_file(path)
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.read(_LONGEST_CARD)
-
-
 def save_warm_state(state: BiLMState, folder: Path, bilm: BiLM) -> None:
     """Write a warm state into a model folder, replacing any that is there.
 
@@ -225,21 +210,6 @@ def save_warm_state(state: BiLMState, folder: Path, bilm: BiLM) -> None:
 def save_types(types: StoredTypes, folder: Path) -> None:
     """Write token vectors into the folder of the model that they belong to, replacing any that are there."""
     write_all({folder / TYPES: types.write})
-
-
-def read_figures(folder: Path) -> dict[str, str]:
-    """Read the facts about a model's training (`training.json`), name to value.
-
-    The result is empty if there is no such file: earlier versions wrote these facts only into the card.
-    """
-    path = folder / FACTS
-    if not is_there(path):
-        return {}
-    match read_json(path):
-        case {"figures": dict(figures)} if all(isinstance(value, str) for value in figures.values()):
-            return cast("dict[str, str]", figures)
-        case _:
-            raise ElmoError(f"{path}: key 'figures' must map names to strings; correct it or remove the file")
 
 
 def is_written(model: Model, folder: Path, figures: Mapping[str, str]) -> bool:
@@ -270,20 +240,7 @@ def save_trained(
     if not _holds(folder, model):
         save_native(model, folder, figures, metadata)
     elif read_figures(folder) != dict(figures) or not (folder / CARD).exists():
-        write_all(_descriptions(model, folder, figures, metadata))
-
-
-def _descriptions(
-    model: Model, folder: Path, figures: Mapping[str, str], metadata: Mapping[str, str] | None
-) -> dict[Path, Callable[[Path], object]]:
-    """Return the writers of the card and the figures. The figures come last: they show that everything is written."""
-    card = model.card if model.card and not figures else model_card(model, figures, metadata)
-    writers: dict[Path, Callable[[Path], object]] = {folder / CARD: lambda path: write_text(path, card)}
-    return writers | _figure_writers(folder, figures or model.figures)
-
-
-def _figure_writers(folder: Path, figures: Mapping[str, str]) -> dict[Path, Callable[[Path], object]]:
-    return {folder / FACTS: lambda path: write_json(path, {"figures": dict(figures)})} if figures else {}
+        write_all(description_writers(model, folder, figures, metadata))
 
 
 def _holds(folder: Path, model: Model) -> bool:
@@ -303,12 +260,12 @@ def _are_equal(one: AnyArray, other: AnyArray) -> bool:
     return one.dtype == other.dtype and np.array_equal(one, other)
 
 
-def _is_of(metadata: Mapping[str, str], bilm: Weights) -> bool:
+def _is_of(metadata: Mapping[str, str], bilm: StoredBiLM) -> bool:
     """Return whether a file was written for `bilm`. Files of earlier versions do not say, and are taken to be."""
-    return _BILM not in metadata or metadata[_BILM] == checksum_of_weights(bilm)
+    return _BILM not in metadata or metadata[_BILM] == bilm.checksum
 
 
-def _require_same_bilm(path: Path, metadata: Mapping[str, str], bilm: Weights) -> None:
+def _require_same_bilm(path: Path, metadata: Mapping[str, str], bilm: StoredBiLM) -> None:
     """Refuse a file that was written for other weights: an interrupted write can leave a mixture behind."""
     if not _is_of(metadata, bilm):
         raise ElmoError(
@@ -366,7 +323,9 @@ def save_native(
     # write of a new folder leaves one that is not taken for a model.
     writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config))
     writers |= (
-        _descriptions(model, folder, figures or {}, metadata) if with_card else _figure_writers(folder, model.figures)
+        description_writers(model, folder, figures or {}, metadata)
+        if with_card
+        else figure_writers(folder, model.figures)
     )
     write_all(writers, optional=(folder / name for name in (SOFTMAX, MIXES, WARM, TYPES, VOCABULARY, FACTS)))
 

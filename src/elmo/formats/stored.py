@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, count, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.config import CLUSTER_DIVISOR, BiLMConfig, CharCNNConfig
+from elmo.formats.files import checksum_of_weights
 from elmo.formats.renames import Shape
 
 if TYPE_CHECKING:
@@ -43,6 +45,12 @@ class StoredBiLM:
 
     config: BiLMConfig
     weights: Weights
+
+    @cached_property
+    def checksum(self) -> str:
+        """The checksum that other files of the model folder record (see `checksum_of_weights`)."""
+        # Several files ask for it when a model is read, and it takes time for a large model. The arrays don't change.
+        return checksum_of_weights(self.weights)
 
     def build(self) -> BiLM:
         """Make the module. It takes over copies of the arrays, as it may be trained."""

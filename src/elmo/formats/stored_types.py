@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -72,7 +73,7 @@ class StoredTypes:
         """Whether the vectors are stored as they were computed, and not rounded."""
         return self.vectors.dtype == np.float32
 
-    @property
+    @cached_property
     def checksum(self) -> str:
         """A checksum of the words, their vectors and the biLM that they belong to."""
         # The checksums of the rows stand for the vectors, which need not be read.
