@@ -1,4 +1,4 @@
-"""`elmo finetune`: continue training a biLM on the text of a task."""
+"""Fine-tuning: continues training a biLM on any text (`elmo finetune`), or on that of a task before it is trained."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
     from elmo.pretrain.finetune import FineTuning
+    from elmo.tasks.experiment import Experiment
 
 
 @click.command(
@@ -133,3 +134,48 @@ def _report(folder: Path, result: FineTuning | None, as_json: bool) -> None:
         },
         as_json,
     )
+
+
+def finetune_for_task(experiment: Experiment, folder: Path) -> bool:
+    """Fine-tune the experiment's model on the text of its training set, and write it to the model folder `folder`.
+
+    A folder that is finished already is left as it is.
+
+    Returns:
+        Whether the fine-tuned model is complete: False if training was interrupted.
+    """
+    from tempfile import TemporaryDirectory
+
+    from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, is_finetuned, prepare_corpus
+    from elmo.pretrain.recipe import PretrainingConfig
+    from elmo.schema import from_mapping
+    from elmo.tasks.task import distinct_lines
+
+    job, task, model = experiment.job, experiment.task, experiment.bilm
+    if model is None:
+        raise ElmoError("--finetune: --elmo none leaves nothing to fine-tune; name a model, or leave out --finetune")
+    if job.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
+        raise ElmoError(f"{folder}: is inside the run folder; name another folder for the fine-tuned model")
+
+    # For squad, paragraphs and questions are different kinds of text; the first one of them, the paragraphs, is used.
+    def lines_of(path: str) -> dict[str, None]:
+        found = task.read(path, job.recipe)
+        return distinct_lines(sentence for example in found for sentence in next(iter(task.texts(example).values())))
+
+    new_softmax = model.softmax is None
+    with TemporaryDirectory(prefix="elmo-") as work:
+        path = Path(work) / f"{job.task}.txt"
+        path.write_text("".join(f"{line}\n" for line in lines_of(job.train)), encoding="utf-8")
+        corpus = prepare_corpus(model, [str(path)], folder, new_softmax)
+    # The text is prepared even if the model is complete: that refuses a folder that was fine-tuned on other text.
+    if is_finetuned(model, folder):
+        return True
+    training = from_mapping(PretrainingConfig, default_settings(model, new_softmax), "training")
+    training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
+    heldout = [line.split() for line in lines_of(job.dev)]
+    result = finetune(model, corpus, folder, training, new_softmax=new_softmax, heldout=heldout, device=job.device)
+    if result is None:
+        return False
+    figures = f"perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on the dev set"
+    click.echo(f"elmo: {folder}: {figures}", err=True)
+    return True

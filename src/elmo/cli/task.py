@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +13,7 @@ from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
     from elmo.tasks.experiment import Experiment
-    from elmo.tasks.run_folder import TrainedTask
     from elmo.tasks.task import Task
-    from elmo.text.tokenizers import Tokenizer
 
 CHUNK, CHUNK_TOKENS = 512, 16_384
 """Most examples, and about how many tokens, are predicted together.
@@ -103,6 +100,7 @@ def train(
     paragraphs), and its perplexity on those of the development set is measured before and after. A MODEL without a
     softmax gets a new one. The same command uses FOLDER again, as do other commands with the same MODEL and text.
     """
+    from elmo.cli.finetune import finetune_for_task
     from elmo.tasks import load_task_recipe
     from elmo.tasks.experiment import Experiment, ExperimentConfig
     from elmo.training.recipes import parse_override
@@ -113,65 +111,13 @@ def train(
         click.echo(f"elmo: {experiment.note}", err=True)
     if tuned is not None:
         # Only a fine-tuning that is complete is trained with: the weights of one that was stopped are still changing.
-        if not _finetune(experiment, tuned):
+        if not finetune_for_task(experiment, tuned):
             figures = {"run": str(out), "done": False, "runs": []}
             print_result(f"{tuned}: fine-tuning stopped; run the same command again to continue", figures, as_json)
             return
         experiment = experiment.with_elmo(str(tuned))
     experiment.run()
     _report(experiment, as_json)
-
-
-def _finetune(experiment: Experiment, folder: Path) -> bool:
-    """Fine-tune the experiment's model on the text of its training set, and write it to the model folder `folder`.
-
-    A folder that is finished already is left as it is.
-
-    Returns:
-        Whether the fine-tuned model is complete: False if training was interrupted.
-    """
-    from tempfile import TemporaryDirectory
-
-    from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, is_finetuned, prepare_corpus
-    from elmo.pretrain.recipe import PretrainingConfig
-    from elmo.schema import from_mapping
-
-    job, task, model = experiment.job, experiment.task, experiment.bilm
-    if model is None:
-        raise ElmoError("--finetune: --elmo none leaves nothing to fine-tune; name a model, or leave out --finetune")
-    if job.folder.resolve() in (folder.resolve(), *folder.resolve().parents):
-        raise ElmoError(f"{folder}: is inside the run folder; name another folder for the fine-tuned model")
-
-    # For squad, paragraphs and questions are different kinds of text; the first one of them, the paragraphs, is used.
-    def text_to_tune(example: Any) -> Sequence[Sequence[str]]:
-        return next(iter(task.texts(example).values()))
-
-    new_softmax = model.softmax is None
-    with TemporaryDirectory(prefix="elmo-") as work:
-        path = Path(work) / f"{job.task}.txt"
-        lines = _lines(text_to_tune, task.read(job.train, job.recipe))
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        corpus = prepare_corpus(model, [str(path)], folder, new_softmax)
-    # The text is prepared even if the model is complete: that refuses a folder that was fine-tuned on other text.
-    if is_finetuned(model, folder):
-        return True
-    training = from_mapping(PretrainingConfig, default_settings(model, new_softmax), "training")
-    training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
-    heldout = [line.split() for line in _lines(text_to_tune, task.read(job.dev, job.recipe))]
-    result = finetune(model, corpus, folder, training, new_softmax=new_softmax, heldout=heldout, device=job.device)
-    if result is None:
-        return False
-    figures = f"perplexity {result.before.mean:,.2f} before, {result.after.mean:,.2f} after, on the dev set"
-    click.echo(f"elmo: {folder}: {figures}", err=True)
-    return True
-
-
-def _lines(sentences: Callable[[Any], Sequence[Sequence[str]]], found: Iterable[Any]) -> dict[str, None]:
-    """Return the distinct sentences of the examples, in order, as lines with a space between tokens.
-
-    A dict is used as a set that keeps its order.
-    """
-    return dict.fromkeys(" ".join(tokens) for example in found for tokens in sentences(example) if tokens)
 
 
 def _report(experiment: Experiment, as_json: bool) -> None:
@@ -235,6 +181,7 @@ def evaluate(
     from elmo.formats.files import write_all
     from elmo.nn.devices import use_device
     from elmo.targets import require_new_file
+    from elmo.tasks import load
     from elmo.tasks.ensemble import load_ensemble, predict_together
     from elmo.tasks.trainer import predict as predict_all
     from elmo.training.recipes import override
@@ -244,7 +191,7 @@ def evaluate(
     first, *others = runs
     if others and not ensemble:
         raise ElmoError(f"{len(runs)} run folders were given: add --ensemble to combine them, or name only one")
-    members = load_ensemble(runs, use_device(device)) if ensemble else [_load(first, device)]
+    members = load_ensemble(runs, use_device(device)) if ensemble else [load(first, device=device)]
     trained = members[0]
     # Only what decides how the file is read may be changed: another setting would ask for another model.
     recipe = override(trained.recipe, _reading(trained.task, overrides, "training.batch_size"))
@@ -292,10 +239,12 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     Each line is a sentence, with a space between tokens.
     """
     from elmo.tasks import get_task, load_task_recipe
+    from elmo.tasks.task import distinct_lines
 
     found = get_task(task)
     loaded = load_task_recipe(task, recipe, _reading(found, overrides))
-    for line in _lines(found.sentences, (example for file in files for example in found.read(file, loaded))):
+    read = (example for file in files for example in found.read(file, loaded))
+    for line in distinct_lines(found.all_sentences(read)):
         click.echo(line)
 
 
@@ -330,6 +279,8 @@ def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: 
     """
     import json
 
+    from elmo.tasks import load
+    from elmo.tasks.task import parse_file
     from elmo.tasks.trainer import predict as predict_all
     from elmo.text.reading import expand
     from elmo.text.tokenizers import get_tokenizer
@@ -338,9 +289,9 @@ def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: 
     path, *others = expand([file])
     if others:
         raise ElmoError(f"{file}: matches {len(others) + 1} files; name only one")
-    trained = _load(run, device)
+    trained = load(run, device=device)
     tokenize = get_tokenizer(tokenizer or trained.task.tokenizer(trained.recipe))
-    found = _parse(trained.task, path, encoding, tokenize)
+    found = parse_file(trained.task, path, encoding, tokenize)
     # Examples are read, predicted and printed chunk by chunk, so that a pipe of any length needs no more memory.
     for chunk in _chunks(trained.task, found):
         for example, prediction in zip(chunk, predict_all(trained.task, trained.model, chunk), strict=True):
@@ -380,22 +331,3 @@ def _chunks(task: Task[Any, Any, Any], found: Iterable[Any]) -> Iterator[list[An
             chunk, num_tokens = [], 0
     if chunk:
         yield chunk
-
-
-def _parse(task: Task[Any, Any, Any], path: str, encoding: str, tokenize: Tokenizer) -> Iterator[Any]:
-    """Yield the examples of a plain text file, and name the file and line in errors."""
-    from elmo.text.reading import read_lines
-
-    name = Path(path).name.partition(".")[0] if path != "-" else ""
-    for number, (line, text) in enumerate(task.pieces(read_lines(path, encoding))):
-        try:
-            yield task.named(task.parse(text, tokenize), name, number)
-        except ElmoError as error:
-            raise ElmoError(f"{path}, line {line}: {error}") from None
-
-
-def _load(run: Path, device: str) -> TrainedTask[Any, Any]:
-    from elmo.nn.devices import use_device
-    from elmo.tasks.run_folder import load_run
-
-    return load_run(run, use_device(device))

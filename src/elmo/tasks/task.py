@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -15,6 +16,7 @@ from elmo.tasks.common.modules import WordEmbedding
 from elmo.tasks.common.static_vectors import FileWords, set_word_vectors
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe
+from elmo.text.reading import read_lines
 from elmo.text.tokenizers import Tokenizer
 from elmo.training.recipes import read_recipe
 
@@ -217,6 +219,34 @@ class Task(ABC, Generic[R, E, P]):
         """
         # The longest first, so that a lack of memory shows at once and not after an hour.
         return -self.length(example)
+
+
+def parse_file(task: Task[Any, E, Any], path: str, encoding: str, tokenize: Tokenizer) -> Iterator[E]:
+    """Yield the examples of a plain text, which have no gold answers.
+
+    Args:
+        task: The task, whose `pieces` of the text become examples.
+        path: The file, or `-` for the standard input.
+        encoding: The encoding of the text.
+        tokenize: The tokenizer that the text needs.
+
+    Raises:
+        ElmoError: If the text does not have the form that the task expects. It names the file and the line.
+    """
+    name = Path(path).name.partition(".")[0] if path != "-" else ""
+    for number, (line, text) in enumerate(task.pieces(read_lines(path, encoding))):
+        try:
+            yield task.named(task.parse(text, tokenize), name, number)
+        except ElmoError as error:
+            raise ElmoError(f"{path}, line {line}: {error}") from None
+
+
+def distinct_lines(sentences: Iterable[Sentence]) -> dict[str, None]:
+    """Return the distinct sentences that have tokens, in order, as lines with a space between tokens.
+
+    A dict is used as a set that keeps its order.
+    """
+    return dict.fromkeys(" ".join(tokens) for tokens in sentences if tokens)
 
 
 TASKS = {
