@@ -47,11 +47,11 @@ for processor in max neoverse-n1 cortex-a57; do
 exec qemu-aarch64-static -cpu $processor -L "$root/system" "$root/system/usr/bin/python$python" "\$@"
 END
     chmod +x "$root/python"
-    PYTHONPATH=$root/package:$root/site PYTHONDONTWRITEBYTECODE=1 "$root/python" -c "
+    PYTHONPATH=$root/package:$root/site:tests PYTHONDONTWRITEBYTECODE=1 "$root/python" -c "
 import sys
 import pytest
 from elmo import _native
 print('$processor:', ', '.join(_native.LEVELS))
 sys.executable = '$root/python'
-sys.exit(pytest.main(['-q', '--noconftest', '-p', 'no:cacheprovider', 'tests/native']))"
+sys.exit(pytest.main(['-q', '--noconftest', '-p', 'levels', '-p', 'no:cacheprovider', 'tests/native']))"
 done

@@ -12,6 +12,9 @@ from hypothesis import HealthCheck, settings
 
 from bridge import make_config
 from elmo.config import BiLMConfig
+from levels import level
+
+__all__ = ["level"]  # a fixture for all tests
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

@@ -8,8 +8,9 @@ vectors = model.embed([["They", "saw", "a", "new", "play", "."]])
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from elmo.lazy import lazy_names
 
 if TYPE_CHECKING:
     from elmo.embed import Embedder, load
@@ -45,13 +46,5 @@ _HOME = {
     "split_sentences": "elmo.text.tokenizers",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used, so that the command's help needn't wait for torch."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'elmo' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+# So the help of the command needn't wait for torch.
+__getattr__, __dir__ = lazy_names(__name__, _HOME, "__version__")

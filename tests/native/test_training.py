@@ -11,21 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from elmo import _native
 from elmo._native import training
+from levels import needs_native
 
-pytestmark = pytest.mark.skipif(
-    not _native.available(), reason="the native module is not built, not for this CPU, or turned off by ELMO_NATIVE=0"
-)
+pytestmark = needs_native
 
 Array = np.ndarray
-
-
-@pytest.fixture(params=_native.LEVELS or ["none"])
-def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Use the kernels of one instruction set instead of the best one."""
-    monkeypatch.setattr(_native, "LEVELS", [request.param])
-    return request.param
 
 
 def sigmoid(x: Array) -> Array:

@@ -6,14 +6,11 @@ from hypothesis import strategies as st
 
 from bridge import build
 from comparing import count_calls
-from elmo import _native
 from elmo._native import training
 from elmo.nn import char_encoder
+from levels import needs_native
 from oracle import encode
 
-needs_native = pytest.mark.skipif(
-    not _native.available(), reason="the native module is not built, not for this CPU, or turned off by ELMO_NATIVE=0"
-)
 VARIANTS = ["base", "no_char_projection", "no_highway", "tanh"]
 LENGTHS = range(0, 61)  # the last ones are cut at 48 bytes
 

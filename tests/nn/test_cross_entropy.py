@@ -9,13 +9,9 @@ import torch
 from torch import Tensor
 
 from comparing import count_calls
-from elmo import _native
 from elmo._native import training
 from elmo.nn.cross_entropy import cross_entropy
-
-needs_native = pytest.mark.skipif(
-    not _native.available(), reason="the native module is not built, not for this CPU, or turned off by ELMO_NATIVE=0"
-)
+from levels import needs_native
 
 
 class Problem:

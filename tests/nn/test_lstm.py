@@ -13,16 +13,13 @@ from torch.func import functional_call
 
 from bridge import build, state_of
 from comparing import count_calls
-from elmo import _native
 from elmo._native import training
 from elmo.config import LSTMConfig
 from elmo.nn.lstm import LSTMLayer, LSTMStack, LSTMState
 from elmo.nn.precision import PRODUCTS, own_products
+from levels import needs_native
 from oracle import Oracle
 
-needs_native = pytest.mark.skipif(
-    not _native.available(), reason="the native module is not built, not for this CPU, or turned off by ELMO_NATIVE=0"
-)
 VARIANTS = ["base", "no_projection", "no_skip_connections", "no_clips", "one_layer", "three_layers"]
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from elmo.lazy import lazy_names
 
 if TYPE_CHECKING:
     from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, find_neighbors
@@ -69,13 +70,5 @@ _HOME = {
     "with_typos": "elmo.analysis.typos",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used: only some of the analyses need torch."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'elmo.analysis' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+# Only some of the analyses need torch.
+__getattr__, __dir__ = lazy_names(__name__, _HOME)
