@@ -1,6 +1,6 @@
 """The package's own English model, from a folder of texts: prepared, pretrained, measured, described, packed in half.
 
-Makes `src/elmo/models/en` anew. DATA has the texts in `lm/`, and those that models are measured on in `lm/`, `pos/` and
+Makes `src/elmo/models/en` again. DATA has the texts in `lm/`, and those that models are measured on in `lm/`, `pos/` and
 `wsd/`, each file plain or compressed. WORK keeps the corpus, the runs, the figures and the packed model; the same
 command started again goes on where it was, in the middle of training, too. Each step is a command that you could type.
 
@@ -149,8 +149,8 @@ def training_figures(model: Model, corpus: Corpus) -> dict[str, str]:
 def describe(model: Model, found: Mapping[str, Any]) -> str:
     """The card: the model's figures, what was measured since, limits, license."""
     rows = table_rows(dict(measured(found["results"])))
-    beside = [result["trained_for"] for result in found["results"] if result["name"].endswith("/baseline")]
-    baseline = f"; *baseline*: of the same size, trained as published for {beside[0]}" if beside else ""
+    compared = [result["trained_for"] for result in found["results"] if result["name"].endswith("/baseline")]
+    baseline = f"; *baseline*: of the same size, trained as published for {compared[0]}" if compared else ""
     about = (
         "By `python benchmarks/experiments/default_model.py`. Perplexity is of the whole vocabulary, the mean of both "
         "directions (forward, backward); words outside of the vocabulary must be predicted as one. *5-gram*: of the "

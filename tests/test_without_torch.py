@@ -72,6 +72,12 @@ def test_embed(folder: Path, output: str) -> None:
     assert run_command(folder, "embed", "native", "text", output).startswith(f"{output}: 3 sentences, 15 tokens")
 
 
+@pytest.mark.parametrize("model", ["en", "native", "model"])
+def test_info(folder: Path, model: str) -> None:
+    """Of everything but the run folders of tasks."""
+    assert "M parameters" in run_command(folder, "info", model)
+
+
 def test_types(folder: Path) -> None:
     """They are both made and used without it."""
     assert "float16 vectors of 15 words" in run_command(folder, "warm", "native", "text", "--types", "float16")

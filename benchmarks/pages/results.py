@@ -69,7 +69,7 @@ FURTHER = {
     "coref": {"MUC": "muc_f1", "B³": "b3_f1", "CEAF-e": "ceafe_f1", "mentions": "mentions_f1"},
     "squad": {"exact match": "exact_match"},
 }
-"""Scores beside a task's own that its literature reports, by what they are called there."""
+"""Further scores of a task that its literature reports, by the names that they have there."""
 
 NOTES = {
     "wnut17": "its own training, development and test sets.",
@@ -87,7 +87,7 @@ NOTES = {
     "squad": "trained and tuned on SQuADShifts, tested on SQuAD 1.1's development set, whose paragraphs of Wikipedia "
     "may be in the text of `en`.",
 }
-"""What to know of the data beside figures."""
+"""Facts about the data that readers of the figures need."""
 
 
 def write_page(root: Path) -> str:

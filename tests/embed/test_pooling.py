@@ -28,7 +28,7 @@ def test_first_last_of_one_direction_is_the_last_token() -> None:
 
 
 def test_mean_of_a_long_sentence_is_exact() -> None:
-    """Summed in float32, the small numbers would vanish beside the large ones."""
+    """Summed in float32, the small numbers would be lost when added to the large ones."""
     vectors = np.tile(np.array([[4096.0], [-4096.0], [0.001]], dtype=np.float32), (2000, 1))
     assert pool_tokens(vectors, "mean")[0] == pytest.approx(0.001 / 3, rel=1e-6)
 

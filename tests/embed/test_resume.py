@@ -101,7 +101,7 @@ def test_any_interruptions_and_batch_sizes_give_the_same_file(
         written = model.write(path, SENTENCES, batch_size=last, **options)  # type: ignore[arg-type]
         assert (written.num_sentences, written.num_tokens) == (40, sum(map(len, SENTENCES)))
         assert_same(path, folder / f"whole.{ending}")
-        assert len(list(folder.iterdir())) == 2, "nothing is left beside the files"
+        assert len(list(folder.iterdir())) == 2, "nothing is left next to the files"
 
     check()
 

@@ -20,13 +20,17 @@ def command(model: str, as_json: bool) -> None:
     """
     from elmo.formats import load
     from elmo.formats.card import describe_model, without_head
+    from elmo.formats.native import CONFIG, is_native
     from elmo.schema import to_mapping
-    from elmo.tasks.run_folder import is_run
 
-    # A run folder of a task contains a biLM too, but what people ask about is the task.
-    if is_run(Path(model)):
-        _tell_run(Path(model), as_json)
-        return
+    # A run folder of a task contains a biLM too, in a folder of its own, but what people ask about is the task. Tasks
+    # import torch, which takes longer than everything else here, so other models are told without it.
+    if (Path(model) / CONFIG).is_file() and not is_native(Path(model)):
+        from elmo.tasks.run_folder import is_run
+
+        if is_run(Path(model)):
+            _tell_run(Path(model), as_json)
+            return
     loaded = load(model)
     if loaded.card and not as_json:
         click.echo(f"{without_head(loaded.card).strip()}\n")
@@ -46,7 +50,7 @@ def command(model: str, as_json: bool) -> None:
             "vocabulary_size": words,
             "has_warm_state": loaded.warm_arrays is not None,
             "num_types": 0 if loaded.types is None else len(loaded.types),
-            "num_mixes": len(loaded.mixes),
+            "num_mixes": loaded.num_mixes,
             "num_token_vectors": None if loaded.token_vectors is None else len(loaded.token_vectors.words),
             "card": loaded.card,
             "config": to_mapping(loaded.config),

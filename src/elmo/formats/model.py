@@ -155,6 +155,12 @@ class Model:
         return tuple(StateArrays(*map(to_array, direction)) for direction in state)
 
     @property
+    def num_mixes(self) -> int:
+        """The number of scalar mixes, which need not be built for it."""
+        mixes: list[ScalarMix] | StoredMixes = self.__dict__["mixes"]
+        return len(mixes.mixes if isinstance(mixes, StoredMixes) else mixes)
+
+    @property
     def current_types(self) -> StoredTypes | None:
         """The stored token vectors, or None if there are none, or the weights have changed since."""
         types = self.types
