@@ -1,6 +1,6 @@
 """The package's own English model, from a folder of texts: prepared, pretrained, measured, described, packed in half.
 
-Makes `src/elmo/models/en` again. DATA has the texts in `lm/`, and those that models are measured on in `lm/`, `pos/` and
+Writes `src/elmo/models/en`. DATA has the texts in `lm/`, and those that models are measured on in `lm/`, `pos/` and
 `wsd/`, each file plain or compressed. WORK keeps the corpus, the runs, the figures and the packed model; the same
 command started again goes on where it was, in the middle of training, too. Each step is a command that you could type.
 

@@ -83,7 +83,7 @@ def show_english(folder: Path) -> None:
 
 
 def main() -> None:
-    """Run the demo in a folder that is made again."""
+    """Run the demo in a new folder, which replaces an older one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", default="demo-run", type=Path, help="that of an earlier demo is removed")
     parser.add_argument("--minutes", default="2", help="training time")

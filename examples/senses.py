@@ -1,8 +1,8 @@
 """One word, several senses: a model's vectors of it lie near those of its like.
 
 For each word of `uses.tsv` (word, sense and sentence, between tabs; the sentences are our own) it prints how often the
-nearest other use has the same sense, compared with chance, and the nearest uses of one use of each sense; and it draws all
-uses in the plane. Sentences of yours do as well: name the file.
+nearest other use has the same sense, compared with chance, and the nearest uses of one use of each sense; and it draws
+all uses in the plane. Sentences of yours do as well: name the file.
 
     python examples/senses.py
     python examples/senses.py run/ --uses mine.tsv --layer 1 --pictures pictures/
