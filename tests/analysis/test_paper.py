@@ -233,12 +233,13 @@ def test_conll2000_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text("He PRP B-NP\nruns VBZ B-VP\n\n\nNow RB O\n", encoding="utf-8")
     assert read_conll2000(path) == [Tagged(["He", "runs"], ["PRP", "VBZ"]), Tagged(["Now"], ["RB"])]
-    path.write_text("He PRP B-NP\nruns VBZ\n", encoding="utf-8")
-    with pytest.raises(ElmoError, match=r"x\.txt, line 2: 2 columns; expected a word, its tag and its chunk"):
-        read_conll2000(path)
-    path.write_text("\n")
-    with pytest.raises(ElmoError, match="holds no sentence"):
-        read_conll2000(path)
+    for text, says in (
+        ("He PRP B-NP\nruns VBZ\n", r"x\.txt, line 2: 2 columns; expected a word, its tag and its chunk"),
+        ("\n", r"x\.txt: holds no sentence"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ElmoError, match=says):
+            read_conll2000(path)
 
 
 @pytest.mark.external
