@@ -34,7 +34,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
 
 @pytest.fixture(scope="module")
 def sentences() -> list[list[str]]:
-    """Random ones; the query and two equal ones are among them."""
+    """Make random sentences, with the query and two equal sentences among them."""
     random = np.random.default_rng(0)
     made = [random.choice(WORDS, random.integers(2, 9)).tolist() for _ in range(120)]
     return [*made[:50], QUERY, made[7], *made[50:]]
@@ -48,7 +48,7 @@ def text(sentences: list[list[str]], tmp_path_factory: pytest.TempPathFactory) -
 
 
 def assert_same(found, exact) -> None:
-    """The same search, but that equally near uses may be in another order."""
+    """The searches found the same uses. Those that are equally near may be in another order."""
     assert [use.similarity for use in found.uses] == pytest.approx([use.similarity for use in exact.uses], abs=ROUNDING)
     assert {(use.sentence, use.position, use.tokens) for use in found.uses} == {
         (use.sentence, use.position, use.tokens) for use in exact.uses
@@ -70,7 +70,7 @@ def test_equal_sentences_leave_room_for_other_uses(model: Embedder, tmp_path: Pa
 
 @pytest.mark.parametrize("layer", ["top", 1, "mean", [0.2, 0.3, 0.5]])
 def test_finds_what_the_exact_search_finds(model: Embedder, sentences, text: str, tmp_path: Path, layer) -> None:
-    """All groups of so few tokens are looked into, and twice as many are compared as asked for: nothing is missed."""
+    """With so few tokens all groups are searched, and twice as many uses are compared as asked for. None is missed."""
     build_index(model, [text], tmp_path / "index", layer=layer)
     index = ContextIndex(tmp_path / "index", model)
     for options in ({}, {"any_word": True}, {"ignore_case": True}, {"top": 3}):
@@ -113,7 +113,7 @@ def test_product_quantised_vectors_give_exact_similarities(model: Embedder, sent
 
 
 def test_rare_vectors_are_found_in_any_group(tmp_path: Path) -> None:
-    """Two are asked for among five; with one group of sixty looked into, none might be."""
+    """The two nearest of five vectors are wanted. With only one of sixty groups searched, none might be found."""
     vectors = np.random.default_rng(0).standard_normal((3000, 16)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     stored.train_index(vectors, "float16", len(vectors), tmp_path / "trained")
@@ -188,7 +188,7 @@ def test_bad_lines_of_tagged_text_are_named(model, tmp_path: Path, line: str, co
 
 
 class Stops(Embedder):
-    """Is interrupted after some sentences."""
+    """An embedder that is interrupted after some sentences."""
 
     left = 10**9
 
@@ -265,7 +265,7 @@ def test_the_same_command_again_finds_all_done(
 def test_a_kill_while_all_is_put_together_loses_nothing(
     number: int, model: Embedder, text: str, tmp_path: Path, monkeypatch
 ) -> None:
-    """At whichever of its renames, those behind that of the text: the vectors aren't computed again."""
+    """The process is killed at one of the renames after that of the text. No vector is computed again."""
     folder = tmp_path / "index"
     build_index(model, [text], folder, layer=0)
     made, rename = iter(range(1, 99)), Path.rename
@@ -350,7 +350,7 @@ def test_uses_come_from_all_over_the_text(model: Embedder, sentences, text: str,
 
 
 def test_the_sample_is_of_as_many_tokens_as_asked_for(model: Embedder, tmp_path: Path, monkeypatch) -> None:
-    """Sentences of very different lengths: neither too few nor too many vectors to learn from."""
+    """Sentences have very different lengths, but the number of vectors to learn from is exact."""
     monkeypatch.setattr("elmo.analysis.search.vectors.MAX_SAMPLE", 400)
     monkeypatch.setattr("elmo.analysis.search.vectors.sample_size", lambda num_tokens: 400)
     seen: list[int] = []
@@ -401,7 +401,7 @@ def test_an_incomplete_index_is_refused(
 def test_a_damaged_index_is_reported_in_one_sentence(
     model: Embedder, text: str, tmp_path: Path, name: str, old: bytes, new: bytes
 ) -> None:
-    """Whether it is opened or searched."""
+    """The damage is noticed when the index is opened or when it is searched."""
     build_index(model, [text], tmp_path / "index")
     data = (tmp_path / "index" / name).read_bytes()
     assert old in data
@@ -411,7 +411,7 @@ def test_a_damaged_index_is_reported_in_one_sentence(
 
 
 def test_a_use_in_the_query_sentence_does_not_count(model: Embedder, tmp_path: Path) -> None:
-    """Neither to an index, nor to the exact search."""
+    """This holds for an index and for the exact search."""
     sentences = [QUERY, ["They", "saw", "it"]]
     (tmp_path / "text").write_text("\n".join(map(" ".join, sentences)))
     build_index(model, [str(tmp_path / "text")], tmp_path / "index")
