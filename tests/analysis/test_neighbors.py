@@ -95,7 +95,7 @@ def test_counts_tell_what_was_searched(model: Embedder) -> None:
 
 
 def test_only_sentences_with_the_word_are_run(model: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The token vectors of similar words are an exception, but need no LSTM."""
+    """Similar words are found by token vectors, which need no LSTM."""
     rows: list[int] = []
     for engine in (ModuleEngine, PackedEngine):
 
