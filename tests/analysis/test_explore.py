@@ -89,7 +89,7 @@ def test_a_word_is_compared_with_its_uses_in_every_layer(model: Embedder, index:
 
 
 def test_the_word_that_was_clicked_is_the_one(model: Embedder, index: ContextIndex) -> None:
-    """The second "play" of a sentence, and the tags of the uses themselves."""
+    """It is the second "play" of its sentence here. The tags are those of the uses themselves."""
     view = look(model, [("play", "in", "play")], 0, 2, index)
     assert view.neighbors is not None
     assert view.neighbors.position == 2
@@ -123,7 +123,7 @@ def test_without_an_index_the_words_of_the_text_are_compared(model: Embedder) ->
 
 
 def test_without_an_index_links_keep_the_other_lines(model: Embedder) -> None:
-    """They are what a word is compared with."""
+    """The word is compared with those lines."""
     from starlette.testclient import TestClient
 
     from elmo.analysis.explore_page import Page
@@ -137,7 +137,7 @@ def test_without_an_index_links_keep_the_other_lines(model: Embedder) -> None:
 
 
 def test_typed_text_is_tokenized_like_the_text_of_the_index(model: Embedder, index: ContextIndex, folder: Path) -> None:
-    """Where that doesn't say, as a text that was tokenized before, what is typed is English."""
+    """If the index does not say how, because its text was tokenized before, typed text is taken for English."""
     (folder / "raw").write_text("A play. They play.\n")
     build_index(model, [str(folder / "raw")], folder / "raw.index", tokenizer="spacy:xx")
     assert tokenizer_for_input(ContextIndex(folder / "raw.index", model)) == "spacy:xx"
@@ -186,7 +186,7 @@ def test_every_word_is_a_link_that_shows_its_uses(server: str) -> None:
 
 
 def test_a_new_text_is_not_asked_for_the_old_word(server: str) -> None:
-    """A browser sends line ends of its own."""
+    """Browsers send text with line ends of their own."""
     query = f"text={quote_plus('a play' + chr(13) + chr(10) + 'A play .')}&line=1&word=1"
     for of, is_chosen in (("a play\nA play .", True), ("She wrote it .", False)):
         code, page = get(f"{server}/?{query}&of={quote_plus(of)}")
@@ -194,7 +194,7 @@ def test_a_new_text_is_not_asked_for_the_old_word(server: str) -> None:
 
 
 def test_a_word_of_a_text_that_is_cut_differently_is_not_looked_up(server: str) -> None:
-    """Their numbers may be those of other words."""
+    """The same number may belong to another word there."""
     query = f"text={quote_plus('a play')}&of={quote_plus('a play')}&line=0&word=1"
     for spaces, is_chosen in (("&cut=", True), ("&spaces=1&cut=1", True), ("&spaces=1&cut=", False)):
         _, page = get(f"{server}/?{query}{spaces}")
@@ -229,7 +229,7 @@ def test_typed_text_is_escaped(server: str) -> None:
 
 
 def test_other_host_names_are_refused(server: str) -> None:
-    """Otherwise a page of another site could ask by a name of its own that leads to this machine."""
+    """Otherwise the page of another site could send requests by a host name of its own that leads to this machine."""
     assert get(server, Host="evil.example")[0] == 400
 
 
@@ -253,7 +253,7 @@ def test_which_addresses_only_this_machine_reaches(host: str, is_own: bool) -> N
 
 
 def test_letting_other_machines_in_is_announced(folder: Path) -> None:
-    """By whatever name they call this one; and with the tokenizer that is asked for."""
+    """They may call this machine by any name. The tokenizer is the one that was asked for."""
     command = [sys.executable, "-m", "elmo", "explore", "model", "--host", "0.0.0.0", "--port", "0", "--device", "cpu"]
     command += ["--tokenizer", "whitespace"]
     with started(*command, cwd=folder) as process:
@@ -296,7 +296,7 @@ def test_a_browser_shows_it(server: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None or DRIVER is None, reason="needs Chromium or Chrome, and its driver")
 def test_a_person_types_and_clicks(server: str, tmp_path: Path) -> None:
-    """A text, a word, another one of the same text, a use that was found; then a new text, with no word chosen."""
+    """They enter a text and click on two of its words and on a use that was found. A new text has no chosen word."""
     from selenium.webdriver import Chrome, ChromeOptions, ChromeService
     from selenium.webdriver.common.by import By
     from selenium.webdriver.remote.webelement import WebElement
@@ -344,7 +344,7 @@ def test_a_person_types_and_clicks(server: str, tmp_path: Path) -> None:
 
 
 def test_long_sentences_are_cut_around_their_word() -> None:
-    """What a link holds, the page takes."""
+    """The page accepts whatever a link to it holds."""
     tokens = tuple(f"{number:04}" for number in range(1000))
     for word in (0, 10, 500, 999):
         place, cut = cut_around(tokens, word)
@@ -374,7 +374,7 @@ def hasty(folder: Path, model: Embedder) -> Iterator[tuple[str, int]]:
 
 
 def rest(client: socket.socket) -> bytes:
-    """All that comes until the other side ends the connection, however it does."""
+    """Return all that comes until the other side ends the connection, in whatever way it does."""
     client.settimeout(60)
     found = b""
     with suppress(ConnectionResetError):
@@ -411,7 +411,7 @@ def test_sending_a_request_bit_by_bit_gains_no_time(hasty: tuple[str, int]) -> N
 
 
 def test_many_clients_that_wait_leave_room(server: str) -> None:
-    """The one that has waited longest makes room for the next."""
+    """The client that has waited longest makes room for the next one."""
     host, port = server.removeprefix("http://").split(":")
     with ExitStack() as stack:
         clients = [stack.enter_context(socket.create_connection((host, int(port)))) for _ in range(150)]

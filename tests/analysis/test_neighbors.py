@@ -47,7 +47,7 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 def brute_force(
     model: Embedder, text: Sequence[list[str]], word: str | None, query: list[str], position: int, layer
 ) -> list[tuple[float, tuple[str, ...], int]]:
-    """All different uses of `word` (None: of all words) outside `query`, nearest first, by definition."""
+    """Find all different uses of `word` (None: of all words) outside `query`, nearest first, by the definition."""
     target = model.embed([query], layers=layer)[0][position]
     found = {
         (tuple(sentence), place): cosine(target, vector)
@@ -95,7 +95,7 @@ def test_counts_tell_what_was_searched(model: Embedder) -> None:
 
 
 def test_only_sentences_with_the_word_are_run(model: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The word's types aside, whose token vectors need no LSTM."""
+    """Similar words are found by token vectors, which need no LSTM."""
     rows: list[int] = []
     for engine in (ModuleEngine, PackedEngine):
 
@@ -160,7 +160,7 @@ def test_bad_input_is_explained(model: Embedder, word: str, query: list[str], op
 
 
 def test_a_text_may_be_streamed(model: Embedder, tmp_path: Path) -> None:
-    """Any iterable does: a file's lines, split on the way."""
+    """The text can be any iterable, such as the lines of a file that are split one by one."""
     (tmp_path / "text").write_text("\n".join(map(" ".join, TEXT)), encoding="utf-8")
     with (tmp_path / "text").open(encoding="utf-8") as lines:
         streamed = find_neighbors(model, (line.split() for line in lines), "play", QUERY)

@@ -56,7 +56,7 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
 
 
 def test_markdown_has_the_papers_figures_above_ours() -> None:
-    """A deviation stands behind ours alone; a column that a row hasn't stays empty; a bar of a name ends no cell."""
+    """Only our figures have a deviation. A missing column stays empty, and a bar in a name does not end its cell."""
     assert as_markdown(FINDING).splitlines() == [
         "# A title",
         "",
@@ -113,7 +113,7 @@ def test_other_json_is_no_finding(tmp_path: Path) -> None:
 
 
 def test_findings_of_several_tasks_become_one() -> None:
-    """Tables of one task each are kept, before the common one; of a task that both know, the later figures count."""
+    """Tables of one task each come before the common one. If two findings have the same task, the later one counts."""
     ner = Table("Best", "dev score (%): NER F1, SRL F1", ["a"], {"NER": {"a": 1.0}, "SRL": {"a": 2.0}})
     ner = replace(ner, spread={"NER": {"a": 0.5}, "SRL": {"a": 8.0}})
     sst = Table("Best", "dev score (%): SST accuracy, SRL F1", ["a"], {"SST": {"a": 3.0}, "SRL": {"a": 4.0}})
@@ -129,7 +129,7 @@ def test_findings_of_several_tasks_become_one() -> None:
 
 
 def test_joined_columns_are_those_of_rows_that_are_left() -> None:
-    """As other shares of a task's examples are."""
+    """The rows may have other columns, such as other shares of the training set."""
     table = Table("NER", "F1", ["1 %, 3", "all"], {"with": {"1 %, 3": 1.0, "all": 2.0}}, paper={"p": {"all": 3.0}})
     again = replace(table, columns=["1 %, 4"], here={"with": {"1 %, 4": 1.5}}, paper={})
     one = Finding("efficiency", "x", "m", False, [table], {})
@@ -159,7 +159,7 @@ def test_a_missing_matplotlib_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_parts_are_found_once(tmp_path: Path) -> None:
-    """Again where what they are of has changed; a failure is not kept."""
+    """They are found again if what they depend on has changed. A failure is not kept."""
     path, calls = tmp_path / "parts" / "x.json", []
 
     def compute() -> list[int]:
@@ -191,7 +191,7 @@ def test_panels_show_the_paper_above_and_ours_below() -> None:
 
 
 def test_shares_are_hatched_as_in_the_papers_figure(tmp_path: Path) -> None:
-    """Lines below 1/3, dots above 2/3, nothing between."""
+    """There are lines below 1/3, dots above 2/3, and nothing in between."""
     pytest.importorskip("matplotlib")
     figure = new_figure()
     axes = figure.add_subplot()
@@ -233,12 +233,13 @@ def test_conll2000_is_read(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text("He PRP B-NP\nruns VBZ B-VP\n\n\nNow RB O\n", encoding="utf-8")
     assert read_conll2000(path) == [Tagged(["He", "runs"], ["PRP", "VBZ"]), Tagged(["Now"], ["RB"])]
-    path.write_text("He PRP B-NP\nruns VBZ\n", encoding="utf-8")
-    with pytest.raises(ElmoError, match=r"x\.txt, line 2: 2 columns; expected a word, its tag and its chunk"):
-        read_conll2000(path)
-    path.write_text("\n")
-    with pytest.raises(ElmoError, match="holds no sentence"):
-        read_conll2000(path)
+    for text, says in (
+        ("He PRP B-NP\nruns VBZ\n", r"x\.txt, line 2: 2 columns; expected a word, its tag and its chunk"),
+        ("\n", r"x\.txt: holds no sentence"),
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ElmoError, match=says):
+            read_conll2000(path)
 
 
 @pytest.mark.external
@@ -254,7 +255,7 @@ FIRST = {PLAY: "play%1"}
 
 
 def make_annotated(number: int, seed: int) -> list[Annotated]:
-    """ "play" after one of two words, with its sense 1 or 2 at random."""
+    """Make sentences with "play" after one of two words. Its sense is 1 or 2 at random."""
     draw = np.random.default_rng(seed)
     return [
         Annotated(["a", word, "play"], [Instance(PLAY, 2, 3, (f"play%{draw.integers(1, 3)}",))])
@@ -263,7 +264,7 @@ def make_annotated(number: int, seed: int) -> list[Annotated]:
 
 
 def test_wsd_counts_the_papers_four_sets_and_all(embedder: Embedder, tmp_path: Path, monkeypatch) -> None:
-    """By instances, not by sets; the numbers are those of `evaluate_wsd`, and mixes have names."""
+    """Instances count equally, whatever their set. The numbers are those of `evaluate_wsd`, and mixes have names."""
     names = ["senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015"]
     tests = {name: make_annotated(4 + 9 * number, number) for number, name in enumerate(names)}
     semcor = make_annotated(30, 9)
@@ -299,7 +300,7 @@ def test_wsd_counts_the_papers_four_sets_and_all(embedder: Embedder, tmp_path: P
 
 
 def test_neighbors_find_the_papers_sentences_and_count_senses(embedder: Embedder, tmp_path: Path) -> None:
-    """The source stands in the text longer than the paper quotes it, and isn't its own neighbor."""
+    """The text has the source in a longer form than the paper quotes. The source is not its own neighbor."""
     whole = [*published.GAME.split(), "in", "the", "hole"]
     answer = ["Kieffer", ",", "the", "only", "junior", ",", "saw", "a", "play"]
     text = [

@@ -51,7 +51,7 @@ MakeRuns = Callable[..., TaskRuns]
 
 @pytest.fixture
 def make_runs(tmp_path: Path) -> MakeRuns:
-    """A task of named entities in eight sentences, with a biLM that has a softmax."""
+    """Make a task of named entities in eight sentences, with a biLM that has a softmax."""
     for name, sentences in (("train", SENTENCES), ("dev", SENTENCES[1:6])):
         lines = ("".join(f"{word}\t{TAGS.get(word, 'O')}\n" for word in sentence.split()) for sentence in sentences)
         (tmp_path / f"{name}.conll").write_text("\n".join(lines))
@@ -74,7 +74,7 @@ def forbid_training(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def draws(draw: Callable[[Any, Finding], None], finding: Finding) -> list[str]:
-    """The titles of the picture's panels."""
+    """Return the titles of the panels of the picture."""
     pytest.importorskip("matplotlib")
     figure = new_figure()
     draw(figure, finding)
@@ -82,7 +82,7 @@ def draws(draw: Callable[[Any, Finding], None], finding: Finding) -> list[str]:
 
 
 def test_a_setting_is_trained_only_once(make_runs: MakeRuns, forbid_training, tmp_path: Path) -> None:
-    """A setting that is the recipe's own has the run of the recipe; vectors are computed once for all runs."""
+    """A setting that the recipe already has shares the run of the recipe. All runs share one computation of vectors."""
     task = make_runs()
     plain, top = task.with_elmo(), task.with_elmo({"layers": "top"})
     weights = [load_file(run.folders[0] / "weights.safetensors") for run in (plain, top)]
@@ -98,7 +98,7 @@ def test_a_setting_is_trained_only_once(make_runs: MakeRuns, forbid_training, tm
 
 
 def test_shared_vectors_change_no_result(make_runs: MakeRuns, tmp_path: Path) -> None:
-    """A run is that of elmo task, seconds apart, to the bit."""
+    """Except for the seconds it took, a run is bit for bit the one of `elmo task`."""
     task = make_runs()
     shared = task.with_elmo().results[0]
     files = (str(tmp_path / f"{name}.conll") for name in ("train", "dev"))
@@ -111,7 +111,7 @@ def test_shared_vectors_change_no_result(make_runs: MakeRuns, tmp_path: Path) ->
 
 
 def test_a_share_is_trained_on_in_a_folder_of_its_own(make_runs: MakeRuns) -> None:
-    """A share of what the recipe's own share leaves: eight sentences, four, two. Epochs have as many steps."""
+    """It is a share of what the recipe's own share leaves: eight sentences, four, two. Epochs have as many steps."""
     task = make_runs(settings={"training.share": 0.5, "training.batch_size": 1})
     assert [task.num_examples(share) for share in (1.0, 0.5)] == [4, 2]
     folders = [task.baseline(share).folders[0] for share in (1.0, 0.5)]
@@ -121,7 +121,7 @@ def test_a_share_is_trained_on_in_a_folder_of_its_own(make_runs: MakeRuns) -> No
 
 
 def test_more_seeds_join_the_first_one(make_runs: MakeRuns) -> None:
-    """One seed is trained once; fewer are asked for of what several left."""
+    """Each seed is trained only once, also if fewer seeds are asked for later."""
     task = make_runs()
     first = [task.baseline().results[0], task.with_elmo().results[0]]
     several = make_runs(num_seeds=2)
@@ -136,7 +136,7 @@ def test_settings_go_before_those_of_quick_runs(make_runs: MakeRuns) -> None:
 
 
 def test_quick_runs_take_few_tokens(make_runs: MakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of tasks whose examples are documents, of which a few hundred would take long."""
+    """In some tasks examples are whole documents, and a few hundred of them would take long."""
     assert len(make_runs(quick=True).sets["train"]) == len(SENTENCES)
     monkeypatch.setattr("elmo.analysis.paper.runs.QUICK_TOKENS", {"train": 9, "dev": 1})
     task = make_runs(quick=True)
@@ -166,7 +166,7 @@ def test_layers_has_its_five_settings(make_runs: MakeRuns) -> None:
 
 
 def test_the_last_layer_is_tried_without_its_scale(make_runs: MakeRuns) -> None:
-    """Appendix A.2: gamma stays 1 then, and the scores of the run are others than with it."""
+    """Appendix A.2: gamma then stays 1, and the scores differ from those of the run with gamma."""
     task = make_runs()
     (table,) = tasks.analyze_layers([task], "m").tables
     assert table.columns.index(published.TOP_UNSCALED) == table.columns.index(published.TOP) + 1
@@ -238,7 +238,7 @@ def make_outcome(folder: Path, scores: list[float]) -> Outcome:
 
 @pytest.mark.parametrize(("scores", "passed"), [([1.0, 3.0, 3.5, 9.0], 3.0), ([3.0, 2.0], "never")])
 def test_epochs_to_the_baselines_best(tmp_path: Path, scores: list[float], passed: float | str) -> None:
-    """The baseline is best in its second epoch, with 3; to equal that is not to pass it."""
+    """The baseline is best in its second epoch, with a score of 3. An equal score does not count as better."""
     baseline = make_outcome(tmp_path / "baseline", [1.0, 3.0, 2.0, 3.0])
     found = tasks.compare_epochs(baseline, make_outcome(tmp_path / "elmo", scores))
     assert found == {published.BEST_EPOCH: 2.0, published.PASSED_IN: passed}
@@ -267,7 +267,7 @@ def test_sentences_are_tuned_on_and_not_their_phrases(tmp_path: Path) -> None:
 
 
 def test_models_are_tuned_on_contexts_and_on_questions_separately(tmp_path: Path) -> None:
-    """As Table 7 has them; the task is trained with the model of the contexts, as the published one was."""
+    """This is what Table 7 reports. The task is trained with the model that was tuned on the contexts, as published."""
     questions = [{"question": q, "id": q, "answers": [{"text": "w1", "answer_start": 0}]} for q in ("w3 w4 ?", "w4 ?")]
     paragraphs = [{"context": "w1 w2 w0 w5 .", "qas": questions}]
     (tmp_path / "squad.json").write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))

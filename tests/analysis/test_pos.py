@@ -32,7 +32,7 @@ TAGS = {"play": "NN", "the": "DT", "a": "DT", "plays": "VBZ", "she": "PRP", "new
 
 
 def make_tagged(num_sentences: int, seed: int) -> list[Tagged]:
-    """Sentences of words that have one tag each."""
+    """Make sentences of words that have one tag each."""
     draw = np.random.default_rng(seed)
     sentences = [draw.choice(list(TAGS), size=draw.integers(1, 9)).tolist() for _ in range(num_sentences)]
     return [Tagged(tokens, [TAGS[token] for token in tokens]) for tokens in sentences]
@@ -58,7 +58,7 @@ def test_separable_classes_are_learned_without_error() -> None:
 
 
 def test_labels_by_chance_stay_at_chance() -> None:
-    """4 labels of no meaning: 1/4 of 2,000, whose standard deviation is 0.0097; 5 of these are 0.05."""
+    """There are 4 random labels. 1/4 of 2,000 has a standard deviation of 0.0097; 0.05 is five of them."""
     draw = np.random.default_rng(1)
     vectors, labels = draw.normal(size=(4000, 10)).astype(np.float32), draw.choice(list("abcd"), size=4000).tolist()
     probe = fit_probe(vectors[:1500], labels[:1500], vectors[1500:2000], labels[1500:2000])
@@ -66,7 +66,7 @@ def test_labels_by_chance_stay_at_chance() -> None:
 
 
 def test_scale_and_place_of_numbers_change_nothing() -> None:
-    """Layers of a biLM differ in both a hundredfold. A dead dimension is no harm."""
+    """Layers of a biLM differ in both by a factor of a hundred. A dimension without variance does no harm."""
     draw = np.random.default_rng(2)
     vectors = draw.normal(size=(400, 5)).astype(np.float32)
     labels = np.where(vectors @ [1, -2, 0.5, 0, 1] + 0.3 * draw.normal(size=400) > 0, "yes", "no").tolist()
@@ -78,7 +78,7 @@ def test_scale_and_place_of_numbers_change_nothing() -> None:
 
 
 def test_the_weight_decay_is_the_best_on_the_dev_set() -> None:
-    """More dimensions than training data: without decay, noise is learned by heart."""
+    """There are more dimensions than training examples, so that a probe without decay would learn noise by heart."""
     draw = np.random.default_rng(3)
     labels = draw.choice(["x", "y"], size=2060).tolist()
     vectors = draw.normal(size=(2060, 50)).astype(np.float32)
@@ -116,7 +116,7 @@ def test_labels_must_fit_vectors(labels: list[str]) -> None:
 
 
 def test_words_of_one_tag_each_are_learned_without_error(embedder: Embedder) -> None:
-    """From layer 0, which depends on the word alone. Random weights blur it with the context in the layers above."""
+    """Layer 0 depends on the word alone. In the layers above it, random weights mix the word with its context."""
     parts = [make_tagged(number, seed) for seed, number in enumerate((150, 20, 30))]
     scores = [probe_pos(embedder, *parts, layer) for layer in (0, 1, "top")]
     assert scores[0] == most_frequent_tag(parts[0], parts[2]) == 1.0
@@ -133,7 +133,7 @@ def test_vectors_are_those_of_the_layer_in_order(embedder: Embedder) -> None:
 
 
 def test_most_frequent_tag_by_hand() -> None:
-    """ "play" was NN twice, VB once; a new word gets NN, the commonest of all."""
+    """ "play" was NN twice and VB once. A new word gets NN, which is the most frequent tag of all."""
     train = [Tagged(["play", "play", "play", "on"], ["NN", "VB", "NN", "IN"])]
     assert most_frequent_tag(train, [Tagged(["play", "on", "new", "play"], ["NN", "IN", "NN", "VB"])]) == 0.75
 
@@ -173,7 +173,7 @@ def test_other_text_is_refused_with_its_line(tmp_path: Path, text: str, says: st
 
 @pytest.mark.external
 def test_the_words_alone_tell_most_tags_of_the_english_web_treebank(shared: Path) -> None:
-    """The size of the corpus, and the score as counted by a script of a few lines without our reader."""
+    """The size of the corpus and the score were counted by a script of a few lines without our reader."""
     parts = [read_conllu(shared / "data" / "pos" / f"ud_ewt_{part}.conllu.xz") for part in ("train", "test")]
     assert [len(part) for part in parts] == [12544, 2077]
     assert len(all_tags(parts[0])) == 204577

@@ -38,7 +38,7 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
 
 
 def kind_of(word: str, typo: str) -> str:
-    """Which kind of typo makes `typo` of `word`, by definition; "" for none."""
+    """Return which kind of typo makes `typo` of `word`, by the definition; "" for none."""
     places = range(len(word))
     if len(typo) == len(word):
         differ = [i for i in places if word[i] != typo[i]]
@@ -56,7 +56,7 @@ def kind_of(word: str, typo: str) -> str:
 
 
 def are_neighbours(a: str, b: str) -> bool:
-    """Keys are neighbors in a row, or above and below: below a key are that of its column and the one to the left."""
+    """Keys are neighbors in a row. Below a key are the key of its own column and the one to the left of that."""
     if a.isupper() != b.isupper():
         return False
     (row_a, a_at), (row_b, b_at) = sorted(
@@ -97,7 +97,7 @@ def test_every_place_of_a_word_is_hit() -> None:
 
 
 def test_typos_are_the_same_anywhere() -> None:
-    """Those of seed 0, written down: other versions of Python and other machines must make them too."""
+    """These are the typos of seed 0. Other versions of Python and other machines must make the same ones."""
     assert with_typos([["They", "played", "spectacular", "games"]], 1.0) == [["Tjey", "plaayed", "spectcular", "gakes"]]
     assert with_typos([["They", "played", "spectacular", "games"]], 1.0, seed=1) != with_typos(
         [["They", "played", "spectacular", "games"]], 1.0
@@ -126,7 +126,7 @@ def test_share_is_one(share: float) -> None:
 
 
 def test_table_has_the_scores_of_each_text_and_of_the_misspelt_words(embedder: Embedder) -> None:
-    """Layer 0 against its parts: the probe on clean text, and on the noisy text as a test set of its own."""
+    """Those of layer 0 are compared with those of a probe of clean text and of the noisy text as a test set."""
     train, dev, test = (make_tagged(n, seed) for seed, n in enumerate((80, 20, 40)))
     table = evaluate_typos(embedder, train, dev, test, [0, "mean"], share=0.5)
     assert list(table) == [WORDS_ONLY, "layer 0", "mean"]
@@ -163,7 +163,7 @@ def test_a_test_text_without_typos_is_refused(embedder: Embedder) -> None:
 
 
 def test_a_model_of_whole_words_is_refused(tmp_path: Path) -> None:
-    """To it, all misspelt words are one."""
+    """It could not tell one misspelt word from another."""
     embedder = Embedder(formats.load(make_words.make(tmp_path / "model")[0]))
     with pytest.raises(ElmoError, match=r"reads whole words, and any misspelt one as <UNK>"):
         evaluate_typos(embedder, *(make_tagged(n, n) for n in (20, 5, 5)))
@@ -173,7 +173,7 @@ def test_a_model_of_whole_words_is_refused(tmp_path: Path) -> None:
 
 
 def make_phrases(num_sentences: int, seed: int) -> list[Tagged]:
-    """ "play" is a verb after "to", a noun after "the", and "so" an adverb before "far": neighbours on both sides."""
+    """Make phrases in which a tag depends on both neighbors: "play" after "to" or "the", and "so" before "far"."""
     draw = np.random.default_rng(seed)
     phrases = [("to play", "TO VB"), ("the play", "DT NN"), ("so far", "RB RB"), ("so we", "IN PRP"), ("park", "NN")]
     sentences: list[Tagged] = []
@@ -195,7 +195,7 @@ def test_neighbours_on_both_sides_tell_the_tag() -> None:
 
 
 def test_unknown_words_are_taken_for_rare_ones() -> None:
-    """Each new word is a name here, as those are that the training text has once."""
+    """Each new word is a name here, and so is each word that the training text has only once."""
     train = [Tagged(["the", f"x{n}", "park"], ["DT", "NNP", "NN"]) for n in range(100)]
     tagger = fit_word_tagger(train, train[:5])
     assert set(tagger.words) == {"the", "park"}
@@ -209,7 +209,7 @@ def test_the_same_input_gives_the_same_tagger() -> None:
 
 
 def test_the_epoch_is_the_best_on_the_dev_set() -> None:
-    """A dev set whose tags are never seen can't be got better than at once; one of them all is in the end."""
+    """A dev set with tags that are never seen is best at once. One with a single tag is best in the end."""
     train = make_phrases(30, 3)
     at_once = fit_word_tagger(train, [Tagged(["play"], ["??"])])
     at_last = fit_word_tagger(train, train)
@@ -229,7 +229,7 @@ def test_text_without_tokens_is_refused(parts: tuple[list[Tagged], list[Tagged]]
 @pytest.mark.external
 @pytest.mark.slow
 def test_context_helps_on_the_english_web_treebank(shared: Path) -> None:
-    """The convex optimum, found with L-BFGS when this was written, has 89.5 %; Adagrad must come near it."""
+    """The convex optimum, found with L-BFGS, is 89.5 %. Adagrad must come near it."""
     train, dev, test = (
         read_conllu(shared / "data" / "pos" / f"ud_ewt_{p}.conllu.xz") for p in ("train", "dev", "test")
     )

@@ -32,7 +32,7 @@ def one(target: Target, *senses: str) -> Instance:
 
 
 def make_annotated(num_sentences: int, seed: int) -> list[Annotated]:
-    """Sentences of some words, in which some tokens or pairs of them have one or two of three senses, at random."""
+    """Make sentences in which some tokens or pairs of tokens have one or two of three senses, at random."""
     draw = np.random.default_rng(seed)
     sentences: list[Annotated] = []
     for _ in range(num_sentences):
@@ -50,7 +50,7 @@ def make_annotated(num_sentences: int, seed: int) -> list[Annotated]:
 
 
 def test_score_by_hand() -> None:
-    """Of 4 instances 3 are answered, 2 of them rightly: precision 2/3, recall 2/4, F1 4/7."""
+    """Of 4 instances 3 are answered, and 2 of these are right: precision 2/3, recall 2/4, F1 4/7."""
     instances = [one(PLAY, "a%1", "b%1"), one(PLAY, "a%1"), one(RUN, "c%1"), one(RUN, "c%1")]
     score = Score.of(["b%1", "b%1", "c%1", None], instances)
     assert score == Score(2, 3, 4)
@@ -70,7 +70,7 @@ def test_sets_together_are_counted_by_instance() -> None:
 def brute_force(
     embedder: Embedder, semcor: Sequence[Annotated], test: Sequence[Annotated], layer, *, means: bool
 ) -> list[str | None]:
-    """The definition, one sentence and one sense or use at a time in float64."""
+    """Compute the definition in float64, one sentence and one sense or use at a time."""
 
     def vector(sentence: Annotated, instance: Instance) -> NDArray[np.float64]:
         vectors = embedder.embed([sentence.tokens], layers=layer)[0].astype(np.float64)
@@ -98,7 +98,7 @@ def brute_force(
 
 @pytest.mark.parametrize("layer", [0, 1, 2, "mean", [0.1, 0.2, 0.7]])
 def test_answers_are_those_of_an_exhaustive_search(embedder: Embedder, layer) -> None:
-    """Senses are random, so that no other rule has the same score. Of ties, as in layer 0, the first counts."""
+    """Senses are random, so that no other rule has the same score. In a tie, as in layer 0, the first counts."""
     semcor, tests = make_annotated(60, 0), {"x": make_annotated(50, 1), "y": make_annotated(20, 2)}
     name = str(layer)
     table = evaluate_wsd(embedder, iter(semcor), tests, FIRST, {name: layer})
@@ -112,7 +112,7 @@ def test_answers_are_those_of_an_exhaustive_search(embedder: Embedder, layer) ->
 
 
 def test_senses_of_other_forms_are_found_without_error(embedder: Embedder) -> None:
-    """Layer 0 knows the form alone, so form must tell the sense; every layer is in the table by default."""
+    """Layer 0 knows only the form, which tells the sense here. By default every layer is in the table."""
 
     def text(forms: Sequence[str]) -> list[Annotated]:
         return [Annotated(["the", f, "."], [Instance(PLAY, 1, 2, (f"play%{f}",))]) for f in forms]
@@ -125,7 +125,7 @@ def test_senses_of_other_forms_are_found_without_error(embedder: Embedder) -> No
 
 
 def test_unseen_lemmas_get_the_first_sense_or_none(embedder: Embedder) -> None:
-    """A lemma seen as another part of speech is unseen."""
+    """A lemma that was seen only as another part of speech counts as unseen."""
     semcor = [Annotated(["play"], [one(Target("new", "NOUN"), "new%1")])]
     test = [Annotated(["new"], [one(NEW, "new%3")]), Annotated(["x"], [one(Target("x", "NOUN"), "x%1")])]
     table = evaluate_wsd(embedder, semcor, {"own": test}, FIRST)
@@ -133,7 +133,7 @@ def test_unseen_lemmas_get_the_first_sense_or_none(embedder: Embedder) -> None:
 
 
 def test_only_sentences_with_lemmas_of_the_tests_are_run(embedder: Embedder, monkeypatch) -> None:
-    """SemCor is long; what no test asks for would cost time and memory."""
+    """SemCor is long, and the other sentences would only take time and memory."""
     seen: list[list[str]] = []
     stream = embedder.stream
 
@@ -161,7 +161,7 @@ def test_layers_must_give_one_vector(embedder: Embedder, layers, says: str) -> N
 
 @pytest.mark.external
 def test_published_sets_have_their_counts_and_their_baseline(shared: Path) -> None:
-    """7,253 instances, and 65.2 for the first sense (Raganato et al. 2017); 0.5 leaves room for another WordNet."""
+    """They have 7,253 instances, and the first sense scores 65.2 (Raganato et al. 2017). 0.5 is for other WordNets."""
     folder = shared / "data" / "wsd"
     first = read_first_senses(folder / "wordnet30_index.sense.xz")
     scores: dict[str, Score] = {}

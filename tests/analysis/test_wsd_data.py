@@ -70,7 +70,7 @@ def test_compressed_files_are_read(tmp_path: Path) -> None:
 
 
 def test_the_text_is_streamed(tmp_path: Path, monkeypatch) -> None:
-    """What comes before a fault is yielded: the reader is at no time further than a block."""
+    """Sentences before an error are yielded first, because the reader is never further than one block ahead."""
     monkeypatch.setattr(reading, "BLOCK_SIZE", 8)
     sentences = read_annotated(write(tmp_path, XML.replace("</corpus>", "</corps>")))
     assert [next(sentences) for _ in range(3)] == SENTENCES
@@ -139,7 +139,7 @@ def test_absent_files_are_named(tmp_path: Path) -> None:
 
 
 def test_first_senses_are_those_numbered_1(tmp_path: Path) -> None:
-    """Whatever stands first in the file; an adjective's may be a satellite. Lemmas may hold a % themselves."""
+    """The order of the file does not matter. An adjective's may be a satellite, and lemmas may contain a % sign."""
     (tmp_path / "index.sense").write_text(
         "fast%3:00:01:: 00976508 2 15\nfast%5:00:00:quick:00 01 1 9\nfast%4:02:01:: 00085811 1 7\n"
         "play%1:04:00:: 1 2 0\nplay%1:10:01:: 1 1 0\nplay%2:33:00:: 1 1 0\n100%_sure%3:00:00:: 1 1 0\n"

@@ -102,9 +102,9 @@ def _digest_loaded(model: Model) -> str:
     return found.hexdigest()
 
 
-def _add(found: Any, tensors: Any) -> None:
-    for tensor in tensors:
-        found.update(repr(tuple(tensor.shape)).encode() + tensor.detach().contiguous().numpy().tobytes())
+def _add(found: Any, arrays: Any) -> None:
+    for array in arrays:
+        found.update(repr(tuple(array.shape)).encode() + np.asarray(array).tobytes())
 
 
 def digest_corpus(folder: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -178,10 +179,13 @@ def test_module_shares_the_bilm(tmp_path: Path) -> None:
 
 def test_module_with_files_or_of_another_kind_is_refused(tmp_path: Path) -> None:
     layer, _ = make_layer(tmp_path)
-    with pytest.raises(ElmoError, match="replaces both files"):
-        elmo.Elmo("options.json", None, 1, module=layer)
-    with pytest.raises(ElmoError, match="expected a biLM or an Elmo of this package, found Linear"):
-        elmo.Elmo(None, None, 1, module=torch.nn.Linear(2, 2))  # pyright: ignore[reportArgumentType]
+    other: Any = torch.nn.Linear(2, 2)
+    for options, module, says in (
+        ("options.json", layer, "replaces both files"),
+        (None, other, "expected a biLM or an Elmo of this package, found Linear"),
+    ):
+        with pytest.raises(ElmoError, match=says):
+            elmo.Elmo(options, None, 1, module=module)
 
 
 # --- files that aren't there

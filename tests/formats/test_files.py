@@ -47,7 +47,7 @@ def test_tensors_and_metadata_are_read_as_written(tmp_path: Path) -> None:
 
 
 def test_names_that_are_no_utf8_are_written_as_escapes(tmp_path: Path) -> None:
-    """As Python has them of files' names."""
+    """The escapes are those of Python for such names of files."""
     name = b"caf\xe9.txt".decode("utf-8", "surrogateescape")
     write_json(tmp_path / "a.json", {"é": name})
     assert '"é": "caf\\udce9.txt"' in (tmp_path / "a.json").read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ def test_names_that_are_no_utf8_are_written_as_escapes(tmp_path: Path) -> None:
 
 
 def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
-    """One in the name of the checksum, too, without which the file would go unchecked."""
+    """This includes bits in the name of the checksum, without which the file would not be checked."""
     write_tensors(tmp_path / "x", TENSORS)
     data = (tmp_path / "x").read_bytes()
     for place in range(len(data)):
@@ -72,7 +72,7 @@ def test_files_of_others_have_no_checksum(tmp_path: Path) -> None:
 
 
 def test_a_parameter_has_the_checksum_of_its_numbers() -> None:
-    """Whatever its gradient, and however it lies in memory."""
+    """Neither its gradient nor its layout in memory matters."""
     plain = torch.arange(6.0).view(2, 3)
     wanted = checksum({"a": plain}, {})
     assert checksum({"a": torch.nn.Parameter(plain)}, {}) == checksum({"a": plain.T.contiguous().T}, {}) == wanted

@@ -46,7 +46,7 @@ MEMORY = 90 << 20
 
 @pytest.fixture(autouse=True)
 def _leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whatever was unpacked is gone, and nothing was written next to the model."""
+    """Whatever was unpacked is removed, and nothing is written next to the model."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
@@ -56,7 +56,7 @@ def _leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def assert_refused(source: Path, *parts: str) -> None:
-    """As everywhere, and in bounded memory."""
+    """The source is refused as in other tests, and within bounded memory."""
     tracemalloc.start()
     try:
         refusing.assert_refused(source, *parts)
@@ -83,7 +83,7 @@ def pack(path: Path, **entries: bytes) -> Path:
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:evil", "a/../evil"])
 @pytest.mark.parametrize("kind", ["zip", "tar.gz"])
 def test_entries_that_leave_the_folder(name: str, kind: str, tmp_path: Path) -> None:
-    """Even where a file of that name would be harmless: nobody packs a model so."""
+    """They are refused even if a file of that name would be harmless, because no real model is packed in this way."""
     path = tmp_path / f"model.{kind}"
     if kind == "zip":
         pack(path, **{"options.json": b"{}", name: b"evil"})
@@ -123,7 +123,7 @@ def write_bomb(folder: Path) -> Path:
 
 
 def test_a_zip_bomb(tmp_path: Path) -> None:
-    """100 MB of zeros in 100 kB."""
+    """The archive has 100 kB and unpacks to 100 MB of zeros."""
     path = write_bomb(tmp_path)
     assert path.stat().st_size < 1 << 20
     assert_refused(path, "model.zip", "unpacks to more")
@@ -141,7 +141,7 @@ def test_a_zip_bomb_that_lies_about_its_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inside", ["file", "header"])
 def test_a_tar_bomb(inside: str, tmp_path: Path) -> None:
-    """A large file, or a header of a name that never ends, which is read into memory."""
+    """It is a large file, or a header with an endless name, which would be read into memory."""
     path = tmp_path / "model.tar.gz"
     member = tarfile.TarInfo("weights.th")
     member.type = tarfile.REGTYPE if inside == "file" else tarfile.GNUTYPE_LONGNAME
@@ -230,7 +230,7 @@ def test_a_word_list_that_unfolds_without_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("where", ["char_embed", "CNN/b_cnn_0", "softmax", "unused"])
 @pytest.mark.parametrize("kind", ["soft", "external"])
 def test_links(where: str, kind: str, folder: Path, tmp_path: Path) -> None:
-    """Another file of this machine would be read as weights."""
+    """A link could make the reader take another file of this machine for weights."""
     with h5py.File(tmp_path / "secret.h5", "w") as file:
         file["x"] = np.zeros((261, 4), np.float32)
     with h5py.File(folder / WEIGHTS_FILE, "a") as file:
@@ -241,7 +241,7 @@ def test_links(where: str, kind: str, folder: Path, tmp_path: Path) -> None:
 
 
 def test_groups_in_groups_without_end(folder: Path) -> None:
-    """Looking up each by its path takes time that grows with the square of the depth."""
+    """Looking up each group by its path takes time that grows with the square of the depth."""
     with h5py.File(folder / WEIGHTS_FILE, "a") as file:
         group = file
         for _ in range(300):
@@ -280,7 +280,7 @@ def test_a_data_set_put_together_from_other_files(folder: Path) -> None:
 
 
 def test_absurd_shapes_that_the_options_agree_with(tmp_path: Path) -> None:
-    """A file of some kilobytes can claim terabytes: pieces that were never written."""
+    """A file of a few kilobytes can claim terabytes, in chunks that were never written."""
     options = make_options()
     weights = make_weights(options)
     options["lstm"].update(dim=1 << 19, projection_dim=1 << 18)
@@ -307,7 +307,7 @@ def test_an_absurd_number_of_words(rows: int, folder: Path) -> None:
 
 
 def test_an_absurd_alphabet(folder: Path) -> None:
-    """As many rows as no file holds, in pieces of a few."""
+    """No file could hold that many rows; the chunks hold only a few each."""
     with h5py.File(folder / WEIGHTS_FILE, "a") as file:
         del file["char_embed"]
         file.create_dataset("char_embed", (1 << 40, 4), "f4", chunks=(64, 4))
@@ -315,7 +315,7 @@ def test_an_absurd_alphabet(folder: Path) -> None:
 
 
 def test_pieces_larger_than_their_data_set(folder: Path) -> None:
-    """Reading three numbers would unfold a gigabyte."""
+    """Reading three numbers would unpack a gigabyte."""
     with h5py.File(folder / WEIGHTS_FILE, "a") as file:
         del file["CNN/b_cnn_0"]
         file.create_dataset("CNN/b_cnn_0", (3,), "f4", chunks=(1 << 28,), maxshape=(None,), compression="gzip")
@@ -371,7 +371,7 @@ def test_settings_without_end(folder: Path) -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e30])
 @pytest.mark.parametrize("name", ["char_embed", "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/B", "softmax/b"])
 def test_numbers_that_are_no_weights(value: float, name: str, tmp_path: Path) -> None:
-    """One is enough: it would spread to every vector."""
+    """One such number is enough, because it would spread to every vector."""
     options = make_options("softmax")
     weights = make_weights(options)
     weights[name].flat[3] = value
@@ -380,7 +380,7 @@ def test_numbers_that_are_no_weights(value: float, name: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("layers", ["token", "top", "all"])
 def test_weights_so_large_that_vectors_are_infinite(layers: Layers, tmp_path: Path) -> None:
-    """Each is a number that a weight may be: only their products are none."""
+    """Each number alone could be a weight. Only the products are infinite."""
     options = make_options()
     weights = {name: np.full_like(w, 9e8) if "CNN" in name else w for name, w in make_weights(options).items()}
     model = elmo.load(write(tmp_path / "model", options, weights))
@@ -409,7 +409,7 @@ def test_another_byte_order_is_read_where_the_file_tells_it(tmp_path: Path) -> N
 
 
 def test_a_wrong_byte_order_is_noticed(tmp_path: Path) -> None:
-    """Bytes swapped, and nothing says so: numbers of all magnitudes."""
+    """Nothing says that the bytes are swapped, but the numbers have all magnitudes."""
     options, weights = make_options(), make_weights(make_options())
     swapped = {name: array.byteswap() for name, array in weights.items()}
     assert_refused(write(tmp_path / "model", options, swapped), WEIGHTS_FILE, "not a weight")
@@ -442,7 +442,7 @@ def test_tensors_that_are_no_plain_ones(kind: str, old: bool, tmp_path: Path) ->
 
 @pytest.mark.parametrize("old", [False, True])
 def test_very_many_tensors(old: bool, tmp_path: Path) -> None:
-    """Empty ones, which take no room in the file but some in memory; and a name that stands for each."""
+    """Empty tensors take no room in the file but some in memory. So does each name that refers to one."""
     empty = torch.zeros(0)
     state = {f"{number}": empty[:0] for number in range(12_000)}
     source = write_state(tmp_path / "model", state, _use_new_zipfile_serialization=not old)
@@ -454,7 +454,7 @@ def pickled(steps: bytes) -> bytes:
 
 
 def write_pickle(folder: Path, data: bytes, old: bool) -> Path:
-    """A file of torch whose pickle is made by hand."""
+    """Write a file as torch does, but with a pickle that is made by hand."""
     source = write_state(folder, {"x": torch.ones(77_777)}, _use_new_zipfile_serialization=not old)
     path = source / "weights.th"
     if old:
@@ -494,7 +494,7 @@ def test_pickles_that_ask_for_memory(steps: bytes, says: str, old: bool, tmp_pat
 
 
 def test_a_shape_larger_than_its_data(tmp_path: Path) -> None:
-    """Older versions of torch enlarged the data, by whatever memory held at the time."""
+    """Older versions of torch enlarged the data with whatever was in memory."""
     torch.save({"x": torch.ones(77_777)}, tmp_path / "x")
     with zipfile.ZipFile(tmp_path / "x") as archive:
         data, shape = archive.read("x/data.pkl"), (77_777).to_bytes(4, "little")
@@ -504,7 +504,7 @@ def test_a_shape_larger_than_its_data(tmp_path: Path) -> None:
 
 
 def test_records_of_one_name(tmp_path: Path) -> None:
-    """Torch doesn't tell names apart by case, and would read one of them again for each way to write it."""
+    """Torch ignores case in names, and would read a record again for each way to write its name."""
     source = write_state(tmp_path / "model", {"x": torch.ones(3)})
     with zipfile.ZipFile(source / "weights.th", "a") as archive:
         archive.writestr("WEIGHTS/data/0", b"x")
@@ -528,7 +528,7 @@ def test_a_zip_table_without_end(name: str, tmp_path: Path) -> None:
 
 
 def test_a_zip_archive_of_a_rare_kind(tmp_path: Path) -> None:
-    """Some ways of packing ask for as much memory as they like."""
+    """Some compression methods can ask for any amount of memory."""
     with zipfile.ZipFile(tmp_path / "model.zip", "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("options.json", b"{}")
     assert_refused(tmp_path / "model.zip", "model.zip", "'options.json' has a rare compression method")
@@ -570,7 +570,7 @@ def test_a_safetensors_file_of_very_many_tensors(padding: int, tmp_path: Path) -
 
 
 def test_very_many_scalar_mixes(tmp_path: Path) -> None:
-    """A few bytes each in the file, some thousand in memory."""
+    """Each takes a few bytes in the file but some thousand in memory."""
     model = make_model()
     formats.save_native(model, tmp_path / "native")
     count, layers = 100_000, model.config.num_layers
@@ -612,7 +612,7 @@ RECOGNISED_BY.add(f"{make_tensorflow.PREFIX}.data-00000-of-00001")
     ],
 )
 def test_what_is_no_file(kind: str, name: str, what: str, tmp_path: Path) -> None:
-    """Reading would never begin, never end, or take a broken file for one that the model does without."""
+    """Reading would never begin or never end, or a broken file would count as one that the model does not need."""
     source = tmp_path / "model"
     if kind == "native":
         model = make_model(softmax=True)
@@ -652,7 +652,7 @@ def test_what_is_no_file(kind: str, name: str, what: str, tmp_path: Path) -> Non
 
 
 def test_a_word_list_of_far_more_words(tmp_path: Path) -> None:
-    """It is told by its lines, before they become words."""
+    """The lines are counted before they become words."""
     source = make(tmp_path / "model", "softmax")[0]
     with (source / "vocab.txt").open("wb") as file:
         file.writelines(b"%d\n" % number for number in range(1_000_000))
@@ -660,7 +660,7 @@ def test_a_word_list_of_far_more_words(tmp_path: Path) -> None:
 
 
 def test_values_that_are_long_or_deep(folder: Path) -> None:
-    """An error shows their beginning."""
+    """An error shows only their beginning."""
     options = json.loads((folder / OPTIONS_FILE).read_text(encoding="utf-8"))
     options["lstm"]["dim"] = [["a" * 1_000] * 10] * 10
     (folder / OPTIONS_FILE).write_text(json.dumps(options), encoding="utf-8")
@@ -670,7 +670,7 @@ def test_values_that_are_long_or_deep(folder: Path) -> None:
 
 
 def test_settings_that_are_deep() -> None:
-    """What looks through them must not go as deep: the stack may be smaller than that of what read them."""
+    """The search through them must not recurse, because the stack may be smaller than the one they were read with."""
     config: object = {"options_file": "", "do_layer_norm": True}
     for _ in range(100_000):
         config = [config, {"do_layer_norm": False}]

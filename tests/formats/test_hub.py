@@ -21,7 +21,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache; no network."""
+    """An empty cache, without a network."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -29,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def snapshot(cache: Path, name: str = "someone/elmo-nb", revision: str = "main") -> Path:
-    """The folder of a cached repository, links to blobs as the library makes them come from `store`."""
+    """Return the folder of a cached repository. `store` makes the links to blobs as the library does."""
     repository = cache / f"models--{name.replace('/', '--')}"
     (repository / "refs").mkdir(parents=True, exist_ok=True)
     (repository / "refs" / revision).write_text(COMMIT, encoding="utf-8")
@@ -95,16 +95,18 @@ def test_a_revision(cache: Path) -> None:
 
 
 def test_a_missing_model_is_reported_in_one_sentence(cache: Path) -> None:
-    with pytest.raises(ElmoError, match=r"^someone/nothing: no such file or folder, not in the cache, [^\n]*reached$"):
-        formats.load("someone/nothing")
     snapshot(cache).mkdir(parents=True)
-    with pytest.raises(ElmoError, match=r"^someone/elmo-nb: contains no model"):
-        formats.load("someone/elmo-nb")
+    for name, says in (
+        ("someone/nothing", r"^someone/nothing: no such file or folder, not in the cache, [^\n]*reached$"),
+        ("someone/elmo-nb", r"^someone/elmo-nb: contains no model"),
+    ):
+        with pytest.raises(ElmoError, match=says):
+            formats.load(name)
 
 
 @pytest.mark.parametrize("name", ["here/nothing", "./a/b", "a/b/c", "nothing", "../a"])
 def test_what_looks_like_a_file_is_not_asked_for(name: str, cache: Path, tmp_path: Path) -> None:
-    """A mistyped name in a folder that exists is a mistake, no repository."""
+    """A mistyped name in an existing folder is a mistake and not the name of a repository."""
     (tmp_path / "here").mkdir()
     with pytest.raises(ElmoError, match=r"no such file or folder$"):
         formats.load(name)

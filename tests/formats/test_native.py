@@ -38,7 +38,7 @@ WIDER = {
 
 @pytest.mark.parametrize("variant", CHANGES)
 def test_what_is_saved_is_loaded_bit_by_bit(variant: str, tmp_path: Path) -> None:
-    """Straight, and by way of the published format."""
+    """This holds directly and by way of the published format."""
     model = make_model(variant, softmax=True)
     formats.save_native(model, tmp_path / "native")
     formats.save_bilm(model, tmp_path / "bilm")
@@ -54,7 +54,7 @@ def test_what_is_saved_is_loaded_bit_by_bit(variant: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("cutoffs", [[1], [4], [2, 9]])
 def test_an_adaptive_softmax_is_loaded_as_one(cutoffs: list[int], tmp_path: Path) -> None:
-    """Nothing but the shapes tells its cutoffs. Width 16, as narrow as two clusters allow."""
+    """Only the shapes tell its cutoffs. Width 16 is as narrow as two clusters allow."""
     bilm = BiLM(from_mapping(BiLMConfig, WIDER, "here"))
     model = Model(bilm, AdaptiveSoftmax(len(WORDS), 16, cutoffs), Vocabulary(WORDS))
     formats.save_native(model, tmp_path)
@@ -66,7 +66,7 @@ def test_an_adaptive_softmax_is_loaded_as_one(cutoffs: list[int], tmp_path: Path
 
 
 def test_the_published_format_has_no_place_for_an_adaptive_softmax(tmp_path: Path) -> None:
-    """The biLM goes there, with a warning; neither softmax nor words."""
+    """The biLM is written with a warning, but neither the softmax nor its words."""
     model = make_model()
     model = Model(model.bilm, AdaptiveSoftmax(len(WORDS), model.config.lstm.projection_dim, [4]), Vocabulary(WORDS))
     with pytest.warns(UserWarning, match="no place for an adaptive softmax; it is left out"):
@@ -80,7 +80,7 @@ def test_the_published_format_has_no_place_for_an_adaptive_softmax(tmp_path: Pat
 
 @pytest.mark.parametrize("rows", [0, 1])
 def test_shapes_that_fit_no_adaptive_softmax_are_refused(rows: int, tmp_path: Path) -> None:
-    """A head must score its clusters, and a word of its own at least."""
+    """A head must score its clusters and at least one word."""
     model = make_model()
     softmax = AdaptiveSoftmax(len(WORDS), model.config.lstm.projection_dim, [4])
     formats.save_native(Model(model.bilm, softmax, Vocabulary(WORDS)), tmp_path)
@@ -97,7 +97,7 @@ def make_warm_state(model: Model) -> BiLMState:
 
 @pytest.mark.parametrize("variant", ["base", "one_direction", "three_layers", "no_projection"])
 def test_a_warm_state_is_kept_bit_by_bit(variant: str, tmp_path: Path) -> None:
-    """Saved with its model, added to a model folder that exists already, and converted."""
+    """It is saved with its model, added to an existing model folder, and converted."""
     model = make_model(variant)
     model.warm_state = make_warm_state(model)
     formats.save_native(model, tmp_path / "together")
@@ -168,7 +168,7 @@ def test_a_model_without_softmax(tmp_path: Path) -> None:
 
 
 def test_saving_over_an_older_model_leaves_nothing_of_it(tmp_path: Path) -> None:
-    """A softmax of the model before would be taken for the new one's."""
+    """Otherwise the softmax of the older model would be taken for that of the new one."""
     formats.save_native(make_model(softmax=True), tmp_path)
     formats.save_native(make_model("three_layers"), tmp_path)
     found = formats.load(tmp_path)
@@ -260,7 +260,7 @@ def test_weights_too_large_for_float16_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["softmax.safetensors", "mixes.safetensors"])
 def test_files_of_two_models_are_no_model(name: str, tmp_path: Path) -> None:
-    """As a kill between two renames leaves them, or a copy that was cut short."""
+    """A kill between two renames can leave such a folder, and so can a copy that was cut short."""
     for number, folder in enumerate(("one", "other")):
         model = make_model(softmax=True)
         torch.nn.init.constant_(model.bilm.forward_lstm.layers[0].bias, number)  # pyright: ignore
@@ -280,7 +280,7 @@ def test_half_the_digits_are_the_same_model(tmp_path: Path) -> None:
 
 
 def test_a_warm_state_of_other_weights_is_left_out(tmp_path: Path) -> None:
-    """As of a model that was trained on since; vectors that would start from it are refused."""
+    """The model may have been trained further since. Vectors that would start from the state are refused."""
     model = make_model()
     formats.save_native(model, tmp_path)
     other = make_model()

@@ -19,7 +19,7 @@ BATCH = elmo.batch_to_ids([["A", "new", "play"], ["play"]])
 
 
 def make_layer(folder: Path, **options: Any) -> elmo.Elmo:
-    """A layer with a card of its own, and mixes that a task has trained."""
+    """Make a layer with a card of its own, and mixes that a task has trained."""
     formats.save_native(make_model(softmax=True), folder, {"perplexity": "39.7"}, {"language": "cs"})
     layer = elmo.Elmo.from_pretrained(folder, 2, dropout=0.0, **options).eval()
     generator = torch.Generator().manual_seed(0)
@@ -55,7 +55,7 @@ def test_the_card_keeps_its_figures_and_takes_metadata(tmp_path: Path) -> None:
 
 
 def test_a_card_that_is_there_stays(tmp_path: Path) -> None:
-    """The Hub's convention: people write into it by hand."""
+    """By the convention of the Hub, people write into it by hand."""
     layer = make_layer(tmp_path / "from")
     (tmp_path / "from" / "README.md").write_text("mine")
     layer.save_pretrained(tmp_path / "from")

@@ -44,7 +44,7 @@ def stored(folder: Path) -> StoredTypes:
 
 @pytest.mark.parametrize(("storage", "tolerance"), [("float32", 0), ("float16", 1e-3)])
 def test_they_are_found_by_their_words(storage: str, tolerance: float, tmp_path: Path) -> None:
-    """Every stored word, in any order, and no other, not even the beginning of one."""
+    """Every stored word is found, in any order, and no other, not even the beginning of one."""
     model = store(tmp_path, storage)
     with torch.inference_mode():
         expected = model.bilm.token_encoder(torch.from_numpy(model.to_ids(WORDS))).numpy()
@@ -91,7 +91,7 @@ def test_no_word_at_all(tmp_path: Path) -> None:
 
 
 def test_those_of_other_weights_are_left_out(tmp_path: Path) -> None:
-    """As after further training elsewhere, whose weights were copied here."""
+    """They are left by further training elsewhere, if its weights were copied here."""
     store(tmp_path / "model")
     torch.manual_seed(5)
     other = make_model()
@@ -102,7 +102,7 @@ def test_those_of_other_weights_are_left_out(tmp_path: Path) -> None:
 
 
 def test_those_of_a_model_that_is_trained_on_are_no_longer_used(tmp_path: Path) -> None:
-    """And are not written with it."""
+    """They are not written with it either."""
     store(tmp_path / "model")
     model = formats.load(tmp_path / "model")
     assert model.current_types is model.types is not None
@@ -148,7 +148,7 @@ def test_numbers_too_large_for_float16_are_refused() -> None:
 
 
 def test_a_damaged_vector_is_refused_when_it_is_read(tmp_path: Path) -> None:
-    """Those of other words still serve."""
+    """The vectors of other words can still be used."""
     store(tmp_path)
     path = tmp_path / "types.safetensors"
     data = bytearray(path.read_bytes())
@@ -196,7 +196,7 @@ def _reversed_ends(arrays: Arrays) -> Arrays:
     ],
 )
 def test_a_file_that_fits_nothing_is_refused(change: Callable[[Arrays], Arrays], says: str, tmp_path: Path) -> None:
-    """With the right checksums, as a stranger could make it."""
+    """The checksums are right, as a stranger could make them."""
     store(tmp_path)
     path = tmp_path / "types.safetensors"
     arrays, metadata = read_arrays(path)

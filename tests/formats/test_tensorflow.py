@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def test_every_variant_equals_the_published_file_of_the_same_weights(variant: st
 
 @pytest.mark.parametrize("ending", ["", ".index", ".data-00000-of-00002", ".data-00001-of-00002", "checkpoint"])
 def test_each_of_its_files_names_the_checkpoint(ending: str, tmp_path: Path) -> None:
-    """And so does the name that TensorFlow gives it, which is no file's."""
+    """So does the name that TensorFlow gives it, which is not the name of a file."""
     make(tmp_path, num_shards=2)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     model = formats.load(tmp_path / ("checkpoint" if ending == "checkpoint" else f"{PREFIX}{ending}"))
@@ -46,7 +47,7 @@ def test_each_of_its_files_names_the_checkpoint(ending: str, tmp_path: Path) -> 
 
 
 def test_words_in_another_order_take_their_rows_along(tmp_path: Path) -> None:
-    """Those of the softmax and those of Adagrad's sums."""
+    """These are the rows of the softmax and of Adagrad's sums."""
     _, weights, sums = make(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join([*WORDS[3:], *WORDS[:3]]) + "\n", encoding="utf-8")
     model = formats.load(tmp_path)
@@ -60,7 +61,7 @@ def test_words_in_another_order_take_their_rows_along(tmp_path: Path) -> None:
 
 
 def test_the_newest_checkpoint_is_the_one_that_the_list_names(tmp_path: Path) -> None:
-    """It holds the path on the machine of the training."""
+    """The list has the path on the machine of the training."""
     make(tmp_path)
     write_bundle(tmp_path / "model.ckpt_batch-3", {"lm/x": np.zeros(3, np.float32)})
     assert PREFIX in formats.load(tmp_path).origin
@@ -134,10 +135,13 @@ def test_a_flipped_bit_of_the_index_changes_no_number(tmp_path: Path) -> None:
 def test_truncated_data(tmp_path: Path) -> None:
     make(tmp_path)
     path = tmp_path / f"{PREFIX}.data-00000-of-00001"
-    path.write_bytes(path.read_bytes()[:-100])
-    assert_refused(tmp_path, path.name, "ends before variable")
-    path.unlink()
-    assert_refused(tmp_path, path.name, "no such file")
+    shorter = path.stat().st_size - 100
+    for damage, says in (
+        (lambda path: os.truncate(path, shorter), "ends before variable"),
+        (Path.unlink, "no such file"),
+    ):
+        damage(path)
+        assert_refused(tmp_path, path.name, says)
 
 
 def test_another_byte_order(tmp_path: Path) -> None:
@@ -183,7 +187,7 @@ def test_entries_that_contradict_themselves_or_the_file(value: bytes, part: str,
 
 
 def rewrite(handles: Callable[[bytes], list[tuple[bytes, bytes]]], first: bytes) -> bytes:
-    """A table of one block, `first`, with handles of one's own."""
+    """Make a table of the one block `first`, with the given handles."""
     statistics, index = block([]), block(handles(first))
     out = first + statistics + index
     places = varint(len(first)) + varint(len(statistics) - 5)
@@ -208,7 +212,7 @@ def test_names_that_grow_without_end(tmp_path: Path) -> None:
 
 
 def test_cached_token_vectors_next_to_a_checkpoint(tmp_path: Path) -> None:
-    """They are no weights: the checkpoint is the model."""
+    """They are not weights: the model is read from the checkpoint."""
     make(tmp_path)
     with h5py.File(tmp_path / "elmo_token_embeddings.hdf5", "w") as file:
         file["embedding"] = np.zeros((3, 4), np.float32)

@@ -39,7 +39,7 @@ VARIANTS = ["base", "no_projection", "one_direction", "no_skip_connections", "on
 
 
 def assert_matches(model: Model, oracle: WordOracle) -> None:
-    """All layers of every sentence, and the unknown word as `<UNK>`."""
+    """All layers of every sentence equal those of the oracle, with unknown words as `<UNK>`."""
     for array, sentence in zip(Embedder(model).embed(SENTENCES, layers="all"), SENTENCES, strict=True):
         np.testing.assert_allclose(array, oracle.layers(sentence).reshape(array.shape), atol=TOLERANCE, rtol=0)
 
@@ -128,7 +128,7 @@ def test_the_round_trip(softmax: bool, tmp_path: Path) -> None:
 
 
 def test_the_token_layer_looks_words_up(tmp_path: Path) -> None:
-    """Once per direction; unknown words, `<UNK>` and the boundaries have their rows."""
+    """It does so once per direction. Unknown words, `<UNK>` and the boundaries have rows."""
     folder, _, weights = make(tmp_path / "model")
     words = ["play", "unheard", "<UNK>", "", "<S>", "naïve"]
     [found] = elmo.load(folder).embed([words], layers="token")
@@ -174,7 +174,7 @@ def test_in_a_task_model(tmp_path: Path) -> None:
 
 
 def test_through_the_old_toolkits_embedders(tmp_path: Path) -> None:
-    """Those that take whatever `elmo.load` reads."""
+    """These are the ones that take whatever `elmo.load` reads."""
     folder, options, weights = make(tmp_path / "model")
     wanted = WordOracle(weights, options).layers(["A", "play"])
     simple = simple_elmo.ElmoModel()
@@ -189,7 +189,7 @@ def test_through_the_old_toolkits_embedders(tmp_path: Path) -> None:
 
 
 def test_what_tells_models_apart(tmp_path: Path) -> None:
-    """The same vectors for other words are those of another model."""
+    """The same vectors for other words belong to another model."""
     folder, _, _ = make(tmp_path / "model")
     first = fingerprint(formats.load(folder))
     write_words(folder, [*WORDS[:-1], "old"])
@@ -247,7 +247,7 @@ def test_sizes_of_neither_kind() -> None:
 
 
 def test_cached_vectors_next_to_a_model_of_words(tmp_path: Path) -> None:
-    """It has vectors of its own; a file of others says nothing about it."""
+    """The model has vectors of its own, and a file of cached ones does not belong to it."""
     folder, _, weights = make(tmp_path / "model")
     with h5py.File(folder / "cached.hdf5", "w") as file:
         file["embedding"] = weights["embedding"]

@@ -88,12 +88,12 @@ def test_a_model_of_characters_alone_has_no_words(tmp_path: Path) -> None:
 def test_errors_of_bad_arguments(folder: Path, tmp_path: Path) -> None:
     embedder = Embedder(folder)
     assert embedder.sents2elmo([]) == []
-    for output_layer in (3, -3):
-        with pytest.raises(ElmoError, match=f"there is no layer {output_layer}; this model has layers 0 to 2"):
-            embedder.sents2elmo(SENTENCES, output_layer)
-    with pytest.raises(ElmoError, match="sentence 1: expected a list of tokens, found a string"):
-        embedder.sents2elmo([["play"], "今天天氣真好"])
-    with pytest.raises(ElmoError, match="batch_size: 0"):
-        Embedder(folder, 0).sents2elmo(SENTENCES)
-    with pytest.raises(ElmoError, match="no such file or folder"):
-        Embedder(tmp_path / "nothing")
+    for path, batch_size, sentences, layer, says in (
+        (folder, 64, SENTENCES, 3, "there is no layer 3; this model has layers 0 to 2"),
+        (folder, 64, SENTENCES, -3, "there is no layer -3; this model has layers 0 to 2"),
+        (folder, 64, [["play"], "今天天氣真好"], -1, "sentence 1: expected a list of tokens, found a string"),
+        (folder, 0, SENTENCES, -1, "batch_size: 0"),
+        (tmp_path / "nothing", 64, SENTENCES, -1, "nothing: no such file or folder"),
+    ):
+        with pytest.raises(ElmoError, match=says):
+            Embedder(path, batch_size).sents2elmo(sentences, layer)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,8 +126,6 @@ def test_warm_sentences_start_where_the_model_says(tiny_config: object) -> None:
     assert max(abs(a.predictions[0][0] - b.predictions[0][0]) for a, b in zip(warm, zero, strict=True)) > 1e-3
     plain = Model(model.bilm, model.softmax, model.vocabulary)
     assert list(score_sentences(plain, SENTENCES, "zero", batch_size=2)) == zero
-    with pytest.raises(ElmoError, match="this model has no warm state"):
-        next(score_sentences(plain, SENTENCES, "warm"))
 
 
 def test_carried_state_is_that_of_one_long_stream(tiny_config: object) -> None:
@@ -196,22 +195,24 @@ def test_untrained_model_is_near_uniform(tiny_config: object) -> None:
     assert Perplexity.of(score_sentences(model, SENTENCES)).mean == pytest.approx(6.0)
 
 
-def test_model_without_softmax_is_refused(tiny_config: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("parts", "state", "says"),
+    [
+        ((), "zero", "no softmax.* --new-softmax"),
+        (("softmax",), "zero", r"has a softmax, but no vocabulary for it.*vocab\.txt"),
+        (("softmax", "vocabulary"), "warm", "this model has no warm state"),
+        (("softmax", "vocabulary"), "zeros", "state: 'zeros' is none of zero, carry, warm"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(parts: tuple[str, ...], state: Any, says: str, tiny_config: object) -> None:
     model = make_model(tiny_config)
-    with pytest.raises(ElmoError, match=r"no softmax.* --new-softmax"):
-        next(score_sentences(Model(model.bilm), SENTENCES))
-    with pytest.raises(ElmoError, match=r"has a softmax, but no vocabulary for it.*vocab\.txt"):
-        next(score_sentences(Model(model.bilm, model.softmax), SENTENCES))
+    with pytest.raises(ElmoError, match=says):
+        next(score_sentences(Model(model.bilm, *(getattr(model, part) for part in parts)), SENTENCES, state))
 
 
 def test_text_without_tokens_is_refused(tiny_config: object) -> None:
     with pytest.raises(ElmoError, match="holds no tokens"):
         Perplexity.of(score_sentences(make_model(tiny_config), [[], []]))
-
-
-def test_an_unknown_state_is_refused(tiny_config: object) -> None:
-    with pytest.raises(ElmoError, match="state: 'zeros' is none of zero, carry, warm"):
-        next(score_sentences(make_model(tiny_config), SENTENCES, "zeros"))  # pyright: ignore[reportArgumentType]
 
 
 def test_boundaries_in_the_text_are_left_out(tiny_config: object) -> None:

@@ -102,27 +102,27 @@ def test_a_wrong_key_or_value_is_named(override: str, message: str) -> None:
         load_pretraining_recipe("tiny", dict([parse_override(override)]))
 
 
-def test_unknown_recipe_is_refused() -> None:
-    with pytest.raises(ElmoError, match="recipe huge: is neither a file nor one of paper, small, en, mini, tiny"):
-        load_pretraining_recipe("huge")
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("huge", None, "recipe huge: is neither a file nor one of paper, small, en, mini, tiny"),
+        ("/dev/zero", None, "recipe /dev/zero: is neither a file nor one of"),
+        ("mine.yaml", b"# caf\xe9\n", r"mine\.yaml: is not UTF-8 text"),
+        ("mine.yaml", b"lstm: {dim: 3", r"mine\.yaml: is not valid YAML"),
+    ],
+)
+def test_what_is_no_recipe_is_refused(
+    name: str, content: bytes | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path(name).write_bytes(content)
+    with pytest.raises(ElmoError, match=says):
+        load_pretraining_recipe(name)
 
 
-def test_a_recipe_that_is_no_utf_8(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_bytes(b"# caf\xe9\n")
-    with pytest.raises(ElmoError, match=r"mine\.yaml: is not UTF-8 text"):
-        load_pretraining_recipe(str(tmp_path / "mine.yaml"))
-
-
-def test_broken_yaml_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("lstm: {dim: 3")
-    with pytest.raises(ElmoError, match=r"mine\.yaml: is not valid YAML"):
-        load_pretraining_recipe(str(tmp_path / "mine.yaml"))
-
-
-def test_recipes_that_are_no_files_or_without_end(tmp_path: Path) -> None:
-    """Neither is read; and a value that stands for a billion others is shown by its beginning."""
-    with pytest.raises(ElmoError, match="neither a file nor one of"):
-        load_pretraining_recipe("/dev/zero")
+def test_recipes_without_end_are_refused(tmp_path: Path) -> None:
+    """A huge file is not read. A value that stands for a billion others is shown by its beginning."""
     path = tmp_path / "recipe.yaml"
     with path.open("wb") as file:
         file.truncate(1 << 30)  # holes take no room on the disk
@@ -137,10 +137,13 @@ def test_recipes_that_are_no_files_or_without_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["[" * 700 + "]" * 700, '{"a":' * 700 + "1" + "}" * 700, "- " * 700 + "1"])
 def test_endless_nesting_is_one_sentence(text: str, tmp_path: Path) -> None:
-    (tmp_path / "deep.yaml").write_text(text)
-    with pytest.raises(ElmoError, match=r"deep\.yaml: is nested too deeply; a recipe is a mapping of a few keys$"):
-        load_pretraining_recipe(str(tmp_path / "deep.yaml"))
-    with pytest.raises(ElmoError, match=r"deep\.yaml: is nested too deeply"):
-        load_task_recipe("ner", str(tmp_path / "deep.yaml"))
-    with pytest.raises(ElmoError, match=r"^--set lstm\.dim: the value is nested too deeply for a recipe$"):
-        parse_override(f"lstm.dim={text}")
+    path = str(tmp_path / "deep.yaml")
+    Path(path).write_text(text)
+    in_a_file = r"deep\.yaml: is nested too deeply; a recipe is a mapping of a few keys$"
+    for read, says in (
+        (lambda: load_pretraining_recipe(path), in_a_file),
+        (lambda: load_task_recipe("ner", path), in_a_file),
+        (lambda: parse_override(f"lstm.dim={text}"), r"^--set lstm\.dim: the value is nested too deeply for a recipe$"),
+    ):
+        with pytest.raises(ElmoError, match=says):
+            read()

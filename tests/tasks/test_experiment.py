@@ -404,12 +404,16 @@ def test_a_folder_of_several_seeds_is_refused_to_one_seed(files: Path, recipe: R
 
 
 def test_a_refused_experiment_leaves_nothing(files: Path, recipe: Recipe) -> None:
+    """The corrected command can then use the name of the folder."""
     make_many_langs.make(files / "unicode")
+    (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
+    narrow = {"words__vectors": str(files / "v.txt"), "words__dim": 3}
     jobs = [
         (make_job(files, recipe(), elmo="unicode"), "pass --no-bilm"),
         (make_job(files, recipe(elmo__state="warm")), "no warm state"),
         (make_job(files, recipe(), elmo="nowhere"), "nowhere: no such file or folder"),
         (make_job(files, recipe(token_column=7)), r"train\.conll, line 1: 2 columns"),
+        (make_job(files, recipe(**narrow)), r"words\.dim: is 3, but the vectors of .*v\.txt have 2"),
     ]
     for job, says in jobs:
         with pytest.raises(ElmoError, match=says):
@@ -436,11 +440,12 @@ def test_damaged_vocabularies_are_named(content: str, says: str, files: Path, re
         load_run(job.folder)
 
 
-def test_a_folder_that_is_not_a_run_folder_is_refused(files: Path) -> None:
-    with pytest.raises(ElmoError, match="is not the run folder of a task"):
-        load_run(files)
-    with pytest.raises(ElmoError, match="key 'recipe' is missing"):
-        load_run(files / "model")
+@pytest.mark.parametrize(
+    ("name", "says"), [(".", "is not the run folder of a task"), ("model", "model.*: key 'recipe' is missing")]
+)
+def test_a_folder_that_is_not_a_run_folder_is_refused(name: str, says: str, files: Path) -> None:
+    with pytest.raises(ElmoError, match=says):
+        load_run(files / name)
 
 
 def test_tasks_know_their_names() -> None:
@@ -452,25 +457,11 @@ def test_tasks_know_their_names() -> None:
         get_task("pos")
 
 
-def test_vectors_of_another_width_leave_no_folder(files: Path, recipe: Recipe) -> None:
-    """The corrected command can then use the name."""
-    (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
-    settings = recipe(words__vectors=str(files / "v.txt"), words__dim=3)
-    with pytest.raises(ElmoError, match=r"words\.dim: is 3, but the vectors of .*v\.txt have 2"):
-        Experiment(make_job(files, settings)).run()
-    assert not (files / "run").exists()
-
-
-def test_a_set_that_teaches_nothing_is_named(files: Path, recipe: Recipe) -> None:
-    (files / "train.conll").write_text("Ann\tO\n")
-    with pytest.raises(ElmoError, match=r"train\.conll: the training set has no entity in it"):
-        Experiment(make_job(files, recipe()))
-
-
-def test_a_dev_set_that_measures_nothing_is_named(files: Path, recipe: Recipe) -> None:
-    """Every epoch would be the best one."""
-    (files / "dev.conll").write_text("Ann\tO\n")
-    with pytest.raises(ElmoError, match=r"dev\.conll: the dev set has no entity in it"):
+@pytest.mark.parametrize(("part", "name"), [("train", "the training set"), ("dev", "the dev set")])
+def test_a_set_without_entities_is_refused(part: str, name: str, files: Path, recipe: Recipe) -> None:
+    """Training would learn nothing from it; on a dev set without entities every epoch would be the best one."""
+    (files / f"{part}.conll").write_text("Ann\tO\n")
+    with pytest.raises(ElmoError, match=rf"{part}\.conll: {name} has no entity in it"):
         Experiment(make_job(files, recipe()))
 
 

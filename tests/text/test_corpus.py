@@ -1,13 +1,17 @@
 """Opening corpus folders: one that is incomplete or damaged is refused in one sentence."""
 
 import json
+import os
 import random
+from pathlib import Path
 
 import pytest
 
 from elmo.errors import ElmoError
 from elmo.text.corpus import Corpus, corpus_checksum
 from elmo.text.prepare import prepare
+
+OTHER_FORMATS = ["", "[]", "{}", '{"format": "elmo-corpus-9"}', "null"]
 
 
 @pytest.fixture
@@ -25,18 +29,24 @@ def test_a_prepared_corpus_can_be_opened(folder):
     assert len(corpus.checksum) == 64
 
 
-def test_no_folder(tmp_path):
-    with pytest.raises(ElmoError, match="no such corpus folder"):
-        Corpus.open(tmp_path / "none")
-    with pytest.raises(ElmoError, match=r"is not a corpus folder \(it has no corpus\.json\)"):
-        Corpus.open(tmp_path)
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": "elmo-corpus-9"}', "null"])
-def test_a_description_of_another_format_is_refused(folder, content):
-    (folder / "corpus.json").write_text(content)
-    with pytest.raises(ElmoError, match=r"corpus\.json: expected a description of format 'elmo-corpus-1'"):
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, r"is not a corpus folder \(it has no corpus\.json\)"),
+        *((text, r"corpus\.json: expected a description of format 'elmo-corpus-1'") for text in OTHER_FORMATS),
+    ],
+)
+def test_a_folder_of_something_else_is_refused(folder, content, says):
+    (folder / "corpus.json").unlink()
+    if content is not None:
+        (folder / "corpus.json").write_text(content)
+    with pytest.raises(ElmoError, match=says):
         Corpus.open(folder)
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(ElmoError, match="none: no such corpus folder"):
+        Corpus.open(tmp_path / "none")
 
 
 def test_an_incomplete_description_is_refused(folder):
@@ -49,13 +59,14 @@ def test_an_incomplete_description_is_refused(folder):
 
 @pytest.mark.parametrize("name", ["types.txt", "characters.npy", "tokens.bin", "sentences.bin"])
 def test_cut_or_missing_files_are_refused(folder, name):
-    whole = (folder / name).read_bytes()
-    (folder / name).write_bytes(whole[:-1])
-    with pytest.raises(ElmoError, match=rf"{name}: has {len(whole) - 1} bytes instead of {len(whole)}"):
-        Corpus.open(folder)
-    (folder / name).unlink()
-    with pytest.raises(ElmoError, match=rf"{name}: is missing"):
-        Corpus.open(folder)
+    size = (folder / name).stat().st_size
+    for damage, says in (
+        (lambda path: os.truncate(path, size - 1), f"{name}: has {size - 1} bytes instead of {size}"),
+        (Path.unlink, f"{name}: is missing"),
+    ):
+        damage(folder / name)
+        with pytest.raises(ElmoError, match=says):
+            Corpus.open(folder)
 
 
 def test_every_flipped_bit_is_noticed(folder):

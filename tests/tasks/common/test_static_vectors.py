@@ -75,12 +75,11 @@ def test_errors_name_file_and_line(text: str, says: str, tmp_path: Path) -> None
     """Both when all vectors are read, and in a training whose words are `a` and `b`."""
     path = tmp_path / "v.txt.gz"
     path.write_bytes(gzip.compress(text.encode()))
-    with pytest.raises(ElmoError, match=rf"v\.txt\.gz.*{says}") as found:
-        read_vectors(path)
-    assert "\n" not in str(found.value)
-    dim = 3 if text.startswith("2 3") else 2
-    with pytest.raises(ElmoError, match=rf"v\.txt\.gz.*{says}"):
-        embed([["a", "b"]], make_words(path, dim=dim))
+    words = make_words(path, dim=3 if text.startswith("2 3") else 2)
+    for read in (lambda: read_vectors(path), lambda: embed([["a", "b"]], words)):
+        with pytest.raises(ElmoError, match=rf"v\.txt\.gz.*{says}") as found:
+            read()
+        assert "\n" not in str(found.value)
 
 
 @pytest.mark.parametrize("line", ["zz 1 nan", "zz 1", "zz 1 ?"])

@@ -92,13 +92,6 @@ def test_vocabularies(recipe: Recipe, tmp_path: Path) -> None:
     model = TASK.model(settings, vocabularies, make_elmo_input(None, settings.elmo, None))
     TASK.initialize(model, settings)
     assert model.words([["Espoo", "play", "Play"]])[0].tolist() == [[3, 4], [1, 2], [1, 2]]
-    with pytest.raises(ElmoError, match=r"words.dim: is 5, but the vectors of .*v.txt have 2"):
-        TASK.initialize(model, recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=5))
-
-
-def test_a_set_without_entities_is_refused() -> None:
-    with pytest.raises(ElmoError, match="has no entity in it"):
-        TASK.require_gold([NerExample(("a",))])
 
 
 def test_sentences_are_read_and_written(recipe: Recipe, tmp_path: Path) -> None:
