@@ -1,4 +1,4 @@
-"""`elmo task`: train, evaluate and use models for the paper's tasks."""
+"""`elmo task`: train, evaluate and use models for tasks."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from elmo.tasks.task import Task
     from elmo.text.tokenizers import Tokenizer
 
+PLAIN = "plain"
+"""The value of `--text` for text without any format."""
+
 CHUNK, CHUNK_TOKENS = 512, 16_384
 """Most examples, and about how many tokens, are predicted together.
 
@@ -34,9 +37,9 @@ A chunk is large enough to sort its examples by length, and small enough that th
     )
 )
 def command() -> None:
-    """Train, evaluate and use models for the paper's tasks, with or without ELMo.
+    """Train, evaluate and use models for tasks, with or without ELMo.
 
-    The tasks: ner, sst, snli, srl, coref, squad.
+    The tasks: ner, sst, snli, srl, coref and squad, which are the paper's, and tag.
     """
 
 
@@ -303,6 +306,7 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     epilog=examples(
         "elmo task predict run/ text.txt > tagged.conll",
         'echo "They\'ve met in Espoo." | elmo task predict run/ - --tokenizer ptb --json',
+        "elmo task predict tagger/ treebank.conllu.xz > tagged.conllu",
         'printf "A dog runs.\\tAn animal moves.\\n" | elmo task predict snli-run/ -',
         'printf "They met in Espoo.\\tWhere did they meet?\\n" | elmo task predict squad-run/ -',
     )
@@ -315,10 +319,19 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     help="whitespace (for tokenized text), ptb (for raw English), or spacy:LANGUAGE (as spacy:de). "
     "Default: the tokenizer that fits the training set of RUN.",
 )
+@click.option(
+    "--text",
+    "layout",
+    metavar="FORMAT",
+    help="plain, or for tag also conllu, or columns as in the training set of RUN. Default: conllu for a FILE named so "
+    "(x.conllu, x.conllu.xz), and plain otherwise.",
+)
 @click.option("--encoding", default="utf-8", show_default=True, help="Encoding of the text, for example latin-1.")
 @device_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on each line, for use by programs.")
-def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: str, as_json: bool) -> None:
+def predict(
+    run: Path, file: str, tokenizer: str | None, layout: str | None, encoding: str, device: str, as_json: bool
+) -> None:
     """Print the predictions of the model in the folder RUN for each line of a text. Blank lines are skipped.
 
     A line is a sentence. For snli it holds the premise, a tab and the hypothesis, or a JSON object with sentence1 and
@@ -327,6 +340,9 @@ def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: 
     found by the forms of the words.
 
     For coref an example is not a line but a document, and blank lines separate documents.
+
+    For tag the result is CoNLL-U. If FILE is CoNLL-U, too, the model's tags take the place of those in it, and all else
+    stays as it is.
     """
     import json
 
@@ -340,7 +356,13 @@ def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: 
         raise ElmoError(f"{file}: matches {len(others) + 1} files; name only one")
     trained = _load(run, device)
     tokenize = get_tokenizer(tokenizer or trained.task.tokenizer(trained.recipe))
-    found = _parse(trained.task, path, encoding, tokenize)
+    layout = _layout(trained.task, path, layout)
+    if layout == PLAIN:
+        found = _parse(trained.task, path, encoding, tokenize)
+    elif tokenizer is not None:
+        raise ElmoError(f"--tokenizer {tokenizer}: {path} is read as {layout}, whose words are given; leave it out")
+    else:
+        found = trained.task.read_layout(path, layout, trained.recipe, encoding)
     # Examples are read, predicted and printed chunk by chunk, so that a pipe of any length needs no more memory.
     for chunk in _chunks(trained.task, found):
         for example, prediction in zip(chunk, predict_all(trained.task, trained.model, chunk), strict=True):
@@ -380,6 +402,15 @@ def _chunks(task: Task[Any, Any, Any], found: Iterable[Any]) -> Iterator[list[An
             chunk, num_tokens = [], 0
     if chunk:
         yield chunk
+
+
+def _layout(task: Task[Any, Any, Any], path: str, layout: str | None) -> str:
+    """Return the format to read a file in: the one that was asked for, or that of its name."""
+    if layout is None:
+        return next((known for known in task.layouts if f".{known}" in Path(path).suffixes), PLAIN)
+    if layout not in (PLAIN, *task.layouts):
+        raise ElmoError(f"--text {layout}: {task.name} reads {', '.join((PLAIN, *task.layouts))}")
+    return layout
 
 
 def _parse(task: Task[Any, Any, Any], path: str, encoding: str, tokenize: Tokenizer) -> Iterator[Any]:
