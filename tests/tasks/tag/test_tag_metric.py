@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elmo.tasks.tag.metric import join_features, score_tags, split_features, universal_features
+from elmo.tasks.tag.metric import score_tags, universal_features
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,5 @@ def test_each_feature_has_an_f1() -> None:
     assert scores["feats/Foo"] == 0
 
 
-def test_features_are_split_and_joined() -> None:
-    assert split_features("_") == {}
-    assert join_features({}) == "_"
-    # In the order of the letters, whatever their case.
-    assert join_features(split_features("Mood=Ind|NumType=Card|Number=Sing")) == "Mood=Ind|Number=Sing|NumType=Card"
+def test_only_universal_features_are_compared() -> None:
     assert universal_features("Number=Sing|Case=Nom,Acc|Strength=Weak") == ("Case=Nom,Acc", "Number=Sing")

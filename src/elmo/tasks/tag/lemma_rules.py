@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cached_property
 
 Edits = tuple[int | str, ...]
 """Steps from left to right: a positive number copies as many characters, a negative one skips them, a text is added."""
@@ -19,6 +20,8 @@ Edits = tuple[int | str, ...]
 
 def _lower(text: str) -> str:
     """Lower a text letter by letter, except letters whose lower case isn't one character ("İ"): no position moves."""
+    if text.isascii():  # most of the time, and ten times as fast
+        return text.lower()
     return "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)
 
 
@@ -74,11 +77,17 @@ class LemmaRule:
     def __str__(self) -> str:
         return json.dumps([self.case, self.start, self.end, self.lemma], ensure_ascii=False, separators=(",", ":"))
 
+    @cached_property
+    def _num_read(self) -> tuple[int, int]:
+        """The number of characters that the edits of the start and of the end read."""
+        start, end = (sum(abs(edit) for edit in edits if isinstance(edit, int)) for edits in (self.start, self.end))
+        return start, end
+
     def apply(self, form: str) -> str | None:
         """Return the lemma of a form, or None if the form is too short for the rule."""
         if self.lemma is not None:
             return self.lemma
-        before, behind = _num_read(self.start), _num_read(self.end)
+        before, behind = self._num_read
         if len(form) <= before + behind:
             return None
         text = form if self.case == KEEP else _lower(form)
@@ -108,11 +117,6 @@ def _edits(source: str, result: str) -> Edits:
         if m > k:
             edits.append(result[k:m])
     return tuple(edits)
-
-
-def _num_read(edits: Edits) -> int:
-    """Return the number of characters that edits read."""
-    return sum(abs(edit) for edit in edits if isinstance(edit, int))
 
 
 def _edit(text: str, edits: Edits) -> str:

@@ -29,11 +29,6 @@ def split_features(feats: str) -> dict[str, str]:
     return {name: value for name, _, value in (item.partition("=") for item in feats.split("|"))}
 
 
-def join_features(features: Mapping[str, str]) -> str:
-    """Return the column of features by name, in the order that UD demands: by name, in whatever case."""
-    return "|".join(f"{name}={features[name]}" for name in sorted(features, key=str.lower)) or EMPTY
-
-
 def universal_features(feats: str) -> tuple[str, ...]:
     """Return what the shared task compares of a column of features."""
     return tuple(sorted(item for item in feats.split("|") if item.partition("=")[0] in UNIVERSAL))

@@ -12,35 +12,20 @@ from torch import Tensor, nn
 from elmo.errors import ElmoError
 from elmo.nn.packing import Packing
 from elmo.schema import require_choice, require_positive, require_share
-from elmo.tasks.common.batches import lengths_of, number_distinct_words, pad_ids, padding_mask
+from elmo.tasks.common.batches import lengths_of, padding_mask
 from elmo.tasks.common.modules import BiLSTM, CharacterEmbedding, WordEmbedding, variational_dropout
 from elmo.tasks.elmo.input import ElmoInput
-from elmo.tasks.recipe import TaskRecipe, WordsConfig
+from elmo.tasks.recipe import CharacterWidthsConfig, TaskRecipe, WordsConfig
 from elmo.tasks.tag.data import TagExample
 from elmo.tasks.tag.lemma_rules import LemmaRule
-from elmo.tasks.tag.metric import join_features, split_features
 from elmo.tasks.task import TaskModel, Vocabularies
 from elmo.text.conllu import CONLLU, EMPTY
 
 TagPrediction = dict[str, tuple[str, ...]]
 """The value of each word, by the name of the column."""
 
-FEATS = ("joint", "each", "both")
 IGNORED = -100
 """A label that counts for nothing in the loss: the word has none, or one that the model doesn't know."""
-
-
-@dataclass(frozen=True)
-class CharacterLSTMConfig:
-    """The biLSTM over a word's characters: the width of their vectors, and its hidden units per direction."""
-
-    dim: int = 64
-    size: int = 128
-    kind: str = "rnn"
-
-    def __post_init__(self) -> None:
-        for name in ("dim", "size"):
-            require_positive(f"characters.{name}", getattr(self, name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +37,10 @@ class TagRecipe(TaskRecipe):
             CoNLL-U.
         targets: The columns that are predicted, all by one model. One without any value in the training set is left
             out.
-        feats: How features are predicted.
         min_rule_count: How often a lemma's rule must occur in the training set to be learned.
         words: The word vectors.
         word_dropout: The share of tokens whose word counts as unknown in training.
-        characters: The biLSTM over a word's characters.
+        characters: The convolutions over a word's characters.
         lstm: The hidden units of each biLSTM over the sentence, per direction.
         dropout: Variational dropout on the input of each of these, and plain dropout on the output of the last one.
         label_smoothing: The share of the probability that the loss spreads over all labels.
@@ -64,15 +48,13 @@ class TagRecipe(TaskRecipe):
 
     columns: tuple[str, ...] | None = None
     targets: tuple[str, ...] = ("upos", "xpos", "feats", "lemma")
-    feats: str = "joint"
     min_rule_count: int = 1
     words: WordsConfig
     word_dropout: float = 0.2
-    characters: CharacterLSTMConfig
+    characters: CharacterWidthsConfig
     lstm: tuple[int, ...] = (256, 256)
     dropout: float = 0.5
     label_smoothing: float = 0.03
-    hidden: bool = False
 
     def __post_init__(self) -> None:
         names = self.columns or CONLLU
@@ -82,38 +64,10 @@ class TagRecipe(TaskRecipe):
             raise ElmoError("targets: names no column" if self.lstm else "lstm: there is no layer")
         for target in self.targets:
             require_choice("targets", target, [name for name in names if name not in ("id", "form")])
-        require_choice("feats", self.feats, FEATS)
         require_positive("min_rule_count", self.min_rule_count)
         require_positive("lstm", min(self.lstm))
         for name in ("word_dropout", "dropout", "label_smoothing"):
             require_share(name, getattr(self, name))
-
-
-class CharacterLSTM(nn.Module):
-    """The last outputs of a biLSTM over the characters of each word.
-
-    Args:
-        characters: The characters with a vector of their own. All others share one.
-        config: The sizes.
-    """
-
-    def __init__(self, characters: Sequence[str], config: CharacterLSTMConfig) -> None:
-        super().__init__()
-        self._places = {character: place for place, character in enumerate(characters, 1)}
-        self.embedding = nn.Embedding(len(characters) + 1, config.dim)
-        self.rnn = BiLSTM(config.dim, config.size)
-        self.width = self.rnn.width
-
-    def forward(self, words: Sequence[str]) -> Tensor:
-        """Return the vectors of N words, (N, `width`)."""
-        device = self.embedding.weight.device
-        # A word without characters, which stands for padding, counts as one unknown character.
-        rows = [[self._places.get(character, 0) for character in word] or [0] for word in words]
-        lengths = lengths_of(rows)
-        vectors = self.embedding(pad_ids(rows, device))
-        outputs = self.rnn(vectors, Packing.of(lengths, vectors.shape[1], device))
-        last = outputs[torch.arange(len(rows), device=device), lengths.to(device) - 1]
-        return torch.cat([last[:, : self.rnn.size], outputs[:, 0, self.rnn.size :]], dim=1)
 
 
 class LabelHead(nn.Module):
@@ -124,17 +78,14 @@ class LabelHead(nn.Module):
         labels: The labels.
     """
 
-    def __init__(self, in_width: int, labels: Sequence[str], hidden: bool = False) -> None:
+    def __init__(self, in_width: int, labels: Sequence[str]) -> None:
         super().__init__()
         self.labels = labels
         self._places = {label: place for place, label in enumerate(labels)}
         self.score = nn.Linear(in_width, len(labels))
-        self.hidden = nn.Linear(in_width, in_width) if hidden else None
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Return the scores (N, K) of the labels, for the vectors (N, D) of words."""
-        if self.hidden is not None:
-            vectors = F.dropout(vectors + self.hidden(vectors).tanh(), 0.5, self.training)
         return self.score(vectors)
 
     def place(self, form: str, value: str) -> int:
@@ -156,8 +107,8 @@ class LabelHead(nn.Module):
 class LemmaHead(LabelHead):
     """A softmax over the rules that turn forms into lemmas."""
 
-    def __init__(self, in_width: int, labels: Sequence[str], hidden: bool = False) -> None:
-        super().__init__(in_width, labels, hidden)
+    def __init__(self, in_width: int, labels: Sequence[str]) -> None:
+        super().__init__(in_width, labels)
         self.rules = [*map(LemmaRule.parse, labels)]
         self._known: dict[tuple[str, str], int] = {}
 
@@ -182,67 +133,6 @@ class LemmaHead(LabelHead):
         return lemmas
 
 
-class FeaturesHead(LabelHead):
-    """Softmaxes over the values of each feature, and over all combinations of them that the training set has.
-
-    Args:
-        in_width: The width of a word's vector.
-        labels: The combinations.
-        kind: One of `FEATS`.
-    """
-
-    def __init__(self, in_width: int, labels: Sequence[str], kind: str, hidden: bool = False) -> None:
-        super().__init__(in_width, labels, hidden)
-        self.kind = kind
-        found = [*map(split_features, labels)]
-        self.names = sorted({name for features in found for name in features})
-        self.values = [["", *sorted({features[name] for features in found if name in features})] for name in self.names]
-        self.each = nn.Linear(in_width, sum(map(len, self.values)))
-        # The place among all values of all features of each combination's values, (K, F).
-        starts = [sum(map(len, self.values[:n])) for n in range(len(self.names))]
-        self.register_buffer(
-            "members",
-            torch.tensor(
-                [
-                    [
-                        start + values.index(features.get(name, ""))
-                        for start, values, name in zip(starts, self.values, self.names, strict=True)
-                    ]
-                    for features in found
-                ]
-            ).view(len(labels), len(self.names)),
-            persistent=False,
-        )
-
-    def _each(self, vectors: Tensor) -> Tensor:
-        parts = self.each(vectors).split([*map(len, self.values)], dim=1)
-        return torch.cat([part.log_softmax(dim=1) for part in parts], dim=1)
-
-    def loss(self, vectors: Tensor, forms: Sequence[str], values: Sequence[str], smoothing: float) -> Tensor:
-        loss = super().loss(vectors, forms, values, smoothing) if self.kind != "each" else vectors.new_zeros(())
-        if self.kind != "joint":
-            gold = torch.tensor([*map(self.place, forms, values)], device=vectors.device)
-            found = self._each(vectors).gather(1, self.get_buffer("members")[gold])
-            loss = loss - found.sum(dim=1).mean()
-        return loss
-
-    def best(self, vectors: Tensor, forms: Sequence[str]) -> list[str]:
-        if self.kind == "joint":
-            return super().best(vectors, forms)
-        each = self._each(vectors)
-        if self.kind == "each":
-            places = [part.argmax(dim=1).tolist() for part in each.split([*map(len, self.values)], dim=1)]
-            rows = zip(*places, strict=True)
-            return [
-                join_features({n: v[p] for n, v, p in zip(self.names, self.values, row, strict=True) if v[p]})
-                for row in rows
-            ]
-        scores = self(vectors).log_softmax(dim=1) + each[:, self.get_buffer("members").flatten()].view(
-            len(vectors), *self.get_buffer("members").shape
-        ).sum(dim=2)
-        return [self.labels[place] for place in scores.argmax(dim=1).tolist()]
-
-
 class TagModel(TaskModel[TagExample, TagPrediction]):
     """Word, character and ELMo vectors, a stack of biLSTMs with residual connections, and a softmax for each target.
 
@@ -257,21 +147,17 @@ class TagModel(TaskModel[TagExample, TagPrediction]):
         self.words = WordEmbedding(
             vocabularies["words"], words.dim, trainable=words.are_trained, dropout=recipe.word_dropout
         )
-        if recipe.characters.kind == "rnn":
-            self.characters = CharacterLSTM(vocabularies["characters"], recipe.characters)
-        else:
-            self.characters = CharacterEmbedding(32, 64, 2, 3, 4, 5)
+        size = recipe.characters
+        self.characters = CharacterEmbedding(size.dim, size.filters, *size.widths)
         widths = [self.words.width + self.characters.width + elmo.input_width, *(2 * size for size in recipe.lstm)]
         self.rnns = nn.ModuleList(BiLSTM(width, size) for width, size in zip(widths, recipe.lstm, strict=False))
         self.heads = nn.ModuleList()
         for target in self.targets:
             labels, width = vocabularies[f"labels of {target}"], widths[-1] + elmo.output_width
-            if target == "lemma":
-                self.heads.append(LemmaHead(width + self.characters.width, labels, recipe.hidden))
-            elif target == "feats":
-                self.heads.append(FeaturesHead(width, labels, recipe.feats, recipe.hidden))
-            else:
-                self.heads.append(LabelHead(width, labels, recipe.hidden))
+            is_lemma = target == "lemma"
+            self.heads.append(
+                LemmaHead(width + self.characters.width, labels) if is_lemma else LabelHead(width, labels)
+            )
 
     def loss(self, examples: Sequence[TagExample]) -> Tensor:
         """Return the mean cross-entropy of a word, in nats, summed over the targets."""
@@ -299,11 +185,7 @@ class TagModel(TaskModel[TagExample, TagPrediction]):
         mask = padding_mask(lengths, self.device)
         packing = Packing.of(lengths, mask.shape[1], self.device)
         elmo = self.elmo(sentences)
-        if isinstance(self.characters, CharacterLSTM):
-            types, tokens = number_distinct_words(sentences, self.device)
-            characters = F.embedding(tokens, self.characters(types))
-        else:
-            characters = self.characters(sentences)
+        characters = self.characters(sentences)
         x = torch.cat([self.words(sentences), characters, elmo.input], dim=2)
         for rnn in self.rnns:
             y = rnn(variational_dropout(x, self._dropout, self.training), packing)

@@ -47,7 +47,7 @@ class Tag(Task[TagRecipe, TagExample, TagPrediction]):
     def vocabularies(
         self, train: Sequence[TagExample], recipe: TagRecipe, found: FileWords | None = None
     ) -> Vocabularies:
-        """Return the `targets`, the `labels of` each, the `characters`, and the `words` with a vector of their own.
+        """Return the `targets`, the `labels of` each, and the `words` with a vector of their own, those of files first.
 
         The labels of lemmas are rules, written as text.
         """
@@ -69,7 +69,6 @@ class Tag(Task[TagRecipe, TagExample, TagPrediction]):
         return {
             "targets": list(labels),
             **{f"labels of {target}": values for target, values in labels.items()},
-            "characters": sorted(set(chain.from_iterable(chain.from_iterable(tokens)))),
             "words": choose_words(tokens, recipe.words, found),
         }
 
