@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     from elmo.tasks.experiment import Experiment
     from elmo.tasks.run_folder import TrainedTask
     from elmo.tasks.task import Task
-    from elmo.text.tokenizers import Tokenizer
-
-PLAIN = "plain"
-"""The value of `--text` for text without any format."""
-
-CHUNK, CHUNK_TOKENS = 512, 16_384
-"""Most examples, and about how many tokens, are predicted together.
-
-A chunk is large enough to sort its examples by length, and small enough that the output of a pipe is not held up.
-"""
 
 
 @click.group(
@@ -39,7 +29,7 @@ A chunk is large enough to sort its examples by length, and small enough that th
 def command() -> None:
     """Train, evaluate and use models for tasks, with or without ELMo.
 
-    The tasks: ner, sst, snli, srl, coref and squad, which are the paper's, and tag.
+    The tasks: ner, sst, snli, srl, coref, squad, tag.
     """
 
 
@@ -346,25 +336,18 @@ def predict(
     """
     import json
 
+    from elmo.cli.unanswered import in_chunks, layout_of, read_unanswered
     from elmo.tasks.trainer import predict as predict_all
     from elmo.text.reading import expand
-    from elmo.text.tokenizers import get_tokenizer
 
-    # A bad file or tokenizer is refused before the model is loaded.
+    # A bad file is refused before the model is loaded.
     path, *others = expand([file])
     if others:
         raise ElmoError(f"{file}: matches {len(others) + 1} files; name only one")
     trained = _load(run, device)
-    tokenize = get_tokenizer(tokenizer or trained.task.tokenizer(trained.recipe))
-    layout = _layout(trained.task, path, layout)
-    if layout == PLAIN:
-        found = _parse(trained.task, path, encoding, tokenize)
-    elif tokenizer is not None:
-        raise ElmoError(f"--tokenizer {tokenizer}: {path} is read as {layout}, whose words are given; leave it out")
-    else:
-        found = trained.task.read_layout(path, layout, trained.recipe, encoding)
+    found = read_unanswered(trained, path, layout or layout_of(trained.task, path), encoding, tokenizer)
     # Examples are read, predicted and printed chunk by chunk, so that a pipe of any length needs no more memory.
-    for chunk in _chunks(trained.task, found):
+    for chunk in in_chunks(trained.task, found):
         for example, prediction in zip(chunk, predict_all(trained.task, trained.model, chunk), strict=True):
             if as_json:
                 click.echo(json.dumps(trained.task.as_json(example, prediction), ensure_ascii=False))
@@ -388,41 +371,6 @@ def _reading(task: Task[Any, Any, Any], overrides: Sequence[str], *others: str) 
             f"--set {strange}: has no effect here; keys that do for {task.name}: {', '.join(known) or 'none'}"
         )
     return values
-
-
-def _chunks(task: Task[Any, Any, Any], found: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield the examples in chunks of at most `CHUNK`, each ended as soon as it has `CHUNK_TOKENS` tokens."""
-    chunk: list[Any] = []
-    num_tokens = 0
-    for example in found:
-        chunk.append(example)
-        num_tokens += task.length(example)
-        if len(chunk) == CHUNK or num_tokens >= CHUNK_TOKENS:
-            yield chunk
-            chunk, num_tokens = [], 0
-    if chunk:
-        yield chunk
-
-
-def _layout(task: Task[Any, Any, Any], path: str, layout: str | None) -> str:
-    """Return the format to read a file in: the one that was asked for, or that of its name."""
-    if layout is None:
-        return next((known for known in task.layouts if f".{known}" in Path(path).suffixes), PLAIN)
-    if layout not in (PLAIN, *task.layouts):
-        raise ElmoError(f"--text {layout}: {task.name} reads {', '.join((PLAIN, *task.layouts))}")
-    return layout
-
-
-def _parse(task: Task[Any, Any, Any], path: str, encoding: str, tokenize: Tokenizer) -> Iterator[Any]:
-    """Yield the examples of a plain text file, and name the file and line in errors."""
-    from elmo.text.reading import read_lines
-
-    name = Path(path).name.partition(".")[0] if path != "-" else ""
-    for number, (line, text) in enumerate(task.pieces(read_lines(path, encoding))):
-        try:
-            yield task.named(task.parse(text, tokenize), name, number)
-        except ElmoError as error:
-            raise ElmoError(f"{path}, line {line}: {error}") from None
 
 
 def _load(run: Path, device: str) -> TrainedTask[Any, Any]:

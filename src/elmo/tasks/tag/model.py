@@ -101,7 +101,8 @@ class LabelHead(nn.Module):
 
     def best(self, vectors: Tensor, forms: Sequence[str]) -> list[str]:
         """Return the value of each word."""
-        return [self.labels[place] for place in self(vectors).argmax(dim=1).tolist()]
+        places: list[int] = self(vectors).argmax(dim=1).tolist()
+        return [self.labels[place] for place in places]
 
 
 class LemmaHead(LabelHead):
