@@ -1,8 +1,8 @@
-"""`elmo task`: train, evaluate and use models for the paper's tasks."""
+"""`elmo task`: train, evaluate and use models for tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from elmo.tasks.experiment import Experiment
     from elmo.tasks.task import Task
 
-CHUNK, CHUNK_TOKENS = 512, 16_384
-"""Most examples, and about how many tokens, are predicted together.
-
-A chunk is large enough to sort its examples by length, and small enough that the output of a pipe is not held up.
-"""
-
 
 @click.group(
     epilog=examples(
@@ -31,9 +25,9 @@ A chunk is large enough to sort its examples by length, and small enough that th
     )
 )
 def command() -> None:
-    """Train, evaluate and use models for the paper's tasks, with or without ELMo.
+    """Train, evaluate and use models for tasks, with or without ELMo.
 
-    The tasks: ner, sst, snli, srl, coref, squad.
+    The tasks: ner, sst, snli, srl, coref, squad, tag.
     """
 
 
@@ -252,6 +246,7 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     epilog=examples(
         "elmo task predict run/ text.txt > tagged.conll",
         'echo "They\'ve met in Espoo." | elmo task predict run/ - --tokenizer ptb --json',
+        "elmo task predict tagger/ treebank.conllu.xz > tagged.conllu",
         'printf "A dog runs.\\tAn animal moves.\\n" | elmo task predict snli-run/ -',
         'printf "They met in Espoo.\\tWhere did they meet?\\n" | elmo task predict squad-run/ -',
     )
@@ -264,10 +259,19 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     help="whitespace (for tokenized text), ptb (for raw English), or spacy:LANGUAGE (as spacy:de). "
     "Default: the tokenizer that fits the training set of RUN.",
 )
+@click.option(
+    "--text",
+    "layout",
+    metavar="FORMAT",
+    help="plain, or for tag also conllu, or columns as in the training set of RUN. Default: conllu for a FILE named so "
+    "(x.conllu, x.conllu.xz), and plain otherwise.",
+)
 @click.option("--encoding", default="utf-8", show_default=True, help="Encoding of the text, for example latin-1.")
 @device_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on each line, for use by programs.")
-def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: str, as_json: bool) -> None:
+def predict(
+    run: Path, file: str, tokenizer: str | None, layout: str | None, encoding: str, device: str, as_json: bool
+) -> None:
     """Print the predictions of the model in the folder RUN for each line of a text. Blank lines are skipped.
 
     A line is a sentence. For snli it holds the premise, a tab and the hypothesis, or a JSON object with sentence1 and
@@ -276,24 +280,25 @@ def predict(run: Path, file: str, tokenizer: str | None, encoding: str, device: 
     found by the forms of the words.
 
     For coref an example is not a line but a document, and blank lines separate documents.
+
+    For tag the result is CoNLL-U. If FILE is CoNLL-U, too, the model's tags take the place of those in it, and all else
+    stays as it is.
     """
     import json
 
+    from elmo.cli.unanswered import in_chunks, layout_of, read_unanswered
     from elmo.tasks import load
-    from elmo.tasks.task import parse_file
     from elmo.tasks.trainer import predict as predict_all
     from elmo.text.reading import expand
-    from elmo.text.tokenizers import get_tokenizer
 
-    # A bad file or tokenizer is refused before the model is loaded.
+    # A bad file is refused before the model is loaded.
     path, *others = expand([file])
     if others:
         raise ElmoError(f"{file}: matches {len(others) + 1} files; name only one")
     trained = load(run, device=device)
-    tokenize = get_tokenizer(tokenizer or trained.task.tokenizer(trained.recipe))
-    found = parse_file(trained.task, path, encoding, tokenize)
+    found = read_unanswered(trained, path, layout or layout_of(trained.task, path), encoding, tokenizer)
     # Examples are read, predicted and printed chunk by chunk, so that a pipe of any length needs no more memory.
-    for chunk in _chunks(trained.task, found):
+    for chunk in in_chunks(trained.task, found):
         for example, prediction in zip(chunk, predict_all(trained.task, trained.model, chunk), strict=True):
             if as_json:
                 click.echo(json.dumps(trained.task.as_json(example, prediction), ensure_ascii=False))
@@ -317,17 +322,3 @@ def _reading(task: Task[Any, Any, Any], overrides: Sequence[str], *others: str) 
             f"--set {strange}: has no effect here; keys that do for {task.name}: {', '.join(known) or 'none'}"
         )
     return values
-
-
-def _chunks(task: Task[Any, Any, Any], found: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield the examples in chunks of at most `CHUNK`, each ended as soon as it has `CHUNK_TOKENS` tokens."""
-    chunk: list[Any] = []
-    num_tokens = 0
-    for example in found:
-        chunk.append(example)
-        num_tokens += task.length(example)
-        if len(chunk) == CHUNK or num_tokens >= CHUNK_TOKENS:
-            yield chunk
-            chunk, num_tokens = [], 0
-    if chunk:
-        yield chunk

@@ -199,6 +199,24 @@ class CharactersConfig:
         require_convolutions(self.dim, self.filters, self.width)
 
 
+@dataclass(frozen=True)
+class CharacterWidthsConfig:
+    """Convolutions of several widths over a word's characters.
+
+    Attributes:
+        dim: The width of the characters' vectors.
+        filters: The number of filters of each width.
+        widths: The widths of the convolutions.
+    """
+
+    dim: int = 8
+    filters: int = 50
+    widths: tuple[int, ...] = (3, 4, 5)
+
+    def __post_init__(self) -> None:
+        require_convolutions(self.dim, self.filters, *self.widths)
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskRecipe:
     """The sections that every task's recipe has. If `words` is None, a model has no word vectors except ELMo's."""

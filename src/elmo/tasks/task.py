@@ -86,6 +86,19 @@ class Task(ABC, Generic[R, E, P]):
     there.
     """
 
+    layouts: tuple[str, ...] = ()
+    """The formats besides plain text in which examples without gold answers can be given, for `--text` of `elmo task
+    predict`. A file whose name ends with one of them, such as "x.conllu.xz", is read as such.
+    """
+
+    def read_layout(self, path: str, layout: str, recipe: R, encoding: str) -> Iterator[E]:
+        """Yield the examples of a file in one of the `layouts`.
+
+        Raises:
+            ElmoError: If the file is not in the format.
+        """
+        raise NotImplementedError
+
     def files(self, path: str) -> list[str]:
         """Return the files that a path given to `read` stands for: one, unless the task allows several in one path."""
         return [path]
@@ -256,6 +269,7 @@ TASKS = {
     "srl": "Semantic roles: who did what to whom, for each predicate of a sentence.",
     "coref": "Coreference: the mentions in a document that are of the same thing.",
     "squad": "Question answering: the words of a paragraph that answer a question.",
+    "tag": "Tagging: part of speech, features, lemma, or any other column, of each word of a sentence.",
 }
 """The tasks: the name of each one's folder and recipe, and what it is about."""
 

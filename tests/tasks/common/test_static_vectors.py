@@ -186,7 +186,7 @@ def test_errors_in_settings(value: object, says: str) -> None:
 def test_recipes_treat_unknown_words_as_published() -> None:
     """They get zeros in the programs of Lee et al. 2017, who also normalize, and of Clark and Gardner 2017, and
     random vectors in AllenNLP. Vectors are trained where the appendix says so."""
-    found = {task: load_task_recipe(task).words for task in TASKS}
+    found = {task: load_task_recipe(task).words for task in TASKS if task != "tag"}  # which is not published
     assert all(found.values())
     settings = {task: (words.unknown, words.normalize, words.trainable) for task, words in found.items() if words}
     assert settings == {

@@ -34,10 +34,12 @@ class WordEmbedding(nn.Module):
         words: The words.
         dim: The width of a vector.
         trainable: Whether vectors are trained.
+        dropout: The share of tokens whose word counts as unknown in training, which trains the vector of unknown words.
     """
 
-    def __init__(self, words: Sequence[str], dim: int, *, trainable: bool = True) -> None:
+    def __init__(self, words: Sequence[str], dim: int, *, trainable: bool = True, dropout: float = 0.0) -> None:
         super().__init__()
+        self.dropout = dropout
         self.places = {word: place for place, word in enumerate(words, 1)}
         # Vectors have a length of about 1, however wide they are. The one of unknown words is zeros, which are neutral:
         # it is never trained if the training set has no unknown word.
@@ -59,7 +61,10 @@ class WordEmbedding(nn.Module):
         types, tokens = number_distinct_words(sentences, self.weight.device)
         rows = torch.tensor([self.place(word) for word in types], device=self.weight.device)
         # Padding is looked up as the empty word, whose vector may be that of unknown words: the mask sets it to zeros.
-        return F.embedding(rows[tokens], self.weight) * (tokens > 0).unsqueeze(2)
+        places = rows[tokens]
+        if self.training and self.dropout:
+            places = places.masked_fill(torch.rand(places.shape, device=places.device) < self.dropout, UNKNOWN)
+        return F.embedding(places, self.weight) * (tokens > 0).unsqueeze(2)
 
 
 class CharacterEmbedding(nn.Module):

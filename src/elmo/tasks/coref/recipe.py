@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from elmo.errors import ElmoError
 from elmo.schema import require_positive, require_share
-from elmo.tasks.recipe import TaskRecipe, WordsConfig, require_convolutions
+from elmo.tasks.recipe import CharacterWidthsConfig, TaskRecipe, WordsConfig
 
 
 @dataclass(frozen=True)
@@ -15,24 +15,6 @@ class CorefWordsConfig(WordsConfig):
     """Word vectors that are normalized to a length of 1 unless the recipe says otherwise."""
 
     normalize: bool = True
-
-
-@dataclass(frozen=True)
-class CharacterWidthsConfig:
-    """Convolutions over a word's characters.
-
-    Attributes:
-        dim: The width of the characters' vectors.
-        filters: The number of filters of each width.
-        widths: The widths of the convolutions.
-    """
-
-    dim: int = 8
-    filters: int = 50
-    widths: tuple[int, ...] = (3, 4, 5)
-
-    def __post_init__(self) -> None:
-        require_convolutions(self.dim, self.filters, *self.widths)
 
 
 @dataclass(frozen=True)

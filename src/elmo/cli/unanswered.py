@@ -1,0 +1,65 @@
+"""What `elmo task predict` reads: examples without answers, from plain text or in a task's own format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import ElmoError
+from elmo.tasks.run_folder import TrainedTask
+from elmo.tasks.task import Task, parse_file
+from elmo.text.tokenizers import get_tokenizer
+
+PLAIN = "plain"
+"""The value of `--text` for text without any format."""
+
+CHUNK, CHUNK_TOKENS = 512, 16_384
+"""Most examples, and about how many tokens, are predicted together.
+
+A chunk is large enough to sort its examples by length, and small enough that the output of a pipe is not held up.
+"""
+
+
+def layout_of(task: Task[Any, Any, Any], path: str) -> str:
+    """Return the format that the name of a file stands for: one of the task's `layouts`, or plain text."""
+    return next((known for known in task.layouts if f".{known}" in Path(path).suffixes), PLAIN)
+
+
+def read_unanswered(
+    trained: TrainedTask[Any, Any], path: str, layout: str, encoding: str, tokenizer: str | None
+) -> Iterator[Any]:
+    """Return the examples of a file, which are read one by one.
+
+    Args:
+        trained: A trained model.
+        path: The file, or "-".
+        layout: `PLAIN`, or one of the task's `layouts`.
+        encoding: The encoding of the file.
+        tokenizer: The name of the tokenizer for plain text. None takes the one that fits the training set.
+
+    Raises:
+        ElmoError: If the task has no such layout, or the tokenizer is unknown or has nothing to do.
+    """
+    task = trained.task
+    if layout == PLAIN:
+        return parse_file(task, path, encoding, get_tokenizer(tokenizer or task.tokenizer(trained.recipe)))
+    if layout not in task.layouts:
+        raise ElmoError(f"--text {layout}: {task.name} reads {', '.join((PLAIN, *task.layouts))}")
+    if tokenizer is not None:
+        raise ElmoError(f"--tokenizer {tokenizer}: {path} is read as {layout}, whose words are given; leave it out")
+    return task.read_layout(path, layout, trained.recipe, encoding)
+
+
+def in_chunks(task: Task[Any, Any, Any], found: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield the examples in chunks of at most `CHUNK`, each ended as soon as it has `CHUNK_TOKENS` tokens."""
+    chunk: list[Any] = []
+    num_tokens = 0
+    for example in found:
+        chunk.append(example)
+        num_tokens += task.length(example)
+        if len(chunk) == CHUNK or num_tokens >= CHUNK_TOKENS:
+            yield chunk
+            chunk, num_tokens = [], 0
+    if chunk:
+        yield chunk

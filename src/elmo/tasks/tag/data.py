@@ -1,0 +1,134 @@
+"""The sentences of CoNLL-U and of plain columns, with all that must be written again as it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from elmo.errors import ElmoError
+from elmo.text.conllu import CONLLU, EMPTY, split_word
+from elmo.text.reading import read_paragraphs, split_columns
+from elmo.text.tokenizers import Tokenizer, find_tokens
+
+DOCUMENT = "-DOCSTART-"
+"""The token of a line that separates documents in plain columns. It is not part of the text."""
+
+Line = tuple[str, ...]
+"""The columns of a line. A line that holds no word is a single column."""
+
+
+@dataclass(frozen=True)
+class TagExample:
+    """A sentence: its words, and the lines that they come from.
+
+    Attributes:
+        tokens: The forms of the words.
+        names: The names of the columns.
+        lines: The lines, comments and the like included.
+        places: The index of each word's line.
+    """
+
+    tokens: tuple[str, ...]
+    names: tuple[str, ...]
+    lines: tuple[Line, ...]
+    places: tuple[int, ...]
+
+    def column(self, name: str) -> tuple[str, ...]:
+        """Return what the column of this name holds of each word.
+
+        Raises:
+            ElmoError: If there is no such column.
+        """
+        if name not in self.names:
+            raise ElmoError(f"there is no column {name}; columns are {', '.join(self.names)}")
+        column = self.names.index(name)
+        return tuple(self.lines[place][column] for place in self.places)
+
+    def with_columns(self, values: Mapping[str, Sequence[str]]) -> str:
+        """Return the sentence as text, with new values for each word in some columns, and a blank line at the end.
+
+        What has no column of its own is added to that of `misc`, as in "chunk=B-NP".
+        """
+        lines = list(map(list, self.lines))
+        for name, column in values.items():
+            for place, value in zip(self.places, column, strict=True):
+                if name in self.names:
+                    lines[place][self.names.index(name)] = value
+                    continue
+                others = lines[place][-1].split("|") if lines[place][-1] != EMPTY else []
+                kept = [item for item in others if item.partition("=")[0] != name]
+                lines[place][-1] = "|".join([*kept, f"{name}={value}"])
+        return "".join("\t".join(line) + "\n" for line in lines) + "\n"
+
+
+def read_examples(path: str, columns: Sequence[str] | None, encoding: str = "utf-8") -> Iterator[TagExample]:
+    """Yield the sentences of a file, plain or compressed.
+
+    Args:
+        path: The file, or "-".
+        columns: The names of the columns of a file that has one word on each line and nothing else; one of them is
+            "form". None reads CoNLL-U.
+        encoding: The encoding of the file.
+
+    Raises:
+        ElmoError: If a line has other columns. Names the file and line.
+    """
+    for lines in read_paragraphs(path, encoding):
+        numbered = ((f"{path}, line {number}", line) for number, line in lines)
+        example = _conllu(numbered) if columns is None else _columns(numbered, tuple(columns))
+        if example.tokens:
+            yield example
+
+
+def from_text(text: str, tokenize: Tokenizer) -> TagExample:
+    """Return the sentence of a plain text as CoNLL-U, whose columns of tags are all empty."""
+    text = " ".join(text.split())
+    tokens = tokenize(text)
+    try:
+        ends = list(find_tokens(text, tokens))
+    except ValueError:  # the tokenizer changed the text, so nothing is known about the spaces
+        ends = []
+    misc = [EMPTY] * len(tokens)
+    for place, ((_, end), (start, _)) in enumerate(pairwise(ends)):
+        if end == start:
+            misc[place] = "SpaceAfter=No"
+    words = [(str(n), token, *[EMPTY] * 7, note) for n, (token, note) in enumerate(zip(tokens, misc, strict=True), 1)]
+    return TagExample(tuple(tokens), CONLLU, ((f"# text = {text}",), *words), tuple(range(1, len(words) + 1)))
+
+
+def _conllu(lines: Iterable[tuple[str, str]]) -> TagExample:
+    rows: list[Line] = []
+    places: list[int] = []
+    for where, line in lines:
+        columns = split_word(line, where)
+        if columns is None:
+            rows.append((line,))
+            continue
+        if int(columns[0]) != len(places) + 1:
+            raise ElmoError(f"{where}: the word has the number {columns[0]}; expected {len(places) + 1}")
+        for name, value in zip(CONLLU, columns, strict=True):
+            if not value.strip():
+                raise ElmoError(f"{where}: column {name} is empty; CoNLL-U has {EMPTY} where there is no value")
+        places.append(len(rows))
+        rows.append(tuple(columns))
+    return TagExample(tuple(rows[place][1] for place in places), CONLLU, tuple(rows), tuple(places))
+
+
+def _columns(lines: Iterable[tuple[str, str]], names: tuple[str, ...]) -> TagExample:
+    rows: list[Line] = []
+    places: list[int] = []
+    form = names.index("form")
+    for where, line in lines:
+        columns = [column.strip() for column in split_columns(line)]
+        if columns[0] == DOCUMENT:
+            rows.append((line,))
+            continue
+        if len(columns) != len(names) or not all(columns):
+            raise ElmoError(
+                f"{where}: {sum(map(bool, columns))} columns; the recipe's key columns names {len(names)}: "
+                f"{', '.join(names)}"
+            )
+        places.append(len(rows))
+        rows.append(tuple(columns))
+    return TagExample(tuple(rows[place][form] for place in places), names, tuple(rows), tuple(places))

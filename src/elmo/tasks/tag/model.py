@@ -1,0 +1,200 @@
+"""The tagger: words, characters and ELMo into biLSTMs, and a softmax for each column that is predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from elmo.errors import ElmoError
+from elmo.nn.packing import Packing
+from elmo.schema import require_choice, require_positive, require_share
+from elmo.tasks.common.batches import lengths_of, padding_mask
+from elmo.tasks.common.modules import BiLSTM, CharacterEmbedding, WordEmbedding, variational_dropout
+from elmo.tasks.elmo.input import ElmoInput
+from elmo.tasks.recipe import CharacterWidthsConfig, TaskRecipe, WordsConfig
+from elmo.tasks.tag.data import TagExample
+from elmo.tasks.tag.lemma_rules import LemmaRule
+from elmo.tasks.task import TaskModel, Vocabularies
+from elmo.text.conllu import CONLLU, EMPTY
+
+TagPrediction = dict[str, tuple[str, ...]]
+"""The value of each word, by the name of the column."""
+
+IGNORED = -100
+"""A label that counts for nothing in the loss: the word has none, or one that the model doesn't know."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagRecipe(TaskRecipe):
+    """The recipe of tagging.
+
+    Attributes:
+        columns: The names of the columns of files that are not CoNLL-U. One of them is "form", the word. Null for
+            CoNLL-U.
+        targets: The columns that are predicted, all by one model. One without any value in the training set is left
+            out.
+        min_rule_count: How often a lemma's rule must occur in the training set to be learned.
+        words: The word vectors.
+        word_dropout: The share of tokens whose word counts as unknown in training.
+        characters: The convolutions over a word's characters.
+        lstm: The hidden units of each biLSTM over the sentence, per direction.
+        dropout: Variational dropout on the input of each of these, and plain dropout on the output of the last one.
+        label_smoothing: The share of the probability that the loss spreads over all labels.
+    """
+
+    columns: tuple[str, ...] | None = None
+    targets: tuple[str, ...] = ("upos", "xpos", "feats", "lemma")
+    min_rule_count: int = 1
+    words: WordsConfig
+    word_dropout: float = 0.2
+    characters: CharacterWidthsConfig
+    lstm: tuple[int, ...] = (256, 256)
+    dropout: float = 0.5
+    label_smoothing: float = 0.03
+
+    def __post_init__(self) -> None:
+        names = self.columns or CONLLU
+        if "form" not in names or len(set(names)) < len(names):
+            raise ElmoError("columns: expected the names of all columns, each another one, and form among them")
+        if not self.targets or not self.lstm:
+            raise ElmoError("targets: names no column" if self.lstm else "lstm: there is no layer")
+        for target in self.targets:
+            require_choice("targets", target, [name for name in names if name not in ("id", "form")])
+        require_positive("min_rule_count", self.min_rule_count)
+        require_positive("lstm", min(self.lstm))
+        for name in ("word_dropout", "dropout", "label_smoothing"):
+            require_share(name, getattr(self, name))
+
+
+class LabelHead(nn.Module):
+    """A softmax over the labels of a column.
+
+    Args:
+        in_width: The width of a word's vector.
+        labels: The labels.
+    """
+
+    def __init__(self, in_width: int, labels: Sequence[str]) -> None:
+        super().__init__()
+        self.labels = labels
+        self._places = {label: place for place, label in enumerate(labels)}
+        self.score = nn.Linear(in_width, len(labels))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return the scores (N, K) of the labels, for the vectors (N, D) of words."""
+        return self.score(vectors)
+
+    def place(self, form: str, value: str) -> int:
+        """Return the number of the label of a word, or `IGNORED`."""
+        return self._places.get(value, IGNORED)
+
+    def loss(self, vectors: Tensor, forms: Sequence[str], values: Sequence[str], smoothing: float) -> Tensor:
+        """Return the mean cross-entropy of the words' values, a scalar."""
+        gold = torch.tensor([*map(self.place, forms, values)], device=vectors.device)
+        if bool((gold == IGNORED).all()):
+            return vectors.new_zeros(())
+        return F.cross_entropy(self(vectors), gold, label_smoothing=smoothing)
+
+    def best(self, vectors: Tensor, forms: Sequence[str]) -> list[str]:
+        """Return the value of each word."""
+        places: list[int] = self(vectors).argmax(dim=1).tolist()
+        return [self.labels[place] for place in places]
+
+
+class LemmaHead(LabelHead):
+    """A softmax over the rules that turn forms into lemmas."""
+
+    def __init__(self, in_width: int, labels: Sequence[str]) -> None:
+        super().__init__(in_width, labels)
+        self.rules = [*map(LemmaRule.parse, labels)]
+        self._known: dict[tuple[str, str], int] = {}
+
+    def place(self, form: str, value: str) -> int:
+        """Return the number of the rule of a word."""
+        # To find a rule takes longer than all else here, and the same words come again in each epoch.
+        if (form, value) not in self._known:
+            known = form == EMPTY or value != EMPTY
+            self._known[form, value] = super().place(form, str(LemmaRule.of(form, value))) if known else IGNORED
+        return self._known[form, value]
+
+    def best(self, vectors: Tensor, forms: Sequence[str]) -> list[str]:
+        """Return the lemma of each word, by the best rule that can be applied to it."""
+        scores = self(vectors)
+        lemmas: list[str] = []
+        for row, (form, place) in enumerate(zip(forms, scores.argmax(dim=1).tolist(), strict=True)):
+            lemma = self.rules[place].apply(form)
+            if lemma is None:
+                others = (self.rules[n].apply(form) for n in scores[row].argsort(descending=True).tolist())
+                lemma = next((other for other in others if other is not None), form)
+            lemmas.append(lemma)
+        return lemmas
+
+
+class TagModel(TaskModel[TagExample, TagPrediction]):
+    """Word, character and ELMo vectors, a stack of biLSTMs with residual connections, and a softmax for each target.
+
+    Source: Straka 2018, sec. 3, whose tagger this follows.
+    """
+
+    def __init__(self, recipe: TagRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> None:
+        super().__init__(elmo)
+        self.targets = vocabularies["targets"]
+        self._smoothing, self._dropout = recipe.label_smoothing, recipe.dropout
+        words = recipe.words
+        self.words = WordEmbedding(
+            vocabularies["words"], words.dim, trainable=words.are_trained, dropout=recipe.word_dropout
+        )
+        size = recipe.characters
+        self.characters = CharacterEmbedding(size.dim, size.filters, *size.widths)
+        widths = [self.words.width + self.characters.width + elmo.input_width, *(2 * size for size in recipe.lstm)]
+        self.rnns = nn.ModuleList(BiLSTM(width, size) for width, size in zip(widths, recipe.lstm, strict=False))
+        self.heads = nn.ModuleList()
+        for target in self.targets:
+            labels, width = vocabularies[f"labels of {target}"], widths[-1] + elmo.output_width
+            is_lemma = target == "lemma"
+            self.heads.append(
+                LemmaHead(width + self.characters.width, labels) if is_lemma else LabelHead(width, labels)
+            )
+
+    def loss(self, examples: Sequence[TagExample]) -> Tensor:
+        """Return the mean cross-entropy of a word, in nats, summed over the targets."""
+        forms = [form for example in examples for form in example.tokens]
+        losses: list[Tensor] = []
+        for target, head, vectors in self._heads(examples):
+            values = [value for example in examples for value in example.column(target)]
+            losses.append(head.loss(vectors, forms, values, self._smoothing))
+        return torch.stack(losses).sum()
+
+    def predict(self, examples: Sequence[TagExample]) -> list[TagPrediction]:
+        """Return the best value of each target for each word."""
+        forms = [form for example in examples for form in example.tokens]
+        found: list[TagPrediction] = [{} for _ in examples]
+        for target, head, vectors in self._heads(examples):
+            values = iter(head.best(vectors, forms))
+            for example, prediction in zip(examples, found, strict=True):
+                prediction[target] = tuple(next(values) for _ in example.tokens)
+        return found
+
+    def _heads(self, examples: Sequence[TagExample]) -> list[tuple[str, LabelHead, Tensor]]:
+        """Return each target with its head, and the vectors (N, D) that the head reads of the words of all examples."""
+        sentences = [example.tokens for example in examples]
+        lengths = lengths_of(sentences)
+        mask = padding_mask(lengths, self.device)
+        packing = Packing.of(lengths, mask.shape[1], self.device)
+        elmo = self.elmo(sentences)
+        characters = self.characters(sentences)
+        x = torch.cat([self.words(sentences), characters, elmo.input], dim=2)
+        for rnn in self.rnns:
+            y = rnn(variational_dropout(x, self._dropout, self.training), packing)
+            x = x + y if x.shape == y.shape else y
+        x = F.dropout(torch.cat([x, elmo.output], dim=2)[mask], self._dropout, self.training)
+        spelled = torch.cat([x, F.dropout(characters[mask], self._dropout, self.training)], dim=1)
+        return [
+            (target, head, spelled if isinstance(head, LemmaHead) else x)
+            for target, head in zip(self.targets, self.heads, strict=True)
+            if isinstance(head, LabelHead)
+        ]

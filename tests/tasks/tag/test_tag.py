@@ -1,0 +1,279 @@
+"""Tagging: the model, and what the task reads and writes."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import sys
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+from bridge import make_model
+from comparing import loss_depends_on_seed
+from elmo.cli.main import cli
+from elmo.errors import ElmoError
+from elmo.formats import Model, save_native
+from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
+from elmo.tasks.tag.data import TagExample, read_examples
+from elmo.tasks.tag.lemma_rules import LemmaRule
+from elmo.tasks.tag.model import LemmaHead, TagModel, TagRecipe
+from elmo.tasks.tag.task import TASK
+from elmo.tasks.trainer import predict
+from elmo.training.metrics import read_rows
+from elmo.training.recipes import read_recipe
+from running import has_rows, started, wait_until
+
+SMALL = {
+    "words.dim": 6,
+    "word_dropout": 0.1,
+    "characters.dim": 6,
+    "characters.filters": 8,
+    "lstm": [8, 8],
+    "dropout": 0.1,
+    "training.batch_size": 8,
+    "training.learning_rate": 0.02,
+    "training.max_epochs": 3,
+}
+STEMS = ["dog", "cat", "House", "tree", "NATO", "é\u0301l"]
+
+
+def make_conllu(number: int = 30, seed: int = 0) -> str:
+    """Make sentences of nouns, with a plural in -s, and verbs, with a past tense in -ed.
+
+    Each has a comment, a range and an empty node, none of which is a word.
+    """
+    rng = np.random.default_rng(seed)
+    blocks: list[str] = []
+    for n in range(number):
+        lines = [f"# sent_id = {n}", "1-2\tx\t_\t_\t_\t_\t_\t_\t_\tSpaceAfter=No"]
+        for place in range(1, int(rng.integers(3, 9))):
+            stem, is_plural = str(rng.choice(STEMS)), bool(rng.integers(2))
+            if rng.integers(2):
+                feats = "Number=Plur|Own=A" if is_plural else "Number=Sing"
+                columns = [stem + "s" * is_plural, stem, "NOUN", "NNS" if is_plural else "NN", feats]
+            else:
+                columns = [stem + ("ed" if is_plural else ""), stem, "VERB", "_", "Tense=Past" if is_plural else "_"]
+            lines.append("\t".join([str(place), *columns, "0", "root", "_", f"id={place}"]))
+        blocks.append("\n".join([*lines, "8.1\tx\t_\t_\t_\t_\t_\t_\t_\t_"]) + "\n\n")
+    return "".join(blocks)
+
+
+def make_recipe(**overrides: Any) -> TagRecipe:
+    """The recipe of the package with small sizes: `make_recipe(training__seed=1)`."""
+    return read_recipe(TagRecipe, "tag", ("tag",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
+
+
+def make_tagger(recipe: TagRecipe, examples: list[TagExample], bilm: Model | None = None) -> TagModel:
+    torch.manual_seed(0)
+    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
+    return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> list[TagExample]:
+    path = tmp_path / "examples.conllu"
+    path.write_text(make_conllu(), encoding="utf-8")
+    return list(read_examples(str(path), None))
+
+
+def test_one_model_learns_all_targets(examples: list[TagExample]) -> None:
+    """Every column can be told from the form and the words around it or is learned by heart: the loss falls to what
+    smoothing leaves, and at least nine words in ten are right."""
+    model = make_tagger(make_recipe(dropout=0.0, word_dropout=0.0), examples, make_model())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(60):
+        optimizer.zero_grad()
+        model.loss(examples).backward()
+        optimizer.step()
+    scores = TASK.score(examples, predict(TASK, model, examples))
+    assert list(scores)[:6] == ["upos", "xpos", "feats", "lemma", "all_tags", "mean"]
+    assert min(scores[name] for name in ("upos", "xpos", "feats", "lemma")) > 90
+
+
+def test_batches_and_padding_change_nothing(examples: list[TagExample]) -> None:
+    model = make_tagger(make_recipe(), examples, make_model()).eval()
+    alone = [model.predict([example])[0] for example in examples]
+    assert model.predict(examples) == alone
+    parts = [model.loss([example]).item() * len(example.tokens) for example in examples]
+    whole = model.loss(examples).item() * sum(len(example.tokens) for example in examples)
+    assert sum(parts) == pytest.approx(whole, rel=1e-5)
+
+
+def test_dropout_and_initial_weights_depend_on_the_seed(examples: list[TagExample]) -> None:
+    assert loss_depends_on_seed(make_tagger(make_recipe(), examples), examples)
+
+
+def test_vocabularies(examples: list[TagExample]) -> None:
+    """Lemmas are rules. A column without values in the training set is no target."""
+    found = TASK.vocabularies(examples, make_recipe(targets=["lemma", "deps", "xpos"]))
+    assert found["targets"] == ["lemma", "xpos"]
+    assert {LemmaRule.parse(rule).case for rule in found["labels of lemma"]} == {"lower", "title", "upper"}
+    assert found["labels of xpos"] == ["NN", "NNS", "_"]
+    with pytest.raises(ElmoError, match="the training set has no value in its columns deps"):
+        TASK.vocabularies(examples, make_recipe(targets=["deps"]))
+
+
+def test_the_best_rule_that_can_be_applied_is_chosen() -> None:
+    """The first one cuts off five letters. A word that no rule fits is its own lemma."""
+    rules = [LemmaRule.of("walkeding", "walk"), LemmaRule.of("dogs", "dog"), LemmaRule.of("dog", "dog")]
+    head = LemmaHead(3, [*map(str, rules)])
+    torch.nn.init.eye_(head.score.weight)
+    torch.nn.init.zeros_(head.score.bias)
+    scores = torch.tensor([[3.0, 2, 1]] * 3)
+    assert head.best(scores, ["standeding", "cats", "s"]) == ["stand", "cat", "s"]
+    assert LemmaHead(3, [str(rules[0])]).best(scores, ["a", "ab", "abc"]) == ["a", "ab", "abc"]
+
+
+def test_lemmas_without_annotation_are_not_learned(examples: list[TagExample]) -> None:
+    """Unless the form is the same, an underscore says that the lemma is unknown."""
+    head = LemmaHead(3, [str(LemmaRule.of("dogs", "dog")), str(LemmaRule.of("_", "_"))])
+    assert [head.place(*pair) for pair in (("cats", "cat"), ("cats", "_"), ("_", "_"), ("cat", "dog"))] == [
+        0,
+        -100,
+        1,
+        -100,
+    ]
+    assert head.loss(torch.zeros(1, 3), ["cats"], ["_"], 0.0).item() == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"columns": ["word", "xpos"]}, "columns: expected the names of all columns"),
+        ({"columns": ["form", "xpos", "xpos"]}, "columns: expected the names of all columns"),
+        ({"targets": ["chunk"]}, "targets: 'chunk' is none of lemma, upos, xpos, feats, head"),
+        ({"targets": ["form"]}, "targets: 'form' is none of"),
+        ({"targets": []}, "targets: names no column"),
+        ({"lstm": []}, "lstm: there is no layer"),
+        ({"label_smoothing": 1.0}, "label_smoothing: 1.0 is not in"),
+    ],
+)
+def test_wrong_recipes_are_refused(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        make_recipe(**settings)
+
+
+def run(*arguments: object, **kwargs: Any) -> str:
+    """The stdout of a command that succeeds."""
+    found = CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False, **kwargs)
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+SETTINGS = [*chain.from_iterable(("--set", f"{key}={json.dumps(value)}") for key, value in SMALL.items())]
+TRAIN = ["task", "train", "tag", "--train", "train.conllu", "--dev", "dev.conllu", "--device", "cpu", *SETTINGS]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a trained tagger in `run`, the files it was trained on, and `dev.conllu.xz`."""
+    folder = tmp_path_factory.mktemp("tag")
+    write_files(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert run(*TRAIN, "--elmo", "model", "--out", "run").startswith("run: dev mean ")
+    return folder
+
+
+def write_files(folder: Path) -> None:
+    for name, seed in (("train", 0), ("dev", 1)):
+        (folder / f"{name}.conllu").write_text(make_conllu(seed=seed), encoding="utf-8")
+    (folder / "dev.conllu.xz").write_bytes(lzma.compress((folder / "dev.conllu").read_bytes()))
+    save_native(make_model(), folder / "model")
+
+
+def test_tags_of_conllu_are_replaced(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name, compressed or not, and from a pipe. All but columns 3 to 6 of words is as it was."""
+    monkeypatch.chdir(trained)
+    found = run("task", "predict", "run", "dev.conllu")
+    assert run("task", "predict", "run", "dev.conllu.xz") == found
+    text = Path("dev.conllu").read_text(encoding="utf-8")
+    assert run("task", "predict", "run", "-", "--text", "conllu", input=text) == found
+
+    def others(text: str) -> list[list[str]]:
+        rows = [line.split("\t") for line in text.split("\n")]
+        return [row[:2] + row[6:] if row[0].isdecimal() else row for row in rows]
+
+    assert others(found) == others(text)
+    run("task", "evaluate", "run", "dev.conllu", "--predictions", "out.conllu")
+    assert Path("out.conllu").read_text(encoding="utf-8") == found
+
+
+def test_plain_text_is_tagged(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(trained)
+    lines = run("task", "predict", "run", "-", "--tokenizer", "ptb", input="The dogs.\n\ncats\n").split("\n")
+    assert lines[0] == "# text = The dogs."
+    assert [line.split("\t")[1] for line in lines[1:4]] == ["The", "dogs", "."]
+    assert lines[2].endswith("SpaceAfter=No")
+    assert "_" not in lines[2].split("\t")[2:4]
+    assert lines[4:6] == ["", "# text = cats"]
+    rows = run("task", "predict", "run", "-", "--json", input="The dogs\n").split("\n")
+    assert list(json.loads(rows[0])) == ["tokens", "upos", "xpos", "feats", "lemma"]
+
+
+def test_sentences_are_printed(trained: Path) -> None:
+    first = (trained / "dev.conllu").read_text(encoding="utf-8").split("\n\n")[0].split("\n")
+    words = [line.split("\t")[1] for line in first if line.split("\t")[0].isdecimal()]
+    assert run("task", "text", "tag", trained / "dev.conllu").split("\n")[0] == " ".join(words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["dev.conllu", "--text", "json"], "--text json: tag reads plain, conllu, columns"),
+        (["dev.conllu", "--tokenizer", "ptb"], "--tokenizer ptb: dev.conllu is read as conllu, whose words are given"),
+        (["dev.conllu", "--text", "columns"], "the model was trained on CoNLL-U, so no columns are known"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(
+    trained: Path, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(trained)
+    with pytest.raises(ElmoError, match=says):
+        CliRunner().invoke(cli, ["task", "predict", "run", *arguments], catch_exceptions=False)
+
+
+def test_any_column_of_plain_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of CoNLL-2000. In CoNLL-U, which has no column for it, the chunk goes to misc."""
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("the DT B-NP\ndog NN I-NP\nruns VBZ B-VP\n\nit PRP B-NP\n")
+    where = ["--train", "text.txt", "--dev", "text.txt", "--elmo", "none", "--out", "run"]
+    settings = ["--set", "columns=[form, xpos, chunk]", "--set", "targets=[chunk]", "--set", "training.max_epochs=30"]
+    run("task", "train", "tag", *where, *SETTINGS, *settings)
+    found = run("task", "predict", "run", "text.txt", "--text", "columns")
+    assert [line.split("\t")[:2] for line in found.splitlines() if line] == [
+        ["the", "DT"],
+        ["dog", "NN"],
+        ["runs", "VBZ"],
+        ["it", "PRP"],
+    ]
+    (line,) = run("task", "predict", "run", "-", input="dog\n").splitlines()[1:2]
+    assert line.split("\t")[-1] in ("chunk=B-NP", "chunk=I-NP", "chunk=B-VP")
+
+
+@pytest.mark.slow
+def test_a_killed_training_is_the_same_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed with SIGKILL and started again, with a biLM that is trained along."""
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path)
+    saving = ["training.checkpoint_every_minutes=0.000001", "training.max_epochs=20", "elmo.vectors=trained"]
+    arguments = [*TRAIN, *chain.from_iterable(("--set", item) for item in saving), "--elmo", "model", "--out"]
+    with started(sys.executable, "-m", "elmo", *arguments, "killed") as process:
+        wait_until(partial(has_rows, tmp_path / "killed", 1), process)
+        process.kill()
+    assert not Path("killed/results.json").exists()
+    for name in ("killed", "whole"):
+        run(*arguments, name)
+    curves = [
+        [{k: v for k, v in row.items() if "second" not in k} for row in read_rows(tmp_path / name / "metrics.csv")]
+        for name in ("killed", "whole")
+    ]
+    assert len(curves[0]) == 20
+    assert curves[0] == curves[1]

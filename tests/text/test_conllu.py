@@ -1,0 +1,34 @@
+"""Lines of CoNLL-U."""
+
+from __future__ import annotations
+
+import pytest
+
+from elmo.errors import ElmoError
+from elmo.text.conllu import CONLLU, split_word
+
+WORD = "3\tman's\tman\tNOUN\tNN\tNumber=Sing\t0\troot\t_\tSpaceAfter=No"
+
+
+def test_a_word_has_ten_columns() -> None:
+    columns = split_word(WORD, "a, line 1")
+    assert columns is not None
+    assert dict(zip(CONLLU, columns, strict=True))["lemma"] == "man"
+
+
+@pytest.mark.parametrize("line", ["# text = 1\t2", "#", "1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_", "8.1\twent"])
+def test_other_lines_hold_no_word(line: str) -> None:
+    assert split_word(line, "a, line 1") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (WORD.replace("\t", " "), "a, line 1: 1 columns between tabs; CoNLL-U has 10"),
+        (f"{WORD}\t_", "a, line 1: 11 columns between tabs; CoNLL-U has 10"),
+        (f"x{WORD}", "a, line 1: 'x3' is not the number of a word"),
+    ],
+)
+def test_broken_lines_are_refused(line: str, says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        split_word(line, "a, line 1")
