@@ -1,8 +1,10 @@
-"""Records of finished trainings: `experiments/paper_tasks.py` writes them, and `pages/results.py` reads them."""
+"""Records of finished trainings: scripts in `experiments/` write them, and scripts in `pages/` read them."""
 
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +57,28 @@ def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
     record = {"task": config.task, "command": shown(command), "recipe": _without_paths(recipe), "results": results}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_all({path: lambda path: write_json(path, record)})
+
+
+def train_and_record(command: Sequence[str], folder: Path, record: Path) -> None:
+    """Run `elmo` with arguments that make the run folder `folder`, and write its record, unless there is one already.
+
+    Started again, it continues a training that was stopped.
+    """
+    if record.exists():
+        if read_record(record).command != shown(["elmo", *command]):
+            raise SystemExit(f"{record}: is of another command; remove it, or choose another --name or --records")
+        print(f"{record}: recorded already")
+        return
+    wanted = int(command[command.index("--seeds") + 1])
+    with subprocess.Popen([sys.executable, "-m", "elmo", *command]) as process:
+        try:
+            done = process.wait() == 0
+        except KeyboardInterrupt:
+            process.wait()  # Ctrl-C is its, too: it saves
+            done = False
+    if not done or len(read_results(folder)) < wanted:  # it may hold the results of fewer seeds from before
+        raise SystemExit(f"{folder}: stopped; the same command goes on")
+    write_record(folder, ["elmo", *command], record)
 
 
 def read_records(root: Path) -> list[Run]:

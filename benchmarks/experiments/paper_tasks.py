@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -26,11 +25,10 @@ from pathlib import Path
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all
 from elmo.tasks import load_task_recipe
-from elmo.tasks.run_folder import read_results
 from elmo.text.reading import read_lines
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.records import BASELINE, RECORDS, read_record, shown, write_record
+from common.records import BASELINE, RECORDS, train_and_record
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -191,32 +189,13 @@ def choose_sources(pairs: Path, sources: Collection[str], out: Path) -> None:
     write_all({out: lambda path: path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")})
 
 
-def train(command: Sequence[str], folder: Path, record: Path) -> None:
-    """Run a command that makes `folder`, and write its record, unless there is one already."""
-    if record.exists():
-        if read_record(record).command != shown(["elmo", *command]):
-            raise SystemExit(f"{record}: is of another command; remove it, or choose another --name or --records")
-        print(f"{record}: recorded already")
-        return
-    wanted = int(command[command.index("--seeds") + 1])
-    with subprocess.Popen([sys.executable, "-m", "elmo", *command]) as process:
-        try:
-            done = process.wait() == 0
-        except KeyboardInterrupt:
-            process.wait()  # Ctrl-C is its, too: it saves
-            done = False
-    if not done or len(read_results(folder)) < wanted:  # it may hold the results of fewer seeds from before
-        raise SystemExit(f"{folder}: stopped; the same command goes on")
-    write_record(folder, ["elmo", *command], record)
-
-
 def train_plan(plan: Plan, arguments: argparse.Namespace) -> None:
     """Train the baseline and the model with ELMo, or only the one that is asked for."""
     if plan.sources and not _made(plan, arguments).exists():
         choose_sources(arguments.data / plan.files[0], plan.sources, _made(plan, arguments))
     for name in [arguments.name if kind == "elmo" else BASELINE for kind in arguments.kinds]:
         folder = arguments.root / plan.name / name
-        train(command_of(plan, name, arguments), folder, arguments.records / plan.name / f"{name}.json")
+        train_and_record(command_of(plan, name, arguments), folder, arguments.records / plan.name / f"{name}.json")
 
 
 def read_width(path: Path) -> int:

@@ -1,0 +1,188 @@
+"""Train all taggers of docs/little-text.md: on little text, without ELMo and with a biLM of that text.
+
+Started again, the script skips what is finished, and continues what was stopped.
+
+    python benchmarks/experiments/little_text.py runs/ --only got fro san
+    python benchmarks/experiments/little_text.py runs/ --only szeged-20k szeged-100k szeged-1M szeged --seeds 1
+
+For each set it makes the biLM first (`elmo task text`, `elmo prepare`, `elmo pretrain`), unless the plan names one that
+exists. Then it trains the tagger from several seeds, without the biLM and with it. Each step is a command of `elmo`
+and is printed. A record of each remains, from which `pages/little_text.py` writes its page. A step that has a record
+is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from elmo.errors import ElmoError
+from elmo.formats.files import write_all, write_json
+from elmo.text.reading import read_lines
+from elmo.training.machine import machine_name
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
+from common.records import BASELINE, RECORDS, shown, train_and_record
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A tagged corpus, and where the biLM for it comes from.
+
+    Attributes:
+        name: The name of the plan, which is that of its folders, too.
+        treebank: The path of its files below the data folder, with `{}` in place of the part.
+        parts: The names of the training, dev and test part. There may be no test part.
+        text: A text to pretrain on, or None for the training set's own sentences.
+        prepare: Options of `elmo prepare` that say what the text is like.
+        words: How many words of the text to use, counted by spaces, or None for all.
+        elmo: A model that exists, instead of a text.
+        pretrain: Options of `elmo pretrain`.
+        settings: Keys of the tagger's recipe to change.
+    """
+
+    name: str
+    treebank: str
+    parts: tuple[str, ...] = ("train", "valid")
+    text: str | None = None
+    prepare: tuple[str, ...] = ()
+    words: int | None = None
+    elmo: str | None = None
+    pretrain: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+
+
+UD = ("train", "dev", "test")
+SZEGED = "pos/ud_hu_szeged_{}.conllu.xz"
+NOVELS = "lm/hu_novels.txt.xz"
+RAW_HUNGARIAN = ("--tokenizer", "spacy:hu", "--text", "paragraphs", "--language", "hu")
+NO_XPOS = ("targets=[upos,feats,lemma]",)
+
+PLANS = (
+    *(Plan(name, f"morph/{name}_{{}}.conllu.xz") for name in ("got", "fro", "san", "hbo")),
+    *(
+        Plan(f"szeged-{share}", SZEGED, UD, NOVELS, RAW_HUNGARIAN, words, settings=NO_XPOS)
+        for share, words in (("20k", 20_000), ("100k", 100_000), ("1M", 1_000_000))
+    ),
+    Plan("szeged", SZEGED, UD, NOVELS, RAW_HUNGARIAN, settings=NO_XPOS),
+    Plan("ewt", "pos/ud_ewt_{}.conllu.xz", UD, elmo="en"),
+)
+
+
+def run(command: Sequence[str]) -> tuple[str, int]:
+    """Run `elmo` with these arguments, and return what it prints, and its peak of memory in MB."""
+    print("$ elmo", *command, flush=True)
+    process = subprocess.Popen([sys.executable, "-m", "elmo", *command], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    printed = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit("stopped; the same command goes on")
+    return printed, usage.ru_maxrss >> 10
+
+
+def write_text_of(treebank: Path, path: Path) -> None:
+    """Write the sentences of a treebank to a file, one on each line, unless that is done."""
+    if not path.exists():
+        printed, _ = run(["task", "text", "tag", str(treebank)])
+        write_all({path: lambda part: part.write_text(printed, encoding="utf-8")})
+
+
+def take_words(text: Path, number: int, share: Path) -> None:
+    """Write the first lines of a text that have `number` words together."""
+    lines: list[str] = []
+    for line in read_lines(text):
+        lines.append(f"{line}\n")
+        number -= len(line.split())
+        if number <= 0:
+            break
+    write_all({share: lambda path: path.write_text("".join(lines), encoding="utf-8")})
+
+
+def make_bilm(plan: Plan, arguments: argparse.Namespace) -> str:
+    """Pretrain the biLM of a plan, unless that is done, and return its path."""
+    if plan.elmo is not None:
+        return plan.elmo
+    folder: Path = arguments.root / plan.name
+    folder.mkdir(parents=True, exist_ok=True)
+    train, dev = (arguments.data / plan.treebank.format(part) for part in plan.parts[:2])
+    text, heldout, corpus, bilm = (folder / name for name in ("text.txt", "heldout.txt", "corpus", "bilm"))
+    write_text_of(dev, heldout)
+    if plan.text is None:
+        write_text_of(train, text)
+    elif plan.words is None:
+        text = arguments.data / plan.text
+    elif not text.exists():
+        take_words(arguments.data / plan.text, plan.words, text)
+    run(["prepare", str(corpus), str(text), *plan.prepare])
+    command = ["pretrain", str(corpus), str(bilm), "--heldout", str(heldout), *plan.pretrain, *arguments.pretrain]
+    record: Path = arguments.records / plan.name / "bilm" / f"{arguments.name}.json"
+    if not record.exists():
+        printed, megabytes = run([*command, "--json"])
+        facts = {
+            "command": shown(["elmo", *command]),
+            "machine": machine_name(torch.device("cpu")),
+            "peak_mb": megabytes,
+            **json.loads(printed),
+            "run": bilm.name,
+        }
+        record.parent.mkdir(parents=True, exist_ok=True)
+        write_all({record: lambda path: write_json(path, facts)})
+    return str(bilm)
+
+
+def train_tagger(plan: Plan, bilm: str, kind: str, arguments: argparse.Namespace) -> None:
+    """Train the tagger of a plan from several seeds, without ELMo (`kind` is "none") or with it."""
+    files = [str(arguments.data / plan.treebank.format(part)) for part in plan.parts]
+    out = arguments.root / plan.name / kind
+    command = ["task", "train", "tag", "--elmo", bilm, "--out", str(out), "--seeds", str(arguments.seeds)]
+    command += [
+        word for option, file in zip(("--train", "--dev", "--test"), files, strict=False) for word in (option, file)
+    ]
+    command += [word for setting in (*plan.settings, *arguments.set) for word in ("--set", setting)]
+    train_and_record(command, out, arguments.records / plan.name / f"{kind}.json")
+
+
+def main() -> None:
+    """Make the biLM of each plan that is asked for, and train its taggers."""
+    names = [plan.name for plan in PLANS]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", type=Path, help="the folder of runs")
+    parser.add_argument("--only", nargs="+", choices=names, default=names, help="these sets only")
+    parser.add_argument("--kinds", nargs="+", choices=[BASELINE, "elmo"], default=[BASELINE, "elmo"])
+    parser.add_argument("--name", default="elmo", help="the name of the runs with ELMo (default: %(default)s)")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of each tagger (default: %(default)s)")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the tagger's recipe")
+    parser.add_argument(
+        "--pretrain",
+        type=shlex.split,
+        default=["--recipe", "auto"],
+        help="options of elmo pretrain, as one argument (default: --recipe auto)",
+    )
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--records", type=Path, default=RECORDS, help="default: %(default)s")
+    arguments = parser.parse_args()
+    try:
+        for plan in PLANS:
+            if plan.name not in arguments.only:
+                continue
+            for kind in arguments.kinds:
+                bilm = BASELINE if kind == BASELINE else make_bilm(plan, arguments)
+                train_tagger(plan, bilm, BASELINE if kind == BASELINE else arguments.name, arguments)
+    except ElmoError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()
