@@ -263,8 +263,9 @@ def test_a_killed_training_is_the_same_to_the_bit(tmp_path: Path, monkeypatch: p
     """Killed with SIGKILL and started again, with a biLM that is trained along."""
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path)
-    saving = ["training.checkpoint_every_minutes=0.000001", "training.max_epochs=20", "elmo.vectors=trained"]
-    arguments = [*TRAIN, *chain.from_iterable(("--set", item) for item in saving), "--elmo", "model", "--out"]
+    saving = {"checkpoint_every_minutes": 0.000001, "max_epochs": 20, "patience": 20}
+    settings = ["elmo.vectors=trained", *(f"training.{key}={value}" for key, value in saving.items())]
+    arguments = [*TRAIN, *chain.from_iterable(("--set", item) for item in settings), "--elmo", "model", "--out"]
     with started(sys.executable, "-m", "elmo", *arguments, "killed") as process:
         wait_until(partial(has_rows, tmp_path / "killed", 1), process)
         process.kill()
