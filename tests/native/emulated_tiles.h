@@ -102,12 +102,15 @@ inline uint32_t as_bits(float value) {
     return bits;
 }
 
-inline float flushed(float value) { return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0f, value) : value; }
+inline float flushed(float value) {
+    return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0f, value) : value;
+}
 
 inline float lower(uint32_t word) { return flushed(as_float(word << 16)); }
 inline float upper(uint32_t word) { return flushed(as_float(word & 0xffff0000)); }
 
-// Sums of even and of odd numbers are apart until the end of the tile's depth. All rounding is to nearest, half to even.
+// Even and odd numbers are summed apart until the end of the tile's depth. Everything is rounded to the nearest number,
+// half to even.
 inline void add_products(int sums, int left, int right) {
     Tile &c = tile(sums), &a = tile(left), &b = tile(right);
     require(sums != left && sums != right && left != right, "a tile is used twice");
@@ -124,7 +127,7 @@ inline void add_products(int sums, int left, int right) {
 }
 
 // Leaf 7 of a processor with AMX-BF16 and AMX-TILE.
-inline bool ask_processor(unsigned leaf, unsigned part, unsigned* edx) {
+inline bool ask_processor(unsigned leaf, unsigned part, unsigned*, unsigned*, unsigned*, unsigned* edx) {
     require(leaf == 7 && part == 0, "another leaf was asked for");
     *edx = 1u << 22 | 1u << 24;
     return true;
@@ -153,5 +156,5 @@ inline long ask_system(long call, long request, long state) {
 #define _tile_stored(tile, to, step) emulated::store(tile, to, step)
 #define _tile_dpbf16ps(sums, left, right) emulated::add_products(sums, left, right)
 #define _xgetbv(number) (uint64_t{3} << 17)
-#define __get_cpuid_count(leaf, part, eax, ebx, ecx, edx) emulated::ask_processor(leaf, part, edx)
+#define __get_cpuid_count(leaf, part, eax, ebx, ecx, edx) emulated::ask_processor(leaf, part, eax, ebx, ecx, edx)
 #define syscall(call, request, state) emulated::ask_system(call, request, state)

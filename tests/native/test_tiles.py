@@ -1,6 +1,6 @@
 """The kernels for Intel's tiles (AMX), built with tiles that are emulated, so that they run on more processors.
 
-The build is that of the package, but reads `emulated_tiles.h` first. Then the tests next to this one run again, with
+The build is that of the package, but reads `emulated_tiles.h` first. Then the tests of all kernels run again, with
 `avx512_amx` as the best level.
 """
 
@@ -55,8 +55,10 @@ def test_kernels_of_tiles_pass_the_tests_of_all_kernels(build: Path) -> None:
     code = """
 import pytest
 assert _native.LEVELS[0] == "avx512_amx", _native.LEVELS
-files = [f"tests/native/test_{part}.py" for part in ("kernels", "training")]
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-k", "amx or not avx", *files]))
+tests = [f"tests/native/test_{part}.py" for part in ("kernels", "training")]
+layer = "tests/nn/test_lstm.py::test_the_native_layer_"  # of training, whose products may be bf16
+tests += [layer + part for part in ("equals_torch", "does_not_depend_on_the_number_of_threads")]
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-k", "amx or not avx", *tests]))
 """
     run(build, code)
 

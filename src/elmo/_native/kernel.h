@@ -191,7 +191,7 @@ struct Kernels {
 
 #if defined(__x86_64__)
 extern const Kernels avx2, avx512, avx512_vnni, avx512_bf16;
-// Tiles need a compiler that knows them, and a system that a program can ask for them.
+// Tiles (tiles.h) need a compiler that knows them, and we know only how to ask Linux for them.
 #if defined(__linux__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
 #define HAS_AMX
 extern const Kernels avx512_amx;

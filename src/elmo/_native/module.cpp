@@ -49,10 +49,10 @@ bool has_feature(const char* name) {
 #endif
 
 #if defined(HAS_AMX)
-// Whether this processor and system have tiles, and the system lets this process use them, which it has to be asked for.
+// Whether there are tiles: the processor has them, the system keeps them, and grants them to this process when asked.
 __attribute__((target("xsave"))) bool has_tiles() {
     constexpr unsigned AMX = 1u << 22 | 1u << 24;  // AMX-BF16 and AMX-TILE
-    constexpr uint64_t STATES = 3u << 17;          // tiles and their shapes are kept when threads are switched
+    constexpr uint64_t STATES = 3u << 17;          // shapes and tiles, which the system keeps for each thread
     constexpr long REQUEST = 0x1023, TILES = 18;   // ARCH_REQ_XCOMP_PERM, which older headers lack
     unsigned eax, ebx, ecx, edx;
     if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || (edx & AMX) != AMX) return false;

@@ -1,10 +1,12 @@
 // bf16 products by the tiles of Intel's AMX; part of kernel_body.h.
 //
-// A tile is a register of up to 16 rows of 64 bytes. TDPBF16PS adds to a tile of sums the products of a tile of rows (16
-// words of the depth each) with a tile of a weight, whose rows are 16 columns of one word: a vector of each of 16 groups
-// as they are packed anyway. Even and odd numbers are summed apart within a tile and subnormals count as 0, so the sums
-// differ from those of other instructions by rounding. Hence all bf16 products are made of tiles, those of a single row
-// too: a row must not depend on how many others are in its batch.
+// A tile is a register of up to 16 rows of 64 bytes. TDPBF16PS multiplies a tile of rows, 16 words of the depth each,
+// with a tile of a weight, and adds the products to a tile of sums. In a tile of a weight, a row is one word of 16
+// columns, which is a vector of a group as it is packed anyway.
+//
+// Even and odd numbers are summed apart within a tile, and subnormals count as 0, so the sums differ from those of other
+// instructions by rounding. Hence all bf16 products are made of tiles, those of a single row too: the result for a row
+// must not depend on how many others are in its batch.
 
 namespace elmo {
 namespace {
@@ -23,14 +25,14 @@ struct TileShapes {  // in the layout that LDTILECFG reads
 };
 
 // Tiles 0 to 3 are the sums of a block's vectors. All arguments are tiles, which the intrinsics want as literals.
-#define ADD_PRODUCT(SUM, ROWS, WEIGHT)                       \
-    _tile_loadd(WEIGHT, words + (SUM) * LANES, word_step);   \
+#define ADD_PRODUCT(SUM, ROWS, WEIGHT)                     \
+    _tile_loadd(WEIGHT, words + (SUM) * LANES, word_step); \
     _tile_dpbf16ps(SUM, ROWS, WEIGHT);
-#define ADD_PRODUCTS(ROWS, WEIGHT)          \
-    _tile_loadd(ROWS, from, row_step);      \
-    ADD_PRODUCT(0, ROWS, WEIGHT)            \
-    ADD_PRODUCT(1, ROWS, WEIGHT)            \
-    ADD_PRODUCT(2, ROWS, WEIGHT)            \
+#define ADD_PRODUCTS(ROWS, WEIGHT)     \
+    _tile_loadd(ROWS, from, row_step); \
+    ADD_PRODUCT(0, ROWS, WEIGHT)       \
+    ADD_PRODUCT(1, ROWS, WEIGHT)       \
+    ADD_PRODUCT(2, ROWS, WEIGHT)       \
     ADD_PRODUCT(3, ROWS, WEIGHT)
 
 // As `product` of kernel_body.h.
@@ -38,14 +40,14 @@ template <class Finish>
 void product_of_tiles(const Packed& weight, const Operand& x, size_t count, Range blocks, Range groups,
                       const Finish& finish) {
     if (count == 0) return;  // no tile is empty
-    // Shapes are set once, as setting them clears all tiles. So all tiles have the same number of rows, and the last one
-    // begins with rows that are done already. The end of the depth has two tiles (6, 7) of its own.
+    // Setting the shapes clears all tiles, so it is done once. All tiles have the same number of rows; hence the last may
+    // begin with rows that are done already. The end of the depth has two tiles of its own, 6 and 7.
     const size_t rows = ceil_div(count, ceil_div(count, TILE)), rest = (groups.end - groups.begin) % TILE;
     TileShapes shapes;
     for (size_t v = 0; v < VECTORS; ++v) shapes.set(v, rows, LANES);
     shapes.set(4, rows, TILE), shapes.set(5, TILE, LANES);
     if (rest) shapes.set(6, rows, rest), shapes.set(7, rest, LANES);
-    // GCC's intrinsics do not tell that they read memory, which therefore has to be written by now.
+    // GCC's intrinsics don't tell the compiler that they read memory, so everything has to be written by now.
     __asm__ volatile("" : : "r"(&shapes) : "memory");
     _tile_loadconfig(&shapes);
     const size_t row_step = x.stride * sizeof(int32_t), word_step = VECTORS * LANES * sizeof(int32_t);
@@ -79,7 +81,7 @@ void product_of_tiles(const Packed& weight, const Operand& x, size_t count, Rang
             }
         }
     }
-    _tile_release();  // a thread that has tiles in use takes longer to be switched
+    _tile_release();  // otherwise their 8 KB are saved and loaded whenever threads are switched
 }
 
 }  // namespace
