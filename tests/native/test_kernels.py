@@ -431,13 +431,13 @@ def test_bad_weights_are_refused(arguments: tuple[Any, ...], message: str) -> No
         _native.Recurrence(*arguments, "float32")
 
 
-@pytest.mark.parametrize("level", ["avx512_bf16", "avx512_vnni", "avx2", "neon_bf16", "neon_dot", "neon"])
+@pytest.mark.parametrize("level", ["avx512_amx", "avx512_bf16", "avx512_vnni", "avx2", "neon_bf16", "neon_dot", "neon"])
 def test_only_some_instruction_sets_multiply_bf16(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_native, "LEVELS", [level])
-    assert _native.multiplies_bf16() == (level in ("avx512_bf16", "neon_bf16"))
+    assert _native.multiplies_bf16() == (level in ("avx512_amx", "avx512_bf16", "neon_bf16"))
 
 
-@pytest.mark.parametrize("level", ["avx512_bf16", "avx512_vnni", "neon_bf16"])
+@pytest.mark.parametrize("level", ["avx512_amx", "avx512_bf16", "avx512_vnni", "neon_bf16"])
 @pytest.mark.parametrize("is_intel", [True, False])
 def test_bf16_gains_where_its_instructions_are_fast(
     level: str, is_intel: bool, monkeypatch: pytest.MonkeyPatch

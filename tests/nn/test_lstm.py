@@ -220,7 +220,7 @@ class Problem:
         return {"outputs": outputs, "cells": cells, **dict(zip(given, gradients, strict=True))}
 
 
-SIZES = [(1, 1), (16, 8), (37, 5), (100, 34), (70, 70), (144, 66), (48, 48)]
+SIZES = [(1, 1), (16, 8), (37, 5), (100, 34), (70, 70), (272, 66), (48, 48)]
 """H and P, some of them equal and so without a projection. Some H are multiples of 16, which the kernels interleave by,
 few are multiples of a block's numbers, and some are odd."""
 

@@ -71,16 +71,16 @@ def multiplies_bf16() -> bool:
 
     Without them, unpacking bf16 takes longer than reading the smaller weights saves.
     """
-    return "bf16" in available() and LEVELS[0].endswith("_bf16")
+    return "bf16" in available() and LEVELS[0].endswith(("_bf16", "_amx"))
 
 
 def gains_by_bf16() -> bool:
     """Return whether these kernels are faster in bf16 than in float32 even when they do not wait for memory.
 
-    Intel's CPUs are excluded: their bf16 instructions multiply half as fast. (AMX, which is fast, is not used here.)
-    So are Arm's, on which these kernels were only run under emulation, never measured.
+    Intel's CPUs are excluded: their bf16 instructions multiply half as fast. So are Arm's and the tiles of Intel's AMX,
+    on which these kernels were only run under emulation, never measured.
     """
-    return multiplies_bf16() and LEVELS[0].startswith("avx512") and not IS_INTEL
+    return multiplies_bf16() and LEVELS[0] == "avx512_bf16" and not IS_INTEL
 
 
 def empty(*shape: int) -> Array:

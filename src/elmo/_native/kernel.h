@@ -73,6 +73,9 @@ inline Range share(size_t total, size_t index, size_t count) {
 // The memory of one thread for encoded rows.
 struct Scratch { int32_t* words; float* scales; };
 
+// Encoded rows, `stride` words apart; int8 has a scale for each.
+struct Operand { const int32_t* words; size_t stride; const float* scales; };
+
 // An interface, because the real one (pool.h) uses the standard library.
 struct Barrier { virtual void wait() = 0; };
 
@@ -188,6 +191,11 @@ struct Kernels {
 
 #if defined(__x86_64__)
 extern const Kernels avx2, avx512, avx512_vnni, avx512_bf16;
+// Tiles (tiles.h) need a compiler that knows them, and we know only how to ask Linux for them.
+#if defined(__linux__) && (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
+#define HAS_AMX
+extern const Kernels avx512_amx;
+#endif
 #elif defined(__aarch64__)
 extern const Kernels neon, neon_dot, neon_bf16;
 #endif

@@ -1,13 +1,17 @@
 // The kernels themselves, compiled once for each instruction set: a kernel_*.cpp names the set and includes this.
 //
 // LANES is the number of float32 in a register, MAX_ROWS how many rows times four sums fit the registers.
-// HAS_BF16 and HAS_VNNI (on Arm, HAS_DOT) say that there are instructions for products of bf16 and of int8.
+// HAS_BF16 and HAS_VNNI (on Arm, HAS_DOT) say that there are instructions for products of bf16 and of int8, HAS_TILES
+// that those of bf16 are made of tiles.
 //
 // Everything but the table at the end is in unnamed namespaces: each instruction set has functions of its own.
 
 #include "vectors.h"
 #include "softmax.h"
 #include "encoder.h"
+#ifdef HAS_TILES
+#include "tiles.h"
+#endif
 
 #define QUOTED(word) #word
 #define NAME(word) QUOTED(word)
@@ -27,8 +31,6 @@ inline F step(F i, F j, F f, F o, F& cell, float cell_clip) {
 }
 
 // --- the three precisions: how rows are encoded, multiplied and read back
-
-struct Operand { const int32_t* words; size_t stride; const float* scales; };
 
 struct Float32 {
     typedef F Sum;
@@ -200,6 +202,9 @@ Tile tile(size_t rows) {
 // memory once for all of them. `groups` is the part of the depth that is summed.
 template <class Kind, class Finish>
 void product(const Packed& weight, const Operand& x, size_t count, Range blocks, Range groups, const Finish& finish) {
+#ifdef HAS_TILES
+    if constexpr (__is_same(Kind, BF16)) return product_of_tiles(weight, x, count, blocks, groups, finish);
+#endif
     I sums[MAX_ROWS * VECTORS];
     for (size_t block = blocks.begin; block < blocks.end; ++block) {
         const I* words = reinterpret_cast<const I*>(weight.words) + (block * weight.groups + groups.begin) * VECTORS;

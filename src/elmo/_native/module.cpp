@@ -13,15 +13,19 @@
 #include <memory>
 #include <vector>
 
-#if defined(__aarch64__) && defined(__linux__)
+#include "kernel.h"
+#include "pool.h"
+
+#if defined(HAS_AMX)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#elif defined(__aarch64__) && defined(__linux__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #elif defined(__aarch64__) && defined(__APPLE__)
 #include <sys/sysctl.h>
 #endif
-
-#include "kernel.h"
-#include "pool.h"
 
 namespace elmo {
 namespace {
@@ -44,6 +48,18 @@ bool has_feature(const char* name) {
 }
 #endif
 
+#if defined(HAS_AMX)
+// Whether there are tiles: the processor has them, the system keeps them, and grants them to this process when asked.
+__attribute__((target("xsave"))) bool has_tiles() {
+    constexpr unsigned AMX = 1u << 22 | 1u << 24;  // AMX-BF16 and AMX-TILE
+    constexpr uint64_t STATES = 3u << 17;          // shapes and tiles, which the system keeps for each thread
+    constexpr long REQUEST = 0x1023, TILES = 18;   // ARCH_REQ_XCOMP_PERM, which older headers lack
+    unsigned eax, ebx, ecx, edx;
+    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || (edx & AMX) != AMX) return false;
+    return (_xgetbv(0) & STATES) == STATES && syscall(SYS_arch_prctl, REQUEST, TILES) == 0;
+}
+#endif
+
 // The kernels for the instruction sets of this processor, best first.
 std::vector<const Kernels*> supported() {
     std::vector<const Kernels*> found;
@@ -54,6 +70,10 @@ std::vector<const Kernels*> supported() {
     const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl");
     const bool vnni = wide && __builtin_cpu_supports("avx512vnni");
+#if defined(HAS_AMX)
+    static const bool tiles = vnni && has_tiles();
+    if (tiles) found.push_back(&avx512_amx);
+#endif
     if (vnni && __builtin_cpu_supports("avx512bf16")) found.push_back(&avx512_bf16);
     if (vnni) found.push_back(&avx512_vnni);
     if (wide) found.push_back(&avx512);
