@@ -106,7 +106,7 @@ def test_integrations_do_not_import_each_other() -> None:
             assert not [name for name in others if name.split(".")[2] != own], path.name
 
 
-ONE_TASK = ("ner", "sst", "snli", "srl", "coref", "squad")
+ONE_TASK = ("ner", "sst", "snli", "srl", "coref", "squad", "classify")
 
 
 def test_tasks_do_not_import_each_other() -> None:

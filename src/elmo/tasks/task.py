@@ -226,6 +226,7 @@ TASKS = {
     "srl": "Semantic roles: who did what to whom, for each predicate of a sentence.",
     "coref": "Coreference: the mentions in a document that are of the same thing.",
     "squad": "Question answering: the words of a paragraph that answer a question.",
+    "classify": "Text classification: one or several labels of a text of up to a page.",
 }
 """The tasks: the name of each one's folder and recipe, and what it is about."""
 

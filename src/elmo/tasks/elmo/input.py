@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -141,12 +142,11 @@ class ElmoInput(nn.Module):
             batch = [sentences[number] for number in group]
             vectors = torch.cat(self(batch), dim=2)
             parts.append(vectors[padding_mask(lengths_of(batch), vectors.device)])
-        # Rows are in the order of length now. `place` has, for each token of the text, the row that it is in.
-        lengths = lengths_of(sentences)
-        starts = lengths.cumsum(0) - lengths
-        rows = torch.cat([starts[number] + torch.arange(lengths[number]) for number in by_length])
-        place = rows.argsort().to(parts[0].device)
-        return ElmoVectors(*torch.cat(parts)[place].split([self.input_width, self.output_width], dim=1))
+        # The rows are now in order of length. Each is the vector of the token at `places`, counted over all sentences.
+        starts = [0, *accumulate(map(len, sentences))]
+        places = torch.tensor([place for number in by_length for place in range(starts[number], starts[number + 1])])
+        rows = places.argsort().to(parts[0].device)
+        return ElmoVectors(*torch.cat(parts)[rows].split([self.input_width, self.output_width], dim=1))
 
     def penalty(self) -> Tensor:
         """Return what the weights of the mixes add to the loss, a scalar."""
