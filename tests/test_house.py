@@ -107,7 +107,7 @@ def test_integrations_do_not_import_each_other() -> None:
             assert not [name for name in others if name.split(".")[2] != own], path.name
 
 
-ONE_TASK = ("ner", "sst", "snli", "srl", "coref", "squad", "tag")
+ONE_TASK = ("ner", "sst", "snli", "srl", "coref", "squad", "tag", "classify")
 
 
 def test_tasks_do_not_import_each_other() -> None:

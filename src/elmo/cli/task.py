@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def command() -> None:
     """Train, evaluate and use models for tasks, with or without ELMo.
 
-    The tasks: ner, sst, snli, srl, coref, squad, tag.
+    The tasks: ner, sst, snli, srl, coref, squad, tag, classify.
     """
 
 
@@ -146,7 +146,9 @@ def _report(experiment: Experiment, as_json: bool) -> None:
 )
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
 @click.argument("file", type=click.Path())
-@click.option("--ensemble", is_flag=True, help="Combine the predictions of the models of all RUNs (snli, squad).")
+@click.option(
+    "--ensemble", is_flag=True, help="Combine the predictions of the models of all RUNs (snli, squad, classify)."
+)
 @click.option(
     "--predictions", type=click.Path(path_type=Path), metavar="OUT", help="Also write the predictions to this file."
 )
@@ -278,6 +280,8 @@ def predict(
     sentence2. For squad it holds the paragraph, a tab and the question, or a JSON object with context and question.
     For srl it may be a JSON object with tokens and predicates (positions counted from 0); without it, predicates are
     found by the forms of the words.
+
+    For classify a line is a text of one or more sentences, or a JSON object with text, tokens or sentences.
 
     For coref an example is not a line but a document, and blank lines separate documents.
 

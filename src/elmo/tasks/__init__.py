@@ -161,13 +161,13 @@ def predict(trained: TrainedTask[Any, Any], texts: Iterable[str], *, tokenizer: 
     Args:
         trained: A model from `load`.
         texts: What `elmo task predict` takes as a line: a sentence; for snli and squad, two texts with a tab between
-            them; for coref, a document, whose sentences are lines.
+            them; for coref, a document, whose sentences are lines; for classify, a text of any number of sentences.
         tokenizer: "whitespace" for text that is tokenized already, "ptb" for raw English, or "spacy:LANGUAGE". By
             default the one that fits what the model was trained on.
 
     Returns:
         A prediction for each text, in the form of the task: spans for ner, a label with probabilities for sst and
-        snli, frames for srl, clusters for coref, an answer for squad.
+        snli, frames for srl, clusters for coref, an answer for squad, one or several labels for classify.
 
     Raises:
         ElmoError: If a text is not in the form that the task takes; it names the text by its number.

@@ -270,6 +270,7 @@ TASKS = {
     "coref": "Coreference: the mentions in a document that are of the same thing.",
     "squad": "Question answering: the words of a paragraph that answer a question.",
     "tag": "Tagging: part of speech, features, lemma, or any other column, of each word of a sentence.",
+    "classify": "Text classification: one or several labels of a text of up to a page.",
 }
 """The tasks: the name of each one's folder and recipe, and what it is about."""
 

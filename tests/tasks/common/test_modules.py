@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from elmo.nn.char_encoder import word_lengths
 from elmo.nn.lstm import LSTMLayer
 from elmo.nn.packing import Packing
-from elmo.tasks.common.modules import UNKNOWN, BiLSTMs, CharacterEmbedding, WordEmbedding, pool, variational_dropout
+from elmo.tasks.common.modules import (
+    UNKNOWN,
+    AttentivePooling,
+    BiLSTMs,
+    CharacterEmbedding,
+    WordEmbedding,
+    pool,
+    variational_dropout,
+)
 from elmo.text.characters import encode_words
 
 SENTENCES = [["A", "b", "A"], ["c"], ["b", "New"]]
@@ -146,3 +155,14 @@ def test_dropout_of_characters_does_not_depend_on_longer_words() -> None:
 def test_pooling_ignores_padding() -> None:
     x = torch.tensor([[[-1.0, 4.0], [-3.0, 2.0], [9.0, 9.0]]])
     assert pool(x, torch.tensor([[True, True, False]])).tolist() == [[-2, 3, -1, 4]]
+
+
+def test_pooling_equals_a_calculation_by_hand() -> None:
+    """Scores of 0 and ln 3 give the two tokens weights of 1 to 3. The content of padding makes no difference."""
+    pooling = AttentivePooling(1)
+    with torch.no_grad():
+        pooling.score.weight.fill_(float(np.log(3)) / 4)
+    mask = torch.tensor([[True, True, False]])
+    for padding in (0.0, 99.0, -99.0):
+        found = pooling(torch.tensor([[[0.0], [4.0], [padding]]]), mask)
+        torch.testing.assert_close(found, torch.tensor([[2.0, 4.0, 0.0, 3.0]]))

@@ -196,6 +196,7 @@ def test_recipes_treat_unknown_words_as_published() -> None:
         "srl": ("random", False, True),
         "coref": ("zeros", True, False),
         "squad": ("zeros", False, False),
+        "classify": ("random", False, True),
     }
 
 

@@ -151,7 +151,7 @@ def test_words_of_sentences_stay_with_their_vectors(monkeypatch: pytest.MonkeyPa
     """ELMo reads the sentences sorted by length, a few at a time; 1e-5 is float32 rounding."""
     model, (document,) = build(make_recipe(elmo__vectors="live"), make_model()).eval(), make_documents(1)
     wanted, _ = model.read(document.sentences)
-    monkeypatch.setattr("elmo.tasks.coref.model.SENTENCES_AT_ONCE", 2)
+    monkeypatch.setattr("elmo.tasks.elmo.input.SENTENCES_AT_ONCE", 2)
     found, _ = model.read(document.sentences)
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
     first, _ = model.read(document.sentences[:1])

@@ -20,7 +20,7 @@ from elmo.schema import from_mapping, to_mapping
 from elmo.tasks.common.labels import LabelPrediction
 from elmo.tasks.experiment import Experiment, ExperimentConfig
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
-from elmo.tasks.sst.task import BINARY, FINE, TASK, AttentivePooling, SstExample, SstModel, SstRecipe
+from elmo.tasks.sst.task import BINARY, FINE, TASK, SstExample, SstModel, SstRecipe
 from elmo.text.tokenizers import get_tokenizer
 from elmo.training.recipes import read_recipe
 
@@ -153,17 +153,6 @@ def test_scores_do_not_depend_on_other_sentences(at: str | None, bilm: Model) ->
     torch.testing.assert_close(loss, -scores.log_softmax(1)[:, 1].mean())
     loss.backward()
     assert all(p.grad is not None and p.grad.any() for name, p in model.named_parameters() if "mixes" not in name)
-
-
-def test_pooling_equals_a_calculation_by_hand() -> None:
-    """Scores of 0 and ln 3 give the two tokens weights of 1 to 3. The content of padding makes no difference."""
-    pooling = AttentivePooling(1)
-    with torch.no_grad():
-        pooling.score.weight.fill_(float(np.log(3)) / 4)
-    mask = torch.tensor([[True, True, False]])
-    for padding in (0.0, 99.0, -99.0):
-        found = pooling(torch.tensor([[[0.0], [4.0], [padding]]]), mask)
-        torch.testing.assert_close(found, torch.tensor([[2.0, 4.0, 0.0, 3.0]]))
 
 
 def test_sentences_and_phrases_are_read(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -29,10 +29,14 @@ def label_predictions(scores: Tensor, labels: Sequence[str]) -> list[LabelPredic
 
 def combine_labels(predictions: Sequence[LabelPrediction]) -> LabelPrediction:
     """Combine what several models predict for one example, by the mean of their probabilities."""
+    shares = mean_probabilities([found.probabilities for found in predictions])
+    return LabelPrediction(max(shares, key=shares.__getitem__), shares)
+
+
+def mean_probabilities(members: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean probability of each label over several models."""
     # By name, not by place: models that were trained apart may have their labels in another order.
-    labels = list(predictions[0].probabilities)
-    shares = {label: fmean(found.probabilities[label] for found in predictions) for label in labels}
-    return LabelPrediction(max(labels, key=shares.__getitem__), shares)
+    return {label: fmean(found[label] for found in members) for label in members[0]}
 
 
 def score_labels(gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str]) -> Scores:

@@ -193,3 +193,22 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     Where the mask is false along the whole axis, the weights are equal.
     """
     return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1)
+
+
+class AttentivePooling(nn.Module):
+    """The mean, maximum and minimum over the tokens, and a mean weighted by a learned score of each token.
+
+    Source: McCann et al. 2017, sec. 5.
+    """
+
+    def __init__(self, in_width: int) -> None:
+        super().__init__()
+        self.width = 4 * in_width
+        self.score = nn.Linear(in_width, 1, bias=False)  # the softmax cancels the bias that the paper has
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Pool `x` (B, T, D) to (B, 4D). `mask` is bool (B, T), true at tokens; at least one in each row."""
+        least = x.masked_fill(~mask.unsqueeze(2), torch.inf).amin(dim=1)
+        weights = masked_softmax(self.score(x).squeeze(2), mask)
+        attended = (weights.unsqueeze(1) @ x).squeeze(1)
+        return torch.cat([pool(x, mask), least, attended], dim=1)

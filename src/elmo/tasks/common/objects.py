@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 from elmo.errors import ElmoError
@@ -43,6 +44,24 @@ def whole(text: str) -> str:
     """Replace lone surrogates, which JSON can express but no file can hold, and keep the length of the text."""
     # UTF-16 is where surrogates come from: there, two of them are a character, and one alone can't be decoded.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def is_list_of(kind: type, value: object) -> bool:
+    """Return whether a value is a list, perhaps an empty one, of items of exactly this type."""
+    # The exact type, since a bool is an int: `true` is not the index of a token.
+    return isinstance(value, list) and all(type(item) is kind for item in cast("list[object]", value))
+
+
+def as_tokens(items: Sequence[str], key: str) -> tuple[str, ...]:
+    """Return the tokens of a list of texts, and name the key if one of them is not a token.
+
+    Raises:
+        ElmoError: If a token is empty or holds white space.
+    """
+    for item in items:
+        if item.split() != [item]:
+            raise ElmoError(f"{key}: {item!r} is empty or holds white space, which separates tokens")
+    return tuple(map(whole, items))
 
 
 def two_texts(line: str, what: str, keys: tuple[str, str]) -> tuple[str, str]:

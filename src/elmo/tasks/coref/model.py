@@ -11,20 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from elmo.tasks.common.batches import cut, lengths_of
+from elmo.tasks.common.batches import lengths_of
 from elmo.tasks.common.modules import CharacterEmbedding, WordEmbedding
 from elmo.tasks.coref.data import Cluster, Clusters, Document, Mention, cut_document
 from elmo.tasks.coref.layers import Antecedents, AntecedentScorer, CoupledBiLSTM, MentionScorer, SpanParts
 from elmo.tasks.coref.recipe import CorefRecipe
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.task import Sentence, TaskModel
-
-SENTENCES_AT_ONCE = 16
-"""The number of sentences that are padded together for ELMo.
-
-A document may have a sentence that is ten times as long as the others.
-"""
-
 
 WORDS_AT_ONCE = 4096
 """The number of words whose spans are scored together in prediction. All words of a novel would take gigabytes."""
@@ -203,15 +196,8 @@ class CorefModel(TaskModel[Document, Clusters]):
         """
         text = [list(chain.from_iterable(sentences))]
         own = self.word_dropout(torch.cat([self.words(text), self.characters(text)], dim=2)).squeeze(0)
-        by_length = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
-        rows: dict[int, Tensor] = {}
-        for group in cut(by_length, SENTENCES_AT_ONCE):
-            batch = [sentences[number] for number in group]
-            vectors = torch.cat(self.elmo(batch), dim=2)
-            rows |= {number: vectors[row, : len(batch[row])] for row, number in enumerate(group)}
-        elmo = torch.cat([rows[number] for number in range(len(sentences))])
-        to_input, to_output = elmo.split([self.elmo.input_width, self.elmo.output_width], dim=1)
-        return torch.cat([own, to_input], dim=1), to_output
+        elmo = self.elmo.of_tokens(sentences)
+        return torch.cat([own, elmo.input], dim=1), elmo.output
 
     def metadata(self, document: Document, mentions: Sequence[Mention]) -> tuple[Tensor, Tensor]:
         """Return a number for the speaker of each mention's first word (M,), and the number of the document's genre."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -16,13 +17,19 @@ from elmo.formats.model import ToIds
 from elmo.nn.bilm import BiLM, BiLMState, repeat_row, to_device
 from elmo.nn.precision import own_products
 from elmo.nn.scalar_mix import ScalarMix
-from elmo.tasks.common.batches import lengths_of, pad_ids, padding_mask
+from elmo.tasks.common.batches import cut, lengths_of, pad_ids, padding_mask
 from elmo.tasks.recipe import ElmoConfig
 from elmo.text.characters import number_types
 
 Sentences = Sequence[Sequence[str]]
 FrozenLayers = Callable[[Sentences], Sequence[NDArray[np.floating]]]
 """The source of the layers of a biLM that is not trained: it returns an array (L, T, D) for each sentence."""
+
+SENTENCES_AT_ONCE = 16
+"""The number of sentences that are padded together where a text has many of them.
+
+One of them may be ten times as long as the others.
+"""
 
 
 class ElmoVectors(NamedTuple):
@@ -120,6 +127,26 @@ class ElmoInput(nn.Module):
         mask = padding_mask(lengths_of(sentences), device)
         layers = self._run(sentences, mask)
         return ElmoVectors(*(self._mix(place, layers, mask) for place in ("input", "output")))
+
+    def of_tokens(self, sentences: Sentences) -> ElmoVectors:
+        """Return the vectors of all tokens of many sentences, one after the other: (N, D) for each place.
+
+        Sentences of similar length are padded together, a few at a time, so that little is computed for padding.
+
+        Args:
+            sentences: The sentences, at least one.
+        """
+        by_length = sorted(range(len(sentences)), key=lambda number: len(sentences[number]))
+        parts: list[Tensor] = []
+        for group in cut(by_length, SENTENCES_AT_ONCE):
+            batch = [sentences[number] for number in group]
+            vectors = torch.cat(self(batch), dim=2)
+            parts.append(vectors[padding_mask(lengths_of(batch), vectors.device)])
+        # The rows are now in order of length. Each is the vector of the token at `places`, counted over all sentences.
+        starts = [0, *accumulate(map(len, sentences))]
+        places = torch.tensor([place for number in by_length for place in range(starts[number], starts[number + 1])])
+        rows = places.argsort().to(parts[0].device)
+        return ElmoVectors(*torch.cat(parts)[rows].split([self.input_width, self.output_width], dim=1))
 
     def penalty(self) -> Tensor:
         """Return what the weights of the mixes add to the loss, a scalar."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from elmo.errors import ElmoError
-from elmo.tasks.common.objects import read_object, whole
+from elmo.tasks.common.objects import as_tokens, is_list_of, read_object
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.srl.frames import VERB, ArgumentCounts, Frame, arguments_of, format_frames, read_frames
@@ -121,21 +121,14 @@ def _marked(line: str) -> SrlExample:
     """Make an example from a sentence with given predicates."""
     values = read_object(line)
     tokens, places = values.get("tokens"), values.get("predicates")
-    if not _is_list_of(str, tokens) or not _is_list_of(int, places):
+    if not is_list_of(str, tokens) or not is_list_of(int, places):
         raise ElmoError('expected {"tokens": [texts], "predicates": [indices of tokens, counted from 0]}')
-    tokens, places = cast("list[str]", tokens), cast("list[int]", places)
-    for token in tokens:
-        if token.split() != [token]:
-            raise ElmoError(f"tokens: {token!r} is empty or holds white space, which separates columns")
+    tokens = as_tokens(cast("list[str]", tokens), "tokens")
+    places = cast("list[int]", places)
     for place in places:
         if not 0 <= place < len(tokens):
             raise ElmoError(f"predicates: no token has the index {place}; there are {len(tokens)}, counted from 0")
-    return SrlExample(tuple(map(whole, tokens)), tuple(map(Frame, sorted(set(places)))))
-
-
-def _is_list_of(kind: type, value: object) -> bool:
-    # The exact type, since a bool is an int: `true` is not the index of a token.
-    return isinstance(value, list) and all(type(item) is kind for item in cast("list[object]", value))
+    return SrlExample(tokens, tuple(map(Frame, sorted(set(places)))))
 
 
 TASK = Srl()

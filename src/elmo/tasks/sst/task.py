@@ -15,7 +15,7 @@ from elmo.nn.packing import Packing
 from elmo.schema import require_choice, require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, padding_mask
 from elmo.tasks.common.labels import LabelPrediction, label_predictions, score_labels
-from elmo.tasks.common.modules import BiLSTM, WordEmbedding, masked_softmax, pool
+from elmo.tasks.common.modules import AttentivePooling, BiLSTM, WordEmbedding, masked_softmax
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
@@ -165,25 +165,6 @@ class SstModel(TaskModel[SstExample, LabelPrediction]):
         attended = masked_softmax(encoded @ encoded.transpose(1, 2), mask.unsqueeze(1)) @ encoded
         integrated = self.integrator(torch.cat([encoded, encoded - attended, encoded * attended], dim=2), packing)
         return self.head(self.pooled_dropout(self.pooling(integrated, mask)))
-
-
-class AttentivePooling(nn.Module):
-    """The mean, maximum and minimum over the tokens, and a mean weighted by a learned score of each token.
-
-    Source: McCann et al. 2017, sec. 5.
-    """
-
-    def __init__(self, in_width: int) -> None:
-        super().__init__()
-        self.width = 4 * in_width
-        self.score = nn.Linear(in_width, 1, bias=False)  # the softmax cancels the bias that the paper has
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Pool `x` (B, T, D) to (B, 4D). `mask` is bool (B, T), true at tokens; at least one in each row."""
-        least = x.masked_fill(~mask.unsqueeze(2), torch.inf).amin(dim=1)
-        weights = masked_softmax(self.score(x).squeeze(2), mask)
-        attended = (weights.unsqueeze(1) @ x).squeeze(1)
-        return torch.cat([pool(x, mask), least, attended], dim=1)
 
 
 class Sst(Task[SstRecipe, SstExample, LabelPrediction]):

@@ -1,0 +1,1 @@
+"""Text classification: one or several labels of a text."""

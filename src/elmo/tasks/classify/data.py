@@ -1,0 +1,154 @@
+"""Labelled texts: a label, a tab and the text on each line, or JSON lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import cast
+
+from elmo.errors import ElmoError
+from elmo.tasks.common.objects import as_tokens, get, is_list_of, read_object, whole
+from elmo.text.reading import read_lines
+from elmo.text.tokenizers import Tokenizer, split_sentences
+
+Sentences = tuple[tuple[str, ...], ...]
+
+SEPARATOR = "|"
+"""What separates several labels of a text."""
+
+_HEADER = "label\ttext"
+_OBJECT = re.compile(r'\s*\{\s*"')
+"""The beginning of a JSON object. A plain text rarely begins like this."""
+
+
+@dataclass(frozen=True)
+class TextExample:
+    """The sentences of a text, and its labels: sorted, each once, and none if they are unknown."""
+
+    sentences: Sentences
+    labels: tuple[str, ...] = ()
+
+
+def read_texts(path: str | Path, tokenize: Tokenizer, *, several: bool) -> list[TextExample]:
+    """Read the labelled texts of a file, plain or compressed, with one on each line.
+
+    A line is `label<TAB>text`, or a JSON object with `label` or `labels`, and the text as `parse_text` reads it. A
+    first line `label<TAB>text` is a header. Blank lines are skipped.
+
+    Args:
+        path: The file.
+        tokenize: Cuts sentences into tokens.
+        several: Whether a text may have any number of labels, as `a|b<TAB>text`, instead of exactly one.
+
+    Raises:
+        ElmoError: If a line has neither form, or another number of labels; the message names the line.
+    """
+    examples: list[TextExample] = []
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip() or (number == 1 and line.strip().lower() == _HEADER):
+            continue
+        try:
+            examples.append(_read_line(line, tokenize, several))
+        except ElmoError as error:
+            raise ElmoError(f"{path}, line {number}: {error}") from None
+    if not examples:
+        raise ElmoError(f"{path}: holds no text; expected a label, a tab and a text on each line, or JSON objects")
+    return examples
+
+
+def parse_text(line: str, tokenize: Tokenizer) -> Sentences:
+    """Return the sentences of a line of plain text, or of a JSON object.
+
+    The object has `text`, whose line ends end sentences too, `tokens`, which are one sentence, or `sentences`, which
+    are lists of tokens.
+
+    Raises:
+        ElmoError: If the object has none of these keys, or there is no token.
+    """
+    return _sentences_of(read_object(line), tokenize) if _OBJECT.match(line) else _cut(line, tokenize)
+
+
+def first_tokens(sentences: Sentences, number: int | None) -> Sentences:
+    """Return the first `number` tokens of a text, or all of them if it is None."""
+    if number is None:
+        return sentences
+    kept: list[tuple[str, ...]] = []
+    for sentence in sentences:
+        if number <= 0:
+            break
+        kept.append(sentence[:number])
+        number -= len(sentence)
+    return tuple(kept)
+
+
+def _read_line(line: str, tokenize: Tokenizer, several: bool) -> TextExample:
+    # A tab decides, and not a bracket: a label may begin with one, whereas a JSON string holds tabs as \t.
+    columns = line.split("\t")
+    if len(columns) == 2:
+        labels = [label for label in columns[0].split(SEPARATOR) if label.strip() or not several]
+        return TextExample(_cut(columns[1], tokenize), _check(labels, several))
+    if len(columns) == 1 and line.lstrip().startswith("{"):
+        values = read_object(line)
+        return TextExample(_sentences_of(values, tokenize), _check(_labels_of(values), several))
+    raise ElmoError(
+        "expected a label, a tab and a text, or a JSON object with label (or labels) and text; "
+        f"found {len(columns) - 1} tabs"
+    )
+
+
+def _labels_of(values: dict[str, object]) -> list[str]:
+    """Return the labels of a JSON object. Whole numbers count as labels too, because many data sets number theirs."""
+    labels = values["labels"] if "labels" in values else [values["label"]] if "label" in values else None
+    if labels is None:
+        raise ElmoError("key 'label' is missing; expected label, or labels with a list")
+    if not is_list_of(str, labels) and not is_list_of(int, labels):
+        raise ElmoError('expected {"label": a text or a whole number} or {"labels": [texts or whole numbers]}')
+    return [whole(str(label)) for label in cast("list[str | int]", labels)]
+
+
+def _check(labels: Sequence[str], several: bool) -> tuple[str, ...]:
+    """Return the labels of a text in order, each once, if they are labels and as many as there may be."""
+    found = sorted({label.strip() for label in labels})
+    for label in found:
+        if not label:
+            raise ElmoError("the label is empty")
+        if any(mark in label for mark in f"{SEPARATOR}\t\n"):
+            raise ElmoError(f"label {label!r}: holds a tab, a line end or {SEPARATOR!r}, which separates labels")
+    if not several and len(found) != 1:
+        raise ElmoError(
+            f"the text has {len(found)} labels ({', '.join(found)}); if texts may have any number of labels, set the "
+            "recipe's key labels to several (--set labels=several)"
+        )
+    return tuple(found)
+
+
+def _sentences_of(values: dict[str, object], tokenize: Tokenizer) -> Sentences:
+    """Return the sentences of a JSON object."""
+    if "sentences" in values:
+        rows = values["sentences"]
+        if not isinstance(rows, list) or not all(is_list_of(str, row) for row in cast("list[object]", rows)):
+            raise ElmoError("key 'sentences': expected a list of sentences, each a list of tokens")
+        return _some(as_tokens(row, "sentences") for row in cast("list[list[str]]", rows))
+    if "tokens" in values:
+        if not is_list_of(str, values["tokens"]):
+            raise ElmoError("key 'tokens': expected a list of texts")
+        return _some([as_tokens(cast("list[str]", values["tokens"]), "tokens")])
+    if "text" not in values:
+        raise ElmoError("key 'text' is missing; expected text, tokens or sentences")
+    return _cut(get(values, "text", str), tokenize)
+
+
+def _cut(text: str, tokenize: Tokenizer) -> Sentences:
+    """Cut a text into sentences, which ELMo was trained on, and these into tokens."""
+    return _some(tuple(tokenize(part)) for part in chain.from_iterable(map(split_sentences, text.splitlines())))
+
+
+def _some(sentences: Iterable[tuple[str, ...]]) -> Sentences:
+    """Leave out empty sentences. At least one other is needed, since pooling takes a mean over tokens."""
+    found = tuple(filter(None, sentences))
+    if not found:
+        raise ElmoError("the text is empty")
+    return found

@@ -1,0 +1,119 @@
+"""Text classification: labelled texts of up to a page, their scores, and what is written for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from statistics import fmean
+
+from elmo.errors import ElmoError
+from elmo.tasks.classify.data import SEPARATOR, TextExample, first_tokens, parse_text, read_texts
+from elmo.tasks.classify.model import ClassifyModel, ClassifyRecipe, LabelsPrediction, TextPrediction
+from elmo.tasks.common.labels import LabelPrediction, mean_probabilities
+from elmo.tasks.common.static_vectors import FileWords, choose_words
+from elmo.tasks.elmo.input import ElmoInput
+from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
+from elmo.text.tokenizers import Tokenizer, get_tokenizer
+
+
+class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
+    """Reads labels with texts, and scores as scikit-learn does."""
+
+    name, metric, recipe, reading = "classify", "macro_f1", ClassifyRecipe, ("tokenizer",)
+
+    def read(self, path: str, recipe: ClassifyRecipe) -> list[TextExample]:
+        """Read the labelled texts of a file, as far as the recipe's `max_tokens`."""
+        found = read_texts(path, get_tokenizer(recipe.tokenizer), several=recipe.several)
+        # What the model doesn't read need not be in caches and lists of words.
+        return [replace(text, sentences=first_tokens(text.sentences, recipe.max_tokens)) for text in found]
+
+    def tokenizer(self, recipe: ClassifyRecipe) -> str:
+        """Return the recipe's tokenizer."""
+        return recipe.tokenizer
+
+    def parse(self, line: str, tokenize: Tokenizer) -> TextExample:
+        """Make an example from a text, or from a JSON object with `text`, `tokens` or `sentences`."""
+        return TextExample(parse_text(line, tokenize))
+
+    def sentences(self, example: TextExample) -> Sequence[Sentence]:
+        """Return the sentences of the text."""
+        return example.sentences
+
+    def require_gold(self, examples: Sequence[TextExample]) -> None:
+        """Require two texts with different labels."""
+        if len({example.labels for example in examples}) < 2:
+            labels = SEPARATOR.join(examples[0].labels)
+            raise ElmoError(f"has no two texts with different labels; each has {labels or 'none'}")
+
+    def vocabularies(
+        self, train: Sequence[TextExample], recipe: ClassifyRecipe, found: FileWords | None = None
+    ) -> Vocabularies:
+        """Return the `labels`, how many texts have each (`label_counts`), `num_texts`, and the `words`."""
+        counts = sorted(Counter(label for example in train for label in example.labels).items())
+        return {
+            "labels": [label for label, _ in counts],
+            "label_counts": [str(count) for _, count in counts],
+            "num_texts": [str(len(train))],
+            "words": choose_words(self.all_sentences(train), recipe.words, found),
+        }
+
+    def model(self, recipe: ClassifyRecipe, vocabularies: Vocabularies, elmo: ElmoInput) -> ClassifyModel:
+        """Make a model with random weights."""
+        return ClassifyModel(recipe, vocabularies, elmo)
+
+    def combine(self, recipe: ClassifyRecipe, predictions: Sequence[TextPrediction]) -> TextPrediction:
+        """Combine predictions by the mean of their probabilities."""
+        shares = mean_probabilities([prediction.probabilities for prediction in predictions])
+        if recipe.several:
+            return LabelsPrediction.of(shares)
+        return LabelPrediction(max(shares, key=shares.__getitem__), shares)
+
+    def score(self, examples: Sequence[TextExample], predictions: Sequence[TextPrediction]) -> Scores:
+        """Return accuracy, macro F1, micro F1 and the F1 of each label (see `score_texts`)."""
+        return score_texts([example.labels for example in examples], list(map(_labels, predictions)))
+
+    def as_text(self, example: TextExample, prediction: TextPrediction) -> str:
+        """Write a line with the labels, and after tabs each label's probability as label=0.123, the highest first."""
+        ranked = sorted(prediction.probabilities.items(), key=lambda item: -item[1])
+        shares = (f"{name}={share:.3f}" for name, share in ranked)
+        return "\t".join([SEPARATOR.join(_labels(prediction)), *shares]) + "\n"
+
+    def as_json(self, example: TextExample, prediction: TextPrediction) -> dict[str, object]:
+        """Return `sentences`, `probabilities` by label, and `label`, or a list of `labels` if there may be several."""
+        return {"sentences": list(map(list, example.sentences)), **prediction._asdict()}
+
+
+def score_texts(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Scores:
+    """Return the scores of sets of labels in percent.
+
+    A label that the model doesn't know counts as any other: it is never found.
+
+    Args:
+        gold: The true labels of each text, each once; at least one text.
+        predicted: The predicted labels.
+
+    Returns:
+        "accuracy", the share of texts whose labels are all right and none is missing; "macro_f1", the mean F1 of all
+        labels that are true or predicted somewhere; "micro_f1", the F1 of all pairs of a text and a label; and
+        "f1/A" for each label A that is true somewhere. Without any label, both F1 are 0.
+    """
+    true = Counter(chain.from_iterable(gold))
+    found = Counter(chain.from_iterable(predicted))
+    right = Counter(chain.from_iterable(set(a) & set(b) for a, b in zip(gold, predicted, strict=True)))
+    # F1 = 2 right / (true + found), the harmonic mean of precision and recall.
+    f1 = {label: 200 * right[label] / (true[label] + found[label]) for label in sorted(true | found)}
+    return {
+        "accuracy": 100 * fmean(set(a) == set(b) for a, b in zip(gold, predicted, strict=True)),
+        "macro_f1": fmean(f1.values()) if f1 else 0.0,
+        "micro_f1": 200 * right.total() / (true.total() + found.total()) if f1 else 0.0,
+        **{f"f1/{label}": f1[label] for label in f1 if true[label]},
+    }
+
+
+def _labels(prediction: TextPrediction) -> tuple[str, ...]:
+    return (prediction.label,) if isinstance(prediction, LabelPrediction) else prediction.labels
+
+
+TASK = Classify()
