@@ -101,7 +101,7 @@ def run_softmax(
 ) -> None: ...
 def run_windows(
     table: Array,
-    bias: Array | None,
+    bias: Array,
     ids: NDArray[np.int32],
     lengths: NDArray[np.int32],
     out: Array,
@@ -119,17 +119,48 @@ def run_windows(
     /,
 ) -> None: ...
 def run_windows_backward(
-    d_maxima: Array,
+    out: Array,
+    d_out: Array,
     ids: NDArray[np.int32],
     places: NDArray[np.uint8],
     d_table: Array,
+    d_bias: Array,
     rows: int,
     columns: int,
     width: int,
     alphabet: int,
     filters: int,
+    stride: int,
+    offset: int,
+    tanh: bool,
     num_threads: int,
     level: str,
     /,
 ) -> None: ...
-def run_highway(products: Array, x: Array, rows: int, size: int, num_threads: int, level: str, /) -> None: ...
+def run_highway(
+    products: Products,
+    bias: Array | None,
+    x: Array,
+    out: Array,
+    rows: int,
+    size: int,
+    bf16: bool,
+    num_threads: int,
+    level: str,
+    /,
+) -> None: ...
+def run_highway_backward(
+    products: Products,
+    bias: Array,
+    x: Array,
+    d_out: Array,
+    d_products: Products,
+    d_x: Array,
+    d_bias: Array,
+    rows: int,
+    size: int,
+    bf16: bool,
+    num_threads: int,
+    level: str,
+    /,
+) -> None: ...
