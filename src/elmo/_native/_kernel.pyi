@@ -164,3 +164,19 @@ def run_highway_backward(
     level: str,
     /,
 ) -> None: ...
+def run_adam_rows(
+    weight: Array,
+    average: Array,
+    average_square: Array,
+    rows: NDArray[np.int64],
+    gradient: Array,
+    count: int,
+    width: int,
+    beta: float,
+    beta_square: float,
+    step_size: float,
+    epsilon: float,
+    num_threads: int,
+    level: str,
+    /,
+) -> None: ...

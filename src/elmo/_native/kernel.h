@@ -185,6 +185,15 @@ struct HighwayBackwardCall {
     float* d_x;  // without what comes through the products
 };
 
+// Adam on some rows of a matrix: `width` numbers each, at `rows` of the weight and of both averages.
+struct AdamRowsCall {
+    size_t width;
+    const int64_t* rows;
+    const float* gradient;  // (number of rows, width)
+    float *weight, *average, *average_square;
+    float beta, beta_square, step_size, epsilon;
+};
+
 // The kernels of one instruction set.
 struct Kernels {
     const char* name;
@@ -202,6 +211,7 @@ struct Kernels {
     void (*windows_backward)(const WindowsBackwardCall&, Range blocks, float* room);
     void (*highway)(const HighwayCall&, Range rows);
     void (*highway_backward)(const HighwayBackwardCall&, Range rows, float* d_bias);
+    void (*adam_rows)(const AdamRowsCall&, Range rows);
 };
 
 #if defined(__x86_64__)

@@ -8,6 +8,7 @@
 #include "vectors.h"
 #include "softmax.h"
 #include "encoder.h"
+#include "optimizer.h"
 
 #define QUOTED(word) #word
 #define NAME(word) QUOTED(word)
@@ -341,6 +342,6 @@ namespace elmo {
 
 extern const Kernels LEVEL = {NAME(LEVEL), LANES,        Int8::AT_ONCE, Int8::MOST_WEIGHT, linear,           recurrence,
                               lstm_forward, lstm_backward, softmax,      windows,           windows_backward, highway,
-                              highway_backward};
+                              highway_backward, adam_rows};
 
 }  // namespace elmo

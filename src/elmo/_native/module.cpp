@@ -410,6 +410,23 @@ PyObject* run_highway_backward(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
+PyObject* run_adam_rows(PyObject*, PyObject* args) {
+    Buffer weight, average, average_square, rows, gradient;
+    Py_ssize_t count, width, threads;
+    float beta, beta_square, step_size, epsilon;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "w*w*w*y*y*nnffffns", &weight.view, &average.view, &average_square.view, &rows.view,
+                          &gradient.view, &count, &width, &beta, &beta_square, &step_size, &epsilon, &threads, &level))
+        return nullptr;
+    const Kernels* kernels = find(level);
+    if (!kernels) return nullptr;
+    const AdamRowsCall call{static_cast<size_t>(width), static_cast<const int64_t*>(rows.view.buf), gradient.floats(),
+                            weight.floats(), average.floats(), average_square.floats(), beta, beta_square, step_size,
+                            epsilon};
+    for_rows(count, threads, [&](Range range, size_t) { kernels->adam_rows(call, range); });
+    Py_RETURN_NONE;
+}
+
 // A C++ exception must not pass through Python's frames. The only one that can occur here is that memory runs out.
 template <PyObject* (*BODY)(PyObject*, PyObject*)>
 PyObject* guarded(PyObject* self, PyObject* args) {
@@ -434,6 +451,7 @@ PyMethodDef METHODS[] = {
     {"run_windows_backward", guarded<run_windows_backward>, METH_VARARGS, "The way back through `run_windows`."},
     {"run_highway", guarded<run_highway>, METH_VARARGS, "What a highway does with its products."},
     {"run_highway_backward", guarded<run_highway_backward>, METH_VARARGS, "The way back through `run_highway`."},
+    {"run_adam_rows", guarded<run_adam_rows>, METH_VARARGS, "Adam on some rows of a matrix."},
     {nullptr, nullptr, 0, nullptr},
 };
 

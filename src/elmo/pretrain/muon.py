@@ -61,7 +61,8 @@ class Muon(torch.optim.Optimizer):
                 parameter.grad.lerp_(average, group["momentum"])
             directions = orthogonalize([parameter.grad for parameter in moved])
             for parameter, direction in zip(moved, directions, strict=True):
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                if group["weight_decay"]:
+                    parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 # A matrix (M, N) whose singular values are all 1 has a root mean square of 1 / sqrt(max(M, N)).
                 parameter.add_(direction, alpha=-group["lr"] * ADAM_SIZE * math.sqrt(max(parameter.shape)))
 
