@@ -22,10 +22,12 @@ class LayerMemory:
     def take(self, name: str, shape: tuple[int, ...], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         """Return the tensor `name` of a shape, on the device and of the type of `like` unless `dtype` is given.
 
-        It is a part of what is kept if that is larger, since batches differ in their number of words.
+        It is a part of what is kept, since batches differ in their number of words.
         """
         wanted, kept, size = dtype or like.dtype, self._tensors.get(name), math.prod(shape)
         if kept is None or kept.numel() < size or (kept.dtype, kept.device) != (wanted, like.device):
-            kept = self._tensors[name] = like.new_empty(size, dtype=wanted)
+            # An eighth more than is asked for, so that a batch with a few words more finds room. As long as nothing is
+            # written there, it takes no memory from the system.
+            kept = self._tensors[name] = like.new_empty(size + size // 8, dtype=wanted)
         # A tensor of its own, since autograd notes in it where it came from.
         return kept.detach()[:size].view(shape)

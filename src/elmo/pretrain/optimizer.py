@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmo.nn.row_adam import RowAdam
 from elmo.pretrain.muon import Muon
 from elmo.pretrain.recipe import PretrainingConfig
-from elmo.pretrain.row_adam import RowAdam
 
 BETAS = (0.9, 0.99)
 """The decay of Adam's two averages. With these values a row that gets its first gradient late in the run moves by the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from elmo._native.optimizer import adam_rows
 from elmo.nn.precision import as_array, uses_native
@@ -37,9 +37,8 @@ class RowAdam(torch.optim.SparseAdam):
         state["step"] += 1
         # Both averages start from zero, which is corrected as in Adam; what keeps the divisor from zero is not.
         step_size = rate * math.sqrt(1 - betas[1] ** int(state["step"])) / (1 - betas[0] ** int(state["step"]))
-        arrays: list[Tensor] = [parameter, state["exp_avg"], state["exp_avg_sq"]]
         adam_rows(
-            *(as_array(tensor) for tensor in arrays),
+            *(as_array(parameter), as_array(state["exp_avg"]), as_array(state["exp_avg_sq"])),
             *(as_array(gradient.indices()[0]), as_array(gradient.values().contiguous())),
             *(betas, step_size, epsilon, torch.get_num_threads()),
         )
