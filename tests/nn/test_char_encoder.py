@@ -9,6 +9,7 @@ from comparing import count_calls
 from elmo import _native
 from elmo._native import training
 from elmo.nn import char_encoder
+from elmo.nn.highway import Highway
 from elmo.nn.memory import LayerMemory
 from oracle import encode
 
@@ -154,6 +155,25 @@ def test_the_native_encoder_equals_torch(level: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("ELMO_NATIVE", "0")
     for a, b in zip(native, solve(), strict=True):
         assert (a - b).abs().max() <= (1e-5 if a.dim() == 1 else 2e-6) * b.abs().max()
+
+
+@needs_native
+def test_a_native_highway_equals_torchs_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both round products to bfloat16, of 8 bits; the kernels add the biases in float32."""
+    torch.manual_seed(0)
+    highway, x = Highway(24), torch.randn(50, 24, requires_grad=True)
+    calls = count_calls(monkeypatch, training, "highway_backward")
+    results: list[list[torch.Tensor]] = []
+    for native in ("1", "0"):
+        monkeypatch.setenv("ELMO_NATIVE", native)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = highway(x)
+        weights = torch.linspace(-1, 1, found.numel()).view_as(found)
+        results.append([found, *torch.autograd.grad((found * weights).sum(), [x, *highway.parameters()])])
+    assert len(calls) == 1, "torch would be compared with itself"
+    for ours, theirs in zip(*results, strict=True):
+        assert ours.dtype == theirs.dtype == torch.float32
+        torch.testing.assert_close(ours, theirs, atol=2**-6 * theirs.abs().max().item(), rtol=0)
 
 
 def test_initial_values_are_the_published_ones() -> None:
