@@ -147,26 +147,77 @@ def test_the_clips_of_these_layers_matter() -> None:
             assert limit is None or 0.02 < (np.abs(values) == limit).mean() < 0.98
 
 
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("filters", [1, 16, 70])
-def test_maxima_and_their_gradient_are_those_of_look_ups(level: str, filters: int) -> None:
+def test_features_and_their_gradient_are_those_of_look_ups(level: str, filters: int, activation: str) -> None:
+    """The filters are those from column 2 on of a wider array, the rest of which stays as it is."""
     random = np.random.default_rng(0)
-    table = random.standard_normal((3, 20, filters)).astype(np.float32)
+    table, bias = random.standard_normal((3, 20, filters)).astype(np.float32), random.standard_normal(filters)
     ids, lengths = random.integers(0, 19, (9, 12)).astype(np.int32), random.integers(0, 13, 9).astype(np.int32)
     for row, length in zip(ids, lengths, strict=True):
         row[length:] = 19
     windows = np.stack([sum(table[i][ids[:, place + i]] for i in range(3)) for place in range(10)])
-    gradient = random.standard_normal((9, filters)).astype(np.float32)
-    maxima, places = np.empty((9, filters), np.float32), np.empty((9, filters), np.uint8)
-    training.find_maxima(table, ids, lengths, maxima, places)
-    np.testing.assert_allclose(maxima, windows.max(axis=0), rtol=0, atol=1e-6)
+    bias = (bias - 2).astype(np.float32)  # so that relu cuts some of the maxima, which are mostly positive
+    sums = windows.max(axis=0) + bias
+    wanted, slope = (np.tanh(sums), 1 - np.tanh(sums) ** 2) if activation == "tanh" else (sums * (sums > 0), sums > 0)
+    columns = slice(2, 2 + filters)
+    gradient = random.standard_normal((9, filters + 3)).astype(np.float32)
+    out, places = np.full((9, filters + 3), 7, np.float32), np.empty((9, filters), np.uint8)
+    training.find_maxima(table, bias, ids, lengths, out, 2, places, activation)
+    np.testing.assert_allclose(out[:, columns], wanted, rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(np.delete(out, np.arange(2, 2 + filters), axis=1), 7)
     np.testing.assert_array_equal(places, windows.argmax(axis=0))
-    d_table, wanted = np.zeros_like(table), np.zeros(table.shape)
-    training.add_to_table(gradient, ids, places, d_table)
+    d_table, d_bias, inner = np.ones_like(table), np.ones_like(bias), gradient[:, columns] * slope
+    training.add_to_table(out, gradient, 2, ids, places, activation, d_table, d_bias)
+    wanted = np.ones(table.shape)
     for row in range(9):
         for k in range(filters):
             for i in range(3):
-                wanted[i, ids[row, windows[:, row, k].argmax() + i], k] += gradient[row, k]
+                wanted[i, ids[row, windows[:, row, k].argmax() + i], k] += inner[row, k]
     np.testing.assert_allclose(d_table, wanted, rtol=0, atol=2e-6)
+    np.testing.assert_allclose(d_bias, 1 + inner.sum(axis=0), rtol=0, atol=2e-6)
+
+
+def reference_highway(given: dict[str, Array]) -> Array:
+    transformed, gate = np.split(given["products"] + given["bias"], 2, axis=1)
+    return given["x"] + sigmoid(gate) * (np.maximum(transformed, 0) - given["x"])
+
+
+@pytest.mark.parametrize("size", [1, 16, 37])
+def test_a_highway_of_training_follows_its_equation(level: str, size: int) -> None:
+    """5e-7 is float32 rounding; no number is so close to 0 that differences would cross the bend of relu."""
+    random = np.random.default_rng(size)
+    shapes = {"products": (5, 2 * size), "bias": (2 * size,), "x": (5, size)}
+    given = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    exact = {name: array.astype(np.float64) for name, array in given.items()}
+    d_out = random.standard_normal((5, size)).astype(np.float32)
+    wanted = {name: differences(lambda g: float((reference_highway(g) * d_out).sum()), exact, name) for name in exact}
+    for num_threads in (1, 2, 3):
+        out, d_x = np.full((5, size), np.nan, np.float32), np.full((5, size), np.nan, np.float32)
+        d_products, d_bias = np.full((5, 2 * size), np.nan, np.float32), np.zeros((num_threads, 2 * size), np.float32)
+        training.highway_forward(given["products"], given["bias"], given["x"], out, num_threads)
+        training.highway_backward(given["products"], given["bias"], given["x"], d_out, d_products, d_x, d_bias)
+        np.testing.assert_allclose(out, reference_highway(exact), rtol=0, atol=5e-7)
+        for got, name in ((d_products, "products"), (d_x, "x"), (d_bias.sum(axis=0), "bias")):
+            np.testing.assert_allclose(got, wanted[name], rtol=0, atol=2e-6, err_msg=name)
+
+
+def test_a_highway_reads_and_writes_products_of_bf16(level: str) -> None:
+    """The same as of the rounded products in float32; what is written is off by half a bf16 step at most."""
+    random = np.random.default_rng(0)
+    words = (random.standard_normal((4, 40)).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    products = (words.astype(np.uint32) << 16).view(np.float32)
+    bias, x, d_out = (random.standard_normal(shape).astype(np.float32) for shape in ((40,), (4, 20), (4, 20)))
+    results = []
+    for given in (words, products):
+        out, d_x, d_bias, d_products = np.empty_like(x), np.empty_like(x), np.zeros((1, 40), np.float32), given.copy()
+        training.highway_forward(given, bias, x, out)
+        training.highway_backward(given, bias, x, d_out, d_products, d_x, d_bias)
+        results.append((out, d_x, d_bias, d_products))
+    for narrow, wide in zip(results[0][:3], results[1][:3], strict=True):
+        np.testing.assert_array_equal(narrow, wide)
+    narrow, wide = (results[0][3].astype(np.uint32) << 16).view(np.float32), results[1][3]
+    assert (np.abs(narrow - wide) <= 2**-8 * np.abs(wide)).all()
 
 
 @pytest.mark.parametrize("columns", [1, 16, 37])
@@ -191,16 +242,17 @@ def test_the_softmax_of_training_follows_its_definition(level: str, columns: int
 
 def test_native_maxima_keep_nan_and_do_not_depend_on_threads(level: str) -> None:
     random = np.random.default_rng(0)
-    table = random.standard_normal((3, 20, 70)).astype(np.float32)
+    table, bias = random.standard_normal((3, 20, 70)).astype(np.float32), np.zeros(70, np.float32)
     table[:, 5, 1] = np.nan
     ids, lengths = random.integers(0, 20, (9, 12)).astype(np.int32), np.full(9, 12, np.int32)
     gradient = random.standard_normal((9, 70)).astype(np.float32)
     results = []
     for num_threads in (1, 3):
-        maxima, places, d_table = np.empty((9, 70), np.float32), np.empty((9, 70), np.uint8), np.zeros_like(table)
-        training.find_maxima(table, ids, lengths, maxima, places, num_threads)
-        training.add_to_table(gradient, ids, places, d_table, num_threads)
-        results.append((maxima, places, d_table))
+        out, places, d_table = np.empty((9, 70), np.float32), np.empty((9, 70), np.uint8), np.zeros_like(table)
+        d_bias = np.zeros_like(bias)
+        training.find_maxima(table, bias, ids, lengths, out, 0, places, "relu", num_threads)
+        training.add_to_table(out, gradient, 0, ids, places, "relu", d_table, d_bias, num_threads)
+        results.append((out, places, d_table, d_bias))
     for alone, together in zip(*results, strict=True):
         np.testing.assert_array_equal(alone, together)
     np.testing.assert_array_equal(np.isnan(results[0][0][:, 1]), (ids == 5).any(axis=1))
@@ -217,12 +269,16 @@ def test_native_maxima_keep_nan_and_do_not_depend_on_threads(level: str) -> None
         ),
         ({"places": np.full((3, 4), 6, np.uint8)}, "places holds 6, but the last window of 12 columns is 5"),
         ({"places": np.zeros((3, 5), np.uint8)}, r"places is \(3, 5\), but must be \(3, 4\)"),
-        ({"d_maxima": np.zeros((3, 4))}, "d_maxima is float64, but must be float32"),
+        ({"d_out": np.zeros((3, 6))}, "d_out is float64, but must be float32"),
+        ({"offset": 3}, "out has 6 columns, but 4 filters begin at column 3"),
+        ({"activation": "selu"}, "activation is 'selu', but must be 'relu' or 'tanh'"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
 def test_the_native_backward_pass_refuses_what_it_would_write_elsewhere(changed: dict[str, Any], message: str) -> None:
-    arguments: dict[str, Any] = {"d_maxima": np.zeros((3, 4), np.float32), "ids": np.zeros((3, 12), np.int32)}
-    arguments |= {"places": np.zeros((3, 4), np.uint8), "d_table": np.zeros((7, 20, 4), np.float32), **changed}
+    arguments: dict[str, Any] = {name: np.zeros((3, 6), np.float32) for name in ("out", "d_out")}
+    arguments |= {"offset": 2, "ids": np.zeros((3, 12), np.int32), "activation": "relu"}
+    arguments |= {"places": np.zeros((3, 4), np.uint8), "d_table": np.zeros((7, 20, 4), np.float32)}
+    arguments |= {"d_bias": np.zeros(4, np.float32), **changed}
     with pytest.raises(ValueError, match=message):
         training.add_to_table(**arguments)

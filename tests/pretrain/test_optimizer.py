@@ -148,3 +148,22 @@ def test_clipping_scales_all_gradients_by_their_common_norm(max_norm: float, exp
     assert clip_gradients([a, b, frozen], max_norm) == pytest.approx(5.0)
     assert torch.stack([a.grad, b.grad]).norm().item() == pytest.approx(expected)
     assert frozen.grad is None
+
+
+def test_native_adam_of_rows_equals_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over several steps with rows that come, stay and repeat, to float32 rounding of numbers of order 1."""
+    torch.manual_seed(0)
+    steps = [(torch.randint(0, 40, (12,)), torch.randn(12, 20)) for _ in range(5)]
+    results: list[list[torch.Tensor]] = []
+    for native in ("1", "0"):
+        monkeypatch.setenv("ELMO_NATIVE", native)
+        torch.manual_seed(1)
+        table = nn.Embedding(40, 20, sparse=True)
+        optimizer = make_optimizer(table, PretrainingConfig(optimizer="adamw"), [table.weight])
+        for rows, values in steps:
+            table.weight.grad = torch.sparse_coo_tensor(rows.unsqueeze(0), values, (40, 20), check_invariants=True)
+            optimizer.step()
+        results.append([table.weight.detach(), *optimizer.state[table.weight].values()])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=2e-6)
+    assert results[0][1] == 5

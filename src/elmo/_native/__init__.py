@@ -262,4 +262,4 @@ def highway(products: Array, x: Array, num_threads: int = 1) -> None:
     check_array("products", products, (rows, 2 * size))
     check_array("x", x, (rows, size), written=True)
     if rows:
-        extension().run_highway(products, x, rows, size, thread_count(num_threads), LEVELS[0])
+        extension().run_highway(products, None, x, x, rows, size, False, thread_count(num_threads), LEVELS[0])

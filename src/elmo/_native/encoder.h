@@ -54,9 +54,7 @@ void windows(const WindowsCall& call, Range rows) {
                     const Bytes bytes = __builtin_convertvector(where[v], Bytes);
                     uint8_t* to = call.places + row * K + first + v * LANES;
                     __builtin_memcpy(to, &bytes, valid[v] >= LANES ? sizeof bytes : valid[v]);
-                    store(call.out + row * call.stride + first + v * LANES, highest[v], valid[v]);
                 }
-                continue;  // training computes the rest, with gradients
             }
             // Bias and activation rise, so they don't move the maximum, and are computed once for each filter.
             for (size_t v = 0; v < VECTORS && valid[v]; ++v) {
@@ -68,36 +66,108 @@ void windows(const WindowsCall& call, Range rows) {
     }
 }
 
+constexpr size_t ROWS_AHEAD = 4;
+
 // The gradient of each maximum is added where its window was read. Filters go in blocks, as above; threads have blocks
-// of their own, and the rows of a block are added in their order.
-void windows_backward(const WindowsBackwardCall& call, Range blocks) {
+// of their own, and the rows of a block are added in their order. `room` holds the gradients of a block's part of the
+// table, side by side: in the table itself they are a multiple of 4096 bytes apart, and would fall into the same lines
+// of the first-level cache.
+void windows_backward(const WindowsBackwardCall& call, Range blocks, float* room) {
     const size_t A = call.alphabet, K = call.filters, width = call.width;
+    const size_t size = A * FILTERS_AT_ONCE;
     for (size_t block = blocks.begin; block < blocks.end; ++block) {
         const size_t first = block * FILTERS_AT_ONCE, rest = K - first;
         const size_t count = rest < FILTERS_AT_ONCE ? rest : FILTERS_AT_ONCE;
+        __builtin_memset(room, 0, width * size * sizeof(float));
         for (size_t row = 0; row < call.rows; ++row) {
             const int32_t* ids = call.ids + row * call.columns;
-            const float* gradient = call.d_maxima + row * K + first;
-            const uint8_t* places = call.places + row * K + first;
-            for (size_t i = 0; i < width; ++i) {
-                float* to = call.d_table + i * A * K + first;
-                for (size_t k = 0; k < count; ++k) to[static_cast<size_t>(ids[places[k] + i]) * K + k] += gradient[k];
+            const float *out = call.out + row * call.stride + first, *d_out = call.d_out + row * call.stride + first;
+            // Rows are too far apart for the processor to foresee which one is read next.
+            if (row + ROWS_AHEAD < call.rows) {
+                for (size_t k = 0; k < count; k += 16) {
+                    __builtin_prefetch(out + ROWS_AHEAD * call.stride + k);
+                    __builtin_prefetch(d_out + ROWS_AHEAD * call.stride + k);
+                }
+                __builtin_prefetch(call.places + (row + ROWS_AHEAD) * K + first);
             }
+            float gradient[FILTERS_AT_ONCE];
+            for (size_t k = 0; k < count; k += LANES) {
+                const size_t valid = count - k;
+                const F value = load(out + k, valid), d = load(d_out + k, valid);
+                const F inner = call.tanh ? d * (1.0f - value * value) : value <= 0.0f ? F{} : d;
+                store(gradient + k, inner, LANES);
+                store(call.d_bias + first + k, load(call.d_bias + first + k, valid) + inner, valid);
+            }
+            const uint8_t* places = call.places + row * K + first;
+            const int32_t* starts[FILTERS_AT_ONCE];
+            for (size_t k = 0; k < count; ++k) starts[k] = ids + places[k];
+            for (size_t i = 0; i < width; ++i) {
+                float* to = room + i * size;
+#pragma GCC unroll 16
+                for (size_t k = 0; k < FILTERS_AT_ONCE; ++k)
+                    if (k < count) to[static_cast<size_t>(starts[k][i]) * FILTERS_AT_ONCE + k] += gradient[k];
+            }
+        }
+        for (size_t place = 0; place < width * A; ++place) {
+            float* to = call.d_table + place * K + first;
+            for (size_t k = 0; k < count; ++k) to[k] += room[place * FILTERS_AT_ONCE + k];
+        }
+    }
+}
+
+template <class Product>
+void highway_of(const HighwayCall& call, Range rows) {
+    const size_t K = call.size;
+    for (size_t row = rows.begin; row < rows.end; ++row) {
+        const float* x = call.x + row * K;
+        float* out = call.out + row * K;
+        const Product *transformed = static_cast<const Product*>(call.products) + row * 2 * K, *gate = transformed + K;
+        for (size_t k = 0; k < K; k += LANES) {
+            const size_t valid = K - k;
+            F t = read(transformed + k, valid), g = read(gate + k, valid);
+            if (call.bias) {
+                t += load(call.bias + k, valid);
+                g += load(call.bias + K + k, valid);
+            }
+            const F before = load(x + k, valid);
+            store(out + k, before + (squash(t, false) - before) / one_plus_exp(-g), valid);
+        }
+    }
+}
+
+template <class Product>
+void highway_backward_of(const HighwayBackwardCall& call, Range rows, float* d_bias) {
+    const size_t K = call.size;
+    for (size_t row = rows.begin; row < rows.end; ++row) {
+        const float *x = call.x + row * K, *d_out = call.d_out + row * K;
+        float* d_x = call.d_x + row * K;
+        const Product* products = static_cast<const Product*>(call.products) + row * 2 * K;
+        Product* d_products = static_cast<Product*>(call.d_products) + row * 2 * K;
+        for (size_t k = 0; k < K; k += LANES) {
+            const size_t valid = K - k;
+            const F t = read(products + k, valid) + load(call.bias + k, valid);
+            const F share = sigmoid(read(products + K + k, valid) + load(call.bias + K + k, valid));
+            const F d = load(d_out + k, valid), let_through = d * share;
+            const F d_transformed = t <= 0.0f ? F{} : let_through;
+            const F d_gate = let_through * (1.0f - share) * (squash(t, false) - load(x + k, valid));
+            write(d_products + k, d_transformed, valid);
+            write(d_products + K + k, d_gate, valid);
+            store(d_x + k, d - let_through, valid);
+            // The gradient of the biases is the sum of these, so it is added up while they are at hand.
+            store(d_bias + k, load(d_bias + k, valid) + d_transformed, valid);
+            store(d_bias + K + k, load(d_bias + K + k, valid) + d_gate, valid);
         }
     }
 }
 
 void highway(const HighwayCall& call, Range rows) {
-    const size_t K = call.size;
-    for (size_t row = rows.begin; row < rows.end; ++row) {
-        float* x = call.x + row * K;
-        const float *transformed = call.products + row * 2 * K, *gate = transformed + K;
-        for (size_t k = 0; k < K; k += LANES) {
-            const size_t valid = K - k;
-            const F before = load(x + k, valid), after = squash(load(transformed + k, valid), false);
-            store(x + k, before + (after - before) / one_plus_exp(-load(gate + k, valid)), valid);
-        }
-    }
+    if (call.bf16) highway_of<uint16_t>(call, rows);
+    else highway_of<float>(call, rows);
+}
+
+void highway_backward(const HighwayBackwardCall& call, Range rows, float* d_bias) {
+    if (call.bf16) highway_backward_of<uint16_t>(call, rows, d_bias);
+    else highway_backward_of<float>(call, rows, d_bias);
 }
 
 }  // namespace

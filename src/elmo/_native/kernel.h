@@ -154,22 +154,48 @@ struct WindowsCall {
     const float *table, *bias;
     const int32_t *ids, *lengths;  // (rows, columns) and (rows): characters up to the padding
     float* out;
-    uint8_t* places;  // (rows, filters), or null: training also wants the first places of the maxima, and these bare
+    uint8_t* places;  // (rows, filters): the first places of the maxima, which training also wants; otherwise null
 };
 
 // Its backward pass for one filter width, for some blocks of FILTERS_AT_ONCE filters.
 constexpr size_t FILTERS_AT_ONCE = 64;
 
 struct WindowsBackwardCall {
-    size_t rows, columns, width, alphabet, filters;
-    const float* d_maxima;  // (rows, filters)
+    size_t rows, columns, width, alphabet, filters, stride;
+    bool tanh;
+    const float *out, *d_out;  // of these filters, in rows of `stride` numbers: what was written, and its gradient
     const int32_t* ids;
     const uint8_t* places;
-    float* d_table;  // (width, alphabet, filters), which is added to
+    float *d_table, *d_bias;  // (width, alphabet, filters) and (filters), which are added to
 };
 
-// x = x + sigmoid(gate) * (relu(transformed) - x), where a row of products is [transformed; gate].
-struct HighwayCall { size_t size; const float* products; float* x; };
+// out = x + sigmoid(gate) * (relu(transformed) - x), where a row of products and bias is [transformed; gate].
+struct HighwayCall {
+    size_t size;
+    bool bf16;
+    const void* products;
+    const float *bias, *x;  // bias may be null
+    float* out;             // may be x
+};
+
+// Its backward pass, except for the products. The gradient of the bias is added to memory of each thread.
+struct HighwayBackwardCall {
+    size_t size;
+    bool bf16;
+    const void* products;
+    const float *bias, *x, *d_out;
+    void* d_products;
+    float* d_x;  // without what comes through the products
+};
+
+// Adam on some rows of a matrix: `width` numbers each, at `rows` of the weight and of both averages.
+struct AdamRowsCall {
+    size_t width;
+    const int64_t* rows;
+    const float* gradient;  // (number of rows, width)
+    float *weight, *average, *average_square;
+    float beta, beta_square, step_size, epsilon;
+};
 
 // The kernels of one instruction set.
 struct Kernels {
@@ -185,8 +211,10 @@ struct Kernels {
     void (*lstm_backward)(const LSTMBackwardCall&, size_t thread, size_t threads);
     void (*softmax)(const SoftmaxCall&, Range rows, float* d_bias, float* powers);
     void (*windows)(const WindowsCall&, Range rows);
-    void (*windows_backward)(const WindowsBackwardCall&, Range blocks);
+    void (*windows_backward)(const WindowsBackwardCall&, Range blocks, float* room);
     void (*highway)(const HighwayCall&, Range rows);
+    void (*highway_backward)(const HighwayBackwardCall&, Range rows, float* d_bias);
+    void (*adam_rows)(const AdamRowsCall&, Range rows);
 };
 
 #if defined(__x86_64__)

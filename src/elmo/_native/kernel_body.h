@@ -9,6 +9,7 @@
 #include "vectors.h"
 #include "softmax.h"
 #include "encoder.h"
+#include "optimizer.h"
 #ifdef HAS_TILES
 #include "tiles.h"
 #endif
@@ -345,6 +346,7 @@ void recurrence(const RecurrenceCall& call, size_t thread, size_t threads, Scrat
 namespace elmo {
 
 extern const Kernels LEVEL = {NAME(LEVEL), LANES,        Int8::AT_ONCE, Int8::MOST_WEIGHT, linear,           recurrence,
-                              lstm_forward, lstm_backward, softmax,      windows,           windows_backward, highway};
+                              lstm_forward, lstm_backward, softmax,      windows,           windows_backward, highway,
+                              highway_backward, adam_rows};
 
 }  // namespace elmo

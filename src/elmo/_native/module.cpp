@@ -373,32 +373,77 @@ PyObject* run_windows(PyObject*, PyObject* args) {
 }
 
 PyObject* run_windows_backward(PyObject*, PyObject* args) {
-    Buffer d_maxima, ids, places, d_table;
-    Py_ssize_t rows, columns, width, alphabet, filters, threads;
+    Buffer out, d_out, ids, places, d_table, d_bias;
+    Py_ssize_t rows, columns, width, alphabet, filters, stride, offset, threads;
+    int tanh;
     const char* level;
-    if (!PyArg_ParseTuple(args, "y*y*y*w*nnnnnns", &d_maxima.view, &ids.view, &places.view, &d_table.view, &rows,
-                          &columns, &width, &alphabet, &filters, &threads, &level))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*w*w*nnnnnnnpns", &out.view, &d_out.view, &ids.view, &places.view, &d_table.view,
+                          &d_bias.view, &rows, &columns, &width, &alphabet, &filters, &stride, &offset, &tanh, &threads,
+                          &level))
         return nullptr;
     const Kernels* kernels = find(level);
     if (!kernels) return nullptr;
     const WindowsBackwardCall call{static_cast<size_t>(rows), static_cast<size_t>(columns), static_cast<size_t>(width),
-                                   static_cast<size_t>(alphabet), static_cast<size_t>(filters), d_maxima.floats(),
-                                   static_cast<const int32_t*>(ids.view.buf),
-                                   static_cast<const uint8_t*>(places.view.buf), d_table.floats()};
-    for_rows(ceil_div(call.filters, FILTERS_AT_ONCE), threads,
-             [&](Range blocks, size_t) { kernels->windows_backward(call, blocks); });
+                                   static_cast<size_t>(alphabet), static_cast<size_t>(filters),
+                                   static_cast<size_t>(stride), tanh != 0, out.floats() + offset,
+                                   d_out.floats() + offset, static_cast<const int32_t*>(ids.view.buf),
+                                   static_cast<const uint8_t*>(places.view.buf), d_table.floats(), d_bias.floats()};
+    const size_t blocks = ceil_div(call.filters, FILTERS_AT_ONCE), size = width * alphabet * FILTERS_AT_ONCE;
+    std::unique_ptr<float[]> room(new float[std::min<size_t>(threads, blocks) * size]);
+    for_rows(blocks, threads, [&](Range range, size_t thread) {
+        kernels->windows_backward(call, range, room.get() + thread * size);
+    });
     Py_RETURN_NONE;
 }
 
 PyObject* run_highway(PyObject*, PyObject* args) {
-    Buffer products, x;
+    Buffer products, bias, x, out;
     Py_ssize_t rows, size, threads;
+    int bf16;
     const char* level;
-    if (!PyArg_ParseTuple(args, "y*w*nnns", &products.view, &x.view, &rows, &size, &threads, &level)) return nullptr;
+    if (!PyArg_ParseTuple(args, "y*z*y*w*nnpns", &products.view, &bias.view, &x.view, &out.view, &rows, &size, &bf16,
+                          &threads, &level))
+        return nullptr;
     const Kernels* kernels = find(level);
     if (!kernels) return nullptr;
-    const HighwayCall call{static_cast<size_t>(size), products.floats(), x.floats()};
+    const HighwayCall call{static_cast<size_t>(size), bf16 != 0, products.view.buf, bias.floats(), x.floats(),
+                           out.floats()};
     for_rows(rows, threads, [&](Range range, size_t) { kernels->highway(call, range); });
+    Py_RETURN_NONE;
+}
+
+PyObject* run_highway_backward(PyObject*, PyObject* args) {
+    Buffer products, bias, x, d_out, d_products, d_x, d_bias;
+    Py_ssize_t rows, size, threads;
+    int bf16;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*w*w*w*nnpns", &products.view, &bias.view, &x.view, &d_out.view,
+                          &d_products.view, &d_x.view, &d_bias.view, &rows, &size, &bf16, &threads, &level))
+        return nullptr;
+    const Kernels* kernels = find(level);
+    if (!kernels) return nullptr;
+    const HighwayBackwardCall call{static_cast<size_t>(size), bf16 != 0, products.view.buf, bias.floats(), x.floats(),
+                                   d_out.floats(), d_products.view.buf, d_x.floats()};
+    for_rows(rows, threads, [&](Range range, size_t thread) {
+        kernels->highway_backward(call, range, d_bias.floats() + thread * 2 * size);
+    });
+    Py_RETURN_NONE;
+}
+
+PyObject* run_adam_rows(PyObject*, PyObject* args) {
+    Buffer weight, average, average_square, rows, gradient;
+    Py_ssize_t count, width, threads;
+    float beta, beta_square, step_size, epsilon;
+    const char* level;
+    if (!PyArg_ParseTuple(args, "w*w*w*y*y*nnffffns", &weight.view, &average.view, &average_square.view, &rows.view,
+                          &gradient.view, &count, &width, &beta, &beta_square, &step_size, &epsilon, &threads, &level))
+        return nullptr;
+    const Kernels* kernels = find(level);
+    if (!kernels) return nullptr;
+    const AdamRowsCall call{static_cast<size_t>(width), static_cast<const int64_t*>(rows.view.buf), gradient.floats(),
+                            weight.floats(), average.floats(), average_square.floats(), beta, beta_square, step_size,
+                            epsilon};
+    for_rows(count, threads, [&](Range range, size_t) { kernels->adam_rows(call, range); });
     Py_RETURN_NONE;
 }
 
@@ -425,6 +470,8 @@ PyMethodDef METHODS[] = {
     {"run_windows", guarded<run_windows>, METH_VARARGS, "Convolutions of words, and their maxima."},
     {"run_windows_backward", guarded<run_windows_backward>, METH_VARARGS, "The way back through `run_windows`."},
     {"run_highway", guarded<run_highway>, METH_VARARGS, "What a highway does with its products."},
+    {"run_highway_backward", guarded<run_highway_backward>, METH_VARARGS, "The way back through `run_highway`."},
+    {"run_adam_rows", guarded<run_adam_rows>, METH_VARARGS, "Adam on some rows of a matrix."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -1,4 +1,4 @@
-"""The kernels of training: LSTM layers and convolutions, forward and back, and the softmax.
+"""The kernels of training: LSTM layers, convolutions and highways, forward and back, and the softmax.
 
 They pack weights at every call, since training changes them. Arrays of bfloat16 are passed as uint16. As for the
 kernels of inference, `elmo._native.LEVELS` says which instruction set is used.
@@ -22,20 +22,26 @@ Products = NDArray[np.float32] | NDArray[np.uint16]
 
 def find_maxima(
     table: Array,
+    bias: Array,
     ids: NDArray[np.int32],
     lengths: NDArray[np.int32],
-    maxima: Array,
+    out: Array,
+    offset: int,
     places: NDArray[np.uint8],
+    activation: str,
     num_threads: int = 1,
 ) -> None:
-    """Compute the convolutions of one filter width, and the maximum of each filter over the windows of each word.
+    """Compute the convolutions of one filter width, and the features from the maximum of each filter over a word.
 
     Args:
         table: The products of the K filters with the A characters at each place, (width, A, K).
+        bias: The bias that is added to each maximum, (K,).
         ids: As in `Convolution.run`, with 255 columns at most.
         lengths: As in `Convolution.run`.
-        maxima: Where to write the maxima, (N, K). A maximum over NaN is NaN.
+        out: Where to write the features, (N, F), those of these filters from column `offset` on. Of NaN they are NaN.
+        offset: See `out`.
         places: Where to write the first place at which each filter has its maximum, (N, K).
+        activation: "relu" or "tanh", which is applied to the sum of maximum and bias.
         num_threads: The number of threads, which divide the words.
 
     Raises:
@@ -43,43 +49,115 @@ def find_maxima(
     """
     (width, alphabet, filters), (rows, columns) = table.shape, ids.shape
     check_array("table", table, (width, alphabet, filters))
+    check_array("bias", bias, (filters,))
     check_array("lengths", lengths, (rows,), dtype=np.int32)
-    check_array("maxima", maxima, (rows, filters), written=True)
     check_array("places", places, (rows, filters), written=True, dtype=np.uint8)
     check_ids(ids, alphabet, width)
     if rows and not 0 <= lengths.min() <= lengths.max() <= columns:
         raise ValueError(f"lengths holds {lengths.min()} to {lengths.max()}, but there are {columns} columns")
+    stride, is_tanh = _check_features("out", out, rows, filters, offset), _is_tanh(activation)
+    check_array("out", out, (rows, stride), written=True)
     if rows:
-        sizes = rows, columns, width, alphabet, filters, filters, 0
+        sizes = rows, columns, width, alphabet, filters, stride, offset
         threads = thread_count(num_threads)
-        extension().run_windows(table, None, ids, lengths, maxima, places, *sizes, False, threads, _level())
+        extension().run_windows(table, bias, ids, lengths, out, places, *sizes, is_tanh, threads, _level())
 
 
 def add_to_table(
-    d_maxima: Array, ids: NDArray[np.int32], places: NDArray[np.uint8], d_table: Array, num_threads: int = 1
+    out: Array,
+    d_out: Array,
+    offset: int,
+    ids: NDArray[np.int32],
+    places: NDArray[np.uint8],
+    activation: str,
+    d_table: Array,
+    d_bias: Array,
+    num_threads: int = 1,
 ) -> None:
     """Run the backward pass of `find_maxima`: add the gradient of each maximum where its window was read.
 
     Args:
-        d_maxima: The gradient of the maxima, (N, K).
+        out: What `find_maxima` wrote, (N, F).
+        d_out: The gradient of the features, (N, F).
+        offset: As in `find_maxima`.
         ids: As in `find_maxima`.
         places: What `find_maxima` wrote, (N, K).
+        activation: As in `find_maxima`.
         d_table: The gradient of the table, (width, A, K), to which is added.
+        d_bias: The gradient of the bias, (K,), to which is added.
         num_threads: The number of threads, which divide the filters. The order of the additions does not depend on it.
 
     Raises:
         ValueError: If an argument is not as described.
     """
     (width, alphabet, filters), (rows, columns) = d_table.shape, ids.shape
-    check_array("d_maxima", d_maxima, (rows, filters))
+    stride, is_tanh = _check_features("out", out, rows, filters, offset), _is_tanh(activation)
+    check_array("d_out", d_out, (rows, stride))
     check_array("places", places, (rows, filters), dtype=np.uint8)
     check_array("d_table", d_table, (width, alphabet, filters), written=True)
+    check_array("d_bias", d_bias, (filters,), written=True)
     check_ids(ids, alphabet, width)
     if rows and places.max() > columns - width:
         raise ValueError(f"places holds {places.max()}, but the last window of {columns} columns is {columns - width}")
     if rows:
-        sizes = rows, columns, width, alphabet, filters
-        extension().run_windows_backward(d_maxima, ids, places, d_table, *sizes, thread_count(num_threads), _level())
+        sizes = rows, columns, width, alphabet, filters, stride, offset
+        arrays = out, d_out, ids, places, d_table, d_bias
+        extension().run_windows_backward(*arrays, *sizes, is_tanh, thread_count(num_threads), _level())
+
+
+def highway_forward(products: Products, bias: Array, x: Array, out: Array, num_threads: int = 1) -> None:
+    """Compute a highway layer after its products: out = x + sigmoid(g) * (relu(t) - x).
+
+    Args:
+        products: The transform t and the gate g of each row side by side, without the bias, (N, 2F), float32 or bf16 in
+            uint16.
+        bias: The bias of t and g, (2F,).
+        x: The input, (N, F).
+        out: Where to write the output, (N, F).
+        num_threads: The number of threads, which divide the rows.
+
+    Raises:
+        ValueError: If an argument is not as described.
+    """
+    rows, size = x.shape
+    bf16 = _is_bf16(products)
+    check_array("products", products, (rows, 2 * size), dtype=products.dtype)
+    check_array("bias", bias, (2 * size,))
+    check_array("x", x, (rows, size))
+    check_array("out", out, (rows, size), written=True)
+    if rows:
+        extension().run_highway(products, bias, x, out, rows, size, bf16, thread_count(num_threads), _level())
+
+
+def highway_backward(
+    products: Products, bias: Array, x: Array, d_out: Array, d_products: Products, d_x: Array, d_bias: Array
+) -> None:
+    """Run the backward pass of `highway_forward`, with one thread per row of `d_bias`, which divide the rows.
+
+    Args:
+        products: As in `highway_forward`.
+        bias: As in `highway_forward`.
+        x: As in `highway_forward`.
+        d_out: The gradient of the output, (N, F).
+        d_products: Where to write the gradient of the products, (N, 2F), in the type of `products`.
+        d_x: Where to write the gradient of the input, (N, F), without what it gets through the products.
+        d_bias: Where to add the gradient of the bias, (threads, 2F). Only the sum of the rows is meaningful.
+
+    Raises:
+        ValueError: If an argument is not as described.
+    """
+    rows, size = x.shape
+    bf16 = _is_bf16(products)
+    check_array("products", products, (rows, 2 * size), dtype=products.dtype)
+    check_array("bias", bias, (2 * size,))
+    check_array("x", x, (rows, size))
+    check_array("d_out", d_out, (rows, size))
+    check_array("d_products", d_products, (rows, 2 * size), written=True, dtype=products.dtype)
+    check_array("d_x", d_x, (rows, size), written=True)
+    check_array("d_bias", d_bias, (len(d_bias), 2 * size), written=True)
+    arrays = products, bias, x, d_out, d_products, d_x, d_bias
+    if rows:
+        extension().run_highway_backward(*arrays, rows, size, bf16, thread_count(len(d_bias)), _level())
 
 
 def lstm_forward(
@@ -262,6 +340,20 @@ def _is_bf16(products: NDArray[Any]) -> bool:
     if products.dtype.name not in ("float32", "uint16"):
         raise ValueError(f"products of {products.dtype}: there are kernels for float32 and for bf16 in uint16")
     return products.dtype == np.uint16
+
+
+def _check_features(name: str, features: Array, rows: int, filters: int, offset: int) -> int:
+    """Refuse features (N, F) without the columns of the filters, and return F."""
+    check_array(name, features, (rows, features.shape[-1]))
+    if not 0 <= offset <= features.shape[1] - filters:
+        raise ValueError(f"{name} has {features.shape[1]} columns, but {filters} filters begin at column {offset}")
+    return features.shape[1]
+
+
+def _is_tanh(activation: str) -> bool:
+    if activation not in ("relu", "tanh"):
+        raise ValueError(f"activation is {activation!r}, but must be 'relu' or 'tanh'")
+    return activation == "tanh"
 
 
 def _training_precision(products: Products, widths: tuple[int, ...]) -> int:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +26,8 @@ from torch.autograd.function import once_differentiable
 from elmo._native import training
 from elmo.config import CharCNNConfig
 from elmo.errors import ElmoError
+from elmo.nn.highway import Highway
+from elmo.nn.memory import LayerMemory
 from elmo.nn.precision import as_array, uses_native
 
 TYPES_AT_ONCE, TYPES_AT_ONCE_ON_GPU = 128, 1024
@@ -86,12 +89,14 @@ class CharEncoder(nn.Module):
             if name.endswith("bias") and "gate" not in name:
                 nn.init.zeros_(parameter)
 
-    def forward(self, characters: Tensor) -> Tensor:
+    def forward(self, characters: Tensor, memory: Sequence[LayerMemory] = ()) -> Tensor:
         """Encode N types as vectors (N, P).
 
         Args:
             characters: Character ids as in `elmo.text.characters`, (N, C), of any integer type. The ids of a masked
                 token are 0; it gets a vector like any other, which callers must leave out.
+            memory: Where to compute, if the caller keeps memory from one batch to the next: that of the convolutions,
+                then that of each highway.
 
         Raises:
             ElmoError: If C is not the model's, as long words would then be cut at another place than in training.
@@ -104,9 +109,10 @@ class CharEncoder(nn.Module):
         # Types are sorted by length, so that those of a block need about the same number of windows.
         lengths = word_lengths(characters)
         order = lengths.argsort(stable=True)
-        x = self.filters().convolve(characters[order].long(), lengths[order])
-        for highway in self.highways:
-            x = highway(x)
+        memory = memory or [LayerMemory() for _ in range(1 + len(self.highways))]
+        x = self.filters().convolve(characters[order].long(), lengths[order], memory[0])
+        for highway, part in zip(self.highways, memory[1:], strict=True):
+            x = highway(x, part)
         x = x if self.projection is None else self.projection(x).type_as(x)
         # Back into the given order, by a look-up: the backward pass of indexing adds in any order, so a resumed run
         # would not be bit-equal.
@@ -128,29 +134,6 @@ class CharEncoder(nn.Module):
         return Filters(tables, biases, self.activation)
 
 
-class Highway(nn.Module):
-    """A highway layer: `g * relu(W_t x + b_t) + (1 - g) * x` with `g = sigmoid(W_c x + b_c)`.
-
-    `gate` computes g. Published files call it *carry*, but it lets the transformed part through, not the input.
-
-    Args:
-        dim: The width of the input and the output, F.
-
-    Source:
-        Srivastava et al. 2015.
-    """
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.transform = nn.Linear(dim, dim)
-        self.gate = nn.Linear(dim, dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Map `x` (N, F) to (N, F)."""
-        # `lerp(x, y, g)` is x + g * (y - x): one operation. Under autocast both products are bfloat16, `x` is not.
-        return torch.lerp(x, F.relu(self.transform(x)).type_as(x), torch.sigmoid(self.gate(x)).type_as(x))
-
-
 class Filters(NamedTuple):
     """Convolutions as look-ups: the product of each filter with each character at each place of its window.
 
@@ -164,7 +147,7 @@ class Filters(NamedTuple):
     biases: list[Tensor]
     activation: Callable[[Tensor], Tensor]
 
-    def convolve(self, characters: Tensor, lengths: Tensor) -> Tensor:
+    def convolve(self, characters: Tensor, lengths: Tensor, memory: LayerMemory | None = None) -> Tensor:
         """Compute the features of types.
 
         All windows that lie wholly inside the padding of a word have the same value. Therefore only as many columns of
@@ -174,12 +157,16 @@ class Filters(NamedTuple):
         Args:
             characters: The character ids of the types, sorted by length, (N, C).
             lengths: The length of each type without padding, (N,), rising.
+            memory: Where to compute, if the caller keeps memory from one batch to the next.
 
         Returns:
             The features of all widths side by side, (N, F) for F filters in all.
         """
         if not len(characters):
             return self.tables[0].new_zeros(0, sum(map(len, self.biases)))
+        if uses_native(self.tables[0], self.tables[0].dtype):
+            arguments = characters.int(), lengths.int(), self.activation, memory or LayerMemory()
+            return _NativeFeatures.apply(*arguments, *self.tables, *self.biases)  # pyright: ignore[reportReturnType]
         widest = max(map(len, self.tables))
         # The lengths are fetched from the device all at once: each fetch waits for the device.
         blocks = lengths.split(TYPES_AT_ONCE if lengths.is_cpu else TYPES_AT_ONCE_ON_GPU)
@@ -209,8 +196,7 @@ class _WindowMaximum(torch.autograd.Function):
     There are only A characters, so a convolution is a sum of look-ups: the product of the filters with character a at
     place i of a window is one of the `width * A` rows of a table. Only the window with the maximum has a gradient, so
     the backward pass touches `width` rows per word and filter, however long the word is. With 1,400 types and one
-    thread, this takes torch 40 ms where convolutions and their gradients take 170 (`mini`). The native kernels, which
-    keep a word's sums in registers, take a third of that.
+    thread, this takes torch 40 ms where convolutions and their gradients take 170 (`mini`).
     """
 
     @staticmethod
@@ -222,17 +208,6 @@ class _WindowMaximum(torch.autograd.Function):
         Arguments are `table` (width, A, F), `characters` (N, C) and their `lengths` (N,), and the `sizes` of blocks.
         """
         width, alphabet, num_filters = table.shape
-        ctx.native = uses_native(table, table.dtype)
-        if ctx.native:
-            characters = characters.int()
-            maxima = table.new_empty(len(characters), num_filters)
-            places = torch.empty(maxima.shape, dtype=torch.uint8)
-            training.find_maxima(
-                *(as_array(table), as_array(characters), as_array(lengths.int())),
-                *(as_array(maxima), as_array(places), torch.get_num_threads()),
-            )
-            ctx.save_for_backward(table, characters, places)
-            return maxima
         rows_of_table = table.flatten(0, 1)
         shift = alphabet * torch.arange(width, device=table.device)
         maxima = table.new_empty(len(characters), num_filters)
@@ -257,18 +232,60 @@ class _WindowMaximum(torch.autograd.Function):
         """Return the gradient of the table."""
         table, characters, places = ctx.saved_tensors
         d_table = torch.zeros_like(table)
-        if ctx.native:
-            training.add_to_table(
-                *(as_array(grad_outputs[0].contiguous()), as_array(characters)),
-                *(as_array(places), as_array(d_table), torch.get_num_threads()),
-            )
-            return d_table, None, None, None
         for rows, _ in _blocks(ctx.sizes):
             # The window that begins at `place` read `place + offset` as its character at `offset`.
             gradient, place = grad_outputs[0][rows], places[rows].long()
             for offset, d_rows in enumerate(d_table):
                 d_rows.scatter_add_(0, characters[rows].gather(1, place + offset), gradient)
         return d_table, None, None, None
+
+
+class _NativeFeatures(torch.autograd.Function):
+    """What `_WindowMaximum`, the biases and the activation compute, of all filter widths, by native kernels.
+
+    They keep a word's sums in registers, and take a third of the time of `_WindowMaximum` alone.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        characters: Tensor,
+        lengths: Tensor,
+        activation: Callable[[Tensor], Tensor],
+        memory: LayerMemory,
+        *weights: Tensor,
+    ) -> Tensor:
+        """Return the features (N, F) of `characters` (N, C), given the tables of all widths and then their biases."""
+        tables, biases = weights[: len(weights) // 2], weights[len(weights) // 2 :]
+        ctx.activation = "tanh" if activation is torch.tanh else "relu"
+        out = memory.take("out", (len(characters), sum(map(len, biases))), tables[0])
+        ctx.offsets, ctx.memory = [0, *accumulate(map(len, biases))], memory
+        places: list[Tensor] = []
+        for number, (table, bias, offset) in enumerate(zip(tables, biases, ctx.offsets, strict=False)):
+            places.append(memory.take(f"places_{number}", (len(characters), len(bias)), table, torch.uint8))
+            training.find_maxima(
+                *(as_array(table), as_array(bias), as_array(characters), as_array(lengths), as_array(out), offset),
+                *(as_array(places[-1]), ctx.activation, torch.get_num_threads()),
+            )
+        ctx.save_for_backward(characters, out, *tables, *places)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] (the decorator hides the names)
+        ctx: Any, *grad_outputs: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        """Return the gradients of the tables and of the biases."""
+        characters, out, *rest = ctx.saved_tensors
+        d_out, tables, places = grad_outputs[0].contiguous(), rest[: len(rest) // 2], rest[len(rest) // 2 :]
+        d_tables = [torch.zeros_like(table) for table in tables]
+        d_biases = [table.new_zeros(table.shape[2]) for table in tables]
+        for d_table, d_bias, where, offset in zip(d_tables, d_biases, places, ctx.offsets, strict=False):
+            training.add_to_table(
+                *(as_array(out), as_array(d_out), offset, as_array(characters), as_array(where), ctx.activation),
+                *(as_array(d_table), as_array(d_bias), torch.get_num_threads()),
+            )
+        return *(None,) * 4, *d_tables, *d_biases
 
 
 def _blocks(sizes: Sequence[tuple[int, int]]) -> Iterator[tuple[slice, int]]:
@@ -315,12 +332,13 @@ class WordCharEncoder(CharEncoder):
         self.words = nn.Embedding(num_words, word_dim) if word_dim else None
         self.joint_projection = nn.Linear(word_dim + config.num_filters, out_dim)
 
-    def forward(self, characters: Tensor) -> Tensor:
+    def forward(self, characters: Tensor, memory: Sequence[LayerMemory] = ()) -> Tensor:
         """Encode N types as vectors (N, P).
 
         Args:
             characters: The id of each word and then the ids of its characters, (N, 1+C), as `Lexicon.encode` gives
                 them.
+            memory: As for `CharEncoder`.
 
         Raises:
             ElmoError: If these are the ids of bytes (N, C), which other models read.
@@ -329,7 +347,7 @@ class WordCharEncoder(CharEncoder):
             raise ElmoError(
                 "a model of ELMoForManyLangs reads ids from its own lexicon, not the ids of bytes from batch_to_ids"
             )
-        features = super().forward(characters[:, 1:])
+        features = super().forward(characters[:, 1:], memory)
         if self.words is not None:
             features = torch.cat([self.words(characters[:, 0].long()).type_as(features), features], dim=1)
         return self.joint_projection(features)

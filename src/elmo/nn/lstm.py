@@ -31,7 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from elmo.config import LSTMConfig
-from elmo.nn.lstm_steps import LayerMemory, ProjectedLSTM
+from elmo.nn.lstm_steps import ProjectedLSTM
+from elmo.nn.memory import LayerMemory
 from elmo.nn.packing import step_slices
 
 

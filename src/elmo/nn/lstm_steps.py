@@ -14,30 +14,12 @@ from torch.autograd.function import once_differentiable
 
 from elmo._native import training
 from elmo.config import FORGET_BIAS
+from elmo.nn.memory import LayerMemory
 from elmo.nn.packing import step_slices
 from elmo.nn.precision import as_array, product_dtype, uses_native
 
 _aten: Any = torch.ops.aten
 """torch's operators, among them the derivative of each activation as a single operation."""
-
-
-class LayerMemory:
-    """The large tensors of one layer, kept from one batch to the next.
-
-    Asking the system for fresh memory at every step of a training took a twelfth of the time of `small`. Whoever keeps
-    such a memory must finish the backward pass of a batch before the forward pass of the next, which writes over what
-    the last one left: the outputs and cells of the layer are gone, too.
-    """
-
-    def __init__(self) -> None:
-        self._tensors: dict[str, Tensor] = {}
-
-    def take(self, name: str, shape: tuple[int, ...], like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """Return the tensor `name` of a shape, on the device and of the type of `like` unless `dtype` is given."""
-        wanted, kept = dtype or like.dtype, self._tensors.get(name)
-        if kept is None or (kept.shape, kept.dtype, kept.device) != (shape, wanted, like.device):
-            kept = self._tensors[name] = like.new_empty(shape, dtype=wanted)
-        return kept.detach()  # a tensor of its own, since autograd notes in it where it came from
 
 
 class ProjectedLSTM(torch.autograd.Function):

@@ -61,7 +61,8 @@ class Muon(torch.optim.Optimizer):
                 parameter.grad.lerp_(average, group["momentum"])
             directions = orthogonalize([parameter.grad for parameter in moved])
             for parameter, direction in zip(moved, directions, strict=True):
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                if group["weight_decay"]:
+                    parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 # A matrix (M, N) whose singular values are all 1 has a root mean square of 1 / sqrt(max(M, N)).
                 parameter.add_(direction, alpha=-group["lr"] * ADAM_SIZE * math.sqrt(max(parameter.shape)))
 
@@ -81,32 +82,34 @@ def orthogonalize(matrices: Sequence[Tensor], dtype: torch.dtype | None = None) 
     Returns:
         For each matrix another (M, N) of the same type.
     """
+    if not matrices:
+        return []
     # Rows are never more than columns, so that A is the smaller one of both squares.
     wide = [matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T for matrix in matrices]
-    done: dict[int, Tensor] = {}
-    # Long matrices of one shape are treated together: their small products by themselves would not keep the cores busy.
+    # Long matrices of one shape are treated together: their small products by themselves would not keep a device busy.
     alike: dict[torch.Size, list[int]] = defaultdict(list)
     others: list[int] = []
     for number, matrix in enumerate(wide):
         is_long = matrix.shape[1] >= LONG * matrix.shape[0]
         (alike[matrix.shape] if is_long else others).append(number)
-    for numbers in alike.values():
-        done.update(zip(numbers, _orthogonalize_long([wide[number] for number in numbers]), strict=True))
-    if others:
-        device = wide[0].device
-        products = dtype or fast_dtype(device)
-        # Each core has matrices of its own, which takes less time than to share each product.
-        pieces = min(torch.get_num_threads(), len(others)) if device.type == "cpu" else 1
+    device = wide[0].device
+    products = dtype or fast_dtype(device)
+    # Each core has matrices of its own, which takes less time than to share each product.
+    pieces = min(torch.get_num_threads(), len(wide)) if device.type == "cpu" else 1
 
-        def work(piece: int) -> list[tuple[int, Tensor]]:
-            return [(number, _orthogonalize_step_by_step(wide[number], products)) for number in others[piece::pieces]]
+    @torch.no_grad()
+    def work(piece: int) -> dict[int, Tensor]:
+        done = {number: _orthogonalize_step_by_step(wide[number], products) for number in others[piece::pieces]}
+        for numbers in alike.values():
+            mine = numbers[piece::pieces]
+            done.update(zip(mine, _orthogonalize_long([wide[number] for number in mine]), strict=True))
+        return done
 
-        for results in run_together(work, pieces, device) if pieces > 1 else [work(0)]:
-            done.update(results)
+    parts = run_together(work, pieces, device) if pieces > 1 else [work(0)]
+    done = {number: found for part in parts for number, found in part.items()}
     return [done[number] if matrix is wide[number] else done[number].T for number, matrix in enumerate(matrices)]
 
 
-@torch.no_grad()
 def _orthogonalize_step_by_step(matrix: Tensor, dtype: torch.dtype) -> Tensor:
     x = (matrix / _norm(matrix)).to(dtype)
     for _ in range(ITERATIONS):
@@ -116,6 +119,8 @@ def _orthogonalize_step_by_step(matrix: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _orthogonalize_long(matrices: Sequence[Tensor]) -> list[Tensor]:
+    if not matrices:
+        return []
     norms = [_norm(matrix) for matrix in matrices]
     gram = torch.stack([matrix @ matrix.T / norm.square() for matrix, norm in zip(matrices, norms, strict=True)])
     factors = _product_of_steps(gram)

@@ -14,6 +14,7 @@ from elmo.errors import ElmoError
 from elmo.nn.bilm import BiLM, BiLMState
 from elmo.nn.devices import run_together, wait_for_previous
 from elmo.nn.lstm import LSTMState
+from elmo.nn.memory import LayerMemory
 from elmo.nn.packing import Packing
 from elmo.nn.softmax import AdaptiveSoftmax, AnySoftmax, Negatives, Softmax, choose_cutoffs, draw_negatives
 from elmo.pretrain.recipe import PretrainingConfig
@@ -132,6 +133,8 @@ class Objective(nn.Module):
         """The type of the operands of matrix products."""
         self._recurrences: dict[torch.Size, list[Recurrence]] = {}
         """The recurrence of each direction by a batch's shape (B, T): a recorded graph fits that shape alone."""
+        self._memory: list[LayerMemory] = []
+        """The memory of the char encoder's layers, which only a CPU gains from."""
 
     def backward(self, batch: TrainingBatch, state: BiLMState, scale: float = 1.0) -> tuple[list[Tensor], BiLMState]:
         """Compute the losses of a batch, and put their gradient into the parameters.
@@ -156,7 +159,7 @@ class Objective(nn.Module):
                 self._recurrences[shape] = [
                     make_recurrence(stack, B, T, len(masks[0][:-1]), batch.device) for stack in self.bilm.directions
                 ]
-            vectors = self.bilm.token_encoder(batch.characters)
+            vectors = self._encode(batch.characters)
         # The graph is cut between the char encoder and the directions, so that both can run backward at once. Each
         # ends at a copy of its own, and the char encoder gets the sum of their gradients at the end.
         ends = [vectors.detach().requires_grad_(vectors.requires_grad) for _ in range(num)]
@@ -203,6 +206,14 @@ class Objective(nn.Module):
             return self.softmax.loss(top, targets), LSTMState(*after)
         assert isinstance(self.softmax, Softmax)
         return self.softmax.sampled_loss(top, targets, negatives), LSTMState(*after)
+
+    def _encode(self, characters: Tensor) -> Tensor:
+        """Return the token vectors of a batch's types."""
+        encoder = self.bilm.char_encoder
+        if encoder is None or not characters.is_cpu:
+            return self.bilm.token_encoder(characters)
+        self._memory = self._memory or [LayerMemory() for _ in range(1 + len(encoder.highways))]
+        return encoder(characters, self._memory)
 
     def draw_masks(self, num_tokens: int, device: torch.device) -> Sequence[Tensor]:
         """Draw the dropout masks of one direction for a step.

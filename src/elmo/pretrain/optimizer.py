@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmo.nn.row_adam import RowAdam
 from elmo.pretrain.muon import Muon
 from elmo.pretrain.recipe import PretrainingConfig
 
@@ -120,7 +121,7 @@ def make_optimizer(
         adam: dict[str, Any] = {"lr": rate, "betas": BETAS}
         muon: dict[str, Any] = {"lr": rate, "momentum": MOMENTUM}
         made = [
-            _make(torch.optim.SparseAdam, groups["rows"], _adam_state, **adam),
+            _make(RowAdam, groups["rows"], _adam_state, **adam),
             _make(torch.optim.AdamW, groups["matrices"], _adam_state, weight_decay=decay, fused=on_cpu, **adam),
             _make(torch.optim.AdamW, groups["vectors"], _adam_state, weight_decay=0.0, fused=on_cpu, **adam),
             _make(Muon, groups["orthogonal"], _muon_state, weight_decay=decay, **muon),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.nn.lstm import LSTMStack, LSTMState
-from elmo.nn.lstm_steps import LayerMemory
+from elmo.nn.memory import LayerMemory
 
 Recurrence = Callable[..., tuple[Tensor, Tensor, Tensor]]
 """A function from packed inputs (T * B, P), the two tensors of the state, and the dropout masks of `LSTMStack`, to the
