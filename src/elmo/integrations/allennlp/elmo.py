@@ -194,7 +194,10 @@ class Elmo(plain.Elmo):
 
 
 class ElmoTokenEmbedder(nn.Module):
-    """One ELMo representation, projected to `projection_dim` if that is given. `Elmo` explains the other arguments."""
+    """One ELMo representation, projected to `projection_dim` if that is given. `Elmo` explains the other arguments.
+
+    Without both files the model is `allennlp:original`, downloaded on first use.
+    """
 
     def __init__(
         self,
@@ -209,8 +212,7 @@ class ElmoTokenEmbedder(nn.Module):
     ) -> None:
         super().__init__()
         self._elmo = Elmo(
-            options_file,
-            weight_file,
+            *plain.or_default(options_file, weight_file),
             1,
             requires_grad,
             do_layer_norm,
