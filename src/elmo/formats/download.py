@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 LARGEST = 16 << 30
 """In bytes: the largest file that is fetched, several times the size of any published model."""
 
+MOST_RESTARTS = 3
+"""How often a download begins again from the start, with a server that can't continue one."""
+
 OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
 """The names in the cache of the two files of a model that is no archive."""
 
@@ -226,17 +229,30 @@ def _telling(address: str, what: str, advice: str) -> Generator[None]:
 
 
 class _BoundedFile(io.BufferedWriter):
-    """A file that is appended to, but that a server without end can't fill the disk with."""
+    """A file that is appended to, until a server turns out to have no end or to break off again and again."""
 
     def __init__(self, path: Path, address: str) -> None:
         super().__init__(io.FileIO(path, "a"))
-        self._address = address
+        self._address, self._num_restarts = address, 0
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Write all of the data."""
         if self.tell() + memoryview(data).nbytes > LARGEST:
             raise ElmoError(f"{self._address}: sends more than {LARGEST:,} bytes, more than any model has; stopped")
         return super().write(data)
+
+    def truncate(self, size: int | None = None, /) -> int:
+        """Empty the file, as `http_get` does if a server sends all of it again instead of the rest.
+
+        It would do so forever if such a server never sends all at once.
+        """
+        self._num_restarts += 1
+        if self._num_restarts > MOST_RESTARTS:
+            raise ElmoError(
+                f"{self._address}: the download broke off {self._num_restarts} times, and this server only sends whole "
+                "files; try it again with a better connection"
+            )
+        return super().truncate(size)
 
 
 def _sha256(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -201,7 +201,7 @@ def load_pair(options_file: str | Path | None, weight_file: str | Path | None) -
     return load_bilm(weights, options)
 
 
-def or_default(options_file: str | Path | None, weight_file: str | Path | None) -> Sequence[str | Path | None]:
+def or_default(options_file: str | Path | None, weight_file: str | Path | None) -> Iterable[str | Path | None]:
     """Return the two files or, if neither is given, the addresses of the model that AllenNLP's embedders then load."""
     if options_file is None and weight_file is None:
         return published_models()[DEFAULT].files

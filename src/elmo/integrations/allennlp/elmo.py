@@ -211,8 +211,10 @@ class ElmoTokenEmbedder(nn.Module):
         scalar_mix_parameters: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
+        options_file, weight_file = plain.or_default(options_file, weight_file)
         self._elmo = Elmo(
-            *plain.or_default(options_file, weight_file),
+            options_file,
+            weight_file,
             1,
             requires_grad,
             do_layer_norm,
