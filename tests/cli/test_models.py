@@ -26,7 +26,7 @@ def test_the_list_is_a_table(cache: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert code == 0
     assert len(lines) == 1 + len(published_models())
     assert [line.split()[0] for line in lines[1:]] == list(published_models())
-    assert err.startswith(f"{len(published_models())} published models, 0 of them in the cache; ")
+    assert err.startswith(f"Published models: {len(published_models())}, of which 0 in the cache. ")
     (latin,) = (line for line in lines if "Latin (la)" in line)
     assert latin.startswith("nlpl:162 ")
     assert latin.endswith(" unknown  http://vectors.nlpl.eu/repository/11/162.zip")
@@ -51,7 +51,7 @@ def test_the_cache_is_shown_and_cleared(
         fetch("nlpl:162", {"162.zip": f"{site.address}/162.zip"})
     code, out, err = run_main(["models", "--cached"], monkeypatch, capsys)
     assert (code, out) == (0, f"nlpl:162  1.5 MB  complete  {cache / 'nlpl-162'}\n")
-    assert err == f"{cache}: 1 models, 1.5 MB.\n"
+    assert err == f"{cache}: 1.5 MB; models: 1.\n"
     shown = json.loads(run_main(["models", "--cached", "--json"], monkeypatch, capsys)[1])
     assert shown["folder"] == str(cache)
     assert [model["num_bytes"] for model in shown["models"]] == [1_500_000]

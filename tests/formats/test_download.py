@@ -305,6 +305,14 @@ def test_what_is_not_in_the_cache_cannot_be_removed(site: Site) -> None:
         remove_cached("nlpl:162")
 
 
+def test_a_model_without_its_weights_is_not_complete(site: Site) -> None:
+    folder = fetch("allennlp:small", {"options.json": f"{site.address}/data.bin"})
+    assert [model.is_complete for model in cached_models()] == [True]
+    with pytest.raises(ElmoError, match=r"/weights\.hdf5: the server does not have it"):
+        fetch("allennlp:small", {"weights.hdf5": f"{site.address}/weights.hdf5"})
+    assert [(model.folder, model.is_complete) for model in cached_models()] == [(folder, False)]
+
+
 def test_a_damaged_record_is_refused(site: Site) -> None:
     get(site)
     (record,) = download.cache_folder().glob("*/.download.json")

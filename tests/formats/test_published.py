@@ -42,6 +42,14 @@ def test_the_collections_are_complete() -> None:
     assert find_published("nlpl:162") == in_language(models, "la")[0]
 
 
+def test_the_page_names_every_model() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    assert [name for name in published_models() if f"`{name}`" not in page] == []
+    for model in published_models().values():
+        if model.title == "ELMoForManyLangs":
+            assert f"`{model.name}` {model.language} |" in page
+
+
 def test_no_address_is_said_to_work_without_a_date() -> None:
     assert all(
         any(map(str.isdigit, model.alive)) for model in published_models().values() if "unknown" not in model.alive

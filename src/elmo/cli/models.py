@@ -55,9 +55,10 @@ def _list_published(language: str | None, as_json: bool) -> None:
     ]
     if not as_json:
         _print_table([("NAME", "LANGUAGE", "SIZE", "TOKENS", "LICENCE", "ALIVE", "ADDRESS"), *rows])
+    num_cached = sum(model.name in cached for model in models)
     print_result(
-        f"{len(models)} published models, {len(cached & {model.name for model in models})} of them in the cache; "
-        "nobody tried the addresses whose ALIVE is unknown.",
+        f"Published models: {len(models)}, of which {num_cached} in the cache. ALIVE is the day on which an address was "
+        "known to work; the unknown ones were not tried.",
         {"models": [asdict(model) | {"is_cached": model.name in cached} for model in models]},
         as_json,
         to_stderr=not as_json,
@@ -81,7 +82,7 @@ def _list_cached(as_json: bool) -> None:
             ]
         )
     print_result(
-        f"{cache_folder()}: {len(models)} models, {sum(model.num_bytes for model in models) / 1e6:,.1f} MB.",
+        f"{cache_folder()}: {sum(model.num_bytes for model in models) / 1e6:,.1f} MB; models: {len(models)}.",
         {
             "folder": str(cache_folder()),
             "models": [asdict(model) | {"folder": str(model.folder)} for model in models],

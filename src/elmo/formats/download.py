@@ -100,7 +100,8 @@ def fetch(name: str, addresses: Mapping[str, str]) -> Path:
     if not all((folder / file).exists() for file in addresses):
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder):
-            record = _read_record(folder) or {"name": name, "files": {}}
+            record = _read_record(folder) or {"name": name, "wanted": [], "files": {}}
+            record["wanted"] = sorted({*record["wanted"], *addresses})
             _write_record(folder, record)  # from now on, the cache knows whose unfinished files these are
             for file, address in addresses.items():
                 if (folder / file).exists():
@@ -126,7 +127,7 @@ def cached_models() -> list[CachedModel]:
     for path in cache_folder().glob(f"*/{_RECORD}"):
         files = _files_in(path.parent)
         if files and (record := _read_record(path.parent)):
-            is_complete = not any(each.suffix == _PART for each in files)
+            is_complete = all((path.parent / name).exists() for name in record["wanted"])
             size = sum(each.stat().st_size for each in files)
             found.append(CachedModel(record["name"], path.parent, size, is_complete))
     return sorted(found, key=lambda model: model.name)
@@ -291,7 +292,8 @@ def _read_record(folder: Path) -> dict[str, Any] | None:
     if not (folder / _RECORD).exists():
         return None
     record = cast("dict[str, Any]", read_json(folder / _RECORD))
-    if not isinstance(record.get("files"), dict) or not isinstance(record.get("name"), str):
+    kinds = {"name": str, "wanted": list, "files": dict}
+    if not all(isinstance(record.get(key), kind) for key, kind in kinds.items()):
         raise ElmoError(f"{folder / _RECORD}: is no record of downloads; remove the folder, and load the model again")
     return record
 
