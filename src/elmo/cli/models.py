@@ -57,8 +57,8 @@ def _list_published(language: str | None, as_json: bool) -> None:
         _print_table([("NAME", "LANGUAGE", "SIZE", "TOKENS", "LICENCE", "ALIVE", "ADDRESS"), *rows])
     num_cached = sum(model.name in cached for model in models)
     print_result(
-        f"Published models: {len(models)}, of which {num_cached} in the cache. ALIVE is the day on which an address was "
-        "known to work; the unknown ones were not tried.",
+        f"Published models: {len(models)}, of which {num_cached} in the cache. ALIVE is the day on which an address "
+        "was known to work; the unknown ones were not tried.",
         {"models": [asdict(model) | {"is_cached": model.name in cached} for model in models]},
         as_json,
         to_stderr=not as_json,
