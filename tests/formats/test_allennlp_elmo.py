@@ -191,15 +191,16 @@ def test_module_with_files_or_of_another_kind_is_refused(tmp_path: Path) -> None
 # --- files that aren't there
 
 
-def test_addresses_and_absent_files_are_refused(tmp_path: Path) -> None:
-    """AllenNLP fetched addresses. One sentence says what to do instead."""
+def test_addresses_and_absent_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AllenNLP fetched addresses of other kinds, too. One sentence says what to do instead."""
+    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
     folder, _, _ = make(tmp_path / "model")
     options, weights = folder / OPTIONS_FILE, folder / WEIGHTS_FILE
     for files, message in (
-        (("https://example.org/options.json", weights), r"options_file: https://example\.org/options\.json is an addr"),
+        (("http://127.0.0.1:9/options.json", weights), r"^http://127\.0\.0\.1:9/options\.json: can't be reached \("),
         ((options, "s3://bucket/weights.hdf5"), "weight_file: s3://bucket/weights.hdf5 is an address.*download it"),
-        ((None, weights), "options_file: is not given; download"),
-        ((options, None), "weight_file: is not given; download"),
+        ((None, weights), "options_file: is not given; pass the paths or addresses"),
+        ((options, None), "weight_file: is not given; pass the paths or addresses"),
         ((folder / "absent.json", weights), r"absent\.json: no such file"),
         ((options, folder / "absent.hdf5"), r"absent\.hdf5: no such file"),
     ):

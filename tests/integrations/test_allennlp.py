@@ -6,6 +6,7 @@ import inspect
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ import torch
 
 import elmo
 from elmo.errors import ElmoError
-from elmo.integrations.allennlp import Elmo, ElmoEmbedder, batch_to_ids
+from elmo.formats.download import cached_models
+from elmo.formats.published import DEFAULT, published_models
+from elmo.integrations.allennlp import Elmo, ElmoEmbedder, ElmoTokenEmbedder, batch_to_ids
 from make_allennlp import MIXES, PARAMETERS, make_state_dict
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights, read_weights
 from oracle import Array, Oracle, encode_sentence, scalar_mix
+from serving import serving
 
 BATCHES = [
     [["A", "new", "play", "opened", "."], ["Hi"], ["naïve", "日本語"]],
@@ -271,17 +275,34 @@ def test_sentences_are_taken_batch_by_batch(files: tuple[str, str]) -> None:
 
 
 def test_bad_arguments_of_the_embedder_are_refused(files: tuple[str, str]) -> None:
-    """AllenNLP's downloaded the published model if no files were given, and files that were given by their address."""
     embedder = ElmoEmbedder(*files)
     for call, message in (
-        (lambda: ElmoEmbedder(), "options_file: is not given; download"),
-        (lambda: ElmoEmbedder(files[0], "https://x.org/w.hdf5"), r"weight_file: https://x\.org/w\.hdf5 is an address"),
+        (lambda: ElmoEmbedder(files[0]), "weight_file: is not given; pass the paths or addresses"),
+        (lambda: ElmoEmbedder(files[0], "s3://bucket/w.hdf5"), r"weight_file: s3://bucket/w\.hdf5 is an address"),
         (lambda: list(embedder.embed_sentences([["A"]], batch_size=0)), "batch_size: 0 is not positive"),
         (lambda: embedder.embed_batch(["A sentence"]), "found a string"),
         (lambda: embedder.embed_sentence("A sentence"), "found a string"),
     ):
         with pytest.raises(ElmoError, match=message):
             call()
+
+
+def test_files_are_taken_by_their_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any, AllenNLP's own model is loaded, which is then the one that elmo.load finds under its name."""
+    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
+    folder, _, _ = make(tmp_path / "model")
+    with serving() as site:
+        site.files = {f"/{name}": (folder / name).read_bytes() for name in (OPTIONS_FILE, WEIGHTS_FILE)}
+        own = replace(published_models()[DEFAULT], files=tuple(f"{site.address}{path}" for path in site.files))
+        monkeypatch.setitem(published_models(), DEFAULT, own)
+        wanted = ElmoEmbedder(folder / OPTIONS_FILE, folder / WEIGHTS_FILE).embed_sentence(["A", "play"])
+        np.testing.assert_array_equal(ElmoEmbedder().embed_sentence(["A", "play"]), wanted)
+        num_requests = len(site.requests)
+        for embedder in (ElmoEmbedder(*own.files), ElmoEmbedder(folder / OPTIONS_FILE, own.files[1])):
+            np.testing.assert_array_equal(embedder.embed_sentence(["A", "play"]), wanted)
+        assert ElmoTokenEmbedder().get_output_dim() == elmo.load(DEFAULT).width == 12
+        assert len(site.requests) == num_requests
+    assert [model.name for model in cached_models()] == [DEFAULT]
 
 
 @pytest.mark.gpu

@@ -28,6 +28,7 @@ VERBS = {
     "analyze": "Repeat the paper's analyses and write tables and figures.",
     "convert": "Convert a model between formats.",
     "info": "Show what a model file or folder contains.",
+    "models": "List published models, and show or remove downloaded ones.",
 }
 
 

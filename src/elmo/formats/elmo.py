@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -16,9 +16,12 @@ from torch import Tensor
 from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import load_bilm
 from elmo.formats.card import CARD, model_card
+from elmo.formats.download import is_address
 from elmo.formats.model import Model, without_softmax
 from elmo.formats.native import save_native
+from elmo.formats.published import DEFAULT, published_models
 from elmo.formats.recognise import load
+from elmo.formats.sources import fetch_pair
 from elmo.nn.bilm import BiLM
 from elmo.nn.elmo import ElmoModule
 from elmo.nn.scalar_mix import ScalarMix
@@ -42,8 +45,8 @@ class Elmo(ElmoModule, ModelHubMixin):
     `{"license": …, "datasets": […]}`, for the head of the card.
 
     Args:
-        options_file: The published options; None if `module` is given.
-        weight_file: The published weights; None if `module` is given.
+        options_file: The published options, a path or an address; None if `module` is given.
+        weight_file: The published weights, a path or an address; None if `module` is given.
         num_output_representations: How many scalar mixes, and so representations, the layer has.
         requires_grad: Whether the biLM is trained. With `module` this is ignored, and the biLM stays as it is.
         do_layer_norm: Whether each layer is normalized before it is mixed.
@@ -58,7 +61,7 @@ class Elmo(ElmoModule, ModelHubMixin):
         stateful: Whether the LSTM state is carried from batch to batch, as AllenNLP does.
 
     Raises:
-        ElmoError: If a file is missing, damaged or an address, or if `module` is given together with a file.
+        ElmoError: If a file is missing, damaged or can't be fetched, or if `module` is given together with a file.
     """
 
     def __init__(
@@ -105,7 +108,7 @@ class Elmo(ElmoModule, ModelHubMixin):
         their layer norm, unless `options` say otherwise.
 
         Args:
-            source: A path, a repository on the Hub or `en`, as in `elmo.load`.
+            source: A path, a name or an address, as in `elmo.load`.
             num_output_representations: How many scalar mixes, and so representations, the layer has.
             vocab_to_cache: Words whose token vectors are computed only once (see `Elmo`).
             **options: Other keyword arguments of `ElmoModule`.
@@ -187,13 +190,22 @@ class Elmo(ElmoModule, ModelHubMixin):
 
 
 def load_pair(options_file: str | Path | None, weight_file: str | Path | None) -> Model:
-    """Read the model of the two published files, which must be local (AllenNLP also takes addresses)."""
-    for name, value in (("options_file", options_file), ("weight_file", weight_file)):
+    """Read the model of the two published files: paths, or the addresses under which they were published."""
+    pair = (("options_file", options_file), ("weight_file", weight_file))
+    for name, value in pair:
         if value is None:
-            raise ElmoError(f"{name}: is not given; download the model's options and weights, and pass both paths")
-        if _URL.match(str(value)):
-            raise ElmoError(f"{name}: {value} is an address, not a file; download it, and pass the path of the file")
-    return load_bilm(Path(str(weight_file)), Path(str(options_file)))
+            raise ElmoError(f"{name}: is not given; pass the paths or addresses of the model's options and weights")
+        if _URL.match(str(value)) and not is_address(str(value)):
+            raise ElmoError(f"{name}: {value} is an address that can't be fetched; download it, and pass the path")
+    options, weights = fetch_pair(*(str(value) for _, value in pair))
+    return load_bilm(weights, options)
+
+
+def or_default(options_file: str | Path | None, weight_file: str | Path | None) -> Iterable[str | Path | None]:
+    """Return the two files or, if neither is given, the addresses of the model that AllenNLP's embedders then load."""
+    if options_file is None and weight_file is None:
+        return published_models()[DEFAULT].files
+    return options_file, weight_file
 
 
 def _wrap(module: object, options_file: object, weight_file: object) -> Model:

@@ -19,7 +19,15 @@ from elmo.formats.hdf5 import SUFFIXES, names_of
 from elmo.formats.many_langs import load_many_langs
 from elmo.formats.model import Model
 from elmo.formats.native import load_native
-from elmo.formats.sources import NAMES, bundled_folder, fetch_from_hub, is_bundled, is_hub_name
+from elmo.formats.sources import (
+    NAMES,
+    bundled_folder,
+    fetch_from_hub,
+    fetch_model,
+    is_bundled,
+    is_download,
+    is_hub_name,
+)
 from elmo.formats.tensorflow import find_checkpoint, load_tensorflow, prefix_of
 
 READS = (
@@ -38,13 +46,15 @@ META = "meta.json"
 
 
 def load(source: str | Path, *, with_softmax: bool = True) -> Model:
-    """Read a model from a folder, a file, an archive or the Hugging Face Hub.
+    """Read a model from a folder, a file, an archive, the Hugging Face Hub or the cache of downloads.
 
     The format is recognised from the names and contents of the files (`docs/formats.md` lists the signs).
 
     Args:
-        source: A path; or, as a string, a repository `owner/name` or `owner/name@revision` on the Hub. The string `en`
-            always means the package's own English model; a folder of that name is `./en` or `Path("en")`.
+        source: A path; or, as a string, a repository `owner/name` or `owner/name@revision` on the Hub, the name of a
+            published model such as `nlpl:162` (`elmo models` lists them), or the address of an archive or of HDF5
+            weights with their options next to them. The string `en` always means the package's own English model; a
+            folder of that name is `./en` or `Path("en")`.
         with_softmax: Whether to read the softmax and its words, if there are any. Embedding needs neither, and they may
             be larger than all else.
 
@@ -62,6 +72,8 @@ def load(source: str | Path, *, with_softmax: bool = True) -> Model:
     # The name comes before any path, so that it means the same in every working directory.
     if is_bundled(source):
         return _load_bundled(str(source), with_softmax)
+    if is_download(source):
+        return _load_download(str(source), with_softmax)
     path = Path(source)
     # A checkpoint may be named by its prefix, which is the name of no file: `exists` comes only after it.
     if not path.is_dir() and (prefix := prefix_of(path)):
@@ -76,6 +88,17 @@ def load(source: str | Path, *, with_softmax: bool = True) -> Model:
 def _load_bundled(name: str, with_softmax: bool) -> Model:
     model = load_native(bundled_folder(name), with_softmax=with_softmax)
     model.origin = f"the package's own {NAMES[name]} model, {model.origin}"
+    return model
+
+
+def _load_download(name: str, with_softmax: bool) -> Model:
+    """Read a published model, or one given by its address, from the cache."""
+    path = fetch_model(name)
+    try:
+        model = _load_file(path, with_softmax)
+    except ElmoError as error:
+        raise ElmoError(str(error).replace(str(path.parent), name)) from None
+    model.origin = f"download: {name} holds {model.origin}"
     return model
 
 

@@ -1,4 +1,4 @@
-"""Models that are named instead of given as a path: those in the package, and those on the Hugging Face Hub."""
+"""Models that are named instead of given as a path: of the package, on the Hugging Face Hub, published elsewhere."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import re
 from pathlib import Path
 
 from elmo.errors import ElmoError
+from elmo.formats.download import OPTIONS, WEIGHTS, AbsentError, fetch, file_name, is_address
+from elmo.formats.hdf5 import SUFFIXES
+from elmo.formats.published import PublishedModel, find_by_address, find_published
 
 MODELS = Path(__file__).parents[1] / "models"
 NAMES = {"en": "English"}
@@ -97,3 +100,65 @@ def fetch_from_hub(name: str) -> Path:
         reason = next(filter(None, map(str.strip, str(error).split("\n"))), type(error).__name__)
         raise ElmoError(f"{name}: no such file or folder, nor could the Hugging Face Hub give it ({reason})") from None
     return Path(folder)
+
+
+def is_download(source: str | Path) -> bool:
+    """Return whether `source` is the name of a published model, such as `nlpl:162`, or an address.
+
+    Raises:
+        ElmoError: If it names a collection of models and none of its models.
+    """
+    return isinstance(source, str) and (is_address(source) or find_published(source) is not None)
+
+
+def fetch_model(source: str) -> Path:
+    """Download a model, unless it is in the cache.
+
+    Args:
+        source: A name or address for which `is_download` is true. The address of HDF5 weights stands for their options
+            too: `x_options.json` for `x_weights.hdf5`, or else `options.json`.
+
+    Returns:
+        The archive, or the weights, whose options are in the same folder.
+
+    Raises:
+        ElmoError: As `elmo.formats.download.fetch` does.
+    """
+    model = find_by_address(source) if is_address(source) else find_published(source)
+    if model is not None:
+        files = _files_of(model)
+        return fetch(model.name, files) / list(files)[-1]
+    if Path(file_name(source)).suffix not in SUFFIXES:
+        return fetch(source, {file_name(source): source}) / file_name(source)
+    folder, _, name = source.partition("?")[0].rpartition("/")
+    pair = f"{name.rpartition('.')[0].replace('weights', 'options')}.json"
+    for options in dict.fromkeys((pair, OPTIONS)):
+        try:
+            fetch(source, {OPTIONS: f"{folder}/{options}"})
+        except AbsentError:
+            if options == OPTIONS:
+                raise
+        else:
+            break
+    return fetch(source, {WEIGHTS: source}) / WEIGHTS
+
+
+def fetch_pair(options: str | Path, weights: str | Path) -> tuple[Path, Path]:
+    """Download those of a model's two files that are given by their addresses, and return both paths."""
+    given = {OPTIONS: options, WEIGHTS: weights}
+    files = {file: each for file, each in given.items() if isinstance(each, str) and is_address(each)}
+    if not files:
+        return Path(options), Path(weights)
+    address = list(files.values())[-1]
+    model = find_by_address(address)
+    # A published model has one copy, however it is asked for.
+    name = model.name if model and set(files.items()) <= set(_files_of(model).items()) else address
+    folder = fetch(name, files)
+    paths = [folder / file if file in files else Path(each) for file, each in given.items()]
+    return paths[0], paths[1]
+
+
+def _files_of(model: PublishedModel) -> dict[str, str]:
+    """Return the addresses of a published model's files, by the names that they get in the cache."""
+    names = (OPTIONS, WEIGHTS) if len(model.files) == 2 else map(file_name, model.files)
+    return dict(zip(names, model.files, strict=True))

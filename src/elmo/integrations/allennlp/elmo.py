@@ -194,7 +194,10 @@ class Elmo(plain.Elmo):
 
 
 class ElmoTokenEmbedder(nn.Module):
-    """One ELMo representation, projected to `projection_dim` if that is given. `Elmo` explains the other arguments."""
+    """One ELMo representation, projected to `projection_dim` if that is given. `Elmo` explains the other arguments.
+
+    Without both files the model is `allennlp:original`, downloaded on first use.
+    """
 
     def __init__(
         self,
@@ -208,6 +211,7 @@ class ElmoTokenEmbedder(nn.Module):
         scalar_mix_parameters: Sequence[float] | None = None,
     ) -> None:
         super().__init__()
+        options_file, weight_file = plain.or_default(options_file, weight_file)
         self._elmo = Elmo(
             options_file,
             weight_file,

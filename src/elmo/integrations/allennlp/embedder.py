@@ -16,7 +16,7 @@ from torch import Tensor
 
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
-from elmo.formats.elmo import load_pair
+from elmo.formats.elmo import load_pair, or_default
 from elmo.formats.files import write_all
 from elmo.formats.hdf5 import new_hdf5
 from elmo.nn.devices import find_device
@@ -78,8 +78,8 @@ class ElmoEmbedder:
     `embedder.elmo_bilm._elmo_lstm.reset_states()` forgets the state.
 
     Args:
-        options_file: The model's options.
-        weight_file: The model's weights.
+        options_file: The model's options: a path, or the address under which they were published.
+        weight_file: The model's weights. Without both files it is `allennlp:original`, downloaded on first use.
         cuda_device: Number of a GPU, or -1 for the processor.
 
     Raises:
@@ -95,7 +95,7 @@ class ElmoEmbedder:
         self.cuda_device = cuda_device
         self.stateful = True
         self._device = find_device("cpu" if cuda_device < 0 else f"cuda:{cuda_device}")
-        self._embedder = Embedder(load_pair(options_file, weight_file), device=self._device)
+        self._embedder = Embedder(load_pair(*or_default(options_file, weight_file)), device=self._device)
 
     @property
     def elmo_bilm(self) -> _BiLM:

@@ -1,0 +1,303 @@
+"""Downloads models into a cache: one copy for all processes, resumed after a break, and verified on every use.
+
+The transfer itself is the Hub client's `http_get`: it reports progress, asks for the rest of a file after a break, and
+compares lengths. What it lacks is here: going on where an earlier process stopped, checksums, and locks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote, urlsplit
+
+from elmo.errors import ElmoError
+from elmo.formats.files import read_json, sync, write_all
+from elmo.targets import naming
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+LARGEST = 16 << 30
+"""In bytes: the largest file that is fetched, several times the size of any published model."""
+
+MOST_RESTARTS = 3
+"""How often a download begins again from the start, with a server that can't continue one."""
+
+OPTIONS, WEIGHTS = "options.json", "weights.hdf5"
+"""The names in the cache of the two files of a model that is no archive."""
+
+_ADDRESS = re.compile(r"https?://[^\s\x00-\x1f\x7f]+", re.IGNORECASE)
+_RECORD, _LOCK, _PART = ".download.json", ".lock", ".part"
+_ABSENT = (403, 404, 410)
+"""What servers answer if there is no such file. Amazon's, of which many models come, say 403."""
+
+
+class AbsentError(ElmoError):
+    """Raised if a server says that it does not have a file."""
+
+
+@dataclass(frozen=True)
+class CachedModel:
+    """A model in the cache: its name or address, its folder, its size in bytes, and whether all of it is there."""
+
+    name: str
+    folder: Path
+    num_bytes: int
+    is_complete: bool
+
+
+def cache_folder() -> Path:
+    """Return the folder of downloaded models: `ELMO_CACHE`, or `elmo` in the user's folder for caches."""
+    if own := os.environ.get("ELMO_CACHE"):
+        return Path(own).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "elmo" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "elmo"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "elmo"
+
+
+def is_address(source: object) -> bool:
+    """Return whether `source` is the address of a file that can be downloaded."""
+    return isinstance(source, str) and bool(_ADDRESS.fullmatch(source))
+
+
+def file_name(address: str) -> str:
+    """Return the name that the file at an address gets in the cache."""
+    last = unquote(re.split(r"[?#]", address)[0].rpartition("/")[2])
+    return re.sub(r"[^\w.-]", "_", last).lstrip(".")[-100:] or "model"
+
+
+def fetch(name: str, addresses: Mapping[str, str]) -> Path:
+    """Download the files of a model, unless they are in the cache.
+
+    If they are, nothing is asked of the network. A file that was cut short, in this process or an earlier one, is
+    continued if the server still has the same one. The checksum of a file is kept from its first download on, also
+    after its removal, and the file is compared with it whenever it is used or downloaded again.
+
+    Args:
+        name: The name or the address of the model, by which `cached_models` shows and `remove_cached` removes it.
+        addresses: The address of each file, by the name that it gets.
+
+    Returns:
+        The folder of the files.
+
+    Raises:
+        AbsentError: If a server does not have one of the files.
+        ElmoError: If a server can't be reached or breaks off, or if a file is not the one that it was.
+    """
+    folder = _folder_of(name)
+    if not all((folder / file).exists() for file in addresses):
+        folder.mkdir(parents=True, exist_ok=True)
+        with _alone(folder):
+            record = _read_record(folder) or {"name": name, "wanted": [], "files": {}}
+            record["wanted"] = sorted({*record["wanted"], *addresses})
+            _write_record(folder, record)  # from now on, the cache knows whose unfinished files these are
+            for file, address in addresses.items():
+                if (folder / file).exists():
+                    continue
+                part = _download(address, folder / file)
+                record["files"][file] = _facts(part, address, record["files"].get(file))
+                # In this order: a file without a checksum would have to be trusted blindly.
+                _write_record(folder, record)
+                part.replace(folder / file)
+    files = (_read_record(folder) or {"files": {}})["files"]
+    for file in addresses:
+        if _sha256(folder / file) != files.get(file, {}).get("sha256"):
+            raise ElmoError(
+                f"{folder / file}: has changed since it was downloaded; remove it (elmo models --remove {name}) and "
+                "load it again"
+            )
+    return folder
+
+
+def cached_models() -> list[CachedModel]:
+    """List the models in the cache, also those that are only there in part, by their names."""
+    found: list[CachedModel] = []
+    for path in cache_folder().glob(f"*/{_RECORD}"):
+        files = _files_in(path.parent)
+        if files and (record := _read_record(path.parent)):
+            is_complete = all((path.parent / name).exists() for name in record["wanted"])
+            size = sum(each.stat().st_size for each in files)
+            found.append(CachedModel(record["name"], path.parent, size, is_complete))
+    return sorted(found, key=lambda model: model.name)
+
+
+def remove_cached(name: str) -> CachedModel:
+    """Remove the files of a model from the cache, and keep their checksums.
+
+    Raises:
+        ElmoError: If the model is not in the cache, or if another process is downloading it.
+    """
+    model = next((model for model in cached_models() if model.name == name), None)
+    if model is None:
+        raise ElmoError(f"{name}: is not in the cache, {cache_folder()} (elmo models --cached lists what is)")
+    with _alone(model.folder, wait=False):
+        for path in _files_in(model.folder):
+            path.unlink()
+    return model
+
+
+# --- One file
+
+
+def _download(address: str, target: Path) -> Path:
+    """Download a file, and return the path of what will become `target`."""
+    from huggingface_hub.file_download import http_get
+
+    headers = {"Accept-Encoding": "identity"}  # a compressed file can't be continued at an offset
+    with _telling(address, "can't be reached", "check the network, or get the file elsewhere and name its path"):
+        total, version = _ask(address, headers)
+    if total is not None and total > LARGEST:
+        raise ElmoError(f"{address}: {total:,} bytes are more than any model has; it was not downloaded")
+    # The part is named after the version of the file, so that it is never continued with bytes of another version.
+    part = target.with_name(f"{target.name}.{version}{_PART}")
+    for other in target.parent.glob(f"{target.name}.*{_PART}"):
+        if other != part or not version or (total is not None and other.stat().st_size > total):
+            other.unlink()
+    with (
+        _telling(address, "the download broke off", "do the same again to continue it"),
+        naming(part),
+        _BoundedFile(part, address) as file,
+    ):
+        http_get(address, file, resume_size=file.tell(), headers=headers, expected_size=total)
+    sync(part)
+    return part
+
+
+def _facts(part: Path, address: str, known: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what the record says of a file, or remove it if it is not the file that the record knows."""
+    facts = {"address": address, "num_bytes": part.stat().st_size, "sha256": _sha256(part)}
+    if known is None:
+        return facts | {"date": datetime.now(UTC).isoformat(timespec="seconds")}
+    if known["sha256"] != facts["sha256"]:
+        part.unlink()
+        raise ElmoError(
+            f"{address}: is not the file that it was on {known['date'][:10]} (SHA-256 {facts['sha256']} instead of "
+            f"{known['sha256']}); if its publisher replaced it, remove {part.with_name(_RECORD)} and load it again"
+        )
+    return facts | {"date": known["date"]}
+
+
+def _ask(address: str, headers: dict[str, str]) -> tuple[int | None, str]:
+    """Ask for a file without reading it.
+
+    This is not a HEAD request, because some servers refuse those.
+
+    Returns:
+        Its size in bytes, or None if the server does not say; and a hash of what tells one version of the file from
+        another, which is empty if the server tells nothing.
+    """
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    _ = urlsplit(address).port  # raises a ValueError for an impossible host or port
+    with get_session().stream("GET", address, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT) as reply:
+        if reply.status_code in _ABSENT:
+            raise AbsentError(f"{address}: the server does not have it ({reply.status_code} {reply.reason_phrase})")
+        if reply.status_code != 200:
+            raise ElmoError(f"{address}: the server answered {reply.status_code} {reply.reason_phrase}; try it later")
+        length = reply.headers.get("Content-Length")
+        total = int(length) if length and "Content-Encoding" not in reply.headers else None
+        marks = [reply.headers[name] for name in ("ETag", "Last-Modified") if name in reply.headers]
+    return total, hashlib.sha256("\n".join([*marks, str(total)]).encode()).hexdigest()[:12] if marks else ""
+
+
+@contextmanager
+def _telling(address: str, what: str, advice: str) -> Generator[None]:
+    """Turn any failure of the network into one sentence: the address, what happened, why, and what to do."""
+    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage] - of the HTTP library
+
+    try:
+        yield
+    except ElmoError:
+        raise
+    except (HTTPError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise  # the disk's
+        reason = next(filter(None, map(str.strip, str(error).split("\n"))), type(error).__name__).rstrip(".")
+        raise ElmoError(f"{address}: {what} ({reason}); {advice}") from None
+
+
+class _BoundedFile(io.BufferedWriter):
+    """A file that is appended to, until a server turns out to have no end or to break off again and again."""
+
+    def __init__(self, path: Path, address: str) -> None:
+        super().__init__(io.FileIO(path, "a"))
+        self._address, self._num_restarts = address, 0
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write all of the data."""
+        if self.tell() + memoryview(data).nbytes > LARGEST:
+            raise ElmoError(f"{self._address}: sends more than {LARGEST:,} bytes, more than any model has; stopped")
+        return super().write(data)
+
+    def truncate(self, size: int | None = None, /) -> int:
+        """Empty the file, as `http_get` does if a server sends all of it again instead of the rest.
+
+        It would do so forever if such a server never sends all at once.
+        """
+        self._num_restarts += 1
+        if self._num_restarts > MOST_RESTARTS:
+            raise ElmoError(
+                f"{self._address}: the download broke off {self._num_restarts} times, and this server only sends whole "
+                "files; try it again with a better connection"
+            )
+        return super().truncate(size)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# --- The folder of a model
+
+
+def _folder_of(name: str) -> Path:
+    """Return the folder of a model in the cache. Addresses get a hash, because their last parts are often the same."""
+    if not is_address(name):
+        return cache_folder() / re.sub(r"[^\w.-]", "-", name)
+    return cache_folder() / f"{file_name(name)}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+
+
+@contextmanager
+def _alone(folder: Path, *, wait: bool = True) -> Generator[None]:
+    """Let no other process change the folder. If one does, wait for it or refuse."""
+    from huggingface_hub.utils import WeakFileLock
+
+    try:
+        with WeakFileLock(folder / _LOCK, timeout=None if wait else 1):
+            yield
+    except TimeoutError:
+        raise ElmoError(f"{folder}: another process is downloading into it; wait for that one, or end it") from None
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """Return the files of a model, complete and in part; the record and the lock begin with a dot."""
+    return [path for path in folder.iterdir() if not path.name.startswith(".")]
+
+
+def _read_record(folder: Path) -> dict[str, Any] | None:
+    if not (folder / _RECORD).exists():
+        return None
+    record = cast("dict[str, Any]", read_json(folder / _RECORD))
+    kinds = {"name": str, "wanted": list, "files": dict}
+    if not all(isinstance(record.get(key), kind) for key, kind in kinds.items()):
+        raise ElmoError(f"{folder / _RECORD}: is no record of downloads; remove the folder, and load the model again")
+    return record
+
+
+def _write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    write_all({folder / _RECORD: lambda path: path.write_text(text, encoding="utf-8")})

@@ -1,0 +1,96 @@
+"""`elmo models`: the list, the cache, and what is removed from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commands import run_main
+from elmo.formats.download import fetch
+from elmo.formats.published import published_models
+from serving import serving
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, which isn't even made yet."""
+    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_the_list_is_a_table(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run_main(["models"], monkeypatch, capsys)
+    lines = out.splitlines()
+    assert code == 0
+    assert len(lines) == 1 + len(published_models())
+    assert [line.split()[0] for line in lines[1:]] == list(published_models())
+    assert err.startswith(f"Published models: {len(published_models())}, of which 0 in the cache. ")
+    (latin,) = (line for line in lines if "Latin (la)" in line)
+    assert latin.startswith("nlpl:162 ")
+    assert latin.endswith(" unknown  http://vectors.nlpl.eu/repository/11/162.zip")
+    assert latin.index("unknown") == lines[0].index("ALIVE")
+    assert not cache.exists()
+
+
+def test_a_language_as_json(cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run_main(["models", "--language", "la", "--json"], monkeypatch, capsys)
+    (model,) = json.loads(out)["models"]
+    assert (code, err) == (0, "")
+    assert (model["name"], model["language"], model["is_cached"]) == ("nlpl:162", "Latin", False)
+    assert model["alive"] == "unknown (not tried from the build machine)"
+    assert set(model) >= {"size", "tokens", "licence", "files", "sources"}
+
+
+def test_the_cache_is_shown_and_cleared(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving() as site:
+        site.files["/162.zip"] = b"x" * 1_500_000
+        fetch("nlpl:162", {"162.zip": f"{site.address}/162.zip"})
+    code, out, err = run_main(["models", "--cached"], monkeypatch, capsys)
+    assert (code, out) == (0, f"nlpl:162  1.5 MB  complete  {cache / 'nlpl-162'}\n")
+    assert err == f"{cache}: 1.5 MB; models: 1.\n"
+    shown = json.loads(run_main(["models", "--cached", "--json"], monkeypatch, capsys)[1])
+    assert shown["folder"] == str(cache)
+    assert [model["num_bytes"] for model in shown["models"]] == [1_500_000]
+    latin = json.loads(run_main(["models", "--language", "la", "--json"], monkeypatch, capsys)[1])
+    assert latin["models"][0]["is_cached"]
+
+    code, out, _ = run_main(["models", "--remove", "nlpl:162"], monkeypatch, capsys)
+    assert (code, out) == (0, f"nlpl:162: removed 1.5 MB from {cache / 'nlpl-162'}; the checksums are kept.\n")
+    assert json.loads(run_main(["models", "--cached", "--json"], monkeypatch, capsys)[1])["models"] == []
+    code, _, err = run_main(["models", "--remove", "nlpl:162"], monkeypatch, capsys)
+    assert code == 2
+    assert err.startswith(f"elmo: nlpl:162: is not in the cache, {cache}")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--language", "tlh"], "--language tlh: no published model is listed for it"),
+        (["--cached", "--language", "la"], "--language, --cached and --remove: pass only one of them"),
+        (["--cached", "--remove", "x"], "--language, --cached and --remove: pass only one of them"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    options: list[str],
+    message: str,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, out, err = run_main(["models", *options], monkeypatch, capsys)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"elmo: {message}")
+    assert err.count("\n") == 1
+
+
+def test_commands_take_names_of_models(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run_main(["info", "http://127.0.0.1:9/model.zip"], monkeypatch, capsys)
+    assert code == 2
+    assert err.startswith("elmo: http://127.0.0.1:9/model.zip: can't be reached (")
+    assert err.count("\n") == 1

@@ -1,0 +1,359 @@
+"""Downloads from a server on this machine: whole, broken off, continued, changed, damaged, refused."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from huggingface_hub import constants
+
+import make_nlpl
+from elmo import formats
+from elmo.errors import ElmoError
+from elmo.formats import download
+from elmo.formats.download import cached_models, fetch, remove_cached
+from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make
+from serving import Site, serving
+
+DATA = bytes(range(256)) * 8
+"""A file of 2,048 bytes."""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Site]:
+    """A server with one file, and an empty cache. What arrives is written piece by piece, and nobody waits."""
+    monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 100)
+    monkeypatch.setattr("huggingface_hub.file_download.time", SimpleNamespace(sleep=lambda seconds: None))
+    with serving() as site:
+        site.files["/data.bin"] = DATA
+        site.versions["/data.bin"] = '"1"'
+        yield site
+
+
+def get(site: Site, path: str = "/data.bin") -> bytes:
+    """The file of that path, downloaded under its own address."""
+    return (fetch(f"{site.address}{path}", {"data.bin": f"{site.address}{path}"}) / "data.bin").read_bytes()
+
+
+def refusal(site: Site, path: str = "/data.bin") -> str:
+    """The one sentence with which a download is refused; no file must have its final name."""
+    with pytest.raises(ElmoError) as caught:
+        get(site, path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(f"{site.address}{path}: ")
+    assert list(download.cache_folder().glob("*/data.bin")) == []
+    return message
+
+
+# --- Whole models
+
+
+def test_an_archive_is_downloaded_once(site: Site, tmp_path: Path) -> None:
+    archive = make_nlpl.make_zip(tmp_path / "193.zip", make_nlpl.make_folder(tmp_path / "193")[0])
+    site.files["/20/193.zip"] = archive.read_bytes()
+    address = f"{site.address}/20/193.zip"
+    model = formats.load(address)
+    assert model.origin.startswith(f"download: {address} holds archive: 193.zip holds bilm HDF5: ")
+    asked = len(site.requests)
+    assert formats.load(address).weights.keys() == model.weights.keys()
+    assert len(site.requests) == asked
+    assert [(cached.name, cached.is_complete) for cached in cached_models()] == [(address, True)]
+
+
+def test_a_downloaded_model_needs_no_network(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = make_nlpl.make_zip(tmp_path / "193.zip", make_nlpl.make_folder(tmp_path / "193")[0])
+    site.files["/193.zip"] = archive.read_bytes()
+    formats.load(f"{site.address}/193.zip")
+    monkeypatch.setattr("huggingface_hub.utils.get_session", lambda: pytest.fail("the network was asked"))
+    formats.load(f"{site.address}/193.zip")
+
+
+@pytest.mark.parametrize("options", [OPTIONS_FILE, "lm_options.json"])
+def test_weights_are_downloaded_with_the_options_next_to_them(options: str, site: Site, tmp_path: Path) -> None:
+    folder, _, _ = make(tmp_path / "model")
+    site.files[f"/elmo/{WEIGHTS_FILE}"] = (folder / WEIGHTS_FILE).read_bytes()
+    site.files[f"/elmo/{options}"] = (folder / OPTIONS_FILE).read_bytes()
+    model = formats.load(f"{site.address}/elmo/{WEIGHTS_FILE}")
+    assert model.config == formats.load(folder / WEIGHTS_FILE).config
+    del site.files[f"/elmo/{options}"]
+    formats.load(f"{site.address}/elmo/{WEIGHTS_FILE}")
+
+
+def test_weights_without_options_are_refused_before_they_are_downloaded(site: Site) -> None:
+    site.files[f"/{WEIGHTS_FILE}"] = DATA
+    with pytest.raises(ElmoError, match=r"/options\.json: the server does not have it \(404 Not Found\)$"):
+        formats.load(f"{site.address}/{WEIGHTS_FILE}")
+    assert WEIGHTS_FILE not in "".join(path for path, _ in site.requests)
+
+
+def test_messages_name_the_address_instead_of_the_cache(site: Site) -> None:
+    site.files["/model.zip"] = b"not a zip"
+    with pytest.raises(ElmoError) as caught:
+        formats.load(f"{site.address}/model.zip")
+    assert str(caught.value).startswith(f"{site.address}/model.zip/model.zip: not a model")
+
+
+@pytest.mark.parametrize(
+    ("address", "name"),
+    [
+        ("https://host/a/b.zip?version=3#top", "b.zip"),
+        ("https://host/a%20b/%2e%2e%2Fc.zip", "_c.zip"),
+        ("https://host/.lock", "lock"),
+        ("https://host/", "model"),
+        ("https://host/" + "x" * 300 + ".hdf5", "x" * 95 + ".hdf5"),
+    ],
+)
+def test_names_in_the_cache_are_safe(address: str, name: str) -> None:
+    assert download.file_name(address) == name
+
+
+# --- Breaks
+
+
+def test_redirects_are_followed(site: Site) -> None:
+    site.redirects["/old"] = "/older"
+    site.redirects["/older"] = f"{site.address}/data.bin"
+    assert get(site, "/old") == DATA
+
+
+def test_a_broken_download_is_continued_at_once(site: Site) -> None:
+    site.break_after = 700
+    assert get(site) == DATA
+    assert site.ranges() == ["bytes=700-", "bytes=1400-"]
+
+
+def test_a_server_without_ranges_starts_again(site: Site) -> None:
+    site.break_after, site.has_ranges = 700, False
+    assert "the download broke off 4 times, and this server only sends whole files" in refusal(site)
+    assert len(site.requests) == 6  # the question, the download, and four attempts to continue it
+    site.break_after = None
+    assert get(site) == DATA
+
+
+def break_off(site: Site) -> None:
+    """Download a part of the file, after which the server fails."""
+    site.break_after, whole = 700, site.files["/data.bin"]
+    site.files["/data.bin"], site.exaggeration = whole[:700], len(whole) - 700  # nothing follows these bytes
+    message = refusal(site)
+    assert "the download broke off (" in message
+    assert message.endswith("); do the same again to continue it")
+    site.files["/data.bin"], site.exaggeration, site.break_after = whole, 0, None
+    site.requests.clear()
+
+
+def test_a_later_process_continues_where_an_earlier_one_stopped(site: Site) -> None:
+    break_off(site)
+    (cached,) = cached_models()
+    assert (cached.num_bytes, cached.is_complete) == (700, False)
+    assert get(site) == DATA
+    assert site.requests == [("/data.bin", None), ("/data.bin", "bytes=700-")]
+    assert [each.is_complete for each in cached_models()] == [True]
+
+
+def test_a_file_that_has_changed_is_not_continued(site: Site) -> None:
+    break_off(site)
+    site.files["/data.bin"], site.versions["/data.bin"] = DATA[::-1], '"2"'
+    assert get(site) == DATA[::-1]
+    assert site.ranges() == []
+    assert len(list(download.cache_folder().glob("*/*.bin*"))) == 1
+
+
+def test_a_file_whose_version_is_unknown_is_not_continued(site: Site) -> None:
+    del site.versions["/data.bin"]
+    break_off(site)
+    assert get(site) == DATA
+    assert site.ranges() == []
+
+
+def test_a_part_that_was_complete_is_not_asked_for_again(site: Site) -> None:
+    """A process may be killed between the last byte and the checksum."""
+    break_off(site)
+    (part,) = download.cache_folder().glob("*/*.part")
+    part.write_bytes(DATA)
+    assert get(site) == DATA
+    assert site.ranges() == []
+
+
+@pytest.mark.parametrize("exaggeration", [100, -100])
+def test_a_wrong_length_is_noticed(exaggeration: int, site: Site) -> None:
+    """A length that is too small is that of a truncated file, which its checksum or its format must show."""
+    site.exaggeration = exaggeration
+    if exaggeration > 0:
+        assert "the download broke off (" in refusal(site)
+    else:
+        assert get(site) == DATA[:exaggeration]
+
+
+def test_a_length_that_changes_meanwhile_is_noticed(site: Site) -> None:
+    class Requests(list[tuple[str, str | None]]):
+        def append(self, request: tuple[str, str | None]) -> None:
+            super().append(request)
+            site.files["/data.bin"] = DATA[: len(DATA) // len(self)]
+
+    site.requests = Requests()
+    assert "should be of size 2048 but has size 1024" in refusal(site)
+
+
+# --- Servers that refuse, dawdle or never end
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (404, "the server does not have it (404 Not Found)"),
+        (403, "the server does not have it (403 Forbidden)"),
+        (500, "the server answered 500 Internal Server Error; try it later"),
+    ],
+)
+def test_what_the_server_answers_is_told(status: int, message: str, site: Site) -> None:
+    site.status = status
+    assert refusal(site) == f"{site.address}/data.bin: {message}"
+
+
+def test_without_a_network_one_sentence_names_the_address(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    for address in ("http://127.0.0.1:9/model.zip", "http://no-such-host.invalid/model.zip"):
+        with pytest.raises(ElmoError) as caught:
+            formats.load(address)
+        assert re.fullmatch(
+            re.escape(address) + r": can't be reached \(.+\); check the network, [^\n]+", str(caught.value)
+        )
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert "can't be reached (" in refusal(site)
+
+
+@pytest.mark.parametrize("address", ["https://[::1/model.zip", "https://host:99999999/model.zip"])
+def test_impossible_addresses_are_refused(address: str, site: Site) -> None:
+    with pytest.raises(ElmoError, match=f"^{re.escape(address)}: can't be reached \\("):
+        formats.load(address)
+
+
+def test_a_slow_server_is_waited_for(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)
+    site.pause_seconds = 0.06  # 21 pieces: longer than the limit, which is for a single piece
+    start = time.monotonic()
+    assert get(site) == DATA
+    assert time.monotonic() - start > 1
+
+
+@pytest.mark.slow
+def test_a_server_that_falls_silent_is_given_up(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
+    site.pause_seconds = 1
+    assert "the download broke off (timed out)" in refusal(site)
+
+
+@pytest.mark.parametrize("announces_length", [True, False])
+def test_more_than_any_model_has_is_not_downloaded(
+    announces_length: bool, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "LARGEST", 1000)
+    site.announces_length = announces_length
+    message = refusal(site)
+    assert ("2,048 bytes are more" if announces_length else "sends more than 1,000 bytes") in message
+    assert sum(model.num_bytes for model in cached_models()) <= 1000
+
+
+# --- Checksums
+
+
+def test_a_file_that_was_replaced_is_refused(site: Site) -> None:
+    """Its checksum outlives its removal."""
+    get(site)
+    remove_cached(f"{site.address}/data.bin")
+    assert cached_models() == []
+    site.files["/data.bin"] = DATA[::-1]
+    message = refusal(site)
+    for data in (DATA, DATA[::-1]):
+        assert hashlib.sha256(data).hexdigest() in message
+    site.files["/data.bin"] = DATA
+    assert get(site) == DATA
+    (record,) = download.cache_folder().glob("*/.download.json")
+    assert str(record) in message
+    record.unlink()  # as the message says
+    remove = list(record.parent.glob("data.bin"))
+    remove[0].unlink()
+    site.files["/data.bin"] = DATA[::-1]
+    assert get(site) == DATA[::-1]
+
+
+def test_a_file_that_is_damaged_in_the_cache_is_refused(site: Site) -> None:
+    address = f"{site.address}/data.bin"
+    get(site)
+    (path,) = download.cache_folder().glob("*/data.bin")
+    path.write_bytes(DATA[:-1] + b"x")
+    with pytest.raises(
+        ElmoError, match=re.escape(f"{path}: has changed since it was downloaded; remove it (elmo models ")
+    ):
+        get(site)
+    remove_cached(address)
+    assert get(site) == DATA
+
+
+def test_what_is_not_in_the_cache_cannot_be_removed(site: Site) -> None:
+    with pytest.raises(ElmoError, match=r"^nlpl:162: is not in the cache, "):
+        remove_cached("nlpl:162")
+
+
+def test_a_model_without_its_weights_is_not_complete(site: Site) -> None:
+    folder = fetch("allennlp:small", {"options.json": f"{site.address}/data.bin"})
+    assert [model.is_complete for model in cached_models()] == [True]
+    with pytest.raises(ElmoError, match=r"/weights\.hdf5: the server does not have it"):
+        fetch("allennlp:small", {"weights.hdf5": f"{site.address}/weights.hdf5"})
+    assert [(model.folder, model.is_complete) for model in cached_models()] == [(folder, False)]
+
+
+def test_a_damaged_record_is_refused(site: Site) -> None:
+    get(site)
+    (record,) = download.cache_folder().glob("*/.download.json")
+    record.write_text("{}")
+    with pytest.raises(ElmoError, match=r"\.download\.json: is no record of downloads; remove the folder"):
+        get(site)
+
+
+# --- Several processes
+
+FETCH = "import sys; from elmo.formats.download import fetch; fetch(sys.argv[1], {'data.bin': sys.argv[1]})"
+
+
+def start_process(site: Site) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", FETCH, f"{site.address}/data.bin"], env=dict(os.environ))
+
+
+@pytest.mark.slow
+def test_of_two_processes_one_downloads_and_both_have_it(site: Site) -> None:
+    site.pause_seconds = 0.1
+    processes = [start_process(site) for _ in range(2)]
+    assert [process.wait() for process in processes] == [0, 0]
+    assert site.requests == [("/data.bin", None)] * 2  # one asks how long it is, one fetches
+    assert get(site) == DATA
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_what_a_stopped_process_fetched_is_kept(number: signal.Signals, site: Site) -> None:
+    """The Hub's client writes 10 MB at a time."""
+    site.files["/data.bin"] = whole = DATA * 12_000
+    site.num_bytes_at_once, site.pause_seconds = 1_000_000, 0.1
+    process = start_process(site)
+    deadline = time.monotonic() + 60
+    while not any(path.stat().st_size for path in download.cache_folder().glob("*/*.part")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert process.wait() != 0
+    assert not list(download.cache_folder().glob("*/data.bin"))
+    site.pause_seconds = 0
+    site.requests.clear()
+    assert get(site) == whole
+    assert len(site.ranges()) == 1
