@@ -92,7 +92,7 @@ NOTES = {
 
 def write_page(root: Path) -> str:
     """Return the whole page in Markdown."""
-    runs = read_records(root)
+    runs = [run for run in read_records(root) if run.task in PAPERS_TABLES]
     if not runs:
         raise ElmoError(f"{root}: holds no record of a run; make some with benchmarks/experiments/paper_tasks.py")
     baselines = {run.data: run for run in runs if run.kind == BASELINE}

@@ -1,0 +1,128 @@
+"""Write docs/little-text.md: taggers on little text without ELMo and with it, from the records of finished trainings.
+
+    python benchmarks/experiments/little_text.py runs/ --only got fro san hbo
+    python benchmarks/pages/little_text.py docs/little-text.md
+
+The first command trains, and writes what this page needs to `records/SET/`: `none.json` and `elmo.json` of the taggers,
+`bilm/elmo.json` of the pretraining. All figures of the page but the published ones are from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from elmo.errors import ElmoError
+from elmo.formats.files import read_json, write_all
+from elmo.tasks.card import mean_and_deviation
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
+from common.records import BASELINE, RECORDS, Run, read_records
+
+SCORES = {"UPOS": "upos", "UFeats": "feats", "lemmas": "lemma"}
+
+PUBLISHED = {
+    "got": ("LiBERTus", (95.14, 88.64, 91.42)),
+    "fro": ("LiBERTus", (89.05, 91.19, 84.43)),
+    "san": ("LiBERTus", (88.75, 81.13, 81.68)),
+    "szeged": ("hu_core_news_md", (96.3, 92.9, 97.3)),
+}
+"""Published scores to compare with, in the order of `SCORES`."""
+
+DATA = {
+    "got": "Gothic, 44,044 tokens (PROIEL)",
+    "fro": "Old French, 38,460 tokens",
+    "san": "Vedic Sanskrit, 21,786 tokens",
+    "hbo": "Ancient Hebrew, 31,517 tokens",
+    "szeged-20k": "Hungarian, 20,166 tokens; biLM of 20 thousand words of novels",
+    "szeged-100k": "the same; 100 thousand words",
+    "szeged-1M": "the same; 1 million words",
+    "szeged": "the same; all 1.8 million words",
+    "ewt": "English, 204,577 tokens (EWT); the package's `en`",
+}
+"""What each set is, in the order of the page."""
+
+HEAD = """\
+# Little text
+
+What to expect of a tagger for a language, a century or a trade of which there is little text: tags, features and
+lemmas by one model (`elmo task train tag`), without ELMo and with a biLM that was pretrained on nothing but the text
+named. `benchmarks/experiments/little_text.py` trained them, and `benchmarks/pages/little_text.py` wrote this page.
+Figures are percentages of words, as the CoNLL 2018 script counts on given words: the mean and the standard deviation
+over seeds of the tagger. Where there is a test set they are of that, otherwise of the validation set, by whose score
+the epoch was chosen.
+
+*LiBERTus* is a transformer (RoBERTa) pretrained from random weights on the thirteen training sets of SIGTYP 2024, with
+spaCy's tagger, and has the scores of its model cards. *hu_core_news_md* is HuSpaCy's model, whose vectors are of a web
+corpus of billions of words, with its published scores.
+
+"""
+
+
+def write_page(root: Path) -> str:
+    """Return the whole page in Markdown."""
+    runs = [run for run in read_records(root) if run.task == "tag"]
+    if not runs:
+        raise ElmoError(f"{root}: holds no record of a tagger; make some with benchmarks/experiments/little_text.py")
+    names = [name for name in DATA if any(run.data == name for run in runs)]
+    table = f"| text | | {' | '.join(SCORES)} | seeds | minutes a seed |\n|---|---|{'---|' * len(SCORES)}---|---|\n"
+    for name in names:
+        of_set = [run for run in runs if run.data == name]
+        if name in PUBLISHED:
+            model, scores = PUBLISHED[name]
+            table += f"| {DATA[name]} | {model} | {' | '.join(map(str, scores))} | | |\n"
+        for run in of_set:
+            first = DATA[name] if run is of_set[0] and name not in PUBLISHED else ""
+            table += f"| {first} | {' | '.join(_row(run))} |\n"
+    commands = "".join(f"```\n{run.command}\n```\n" for run in runs)
+    return f"{HEAD}{table}\n{_bilms(root, names)}## Commands\n\n{commands}"
+
+
+def _row(run: Run) -> Sequence[str]:
+    scores = run.all_scores("test") or run.all_scores("dev")
+    minutes = [result.seconds / 60 for result in run.results]
+    return [
+        "without ELMo" if run.kind == BASELINE else "with ELMo",
+        *(mean_and_deviation(scores[key]) if key in scores else "" for key in SCORES.values()),
+        str(len(run.results)),
+        mean_and_deviation(minutes),
+    ]
+
+
+def _bilms(root: Path, names: Sequence[str]) -> str:
+    """Return a section on the pretraining of the biLMs."""
+    found = [
+        (name, path.stem, cast("dict[str, Any]", read_json(path)))
+        for name in names
+        for path in sorted((root / name / "bilm").glob("*.json"))
+    ]
+    if not found:
+        return ""
+    rows = [
+        f"| `{name}` | {facts['step']:,} | {facts['seconds'] / 60:.1f} | {facts['peak_mb']:,} | "
+        f"{facts['heldout_perplexity']:,.1f} | {facts['machine']} | `{facts['command']}` |\n"
+        for name, _, facts in found
+    ]
+    head = "| set | steps | minutes | MB | held-out perplexity | machine | command |\n|---|---|---|---|---|---|---|\n"
+    return f"## Pretraining\n\n{head}{''.join(rows)}\n"
+
+
+def main() -> None:
+    """Read the records and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", type=Path, help="the page to write, such as docs/little-text.md")
+    parser.add_argument("--records", type=Path, default=RECORDS, help="the folder of records; default: %(default)s")
+    arguments = parser.parse_args()
+    try:
+        page = write_page(arguments.records)
+    except ElmoError as error:
+        parser.error(str(error))
+    write_all({arguments.page: lambda path: path.write_text(page, encoding="utf-8")})
+    print(f"{arguments.page}: written from the records in {arguments.records}")
+
+
+if __name__ == "__main__":
+    main()
