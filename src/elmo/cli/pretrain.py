@@ -100,7 +100,11 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
     again = "" if training.is_done else "; run the same command again to continue"
     # An older measurement says nothing about the weights that were saved.
     score = progress.heldout_perplexity if progress.heldout_step == progress.step else None
-    heldout_score = "" if score is None else f", held-out perplexity {score:,.2f}"
+    if training.best is not None and progress.best_step is not None:
+        score = progress.best_perplexity
+        heldout_score = f", weights of step {progress.best_step:,}, held-out perplexity {score:,.2f}"
+    else:
+        heldout_score = "" if score is None else f", held-out perplexity {score:,.2f}"
     print_result(
         f"{run}: {progress.step:,} of {training.total_steps:,} steps, {progress.seconds / 60:.1f} minutes"
         f"{spread}{heldout_score}{again}",
@@ -110,6 +114,7 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
             "total_steps": training.total_steps,
             "seconds": progress.seconds,
             "heldout_perplexity": score,
+            "best_step": progress.best_step,
             "batch_size": batch_size,
             "num_processes": num_processes,
             "done": training.is_done,

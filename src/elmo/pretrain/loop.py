@@ -59,12 +59,13 @@ class Pretrainer:
             refuses a different one.
         freeze_bilm: Whether to train only the softmax.
         heldout: Tokenized sentences whose perplexity is measured every `training.evaluate_every_steps` steps, and at
-            the end.
+            the end. A run with `training.patience` needs them, the same ones at every start.
         device: The device to train on, as `find_device` takes it.
 
     Attributes:
         model: The model that is trained, with its softmax.
         objective: Its loss, as a module that holds the model's biLM and softmax.
+        best: A copy of `objective` with the weights of the best step so far, if there is a `training.patience`.
         optimizer: What updates the parameters.
         batches: The batches of this process, one for each step.
         state: The LSTM states that the next step begins with, of the rows of this process.
@@ -97,6 +98,11 @@ class Pretrainer:
         training = recipe.training
         self.processes = Processes.join(device)
         rows = self.processes.rows(training.batch_size)
+        if training.patience is not None and not (heldout and training.evaluate_every_steps):
+            raise ElmoError(
+                "training.patience: counts measurements of held-out text; give it the text and the steps between two "
+                "measurements (--heldout and --evaluate-every)"
+            )
         _require_trainable(corpus, recipe, start, self.processes)
 
         torch.manual_seed(training.seed)
@@ -114,6 +120,7 @@ class Pretrainer:
         self.batches = Batches(corpus, training, recipe.bidirectional, rows)
         products = PRODUCTS[training.precision]
         self.objective = Objective(bilm, softmax, training.dropout, products).to(self.processes.device)
+        self.best = None if training.patience is None else deepcopy(self.objective)
         row_sparse = [softmax.weight] if isinstance(softmax, Softmax) and self.batches.samples_negatives else []
         self.optimizer = make_optimizer(self.objective, training, row_sparse)
         self.state: BiLMState = bilm.initial_state(len(rows))
@@ -140,10 +147,18 @@ class Pretrainer:
 
     @property
     def is_done(self) -> bool:
-        """Whether the run has made all its steps or used up its minutes."""
-        minutes = self.recipe.training.max_minutes
+        """Whether the run has made all its steps, or used up its minutes or its patience."""
+        minutes, patience = self.recipe.training.max_minutes, self.recipe.training.patience
         out_of_time = minutes is not None and self.progress.seconds >= 60 * minutes
-        return self.progress.step >= self.total_steps or out_of_time
+        out_of_patience = patience is not None and self.progress.num_worse >= patience
+        return self.progress.step >= self.total_steps or out_of_time or out_of_patience
+
+    @property
+    def result(self) -> Model:
+        """What the run results in: the model of the best step if it keeps that, and otherwise of the last one."""
+        if self.best is None or self.progress.best_step is None:
+            return self.model
+        return Model(self.best.bilm, self.best.softmax, self.model.vocabulary, self.model.origin)
 
     @property
     def share_done(self) -> float:
@@ -159,7 +174,7 @@ class Pretrainer:
         """Train until the run is done or interrupted, and save it in either case.
 
         Returns:
-            The model, on the device that it was trained on. `is_done` tells whether training reached its end.
+            The `result`, on the device that it was trained on. `is_done` tells whether training reached its end.
 
         Raises:
             ElmoError: If a gradient is not finite, if the folder cannot be written to, or if another process uses it.
@@ -182,9 +197,9 @@ class Pretrainer:
             if is_moved:
                 reporter.write_row()
             # Writing the same once more would remove what was added to the folder since, such as a warm state.
-            if is_moved or not self.processes.on_first(lambda: self.run_folder.is_saved(self.model, self.figures())):
+            if is_moved or not self.processes.on_first(lambda: self.run_folder.is_saved(self.result, self.figures())):
                 self.save()
-        return self.model
+        return self.result
 
     def step(self) -> None:
         """Train on the next batch, and count it in `progress`."""
@@ -231,6 +246,21 @@ class Pretrainer:
         self.optimizer.step(self.share_done)
         return torch.stack(losses).tolist()
 
+    def keep_best(self) -> None:
+        """Keep the weights if the measurement of held-out text that was just made is the best so far."""
+        progress = self.progress
+        if self.best is None or progress.heldout_perplexity is None:
+            return
+        if progress.best_perplexity is None or progress.heldout_perplexity < progress.best_perplexity:
+            progress.best_perplexity, progress.best_step, progress.num_worse = (
+                progress.heldout_perplexity,
+                progress.step,
+                0,
+            )
+            self.best.load_state_dict(self.objective.state_dict())
+        else:
+            progress.num_worse += 1
+
     def stop(self) -> None:
         """Ask the run to stop after the current step and to save itself, as an interrupt does."""
         self.is_asked_to_stop = True
@@ -242,7 +272,7 @@ class Pretrainer:
         """
         common, rows = self._tensors()
         tensors = common | self.processes.gather(rows)
-        self.processes.on_first(lambda: self.run_folder.save(self.model, tensors, self.progress, self.figures()))
+        self.processes.on_first(lambda: self.run_folder.save(self.result, tensors, self.progress, self.figures()))
 
     def figures(self) -> dict[str, str]:
         """Return the model card's facts about the training text and the training, by name."""
@@ -250,7 +280,8 @@ class Pretrainer:
 
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The tensors of a checkpoint: those that all processes have in common, and those of this process's rows."""
-        return common_tensors(self.objective, self.optimizer), row_tensors(self.state, self.batches.streams)
+        common = common_tensors(self.objective, self.optimizer, self.best)
+        return common, row_tensors(self.state, self.batches.streams)
 
 
 def _require_trainable(corpus: Corpus, recipe: Recipe, start: Model | None, processes: Processes) -> None:

@@ -54,6 +54,8 @@ class PretrainingConfig:
         max_minutes: The minutes of training after which it ends, if any; evaluating and saving do not count.
         log_every_steps: The number of steps between two rows of metrics.
         evaluate_every_steps: The number of steps between two measurements of held-out text; only at the end by default.
+        patience: The number of measurements in a row without a better one after which training ends, if any. The run
+            then results in the weights of the step that measured best, instead of the last ones.
         checkpoint_every_minutes: The minutes of training between two checkpoints.
     """
 
@@ -78,13 +80,14 @@ class PretrainingConfig:
     max_minutes: float | None = None
     log_every_steps: int = 100
     evaluate_every_steps: int | None = None
+    patience: int | None = None
     checkpoint_every_minutes: float = 10.0
 
     def __post_init__(self) -> None:
         for name in (
             *("batch_size", "unroll_steps", "n_negative_samples_batch", "learning_rate", "all_clip_norm_val"),
             *("n_epochs", "max_steps", "max_minutes", "initial_accumulator_value"),
-            *("log_every_steps", "evaluate_every_steps", "checkpoint_every_minutes"),
+            *("log_every_steps", "evaluate_every_steps", "patience", "checkpoint_every_minutes"),
         ):
             require_positive(f"training.{name}", getattr(self, name))
         require_not_negative("training.weight_decay", self.weight_decay)
