@@ -104,7 +104,9 @@ def test_a_wrong_key_or_value_is_named(override: str, message: str) -> None:
 
 
 def test_unknown_recipe_is_refused() -> None:
-    with pytest.raises(ElmoError, match="recipe huge: is neither a file nor one of paper, small, en, mini, tiny"):
+    with pytest.raises(
+        ElmoError, match="recipe huge: is neither a file nor one of paper, small, en, mini, little,"
+    ):
         load_pretraining_recipe("huge")
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         "elmo pretrain corpus/ run/ --recipe mini",
         "elmo pretrain corpus/ run/ --recipe mini            (again: continues the run)",
         "elmo pretrain corpus/ run/ --recipe mini --max-minutes 30 --heldout valid.txt",
+        "elmo pretrain corpus/ run/ --recipe auto",
         "elmo pretrain corpus/ run/ --recipe small --set training.batch_size=256",
         "elmo pretrain more/ longer/ --recipe en --from model/",
         "torchrun --nproc-per-node 4 -m elmo pretrain corpus/ run/ --recipe small",
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
 )
 @click.argument("corpus", type=click.Path(path_type=Path))
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--recipe", default="mini", show_default=True, help="paper, small, en, mini, tiny, or a YAML file.")
+@click.option(
+    "--recipe",
+    default="mini",
+    show_default=True,
+    help="paper, small, en, mini, little, tiny, a YAML file, or auto: chosen by the length of the text.",
+)
 @click.option(
     "--from",
     "start",
@@ -69,6 +75,7 @@ def command(
     among themselves: the recipe's batch_size is the total of all processes.
     """
     from elmo import formats
+    from elmo.pretrain.choice import AUTO, choose_recipe
     from elmo.pretrain.loop import Pretrainer
     from elmo.pretrain.recipe import load_pretraining_recipe
     from elmo.text.corpus import Corpus
@@ -84,9 +91,13 @@ def command(
     opened = Corpus.open(corpus)
     sentences = read_some(heldout, **opened.reading) if heldout else []
     model = None if start is None else formats.load(start)
-    training = Pretrainer(
-        opened, run, load_pretraining_recipe(recipe, settings), start=model, heldout=sentences, device=device
-    )
+    if recipe == AUTO:
+        chosen, reason = choose_recipe(opened.num_tokens, run, settings)
+    else:
+        chosen, reason = load_pretraining_recipe(recipe, settings), None
+    training = Pretrainer(opened, run, chosen, start=model, heldout=sentences, device=device)
+    if reason is not None and training.processes.is_first:
+        click.echo(reason, err=True)
     training.train()
     training.processes.leave()
     if training.processes.is_first:  # one line, however many processes there are

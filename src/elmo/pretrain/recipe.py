@@ -11,7 +11,7 @@ from elmo.nn.precision import PRODUCTS
 from elmo.schema import require_choice, require_not_negative, require_positive, require_seed, require_share
 from elmo.training.recipes import read_recipe
 
-NAMES = ("paper", "small", "en", "mini", "tiny")
+NAMES = ("paper", "small", "en", "mini", "little", "tiny")
 """The names of the recipes that come with the package."""
 
 
