@@ -53,6 +53,7 @@ def test_perplexity_falls(corpus: Corpus, recipe: Callable[..., Recipe], tmp_pat
         ([7], {"optimizer": "adamw", "learning_rate": 0.01, "warmup": 0.2, "decay": 0.5, "weight_decay": 0.1}),
         ([7], {"optimizer": "adamw", "learning_rate": 0.01, "loss": "full"}),
         ([7], {"precision": "bf16"}),
+        ([7], {"word_dropout": 0.3}),
         (
             [7],
             {"optimizer": "muon", "learning_rate": 0.007, "warmup": 0.2, "decay": 1.0, "fresh_starts": True}

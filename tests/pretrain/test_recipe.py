@@ -81,6 +81,7 @@ def test_overrides_are_yaml_values() -> None:
         ("training.seed=-1", "training.seed: -1 is not between 0 and 4294967295"),
         ("training.weight_decay=-0.1", "training.weight_decay: -0.1 is not zero or a positive number"),
         ("training.dropout=1", "training.dropout: 1.0 is not in"),
+        ("training.word_dropout=1", "training.word_dropout: 1.0 is not in"),
         ("training.loss=hinge", "training.loss: 'hinge' is none of sampled, full, adaptive"),
         (
             "training.adaptive_cutoffs=[5]",
@@ -104,9 +105,7 @@ def test_a_wrong_key_or_value_is_named(override: str, message: str) -> None:
 
 
 def test_unknown_recipe_is_refused() -> None:
-    with pytest.raises(
-        ElmoError, match="recipe huge: is neither a file nor one of paper, small, en, mini, little,"
-    ):
+    with pytest.raises(ElmoError, match="recipe huge: is neither a file nor one of paper, small, en, mini, little,"):
         load_pretraining_recipe("huge")
 
 

@@ -119,7 +119,8 @@ class Pretrainer:
         self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}")
         self.batches = Batches(corpus, training, recipe.bidirectional, rows)
         products = PRODUCTS[training.precision]
-        self.objective = Objective(bilm, softmax, training.dropout, products).to(self.processes.device)
+        self.objective = Objective(bilm, softmax, training.dropout, products, training.word_dropout)
+        self.objective.to(self.processes.device)
         self.best = None if training.patience is None else deepcopy(self.objective)
         row_sparse = [softmax.weight] if isinstance(softmax, Softmax) and self.batches.samples_negatives else []
         self.optimizer = make_optimizer(self.objective, training, row_sparse)

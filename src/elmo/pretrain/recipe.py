@@ -32,6 +32,7 @@ class PretrainingConfig:
         unroll_steps: The number of tokens of each row in a step, through which gradients flow back.
         n_negative_samples_batch: The number of negatives of the sampled softmax, for each direction and step.
         dropout: The dropout rate of each LSTM layer's input and of the top layer's output.
+        word_dropout: The share of input words whose whole vector is dropped, each occurrence by itself.
         learning_rate: The highest learning rate of the schedule.
         all_clip_norm_val: The global norm that gradients are clipped to.
         n_epochs: How often the corpus is read, at most; training ends earlier at `max_steps` or `max_minutes`.
@@ -63,6 +64,7 @@ class PretrainingConfig:
     unroll_steps: int = 20
     n_negative_samples_batch: int = 8192
     dropout: float = 0.1
+    word_dropout: float = 0.0
     learning_rate: float = 0.2
     all_clip_norm_val: float = 10.0
     n_epochs: float = 10
@@ -93,6 +95,7 @@ class PretrainingConfig:
         require_not_negative("training.weight_decay", self.weight_decay)
         require_seed("training.seed", self.seed)
         require_share("training.dropout", self.dropout)
+        require_share("training.word_dropout", self.word_dropout)
         for name, choices in _CHOICES.items():
             require_choice(f"training.{name}", getattr(self, name), choices)
         for name in ("warmup", "decay"):
