@@ -53,7 +53,7 @@ def test_perplexity_falls(corpus: Corpus, recipe: Callable[..., Recipe], tmp_pat
         ([7], {"optimizer": "adamw", "learning_rate": 0.01, "warmup": 0.2, "decay": 0.5, "weight_decay": 0.1}),
         ([7], {"optimizer": "adamw", "learning_rate": 0.01, "loss": "full"}),
         ([7], {"precision": "bf16"}),
-        ([7], {"word_dropout": 0.3}),
+        ([7], {"word_dropout": 0.3, "average": 0.4}),
         (
             [7],
             {"optimizer": "muon", "learning_rate": 0.007, "warmup": 0.2, "decay": 1.0, "fresh_starts": True}
@@ -395,13 +395,45 @@ def test_a_run_with_patience_ends_early_with_the_weights_of_its_best_step(
     assert read_figures(tmp_path / "run")["weights of"] == (f"step {best}, held-out perplexity {measured[best]:.2f}")
 
 
+def test_an_average_of_the_weights_is_measured_and_kept(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """A step that is left k steps later counts for a share of what it counted for, by the definition of `average`."""
+    heldout, seen = [["word1", "word3"]], []
+    run = Pretrainer(corpus, tmp_path / "run", recipe(average=0.25, max_steps=12), heldout=heldout, device="cpu")
+    update = run._update_average
+
+    def watched() -> None:
+        seen.append(run.model.bilm.char_encoder.projection.weight.detach().clone())
+        update()
+
+    run._update_average = watched
+    result = run.train()
+    expected = torch.zeros_like(seen[0])
+    for step, weights in enumerate(seen, 1):
+        share = min(1, 4 / step)
+        expected = (1 - share) * expected + share * weights
+    for model in (result, load(tmp_path / "run")):
+        torch.testing.assert_close(model.bilm.char_encoder.projection.weight.detach(), expected)
+        assert Perplexity.of(score_sentences(model, heldout)).mean == run.progress.heldout_perplexity
+    assert torch.equal(run.model.bilm.char_encoder.projection.weight, seen[-1]), "training goes on from the weights"
+    assert not torch.allclose(seen[-1], expected)
+
+
+@pytest.mark.parametrize("average", [0.0, 0.5])
 @pytest.mark.parametrize("stops", [[1], [4, 5, 9], [10], [13]], ids=str)
 def test_patience_goes_on_where_it_was(
-    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, stops: list[int]
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, stops: list[int], average: float
 ) -> None:
     """Stopped before, in and after measurements, also while one is made: it is finished before the run stops."""
     settings = recipe(
-        optimizer="adamw", learning_rate=0.3, dropout=0.2, max_steps=14, evaluate_every_steps=2, patience=20
+        optimizer="adamw",
+        learning_rate=0.3,
+        dropout=0.2,
+        max_steps=14,
+        evaluate_every_steps=2,
+        patience=20,
+        average=average,
     )
     heldout = [["word1", "word3"]] * 40
 

@@ -74,6 +74,7 @@ def test_overrides_are_yaml_values() -> None:
         ("training.batch_size=0", "training.batch_size: 0 is not positive"),
         ("training.all_clip_norm_val=-1", "training.all_clip_norm_val: -1.0 is not positive"),
         ("training.evaluate_every_steps=0", "training.evaluate_every_steps: 0 is not positive"),
+        ("training.average=1.5", r"training.average: 1.5 is not in \[0, 1\]"),
         ("training.patience=0", "training.patience: 0 is not positive"),
         ("training.max_minutes=0", "training.max_minutes: 0.0 is not positive"),
         ("training.n_epochs=.inf", "training.n_epochs: inf is not positive and finite"),

@@ -61,20 +61,25 @@ class PretrainingProgress:
         self.loss_sums = tuple(self.loss_sums)  # JSON, which it is read from, has only lists
 
 
-def common_tensors(objective: Objective, optimizer: Optimizer, best: Objective | None) -> dict[str, Tensor]:
+def common_tensors(
+    objective: Objective, optimizer: Optimizer, copies: Mapping[str, Objective | None]
+) -> dict[str, Tensor]:
     """Return the tensors that are the same in every process: the parameters and the optimizer's state.
 
     Args:
         objective: What is trained.
         optimizer: What updates its parameters.
-        best: The same with the parameters of the best step, if the run keeps them.
+        copies: The same with other parameters that the run keeps, such as those of the best step, by their names in a
+            checkpoint. None is left out.
 
     Returns:
         The tensors themselves, not copies, by their names in a checkpoint.
     """
     tensors = {f"parameter/{name}": tensor for name, tensor in objective.state_dict().items()}
-    kept = {} if best is None else {f"best/{name}": tensor for name, tensor in best.state_dict().items()}
-    return tensors | optimizer_tensors(objective, optimizer.state) | kept
+    for prefix, copy in copies.items():
+        if copy is not None:
+            tensors |= {f"{prefix}/{name}": tensor for name, tensor in copy.state_dict().items()}
+    return tensors | optimizer_tensors(objective, optimizer.state)
 
 
 def row_tensors(state: BiLMState, streams: list[Streams]) -> dict[str, Tensor]:

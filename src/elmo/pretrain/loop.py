@@ -65,6 +65,7 @@ class Pretrainer:
     Attributes:
         model: The model that is trained, with its softmax.
         objective: Its loss, as a module that holds the model's biLM and softmax.
+        average: A copy of `objective` with the average of the weights, if there is a `training.average`.
         best: A copy of `objective` with the weights of the best step so far, if there is a `training.patience`.
         optimizer: What updates the parameters.
         batches: The batches of this process, one for each step.
@@ -121,6 +122,7 @@ class Pretrainer:
         products = PRODUCTS[training.precision]
         self.objective = Objective(bilm, softmax, training.dropout, products, training.word_dropout)
         self.objective.to(self.processes.device)
+        self.average = deepcopy(self.objective) if training.average > 0 else None
         self.best = None if training.patience is None else deepcopy(self.objective)
         row_sparse = [softmax.weight] if isinstance(softmax, Softmax) and self.batches.samples_negatives else []
         self.optimizer = make_optimizer(self.objective, training, row_sparse)
@@ -155,11 +157,16 @@ class Pretrainer:
         return self.progress.step >= self.total_steps or out_of_time or out_of_patience
 
     @property
+    def current(self) -> Model:
+        """The model as it is measured now: with the average of its weights, or with the weights themselves."""
+        return self.model if self.average is None else self._model_of(self.average)
+
+    @property
     def result(self) -> Model:
-        """What the run results in: the model of the best step if it keeps that, and otherwise of the last one."""
+        """What the run results in: the model of the best step if it keeps that, and otherwise the current one."""
         if self.best is None or self.progress.best_step is None:
-            return self.model
-        return Model(self.best.bilm, self.best.softmax, self.model.vocabulary, self.model.origin)
+            return self.current
+        return self._model_of(self.best)
 
     @property
     def share_done(self) -> float:
@@ -211,6 +218,7 @@ class Pretrainer:
         seed = self.recipe.training.seed * 1_000_003 + progress.step + self.processes.rank * 2_654_435_769
         torch.manual_seed(seed)
         losses = self.train_on(self.batches.read(progress.step))
+        self._update_average()
         # Only process 0 measures the time: that of the others includes waiting while process 0 evaluates.
         seconds = time.monotonic() - started if self.processes.is_first else 0.0
         # One exchange for everything: each costs a round trip. If any process was asked to stop, all of them do.
@@ -258,7 +266,7 @@ class Pretrainer:
                 progress.step,
                 0,
             )
-            self.best.load_state_dict(self.objective.state_dict())
+            self.best.load_state_dict((self.average or self.objective).state_dict())
         else:
             progress.num_worse += 1
 
@@ -279,9 +287,24 @@ class Pretrainer:
         """Return the model card's facts about the training text and the training, by name."""
         return self.run_folder.figures(self.progress, self.processes, self.exchanged)
 
+    def _model_of(self, objective: Objective) -> Model:
+        return Model(objective.bilm, objective.softmax, self.model.vocabulary, self.model.origin)
+
+    @torch.no_grad()
+    def _update_average(self) -> None:
+        """Include the weights of the step in their average.
+
+        It reaches back over a share of the steps so far, not over a fixed number: so it forgets the random beginning in
+        a short run, too, and nobody needs to know beforehand how long the run will be (Shamir and Zhang 2013, sec. 4).
+        """
+        if self.average is not None:
+            weight = min(1.0, 1 / (self.recipe.training.average * self.progress.step))
+            for average, parameter in zip(self.average.parameters(), self.objective.parameters(), strict=True):
+                average.lerp_(parameter, weight)
+
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The tensors of a checkpoint: those that all processes have in common, and those of this process's rows."""
-        common = common_tensors(self.objective, self.optimizer, self.best)
+        common = common_tensors(self.objective, self.optimizer, {"average": self.average, "best": self.best})
         return common, row_tensors(self.state, self.batches.streams)
 
 

@@ -44,6 +44,8 @@ class PretrainingConfig:
         weight_decay: The weight decay of `adamw` and `muon`.
         warmup: The share of the run in which the learning rate rises from zero at the beginning.
         decay: The share of the run in which the learning rate falls to zero at the end.
+        average: The share of the steps so far that an average of the weights reaches back over, which is then measured
+            and kept in place of the weights themselves. Zero keeps the weights.
         precision: The precision of matrix products. With "bf16" their operands are rounded to bfloat16, and everything
             else stays float32.
         fresh_starts: Whether a stream that begins a step with a new sentence begins it from zeros instead of the last
@@ -75,6 +77,7 @@ class PretrainingConfig:
     weight_decay: float = 0.0
     warmup: float = 0.0
     decay: float = 0.0
+    average: float = 0.0
     precision: str = "float32"
     fresh_starts: bool = True
     seed: int = 0
@@ -98,7 +101,7 @@ class PretrainingConfig:
         require_share("training.word_dropout", self.word_dropout)
         for name, choices in _CHOICES.items():
             require_choice(f"training.{name}", getattr(self, name), choices)
-        for name in ("warmup", "decay"):
+        for name in ("warmup", "decay", "average"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ElmoError(f"training.{name}: {getattr(self, name)} is not in [0, 1]")
         if self.weight_decay > 0 and self.optimizer == "adagrad":

@@ -143,7 +143,7 @@ class Reporter:
     def _measure(self) -> Perplexity | None:
         """The perplexities of held-out text, or None if a stop was requested before the end."""
         try:
-            return Perplexity.of(score_sentences(self._run.model, self._until_stopped()))
+            return Perplexity.of(score_sentences(self._run.current, self._until_stopped()))
         except _StoppedError:
             return None
 
