@@ -401,13 +401,14 @@ def test_an_average_of_the_weights_is_measured_and_kept(
     """A step that is left k steps later counts for a share of what it counted for, by the definition of `average`."""
     heldout, seen = [["word1", "word3"]], []
     run = Pretrainer(corpus, tmp_path / "run", recipe(average=0.25, max_steps=12), heldout=heldout, device="cpu")
-    update = run._update_average
+    train_on = run.train_on
 
-    def watched() -> None:
+    def watched(batch: TrainingBatch) -> list[float]:
+        losses = train_on(batch)
         seen.append(run.model.bilm.char_encoder.projection.weight.detach().clone())
-        update()
+        return losses
 
-    run._update_average = watched
+    run.train_on = watched
     result = run.train()
     expected = torch.zeros_like(seen[0])
     for step, weights in enumerate(seen, 1):
