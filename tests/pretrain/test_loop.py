@@ -54,6 +54,7 @@ def test_perplexity_falls(corpus: Corpus, recipe: Callable[..., Recipe], tmp_pat
         ([7], {"optimizer": "adamw", "learning_rate": 0.01, "warmup": 0.2, "decay": 0.5, "weight_decay": 0.1}),
         ([7], {"optimizer": "adamw", "learning_rate": 0.01, "loss": "full"}),
         ([7], {"precision": "bf16"}),
+        ([7], {"word_dropout": 0.3, "average": 0.4}),
         (
             [7],
             {"optimizer": "muon", "learning_rate": 0.007, "warmup": 0.2, "decay": 1.0, "fresh_starts": True}
@@ -368,6 +369,111 @@ def test_a_stop_is_requested_while_heldout_text_is_measured(
     )
     again.train()
     assert again.progress.heldout_step == 9
+
+
+def test_a_run_with_patience_ends_early_with_the_weights_of_its_best_step(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """Far too high a rate: perplexity soon rises. The folder holds the best step, and the checkpoint the last one."""
+    settings = recipe(
+        optimizer="adamw", learning_rate=0.3, max_steps=200, evaluate_every_steps=2, patience=3, log_every_steps=4
+    )
+    heldout = [["word1", "word3"], ["word7"]] * 5
+    run = Pretrainer(corpus, tmp_path / "run", settings, heldout=heldout, device="cpu")
+    result = run.train()
+    measured = {
+        int(row["step"]): row["heldout_perplexity"]
+        for row in read_rows(tmp_path / "run" / "metrics.csv")
+        if "heldout_perplexity" in row
+    }
+    best = min(measured, key=measured.__getitem__)
+    assert run.is_done
+    assert list(measured) == list(range(2, run.progress.step + 1, 2))
+    assert run.progress.step == best + 6 < 200, "three measurements after the best one"
+    assert (run.progress.best_step, run.progress.best_perplexity) == (best, measured[best])
+    saved = load(tmp_path / "run")
+    assert Perplexity.of(score_sentences(saved, heldout)).mean == measured[best] < run.progress.heldout_perplexity
+    torch.testing.assert_close(saved.bilm.state_dict(), result.bilm.state_dict(), rtol=0, atol=0)
+    assert not torch.equal(result.bilm.char_encoder.embedding.weight, run.model.bilm.char_encoder.embedding.weight)
+    assert read_figures(tmp_path / "run")["weights of"] == (f"step {best}, held-out perplexity {measured[best]:.2f}")
+
+
+def test_an_average_of_the_weights_is_measured_and_kept(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """A step that is left k steps later counts for a share of what it counted for, by the definition of `average`."""
+    heldout, seen = [["word1", "word3"]], []
+    run = Pretrainer(corpus, tmp_path / "run", recipe(average=0.25, max_steps=12), heldout=heldout, device="cpu")
+    train_on = run.train_on
+
+    def watched(batch: TrainingBatch) -> list[float]:
+        losses = train_on(batch)
+        seen.append(run.model.bilm.char_encoder.projection.weight.detach().clone())
+        return losses
+
+    run.train_on = watched
+    result = run.train()
+    expected = torch.zeros_like(seen[0])
+    for step, weights in enumerate(seen, 1):
+        share = min(1, 4 / step)
+        expected = (1 - share) * expected + share * weights
+    for model in (result, load(tmp_path / "run")):
+        torch.testing.assert_close(model.bilm.char_encoder.projection.weight.detach(), expected)
+        assert Perplexity.of(score_sentences(model, heldout)).mean == run.progress.heldout_perplexity
+    assert torch.equal(run.model.bilm.char_encoder.projection.weight, seen[-1]), "training goes on from the weights"
+    assert not torch.allclose(seen[-1], expected)
+
+
+@pytest.mark.parametrize("average", [0.0, 0.5])
+@pytest.mark.parametrize("stops", [[1], [4, 5, 9], [10], [13]], ids=str)
+def test_patience_goes_on_where_it_was(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, stops: list[int], average: float
+) -> None:
+    """Stopped before, in and after measurements, also while one is made: it is finished before the run stops."""
+    settings = recipe(
+        optimizer="adamw",
+        learning_rate=0.3,
+        dropout=0.2,
+        max_steps=14,
+        evaluate_every_steps=2,
+        patience=20,
+        average=average,
+    )
+    heldout = [["word1", "word3"]] * 40
+
+    def start(name: str, stop_after: int | None = None) -> Pretrainer:
+        run = Pretrainer(corpus, tmp_path / name, settings, heldout=heldout, device="cpu")
+        train_on = run.train_on
+
+        def train_and_stop(batch: TrainingBatch) -> list[float]:
+            if run.progress.step == stop_after:
+                run.stop()
+            return train_on(batch)
+
+        run.train_on = train_and_stop
+        run.train()
+        return run
+
+    whole = start("whole")
+    for stop in stops:
+        assert not start("parts", stop).is_done
+    parts = start("parts")
+    assert_same_end(tmp_path / "whole", tmp_path / "parts")
+    assert (parts.progress.best_step, parts.progress.num_worse) == (whole.progress.best_step, whole.progress.num_worse)
+    torch.testing.assert_close(
+        load(tmp_path / "parts").bilm.state_dict(), load(tmp_path / "whole").bilm.state_dict(), rtol=0, atol=0
+    )
+
+
+def test_patience_without_held_out_text_is_refused(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    for settings, heldout in ((recipe(evaluate_every_steps=5, patience=2), []), (recipe(patience=2), [["word1"]])):
+        with pytest.raises(
+            ElmoError, match=r"^training\.patience: counts measurements .*--heldout and --evaluate-every"
+        ):
+            Pretrainer(corpus, tmp_path / "run", settings, heldout=heldout, device="cpu")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs names of files that are no UTF-8")

@@ -175,6 +175,27 @@ def test_dropout_masks_keep_the_mean(recipe: Callable[..., Recipe], corpus: Corp
     assert make(recipe(), corpus)[0].draw_masks(5, torch.device("cpu")) == ()
 
 
+def test_word_dropout_drops_whole_words_of_the_input(recipe: Callable[..., Recipe], corpus: Corpus) -> None:
+    """With and without other dropout, which it leaves as it was; the layers above keep all words."""
+    objective, *_ = make(recipe(), corpus)
+    objective.word_dropout = 0.2
+    first, *others = objective.draw_masks(5000, torch.device("cpu"))
+    assert torch.equal(first, first[:, :1].expand_as(first)), "all or nothing of a word"
+    assert first.unique().tolist() == pytest.approx([0, 1 / 0.8])
+    assert first[:, 0].mean().item() == pytest.approx(1, abs=0.03), "5,000 draws: deviation 0.007"
+    assert all((mask == 1).all() for mask in others)
+    objective.dropout = 0.25
+    torch.manual_seed(3)
+    first, *others = objective.draw_masks(5000, torch.device("cpu"))
+    objective.word_dropout = 0.0
+    torch.manual_seed(3)
+    alone, *same = objective.draw_masks(5000, torch.device("cpu"))
+    kept = first.any(dim=1)
+    assert kept.float().mean().item() == pytest.approx(0.8, abs=0.03)
+    torch.testing.assert_close(first[kept], alone[kept] / 0.8)
+    torch.testing.assert_close(others, same, rtol=0, atol=0)
+
+
 @pytest.mark.usefixtures("threads")
 def test_bfloat16_keeps_the_loss(recipe: Callable[..., Recipe], corpus: Corpus) -> None:
     """Operands of products are rounded by up to 0.4 %, the loss by less; all that is kept stays float32."""

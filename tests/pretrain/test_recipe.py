@@ -74,12 +74,15 @@ def test_overrides_are_yaml_values() -> None:
         ("training.batch_size=0", "training.batch_size: 0 is not positive"),
         ("training.all_clip_norm_val=-1", "training.all_clip_norm_val: -1.0 is not positive"),
         ("training.evaluate_every_steps=0", "training.evaluate_every_steps: 0 is not positive"),
+        ("training.average=1.5", r"training.average: 1.5 is not in \[0, 1\]"),
+        ("training.patience=0", "training.patience: 0 is not positive"),
         ("training.max_minutes=0", "training.max_minutes: 0.0 is not positive"),
         ("training.n_epochs=.inf", "training.n_epochs: inf is not positive and finite"),
         ("training.learning_rate=.nan", "training.learning_rate: nan is not positive and finite"),
         ("training.seed=-1", "training.seed: -1 is not between 0 and 4294967295"),
         ("training.weight_decay=-0.1", "training.weight_decay: -0.1 is not zero or a positive number"),
         ("training.dropout=1", "training.dropout: 1.0 is not in"),
+        ("training.word_dropout=1", "training.word_dropout: 1.0 is not in"),
         ("training.loss=hinge", "training.loss: 'hinge' is none of sampled, full, adaptive"),
         (
             "training.adaptive_cutoffs=[5]",
@@ -105,7 +108,7 @@ def test_a_wrong_key_or_value_is_named(override: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("huge", None, "recipe huge: is neither a file nor one of paper, small, en, mini, tiny"),
+        ("huge", None, "recipe huge: is neither a file nor one of paper, small, en, mini, little, tiny"),
         ("/dev/zero", None, "recipe /dev/zero: is neither a file nor one of"),
         ("mine.yaml", b"# caf\xe9\n", r"mine\.yaml: is not UTF-8 text"),
         ("mine.yaml", b"lstm: {dim: 3", r"mine\.yaml: is not valid YAML"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         "elmo pretrain corpus/ run/ --recipe mini",
         "elmo pretrain corpus/ run/ --recipe mini            (again: continues the run)",
         "elmo pretrain corpus/ run/ --recipe mini --max-minutes 30 --heldout valid.txt",
+        "elmo pretrain corpus/ run/ --recipe auto",
         "elmo pretrain corpus/ run/ --recipe small --set training.batch_size=256",
         "elmo pretrain more/ longer/ --recipe en --from model/",
         "torchrun --nproc-per-node 4 -m elmo pretrain corpus/ run/ --recipe small",
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
 )
 @click.argument("corpus", type=click.Path(path_type=Path))
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--recipe", default="mini", show_default=True, help="paper, small, en, mini, tiny, or a YAML file.")
+@click.option(
+    "--recipe",
+    default="mini",
+    show_default=True,
+    help="paper, small, en, mini, little, tiny, a YAML file, or auto: chosen by the length of the text.",
+)
 @click.option(
     "--from",
     "start",
@@ -69,6 +75,7 @@ def command(
     among themselves: the recipe's batch_size is the total of all processes.
     """
     from elmo import formats
+    from elmo.pretrain.choice import AUTO, choose_recipe
     from elmo.pretrain.loop import Pretrainer
     from elmo.pretrain.recipe import load_pretraining_recipe
     from elmo.text.corpus import Corpus
@@ -84,9 +91,13 @@ def command(
     opened = Corpus.open(corpus)
     sentences = read_some(heldout, **opened.reading) if heldout else []
     model = None if start is None else formats.load(start)
-    training = Pretrainer(
-        opened, run, load_pretraining_recipe(recipe, settings), start=model, heldout=sentences, device=device
-    )
+    if recipe == AUTO:
+        chosen, reason = choose_recipe(opened.num_tokens, run, settings)
+    else:
+        chosen, reason = load_pretraining_recipe(recipe, settings), None
+    training = Pretrainer(opened, run, chosen, start=model, heldout=sentences, device=device)
+    if reason is not None and training.processes.is_first:
+        click.echo(reason, err=True)
     training.train()
     training.processes.leave()
     if training.processes.is_first:  # one line, however many processes there are
@@ -100,7 +111,11 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
     again = "" if training.is_done else "; run the same command again to continue"
     # An older measurement says nothing about the weights that were saved.
     score = progress.heldout_perplexity if progress.heldout_step == progress.step else None
-    heldout_score = "" if score is None else f", held-out perplexity {score:,.2f}"
+    if training.best is not None and progress.best_step is not None:
+        score = progress.best_perplexity
+        heldout_score = f", weights of step {progress.best_step:,}, held-out perplexity {score:,.2f}"
+    else:
+        heldout_score = "" if score is None else f", held-out perplexity {score:,.2f}"
     print_result(
         f"{run}: {progress.step:,} of {training.total_steps:,} steps, {progress.seconds / 60:.1f} minutes"
         f"{spread}{heldout_score}{again}",
@@ -110,6 +125,7 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
             "total_steps": training.total_steps,
             "seconds": progress.seconds,
             "heldout_perplexity": score,
+            "best_step": progress.best_step,
             "batch_size": batch_size,
             "num_processes": num_processes,
             "done": training.is_done,

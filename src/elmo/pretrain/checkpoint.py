@@ -41,6 +41,9 @@ class PretrainingProgress:
         summed_seconds: The value of `seconds` at the last row of metrics.
         heldout_perplexity: The perplexity of held-out text when it was last measured.
         heldout_step: The step after which it was last measured.
+        best_perplexity: The lowest perplexity of held-out text, if the run keeps the weights that have it.
+        best_step: The step after which it was measured.
+        num_worse: The number of measurements since then.
     """
 
     step: int = 0
@@ -50,18 +53,32 @@ class PretrainingProgress:
     summed_seconds: float = 0.0
     heldout_perplexity: float | None = None
     heldout_step: int | None = None
+    best_perplexity: float | None = None
+    best_step: int | None = None
+    num_worse: int = 0
 
     def __post_init__(self) -> None:
         self.loss_sums = tuple(self.loss_sums)  # JSON, which it is read from, has only lists
 
 
-def common_tensors(objective: Objective, optimizer: Optimizer) -> dict[str, Tensor]:
+def common_tensors(
+    objective: Objective, optimizer: Optimizer, copies: Mapping[str, Objective | None]
+) -> dict[str, Tensor]:
     """Return the tensors that are the same in every process: the parameters and the optimizer's state.
+
+    Args:
+        objective: What is trained.
+        optimizer: What updates its parameters.
+        copies: The same with other parameters that the run keeps, such as those of the best step, by their names in a
+            checkpoint. None is left out.
 
     Returns:
         The tensors themselves, not copies, by their names in a checkpoint.
     """
     tensors = {f"parameter/{name}": tensor for name, tensor in objective.state_dict().items()}
+    for prefix, copy in copies.items():
+        if copy is not None:
+            tensors |= {f"{prefix}/{name}": tensor for name, tensor in copy.state_dict().items()}
     return tensors | optimizer_tensors(objective, optimizer.state)
 
 

@@ -151,7 +151,7 @@ def finetune(
         first = Pretrainer(corpus, folder / "softmax", recipe, start=start, freeze_bilm=True, device=device)
         # The second run has begun with this softmax, which must stay as it is even if `training` now allows more steps.
         if (folder / "run").exists():
-            model = first.model
+            model = first.result
         else:
             model = first.train()
             if not first.is_done:

@@ -59,12 +59,14 @@ class Pretrainer:
             refuses a different one.
         freeze_bilm: Whether to train only the softmax.
         heldout: Tokenized sentences whose perplexity is measured every `training.evaluate_every_steps` steps, and at
-            the end.
+            the end. A run with `training.patience` needs them, the same ones at every start.
         device: The device to train on, as `find_device` takes it.
 
     Attributes:
         model: The model that is trained, with its softmax.
         objective: Its loss, as a module that holds the model's biLM and softmax.
+        average: A copy of `objective` with the average of the weights, if there is a `training.average`.
+        best: A copy of `objective` with the weights of the best step so far, if there is a `training.patience`.
         optimizer: What updates the parameters.
         batches: The batches of this process, one for each step.
         state: The LSTM states that the next step begins with, of the rows of this process.
@@ -97,6 +99,11 @@ class Pretrainer:
         training = recipe.training
         self.processes = Processes.join(device)
         rows = self.processes.rows(training.batch_size)
+        if training.patience is not None and not (heldout and training.evaluate_every_steps):
+            raise ElmoError(
+                "training.patience: counts measurements of held-out text; give it the text and the steps between two "
+                "measurements (--heldout and --evaluate-every)"
+            )
         _require_trainable(corpus, recipe, start, self.processes)
 
         torch.manual_seed(training.seed)
@@ -113,7 +120,10 @@ class Pretrainer:
         self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}")
         self.batches = Batches(corpus, training, recipe.bidirectional, rows)
         products = PRODUCTS[training.precision]
-        self.objective = Objective(bilm, softmax, training.dropout, products).to(self.processes.device)
+        self.objective = Objective(bilm, softmax, training.dropout, products, training.word_dropout)
+        self.objective.to(self.processes.device)
+        self.average = deepcopy(self.objective) if training.average > 0 else None
+        self.best = None if training.patience is None else deepcopy(self.objective)
         row_sparse = [softmax.weight] if isinstance(softmax, Softmax) and self.batches.samples_negatives else []
         self.optimizer = make_optimizer(self.objective, training, row_sparse)
         self.state: BiLMState = bilm.initial_state(len(rows))
@@ -140,10 +150,23 @@ class Pretrainer:
 
     @property
     def is_done(self) -> bool:
-        """Whether the run has made all its steps or used up its minutes."""
-        minutes = self.recipe.training.max_minutes
+        """Whether the run has made all its steps, or used up its minutes or its patience."""
+        minutes, patience = self.recipe.training.max_minutes, self.recipe.training.patience
         out_of_time = minutes is not None and self.progress.seconds >= 60 * minutes
-        return self.progress.step >= self.total_steps or out_of_time
+        out_of_patience = patience is not None and self.progress.num_worse >= patience
+        return self.progress.step >= self.total_steps or out_of_time or out_of_patience
+
+    @property
+    def current(self) -> Model:
+        """The model as it is measured now: with the average of its weights, or with the weights themselves."""
+        return self.model if self.average is None else self._model_of(self.average)
+
+    @property
+    def result(self) -> Model:
+        """What the run results in: the model of the best step if it keeps that, and otherwise the current one."""
+        if self.best is None or self.progress.best_step is None:
+            return self.current
+        return self._model_of(self.best)
 
     @property
     def share_done(self) -> float:
@@ -159,7 +182,7 @@ class Pretrainer:
         """Train until the run is done or interrupted, and save it in either case.
 
         Returns:
-            The model, on the device that it was trained on. `is_done` tells whether training reached its end.
+            The `result`, on the device that it was trained on. `is_done` tells whether training reached its end.
 
         Raises:
             ElmoError: If a gradient is not finite, if the folder cannot be written to, or if another process uses it.
@@ -182,9 +205,9 @@ class Pretrainer:
             if is_moved:
                 reporter.write_row()
             # Writing the same once more would remove what was added to the folder since, such as a warm state.
-            if is_moved or not self.processes.on_first(lambda: self.run_folder.is_saved(self.model, self.figures())):
+            if is_moved or not self.processes.on_first(lambda: self.run_folder.is_saved(self.result, self.figures())):
                 self.save()
-        return self.model
+        return self.result
 
     def step(self) -> None:
         """Train on the next batch, and count it in `progress`."""
@@ -195,6 +218,7 @@ class Pretrainer:
         seed = self.recipe.training.seed * 1_000_003 + progress.step + self.processes.rank * 2_654_435_769
         torch.manual_seed(seed)
         losses = self.train_on(self.batches.read(progress.step))
+        self._update_average()
         # Only process 0 measures the time: that of the others includes waiting while process 0 evaluates.
         seconds = time.monotonic() - started if self.processes.is_first else 0.0
         # One exchange for everything: each costs a round trip. If any process was asked to stop, all of them do.
@@ -231,6 +255,21 @@ class Pretrainer:
         self.optimizer.step(self.share_done)
         return torch.stack(losses).tolist()
 
+    def keep_best(self) -> None:
+        """Keep the weights if the measurement of held-out text that was just made is the best so far."""
+        progress = self.progress
+        if self.best is None or progress.heldout_perplexity is None:
+            return
+        if progress.best_perplexity is None or progress.heldout_perplexity < progress.best_perplexity:
+            progress.best_perplexity, progress.best_step, progress.num_worse = (
+                progress.heldout_perplexity,
+                progress.step,
+                0,
+            )
+            self.best.load_state_dict((self.average or self.objective).state_dict())
+        else:
+            progress.num_worse += 1
+
     def stop(self) -> None:
         """Ask the run to stop after the current step and to save itself, as an interrupt does."""
         self.is_asked_to_stop = True
@@ -242,15 +281,31 @@ class Pretrainer:
         """
         common, rows = self._tensors()
         tensors = common | self.processes.gather(rows)
-        self.processes.on_first(lambda: self.run_folder.save(self.model, tensors, self.progress, self.figures()))
+        self.processes.on_first(lambda: self.run_folder.save(self.result, tensors, self.progress, self.figures()))
 
     def figures(self) -> dict[str, str]:
         """Return the model card's facts about the training text and the training, by name."""
         return self.run_folder.figures(self.progress, self.processes, self.exchanged)
 
+    def _model_of(self, objective: Objective) -> Model:
+        return Model(objective.bilm, objective.softmax, self.model.vocabulary, self.model.origin)
+
+    @torch.no_grad()
+    def _update_average(self) -> None:
+        """Include the weights of the step in their average.
+
+        It reaches back over a share of the steps so far, not over a fixed number: so it forgets the random beginning in
+        a short run, too, and nobody needs to know beforehand how long the run will be (Shamir and Zhang 2013, sec. 4).
+        """
+        if self.average is not None:
+            weight = min(1.0, 1 / (self.recipe.training.average * self.progress.step))
+            for average, parameter in zip(self.average.parameters(), self.objective.parameters(), strict=True):
+                average.lerp_(parameter, weight)
+
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """The tensors of a checkpoint: those that all processes have in common, and those of this process's rows."""
-        return common_tensors(self.objective, self.optimizer), row_tensors(self.state, self.batches.streams)
+        common = common_tensors(self.objective, self.optimizer, {"average": self.average, "best": self.best})
+        return common, row_tensors(self.state, self.batches.streams)
 
 
 def _require_trainable(corpus: Corpus, recipe: Recipe, start: Model | None, processes: Processes) -> None:

@@ -120,15 +120,21 @@ class Objective(nn.Module):
         softmax: The softmax of both directions.
         dropout: The dropout rate of each LSTM layer's input and of the top layer's output.
         dtype: The type that the operands of matrix products are rounded to; everything else is float32.
+        word_dropout: The share of tokens whose whole vector is dropped before the first layer.
     """
 
     def __init__(
-        self, bilm: BiLM, softmax: AnySoftmax, dropout: float = 0.0, dtype: torch.dtype = torch.float32
+        self,
+        bilm: BiLM,
+        softmax: AnySoftmax,
+        dropout: float = 0.0,
+        dtype: torch.dtype = torch.float32,
+        word_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.bilm = bilm
         self.softmax = softmax
-        self.dropout = dropout
+        self.dropout, self.word_dropout = dropout, word_dropout
         self.dtype = dtype
         """The type of the operands of matrix products."""
         self._recurrences: dict[torch.Size, list[Recurrence]] = {}
@@ -226,11 +232,15 @@ class Objective(nn.Module):
             L + 1 masks (N, P), of each layer's input and of the top layer's output. Kept numbers are scaled so that the
             mean stays. Empty without dropout.
         """
-        if self.dropout == 0:
+        if self.dropout == self.word_dropout == 0:
             return ()
         lstm = self.bilm.config.lstm
         masks = torch.empty(lstm.n_layers + 1, num_tokens, lstm.projection_dim, device=device)
-        return masks.bernoulli_(1 - self.dropout).div_(1 - self.dropout).unbind()
+        masks.bernoulli_(1 - self.dropout).div_(1 - self.dropout)
+        if self.word_dropout > 0:  # drawn last, so that without it a seed gives the masks that it always gave
+            kept = torch.empty(num_tokens, 1, device=device).bernoulli_(1 - self.word_dropout)
+            masks[0] *= kept / (1 - self.word_dropout)
+        return masks.unbind()
 
     def _precision(self, device: torch.device) -> torch.autocast:
         # Without autocast's cache: each weight is rounded only once anyway, and the cache cannot be part of a graph.

@@ -11,7 +11,7 @@ from elmo.nn.precision import PRODUCTS
 from elmo.schema import require_choice, require_not_negative, require_positive, require_seed, require_share
 from elmo.training.recipes import read_recipe
 
-NAMES = ("paper", "small", "en", "mini", "tiny")
+NAMES = ("paper", "small", "en", "mini", "little", "tiny")
 """The names of the recipes that come with the package."""
 
 
@@ -32,6 +32,7 @@ class PretrainingConfig:
         unroll_steps: The number of tokens of each row in a step, through which gradients flow back.
         n_negative_samples_batch: The number of negatives of the sampled softmax, for each direction and step.
         dropout: The dropout rate of each LSTM layer's input and of the top layer's output.
+        word_dropout: The share of input words whose whole vector is dropped, each occurrence by itself.
         learning_rate: The highest learning rate of the schedule.
         all_clip_norm_val: The global norm that gradients are clipped to.
         n_epochs: How often the corpus is read, at most; training ends earlier at `max_steps` or `max_minutes`.
@@ -43,6 +44,8 @@ class PretrainingConfig:
         weight_decay: The weight decay of `adamw` and `muon`.
         warmup: The share of the run in which the learning rate rises from zero at the beginning.
         decay: The share of the run in which the learning rate falls to zero at the end.
+        average: The share of the steps so far that an average of the weights reaches back over, which is then measured
+            and kept in place of the weights themselves. Zero keeps the weights.
         precision: The precision of matrix products. With "bf16" their operands are rounded to bfloat16, and everything
             else stays float32.
         fresh_starts: Whether a stream that begins a step with a new sentence begins it from zeros instead of the last
@@ -54,6 +57,8 @@ class PretrainingConfig:
         max_minutes: The minutes of training after which it ends, if any; evaluating and saving do not count.
         log_every_steps: The number of steps between two rows of metrics.
         evaluate_every_steps: The number of steps between two measurements of held-out text; only at the end by default.
+        patience: The number of measurements in a row without a better one after which training ends, if any. The run
+            then results in the weights of the step that measured best, instead of the last ones.
         checkpoint_every_minutes: The minutes of training between two checkpoints.
     """
 
@@ -61,6 +66,7 @@ class PretrainingConfig:
     unroll_steps: int = 20
     n_negative_samples_batch: int = 8192
     dropout: float = 0.1
+    word_dropout: float = 0.0
     learning_rate: float = 0.2
     all_clip_norm_val: float = 10.0
     n_epochs: float = 10
@@ -71,6 +77,7 @@ class PretrainingConfig:
     weight_decay: float = 0.0
     warmup: float = 0.0
     decay: float = 0.0
+    average: float = 0.0
     precision: str = "float32"
     fresh_starts: bool = True
     seed: int = 0
@@ -78,21 +85,23 @@ class PretrainingConfig:
     max_minutes: float | None = None
     log_every_steps: int = 100
     evaluate_every_steps: int | None = None
+    patience: int | None = None
     checkpoint_every_minutes: float = 10.0
 
     def __post_init__(self) -> None:
         for name in (
             *("batch_size", "unroll_steps", "n_negative_samples_batch", "learning_rate", "all_clip_norm_val"),
             *("n_epochs", "max_steps", "max_minutes", "initial_accumulator_value"),
-            *("log_every_steps", "evaluate_every_steps", "checkpoint_every_minutes"),
+            *("log_every_steps", "evaluate_every_steps", "patience", "checkpoint_every_minutes"),
         ):
             require_positive(f"training.{name}", getattr(self, name))
         require_not_negative("training.weight_decay", self.weight_decay)
         require_seed("training.seed", self.seed)
         require_share("training.dropout", self.dropout)
+        require_share("training.word_dropout", self.word_dropout)
         for name, choices in _CHOICES.items():
             require_choice(f"training.{name}", getattr(self, name), choices)
-        for name in ("warmup", "decay"):
+        for name in ("warmup", "decay", "average"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ElmoError(f"training.{name}: {getattr(self, name)} is not in [0, 1]")
         if self.weight_decay > 0 and self.optimizer == "adagrad":

@@ -68,7 +68,7 @@ class Reporter:
         """Move the progress line by the step that was just made, and write a row of metrics if one is due."""
         if self._metrics is not None:
             self._bar.total = self._expected_steps()
-            self._bar.set_postfix_str(progress_text(self._summary()), refresh=False)
+            self._bar.set_postfix_str(progress_text(self._summary()) + self._best_text(), refresh=False)
             self._bar.update()
         if self._is_due(self._run.recipe.training.log_every_steps) or self._is_evaluation_due():
             self.write_row()
@@ -87,6 +87,8 @@ class Reporter:
         if self._is_evaluation_due() and (heldout := run.processes.on_first(self._measure)) is not None:
             progress.heldout_perplexity, progress.heldout_step = heldout.mean, progress.step
             row["heldout_perplexity"] = heldout.mean
+            if progress.num_summed:  # steps were made since the last measurement, so that this one is of other weights
+                run.keep_best()
             for direction, value in zip(("forward", "backward"), heldout.directions, strict=False):
                 row[f"heldout_{direction}_perplexity"] = value
         progress.loss_sums, progress.num_summed = (0.0,) * len(progress.loss_sums), 0
@@ -118,6 +120,13 @@ class Reporter:
             row[f"{direction}_perplexity"] = perplexity_of(loss)
         return row
 
+    def _best_text(self) -> str:
+        """What the progress line says of the best step."""
+        progress = self._run.progress
+        if progress.best_perplexity is None:
+            return ""
+        return f", held-out {progress.best_perplexity:,.1f} at best, step {progress.best_step:,}"
+
     def _is_due(self, every: int | None) -> bool:
         return self._run.is_done or (every is not None and self._run.progress.step % every == 0)
 
@@ -134,7 +143,7 @@ class Reporter:
     def _measure(self) -> Perplexity | None:
         """The perplexities of held-out text, or None if a stop was requested before the end."""
         try:
-            return Perplexity.of(score_sentences(self._run.model, self._until_stopped()))
+            return Perplexity.of(score_sentences(self._run.current, self._until_stopped()))
         except _StoppedError:
             return None
 
@@ -142,9 +151,10 @@ class Reporter:
         """Yield the held-out sentences, and raise `_StoppedError` as soon as a stop is requested.
 
         Measuring may take minutes, and a machine that sends SIGTERM leaves only seconds until it kills the process.
+        With a `training.patience` it is finished nevertheless: without it the run would not go on as if never stopped.
         """
         for sentence in self._run.heldout:
-            if self._run.is_asked_to_stop:
+            if self._run.is_asked_to_stop and self._run.best is None:
                 raise _StoppedError
             yield sentence
 

@@ -179,7 +179,7 @@ class PretrainingFolder:
             processes: The processes that train.
             exchanged: The bytes that each of them sends in a step.
         """
-        training, heldout = self._recipe.training, progress.heldout_perplexity
+        training, heldout, best = self._recipe.training, progress.heldout_perplexity, progress.best_perplexity
         predictions = progress.step * training.predictions_per_step
         trained_for = (
             f"{progress.step:,} steps, {predictions:,} predictions a direction, {progress.seconds / 60:.1f} minutes"
@@ -199,6 +199,7 @@ class PretrainingFolder:
             **hardware,
             **({} if self.start is None else {"started from": self.start.history}),
             **({} if heldout is None else {"held-out perplexity when last measured": f"{heldout:.2f}"}),
+            **({} if best is None else {"weights of": f"step {progress.best_step:,}, held-out perplexity {best:.2f}"}),
         }
 
     @property

@@ -1,0 +1,57 @@
+"""Chooses a recipe by the length of the text, for `elmo pretrain --recipe auto`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
+from elmo.pretrain.run_folder import RECIPE
+
+AUTO = "auto"
+"""The name that stands for a recipe chosen by the length of the text."""
+
+
+@dataclass(frozen=True)
+class _Size:
+    """A recipe for texts of fewer than `below` tokens, with what is different in it for these."""
+
+    below: float
+    name: str
+    changes: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+_SIZES = (
+    _Size(60_000, "little"),
+    _Size(500_000, "little", {"training.n_epochs": 15}),
+    _Size(2_000_000, "little", {"training.n_epochs": 10}),
+    _Size(10_000_000, "mini"),
+    _Size(float("inf"), "en"),
+)
+"""From the shortest texts to the longest. What was measured for each is in docs/lab-notes.md."""
+
+
+def choose_recipe(num_tokens: int, folder: Path, overrides: Mapping[str, object]) -> tuple[Recipe, str]:
+    """Choose a recipe by the length of the text, or take the one that the run in `folder` was begun with.
+
+    Args:
+        num_tokens: The number of tokens of the corpus.
+        folder: The run folder, which need not exist. A run goes on with its own recipe, also if another version of
+            this package would now choose another one.
+        overrides: Values that replace those of the recipe, as in `load_pretraining_recipe`.
+
+    Returns:
+        The recipe, and one line that says what was chosen and why.
+    """
+    if (folder / RECIPE).exists():
+        return load_pretraining_recipe(str(folder / RECIPE), overrides), f"auto: goes on with {folder / RECIPE}"
+    size = next(size for size in _SIZES if num_tokens < size.below)
+    recipe = load_pretraining_recipe(size.name, {**size.changes, **overrides})
+    bound = "" if size.below == float("inf") else f", for fewer than {size.below:,.0f}"
+    training = recipe.training
+    end = f"{training.n_epochs:g} epochs" if training.max_minutes is None else f"{training.max_minutes:g} minutes"
+    return recipe, (
+        f"auto: {num_tokens:,} tokens: recipe {size.name}{bound}; {recipe.lstm.projection_dim} wide with "
+        f"{recipe.lstm.dim} cells, dropout {training.dropout:g}, {end}"
+    )

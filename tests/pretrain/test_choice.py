@@ -1,0 +1,62 @@
+"""`--recipe auto`: the length of the text decides, one line says so, and a run goes on with what it began with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commands import run_main
+from elmo.pretrain.choice import choose_recipe
+from elmo.pretrain.recipe import load_pretraining_recipe
+from elmo.text.corpus import Corpus
+from elmo.training.recipes import write_recipe
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "name", "wide"),
+    [(44_044, "little", 64), (1_999_999, "little", 64), (3_000_000, "mini", 64), (100_000_000, "en", 192)],
+)
+def test_the_length_of_the_text_decides(num_tokens: int, name: str, wide: int, tmp_path: Path) -> None:
+    recipe, line = choose_recipe(num_tokens, tmp_path / "run", {})
+    named = load_pretraining_recipe(name)
+    assert (recipe.char_cnn.num_filters, recipe.lstm.projection_dim) == (named.char_cnn.num_filters, wide)
+    assert line.startswith(f"auto: {num_tokens:,} tokens: recipe {name}")
+    assert "\n" not in line
+
+
+def test_longer_texts_are_read_fewer_times(tmp_path: Path) -> None:
+    """And no longer text gets a smaller model."""
+    recipes = [choose_recipe(10**n, tmp_path / "run", {})[0] for n in range(4, 10)]
+    epochs, cells = [r.training.n_epochs for r in recipes], [r.lstm.dim for r in recipes]
+    assert epochs == sorted(epochs, reverse=True)
+    assert epochs[0] > epochs[-1]
+    assert cells == sorted(cells)
+
+
+def test_what_the_user_sets_wins(tmp_path: Path) -> None:
+    recipe, line = choose_recipe(100_000, tmp_path / "run", {"training.n_epochs": 3, "lstm.projection_dim": 96})
+    assert (recipe.training.n_epochs, recipe.lstm.projection_dim) == (3, 96)
+    assert "96 wide" in line
+    assert line.endswith(", 3 epochs")
+
+
+def test_a_run_goes_on_with_its_own_recipe(tmp_path: Path) -> None:
+    """Another version of the package may choose another one for the same text."""
+    (tmp_path / "run").mkdir()
+    write_recipe(load_pretraining_recipe("tiny"), tmp_path / "run" / "recipe.yaml")
+    recipe, line = choose_recipe(44_044, tmp_path / "run", {"training.max_steps": 7})
+    assert recipe == load_pretraining_recipe("tiny", {"training.max_steps": 7})
+    assert line == f"auto: goes on with {tmp_path / 'run' / 'recipe.yaml'}"
+
+
+def test_the_command_says_what_it_chose_and_goes_on(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["pretrain", str(corpus.folder), str(tmp_path / "run"), "--recipe", "auto", "--device", "cpu"]
+    command += ["--set", "training.batch_size=4", "--set", "lstm.dim=16", "--set", "lstm.projection_dim=8"]
+    for steps, said in ((1, f"auto: {corpus.num_tokens:,} tokens: recipe little"), (2, "auto: goes on with ")):
+        code, out, err = run_main([*command, "--max-steps", str(steps)], monkeypatch, capsys)
+        assert code == 0
+        assert err.startswith(said)
+        assert out.startswith(f"{tmp_path / 'run'}: {steps} of {steps} steps")
