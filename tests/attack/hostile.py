@@ -524,7 +524,14 @@ def _strange_yaml(folder: Path, size: int) -> None:
 
 SPECIAL = {
     "bilm": ("options.json", make_bilm_hdf5.WEIGHTS_FILE, "vocab.txt"),
-    "native": ("config.json", "model.safetensors", "softmax.safetensors", "vocabulary.txt", "warm.safetensors"),
+    "native": (
+        "config.json",
+        "model.safetensors",
+        "softmax.safetensors",
+        "vocabulary.txt",
+        "warm.safetensors",
+        "types.safetensors",
+    ),
     "allennlp": ("weights.th",),
     "many": ("char.dic", "encoder.pkl"),
     "checkpoint": (f"{make_tensorflow.PREFIX}.index", f"{make_tensorflow.PREFIX}.data-00000-of-00001"),

@@ -28,6 +28,7 @@ from bridge import WORDS, make_model
 from elmo import formats
 from elmo.analysis.search import ContextIndex
 from elmo.embed.embedder import Embedder
+from elmo.embed.type_encoder import encode_types
 from elmo.embed.warm import mean_state
 from elmo.formats.model import Model
 from elmo.nn.scalar_mix import ScalarMix
@@ -96,10 +97,16 @@ def _digest_loaded(model: Model) -> str:
     if model.token_vectors is not None:
         words = (*words, *model.token_vectors.words)
         _add(found, [model.token_vectors.vectors])
+    if model.types is not None:
+        _add(found, [model.types.read(_stored_words())[0]])
     if model.lexicon is not None:
         found.update(model.lexicon.encode([*SENTENCES[0].split(), *make_many_langs.WORDS]).tobytes())
     found.update(repr(words).encode("utf-8", "backslashreplace"))
     return found.hexdigest()
+
+
+def _stored_words() -> list[str]:
+    return sorted({word for sentence in SENTENCES for word in sentence.split()})
 
 
 def _add(found: Any, arrays: Any) -> None:
@@ -236,7 +243,7 @@ def _make_allennlp(folder: Path) -> None:
 
 
 def make_native(folder: Path, *, everything: bool = False, seed: int = 0) -> None:
-    """A model folder with a softmax and words; with `everything`, also with mixes and a warm state."""
+    """A model folder with a softmax and words; with `everything`, also with mixes, a warm state and token vectors."""
     model = make_model(softmax=True)
     with torch.no_grad():
         for parameter in model.bilm.parameters():
@@ -244,6 +251,7 @@ def make_native(folder: Path, *, everything: bool = False, seed: int = 0) -> Non
     if everything:
         model.mixes = [ScalarMix(model.config.num_layers, initial_scores=[0.1, 0.2, 0.3])]
         model.warm_state = mean_state(model, [sentence.split() for sentence in SENTENCES])
+        model.types = encode_types(model, _stored_words(), "float16")
     formats.save_native(model, folder)
 
 
