@@ -33,6 +33,7 @@ from elmo.training.machine import machine_name
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, RECORDS, shown, train_and_record
 
+AUTO = ("--recipe", "auto", "--evaluate-every", "100", "--set", "training.patience=5")
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
@@ -125,7 +126,7 @@ def make_bilm(plan: Plan, arguments: argparse.Namespace) -> str:
         text = arguments.data / plan.text
     elif not text.exists():
         take_words(arguments.data / plan.text, plan.words, text)
-    run(["prepare", str(corpus), str(text), *plan.prepare])
+    run(["prepare", str(corpus), str(text), "--min-count", "2", *plan.prepare])
     command = ["pretrain", str(corpus), str(bilm), "--heldout", str(heldout), *plan.pretrain, *arguments.pretrain]
     record: Path = arguments.records / plan.name / "bilm" / f"{arguments.name}.json"
     if not record.exists():
@@ -167,8 +168,8 @@ def main() -> None:
     parser.add_argument(
         "--pretrain",
         type=shlex.split,
-        default=["--recipe", "auto"],
-        help="options of elmo pretrain, as one argument (default: --recipe auto)",
+        default=AUTO,
+        help=f"options of elmo pretrain, as one argument (default: {' '.join(AUTO)})",
     )
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--records", type=Path, default=RECORDS, help="default: %(default)s")
