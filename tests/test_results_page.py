@@ -205,7 +205,7 @@ def test_runs_are_made_and_made_once(
     for setting in ("training.max_epochs=1", "lstm=[4]", "characters.filters=4"):
         arguments += ["--set", setting]
     monkeypatch.setattr(sys, "argv", arguments)
-    monkeypatch.setattr(paper_tasks, "subprocess", SimpleNamespace(Popen=InThisProcess))
+    monkeypatch.setattr("common.records.subprocess", SimpleNamespace(Popen=InThisProcess))
     paper_tasks.main()
     paper_tasks.main()
     assert capsys.readouterr().out.count("recorded already") == 2

@@ -327,7 +327,9 @@ FETCH = "import sys; from elmo.formats.download import fetch; fetch(sys.argv[1],
 
 
 def start_process(site: Site) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", FETCH, f"{site.address}/data.bin"], env=dict(os.environ))
+    # Tests that a shell runs in the background inherit that Ctrl-C is ignored.
+    heed = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    return subprocess.Popen([sys.executable, "-c", heed + FETCH, f"{site.address}/data.bin"], env=dict(os.environ))
 
 
 @pytest.mark.slow

@@ -594,7 +594,6 @@ def test_bad_settings_are_refused(files: tuple[str, str]) -> None:
             r"Embedder\.from_params: unknown key 'dropuot'; known keys",
         ),
         (Elmo, params, r"Elmo\.from_params: key 'num_output_representations' is missing"),
-        (ElmoTokenEmbedder, {}, "options_file: is not given; download"),
         (ElmoTokenEmbedder, [1], "params must be a mapping of arguments, not list"),
         (ElmoTokenEmbedder, {**params, "namespace_to_cache": "tokens"}, "namespace_to_cache: needs the vocabulary"),
     ):
