@@ -96,12 +96,6 @@ class ElmoTagger(StoredAsFolder):
             self._loaded = _LoadedTagger(read_run(Path(self.source)), self.device)
         return self._loaded
 
-    @property
-    def labels(self) -> dict[str, tuple[str, ...]]:
-        """The labels of each column that is predicted. Those of lemmas are rules."""
-        vocabularies = self.loaded.run.vocabularies
-        return {target: tuple(vocabularies[f"labels of {target}"]) for target in self.loaded.targets}
-
     def __call__(self, doc: Doc) -> Doc:
         """Tag one doc."""
         return next(self._tag([doc]))
