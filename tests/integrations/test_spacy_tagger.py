@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -265,6 +267,31 @@ def test_several_processes(run: Path, chunker: Path) -> None:
             expected = nlp(SENTENCES[0])
             assert tags_of(docs[15]) == tags_of(expected)
             assert [token._.elmo_tags for token in docs[15]] == [token._.elmo_tags for token in expected]
+
+
+FORKING = """
+import sys
+from pathlib import Path
+
+import spacy
+import torch
+
+torch.set_num_threads(2)
+torch.randn(2000, 2000).exp().sum().item()  # starts OpenMP's threads
+nlp = spacy.blank("en")
+import elmo.integrations.spacy
+nlp.add_pipe("elmo_tagger", config={"model": sys.argv[1]})
+texts = [" ".join(["the dogs barked ."] * 25)] * 64
+alone = [[token.lemma_ for token in doc] for doc in nlp.pipe(texts)]
+assert [[token.lemma_ for token in doc] for doc in nlp.pipe(texts, n_process=2, batch_size=16)] == alone
+"""
+
+
+@pytest.mark.slow
+def test_processes_do_not_wait_for_threads_that_were_not_forked(tmp_path: Path) -> None:
+    """With LSTMs of real size, whose steps torch shares among its threads."""
+    source = train(tmp_path, make_conllu(), {"lstm": [256], "training.max_epochs": 1})
+    subprocess.run([sys.executable, "-c", FORKING, str(source)], check=True, timeout=120)
 
 
 # --- what is refused

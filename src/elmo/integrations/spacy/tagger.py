@@ -1,9 +1,11 @@
 """Tags: the component `elmo_tagger` sets parts of speech, morphology and lemmas by a model of `elmo task train tag`."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from spacy.language import Language
 from spacy.parts_of_speech import IDS
 from spacy.tokens import Doc, Token
@@ -28,6 +30,9 @@ FILES = (
 
 OF_SPACES = {"upos": "SPACE", "xpos": "_SP", "feats": EMPTY}
 """The values of whitespace tokens, which are those that spaCy's own components set. Their lemma is their text."""
+
+_PROCESS = os.getpid()
+"""The process that imported this module, of which a worker of `nlp.pipe(n_process=2)` may be a fork."""
 
 # Forced, because spaCy refuses an extension that exists already, for instance when this module is reloaded.
 Token.set_extension("elmo_tags", default={}, force=True)
@@ -106,6 +111,9 @@ class ElmoTagger(StoredAsFolder):
             yield from self._tag(docs)
 
     def _tag(self, docs: Sequence[Doc]) -> Iterator[Doc]:
+        # A fork has none of the threads that OpenMP started before it, and would wait for them forever.
+        if os.getpid() != _PROCESS and torch.get_num_threads() > 1:
+            torch.set_num_threads(1)
         trained, targets = self.loaded.trained, self.loaded.targets
         places = [find_sentences(doc) for doc in docs]
         examples = [_example([doc[i].text for i in s]) for doc, found in zip(docs, places, strict=True) for s in found]
