@@ -30,6 +30,7 @@ from spacy.tokens import Doc  # noqa: E402
 from spacy.training import Example  # noqa: E402
 
 from elmo.integrations import spacy as ours  # noqa: E402
+from elmo.integrations.spacy import parts  # noqa: E402
 
 TEXT = "They saw a new play.\n\n Children  play outside. Fußball 🎭!"
 ROUNDING = 2e-6
@@ -121,7 +122,7 @@ def test_sentences_are_embedded_separately_if_their_ends_are_known(folder: Path,
 def test_pipe_gives_what_single_calls_give(
     folder: Path, batch_size: int, tokens_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ours, "TOKENS_AT_ONCE", tokens_at_once)
+    monkeypatch.setattr(parts, "TOKENS_AT_ONCE", tokens_at_once)
     nlp = make_nlp(folder, before="sentencizer")
     texts = [TEXT, "", " \n ", "play", "A new play. " * 9]
     docs = list(nlp.pipe(iter(texts), batch_size=batch_size))
@@ -326,7 +327,7 @@ def test_predictions_hold_the_layers_of_some_docs_at_a_time(folder: Path, monkey
     layer, docs = make_layer(folder), docs_of("a new play", "park", "", "they saw a play", "in the park")
     expected = layer.predict(docs)
     assert layer.predict([]) == []
-    monkeypatch.setattr(ours, "TOKENS_AT_ONCE", 4)
+    monkeypatch.setattr(parts, "TOKENS_AT_ONCE", 4)
     all_layers, calls = layer.shims[0].all_layers, []
     monkeypatch.setattr(layer.shims[0], "all_layers", lambda w, **kw: calls.append(len(w)) or all_layers(w, **kw))
     for one, other in zip(layer.predict(docs), expected, strict=True):

@@ -103,7 +103,12 @@ def save_weights(folder: Path, model: nn.Module) -> None:
 
 def load_weights(folder: Path, model: nn.Module) -> None:
     """Load the folder's weights into a model of the same shape."""
-    _fill(model.state_dict(), read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
+    put_weights(model, read_tensors(folder / WEIGHTS)[0], folder / WEIGHTS)
+
+
+def put_weights(model: nn.Module, weights: Mapping[str, Tensor], path: Path) -> None:
+    """Copy the weights that were read from `path` into a model of the same shape."""
+    _fill(model.state_dict(), weights, path)
 
 
 def _fill(wanted: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: Path) -> None:

@@ -16,17 +16,18 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 import torch
+from torch import Tensor
 
 from elmo import formats
 from elmo.embed.embedder import Embedder
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json, remove_partial, write_all, write_json
+from elmo.formats.files import read_json, read_tensors, remove_partial, write_all, write_json, write_tensors
 from elmo.formats.model import Model, require_warm_state, without_softmax
 from elmo.formats.native import is_native, save_native
 from elmo.schema import from_mapping, to_mapping
 from elmo.tasks.card import Result
-from elmo.tasks.checkpoint import WEIGHTS, load_weights
+from elmo.tasks.checkpoint import WEIGHTS, put_weights
 from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import ElmoConfig, TaskRecipe
@@ -89,12 +90,63 @@ class TrainedTask(Generic[E, P]):
     model: TaskModel[E, P]
 
 
-def load_run(folder: Path, device: torch.device | str = "cpu") -> TrainedTask[Any, Any]:
-    """Load the model of a run folder, with the weights of its best epoch.
+@dataclass(frozen=True)
+class StoredRun:
+    """What a run folder holds of its model, read into memory: enough to load the model, or to write the folder again.
+
+    Attributes:
+        folder: The run folder that was read.
+        config: What the run was trained on.
+        recipe: The recipe.
+        vocabularies: The lists of strings that the model knows.
+        weights: The weights of the best epoch.
+        bilm: The biLM. None without ELMo.
+    """
+
+    folder: Path
+    config: RunConfig
+    recipe: TaskRecipe
+    vocabularies: Vocabularies
+    weights: Mapping[str, Tensor]
+    bilm: Model | None
+
+    def load(self, device: torch.device | str = "cpu") -> TrainedTask[Any, Any]:
+        """Make the model on a device.
+
+        Raises:
+            ElmoError: If the weights do not match the recipe and the vocabularies.
+        """
+        task = get_task(self.config.task)
+        layers = make_elmo_layers(self.bilm, self.recipe.elmo, device)
+        elmo = make_elmo_input(self.bilm, self.recipe.elmo, layers)
+        model = task.model(self.recipe, self.vocabularies, elmo).to(device)
+        put_weights(model, self.weights, self.folder / WEIGHTS)
+        return TrainedTask(task, self.recipe, model)
+
+    def save(self, folder: Path) -> None:
+        """Write a run folder that `load_run` can read on any machine, wherever the biLM was before.
+
+        The exception is a biLM of ELMoForManyLangs, which no format of this package can hold: it stays in its place.
+        """
+        config = self.config
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.bilm is not None and self.bilm.lexicon is None:
+            save_native(_what_vectors_need(self.bilm), folder / BILM)
+            config = replace(config, bilm=BILM)
+        write_all(
+            {
+                folder / VOCABULARIES: lambda path: write_json(path, self.vocabularies),
+                folder / WEIGHTS: lambda path: write_tensors(path, self.weights),
+                folder / CONFIG: lambda path: write_config(path, config, to_mapping(self.recipe)),
+            }
+        )
+
+
+def read_run(folder: Path) -> StoredRun:
+    """Read the model of a run folder, with the weights of its best epoch.
 
     Args:
         folder: The run folder.
-        device: The device to put the model on.
 
     Raises:
         ElmoError: If the folder is not a run folder, has not finished an epoch yet, is damaged, or its biLM is missing
@@ -107,13 +159,15 @@ def load_run(folder: Path, device: torch.device | str = "cpu") -> TrainedTask[An
         raise ElmoError(
             f"{folder}: its training has not finished an epoch yet; run the same 'elmo task train' again to continue"
         )
-    task = get_task(config.task)
-    recipe: TaskRecipe = from_mapping(task.recipe, values, f"{folder / CONFIG}: recipe")
+    recipe: TaskRecipe = from_mapping(get_task(config.task).recipe, values, f"{folder / CONFIG}: recipe")
     bilm = _load_bilm(folder, config)
-    elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, device))
-    model = task.model(recipe, _read_vocabularies(folder / VOCABULARIES), elmo).to(device)
-    load_weights(folder, model)
-    return TrainedTask(task, recipe, model)
+    vocabularies = _read_vocabularies(folder / VOCABULARIES)
+    return StoredRun(folder, config, recipe, vocabularies, read_tensors(folder / WEIGHTS)[0], bilm)
+
+
+def load_run(folder: Path, device: torch.device | str = "cpu") -> TrainedTask[Any, Any]:
+    """Load the model of a run folder on a device. `read_run` says which errors there may be."""
+    return read_run(folder).load(device)
 
 
 class _Lists(dict[str, list[str]]):
@@ -255,7 +309,11 @@ def write_config(path: Path, config: RunConfig, recipe: Mapping[str, Any]) -> No
 def keep_bilm(model: Model, folder: Path) -> None:
     """Save what ELMo's vectors need of a model as the model folder `folder`, unless it is already there."""
     if not is_native(folder):
-        save_native(replace(without_softmax(model), warm_state=model.warm_state), folder)
+        save_native(_what_vectors_need(model), folder)
+
+
+def _what_vectors_need(model: Model) -> Model:
+    return replace(without_softmax(model), warm_state=model.warm_state)
 
 
 def find_bilm(folder: Path, name: str) -> Path | str:

@@ -1,18 +1,12 @@
-"""ELMo in spaCy: the component `elmo`, and `elmo.Tok2Vec.v1`, a layer on which spaCy's own components can train.
+"""Vectors: the component `elmo`, and `elmo.Tok2Vec.v1`, a layer on which spaCy's own components can train."""
 
-spaCy finds both by their names, so a program need not import this module. `docs/spacy.md` shows how to use them.
-"""
-
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
-import srsly
 from numpy.typing import NDArray
 from spacy.language import Language
 from spacy.tokens import Doc, Token
@@ -27,6 +21,7 @@ from elmo.errors import ElmoError
 from elmo.formats import Model, load, save_native
 from elmo.formats.model import without_softmax
 from elmo.formats.native import CONFIG, VOCABULARY, WEIGHTS
+from elmo.integrations.spacy.parts import StoredAsFolder, find_sentences, group_docs
 
 Array = NDArray[np.float32]
 
@@ -35,9 +30,6 @@ Shim: Any = shims.Shim  # Thinc is annotated only in part
 
 FILES = (CONFIG, WEIGHTS, VOCABULARY)
 """Files of a model folder that a stored pipeline needs. There is a vocabulary only if the model reads whole words."""
-
-TOKENS_AT_ONCE = 1 << 15
-"""Number of tokens from which a group of docs is embedded: enough for full batches, few enough for any memory."""
 
 
 class _Loaded:
@@ -77,7 +69,7 @@ def _shared(model: Model, device: str, precision: Precision) -> _Loaded:
     return loaded
 
 
-class CarriesBiLM:
+class CarriesBiLM(StoredAsFolder):
     """Base class for a part of a pipeline with a biLM, which is read when it is first needed and stored with the part.
 
     A stored pipeline does not need `source`, which may be a path on another machine. The exception is a model of
@@ -88,6 +80,8 @@ class CarriesBiLM:
         device: The device to compute on, as in `elmo.load`.
         precision: The precision of matrix products, as in `elmo.load`.
     """
+
+    files = FILES
 
     def __init__(self, source: str, device: str, precision: Precision) -> None:
         self.source, self.device = source, device
@@ -116,41 +110,12 @@ class CarriesBiLM:
             self._loaded = _shared(load(path), self.device, self.precision)
         return self
 
-    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Return what `to_disk` stores, as bytes."""
-        with TemporaryDirectory() as folder:
-            self.to_disk(folder)
-            paths = [path for path in Path(folder).iterdir() if path.name in FILES]
-            return srsly.msgpack_dumps({path.name: path.read_bytes() for path in paths})
-
-    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
-        """Read the model that `to_bytes` returned, if any."""
-        files = cast("dict[str, bytes]", srsly.msgpack_loads(data))
-        with TemporaryDirectory() as folder:
-            for name in {*FILES} & files.keys():
-                (Path(folder) / name).write_bytes(files[name])
-            return self.from_disk(folder) if files else self
-
-
-def _groups(docs: Iterable[Doc], most: float = math.inf) -> Iterator[list[Doc]]:
-    """Group docs to be embedded together. A group ends at `most` docs, or once it has `TOKENS_AT_ONCE` tokens."""
-    group: list[Doc] = []
-    num_tokens = 0
-    for doc in docs:
-        group.append(doc)
-        num_tokens += len(doc)
-        if len(group) >= most or num_tokens >= TOKENS_AT_ONCE:
-            yield group
-            group, num_tokens = [], 0
-    if group:
-        yield group
-
 
 def _embed_docs(
     docs: Sequence[Doc], embed: Callable[[list[Sentence]], Iterable[Array]], lead: tuple[int, ...], width: int
 ) -> Iterator[Array]:
     """Embed the sentences of all docs together; yield one array (*lead, T, D) per doc, zeros at whitespace tokens."""
-    places = [_sentences(doc) for doc in docs]
+    places = [find_sentences(doc) for doc in docs]
     words: list[Sentence] = [[doc[i].text for i in s] for doc, found in zip(docs, places, strict=True) for s in found]
     arrays = iter(embed(words))
     for doc, found in zip(docs, places, strict=True):
@@ -158,16 +123,6 @@ def _embed_docs(
         for sentence in found:
             whole[..., sentence, :] = next(arrays)
         yield whole
-
-
-def _sentences(doc: Doc) -> list[list[int]]:
-    """Return the indices of each sentence's tokens. A doc without sentence boundaries is one sentence.
-
-    Whitespace tokens are left out, because the text on which the biLM was trained has none.
-    """
-    spans = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
-    found = [[token.i for token in span if not token.is_space] for span in spans]
-    return [sentence for sentence in found if sentence]
 
 
 def _vector(token: Token) -> Array | None:
@@ -198,7 +153,7 @@ class ElmoComponent(CarriesBiLM):
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 1000) -> Iterator[Doc]:
         """Embed many docs, up to `batch_size` of them together, which is faster than one by one."""
-        for docs in _groups(stream, batch_size):
+        for docs in group_docs(stream, batch_size):
             yield from self._embed(docs)
 
     def _embed(self, docs: Sequence[Doc]) -> Iterator[Doc]:
@@ -323,7 +278,7 @@ def _mix_forward(model: Any, docs: Sequence[Doc], is_train: bool) -> tuple[list[
     """Do as `_mix_docs` does. Predictions, on any number of docs, hold the layers of one group at a time."""
     if is_train:
         return _mix_docs(model, docs, is_train)
-    return [mixed for group in _groups(docs) for mixed in _mix_docs(model, group, is_train)[0]], lambda _: []
+    return [mixed for group in group_docs(docs) for mixed in _mix_docs(model, group, is_train)[0]], lambda _: []
 
 
 def _mix_docs(model: Any, docs: Sequence[Doc], is_train: bool) -> tuple[list[Any], Callable[[list[Any]], list[Any]]]:
