@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.tasks import TASKS, get_task
 from elmo.tasks.card import Result, summarize
@@ -17,6 +19,9 @@ from elmo.tasks.run_folder import read_config, read_results
 
 BASELINE = "none"
 """The name of a training without ELMo. Trainings with ELMo have other names."""
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+"""The data that most trainings need, where it lies next to the repository."""
 
 RECORDS = Path(__file__).parents[1] / "records"
 """The records of docs/results.md, with a folder for each data set."""
@@ -59,15 +64,22 @@ def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
     write_all({path: lambda path: write_json(path, record)})
 
 
+def is_recorded(command: Sequence[str], record: Path) -> bool:
+    """Return whether there is a record of `elmo` with these arguments, and refuse one of other arguments."""
+    if not record.exists():
+        return False
+    if cast("dict[str, Any]", read_json(record))["command"] != shown(["elmo", *command]):
+        raise SystemExit(f"{record}: is of another command; remove it, or choose another --name or --records")
+    print(f"{record}: recorded already")
+    return True
+
+
 def train_and_record(command: Sequence[str], folder: Path, record: Path) -> None:
     """Run `elmo` with arguments that make the run folder `folder`, and write its record, unless there is one already.
 
     Started again, it continues a training that was stopped.
     """
-    if record.exists():
-        if read_record(record).command != shown(["elmo", *command]):
-            raise SystemExit(f"{record}: is of another command; remove it, or choose another --name or --records")
-        print(f"{record}: recorded already")
+    if is_recorded(command, record):
         return
     wanted = int(command[command.index("--seeds") + 1])
     with subprocess.Popen([sys.executable, "-m", "elmo", *command]) as process:
@@ -93,6 +105,26 @@ def read_record(path: Path) -> Run:
     record = cast("dict[str, Any]", read_json(path))
     results = [Result(**result) for result in record["results"]]
     return Run(path.parent.name, path.stem, record["task"], record["recipe"], record["command"], results)
+
+
+def write_page_of_records(description: str | None, page: str, write_page: Callable[[Path], str]) -> None:
+    """Read the arguments of a script that writes a page from records, and write the page.
+
+    Args:
+        description: What the script does.
+        page: The page that it usually writes.
+        write_page: Makes the page from a folder of records.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", type=Path, help=f"the page to write, such as {page}")
+    parser.add_argument("--records", type=Path, default=RECORDS, help="the folder of records; default: %(default)s")
+    arguments = parser.parse_args()
+    try:
+        text = write_page(arguments.records)
+    except ElmoError as error:
+        parser.error(str(error))
+    write_all({arguments.page: lambda path: path.write_text(text, encoding="utf-8")})
+    print(f"{arguments.page}: written from the records in {arguments.records}")
 
 
 def shown(command: Iterable[str]) -> str:

@@ -31,10 +31,9 @@ from elmo.text.reading import read_lines
 from elmo.training.machine import machine_name
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.records import BASELINE, RECORDS, shown, train_and_record
+from common.records import BASELINE, DATA, RECORDS, is_recorded, shown, train_and_record
 
 AUTO = ("--recipe", "auto", "--evaluate-every", "100", "--set", "training.patience=5")
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,6 @@ class Plan:
         prepare: Options of `elmo prepare` that say what the text is like.
         words: How many words of the text to use, counted by spaces, or None for all.
         elmo: A model that exists, instead of a text.
-        pretrain: Options of `elmo pretrain`.
         settings: Keys of the tagger's recipe to change.
     """
 
@@ -60,7 +58,6 @@ class Plan:
     prepare: tuple[str, ...] = ()
     words: int | None = None
     elmo: str | None = None
-    pretrain: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
 
 
@@ -127,9 +124,9 @@ def make_bilm(plan: Plan, arguments: argparse.Namespace) -> str:
     elif not text.exists():
         take_words(arguments.data / plan.text, plan.words, text)
     run(["prepare", str(corpus), str(text), "--min-count", "2", *plan.prepare])
-    command = ["pretrain", str(corpus), str(bilm), "--heldout", str(heldout), *plan.pretrain, *arguments.pretrain]
+    command = ["pretrain", str(corpus), str(bilm), "--heldout", str(heldout), *arguments.pretrain]
     record: Path = arguments.records / plan.name / "bilm" / f"{arguments.name}.json"
-    if not record.exists():
+    if not (is_recorded(command, record) and bilm.exists()):
         printed, megabytes = run([*command, "--json"])
         facts = {
             "command": shown(["elmo", *command]),

@@ -28,9 +28,7 @@ from elmo.tasks import load_task_recipe
 from elmo.text.reading import read_lines
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.records import BASELINE, RECORDS, train_and_record
-
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+from common.records import BASELINE, DATA, RECORDS, train_and_record
 
 
 @dataclass(frozen=True)

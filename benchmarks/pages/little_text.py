@@ -9,18 +9,17 @@ The first command trains, and writes what this page needs to `records/SET/`: `no
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json, write_all
+from elmo.formats.files import read_json
 from elmo.tasks.card import mean_and_deviation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.records import BASELINE, RECORDS, Run, read_records
+from common.records import BASELINE, Run, read_records, write_page_of_records
 
 SCORES = {"UPOS": "upos", "UFeats": "feats", "lemmas": "lemma"}
 
@@ -112,16 +111,7 @@ def _bilms(root: Path, names: Sequence[str]) -> str:
 
 def main() -> None:
     """Read the records and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("page", type=Path, help="the page to write, such as docs/little-text.md")
-    parser.add_argument("--records", type=Path, default=RECORDS, help="the folder of records; default: %(default)s")
-    arguments = parser.parse_args()
-    try:
-        page = write_page(arguments.records)
-    except ElmoError as error:
-        parser.error(str(error))
-    write_all({arguments.page: lambda path: path.write_text(page, encoding="utf-8")})
-    print(f"{arguments.page}: written from the records in {arguments.records}")
+    write_page_of_records(__doc__, "docs/little-text.md", write_page)
 
 
 if __name__ == "__main__":

@@ -10,17 +10,15 @@ there: seeds, scores, times, machines and commands.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from elmo.errors import ElmoError
-from elmo.formats.files import write_all
 from elmo.tasks.card import mean_and_deviation, spread
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.records import BASELINE, RECORDS, Run, read_records
+from common.records import BASELINE, Run, read_records, write_page_of_records
 
 PAPERS_TABLES: dict[str, tuple[str, dict[str, float]]] = {
     "squad": (
@@ -182,16 +180,7 @@ def _published(run: Run) -> str:
 
 def main() -> None:
     """Read the records and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("page", type=Path, help="the page to write, such as docs/results.md")
-    parser.add_argument("--records", type=Path, default=RECORDS, help="the folder of records; default: %(default)s")
-    arguments = parser.parse_args()
-    try:
-        page = write_page(arguments.records)
-    except ElmoError as error:
-        parser.error(str(error))
-    write_all({arguments.page: lambda path: path.write_text(page, encoding="utf-8")})
-    print(f"{arguments.page}: written from the records in {arguments.records}")
+    write_page_of_records(__doc__, "docs/results.md", write_page)
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ void highway_backward_of(const HighwayBackwardCall& call, Range rows, float* d_b
             write(d_products + k, d_transformed, valid);
             write(d_products + K + k, d_gate, valid);
             store(d_x + k, d - let_through, valid);
-            // The gradient of the biases is the sum of these, so it is added up while they are at hand.
+            // The gradient of the biases is the sum of these, so it is added up while they are in registers.
             store(d_bias + k, load(d_bias + k, valid) + d_transformed, valid);
             store(d_bias + K + k, load(d_bias + K + k, valid) + d_gate, valid);
         }

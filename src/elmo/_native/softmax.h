@@ -58,7 +58,7 @@ void softmax_of(const SoftmaxCall& call, Range rows, float* d_bias, float* power
         for (size_t k = 0; k < K; k += LANES) {
             const size_t valid = K - k;
             const F probability = load(powers + k) * factor;
-            // The gradient of the biases is the sum of these, so it is added up while they are at hand.
+            // The gradient of the biases is the sum of these, so it is added up while they are in registers.
             store(d_bias + k, load(d_bias + k, valid) + probability, valid);
             write(products + k, probability, valid);
         }

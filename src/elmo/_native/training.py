@@ -119,11 +119,7 @@ def highway_forward(products: Products, bias: Array, x: Array, out: Array, num_t
     Raises:
         ValueError: If an argument is not as described.
     """
-    rows, size = x.shape
-    bf16 = _is_bf16(products)
-    check_array("products", products, (rows, 2 * size), dtype=products.dtype)
-    check_array("bias", bias, (2 * size,))
-    check_array("x", x, (rows, size))
+    rows, size, bf16 = _check_highway(products, bias, x)
     check_array("out", out, (rows, size), written=True)
     if rows:
         extension().run_highway(products, bias, x, out, rows, size, bf16, thread_count(num_threads), _level())
@@ -146,11 +142,7 @@ def highway_backward(
     Raises:
         ValueError: If an argument is not as described.
     """
-    rows, size = x.shape
-    bf16 = _is_bf16(products)
-    check_array("products", products, (rows, 2 * size), dtype=products.dtype)
-    check_array("bias", bias, (2 * size,))
-    check_array("x", x, (rows, size))
+    rows, size, bf16 = _check_highway(products, bias, x)
     check_array("d_out", d_out, (rows, size))
     check_array("d_products", d_products, (rows, 2 * size), written=True, dtype=products.dtype)
     check_array("d_x", d_x, (rows, size), written=True)
@@ -158,6 +150,16 @@ def highway_backward(
     arrays = products, bias, x, d_out, d_products, d_x, d_bias
     if rows:
         extension().run_highway_backward(*arrays, rows, size, bf16, thread_count(len(d_bias)), _level())
+
+
+def _check_highway(products: Products, bias: Array, x: Array) -> tuple[int, int, bool]:
+    """Check what a highway's two directions have in common, and return N, F and whether the products are bf16."""
+    rows, size = x.shape
+    bf16 = _is_bf16(products)
+    check_array("products", products, (rows, 2 * size), dtype=products.dtype)
+    check_array("bias", bias, (2 * size,))
+    check_array("x", x, (rows, size))
+    return rows, size, bf16
 
 
 def lstm_forward(

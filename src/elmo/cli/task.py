@@ -290,9 +290,10 @@ def predict(
     """
     import json
 
-    from elmo.cli.unanswered import in_chunks, layout_of, read_unanswered
+    from elmo.cli.unanswered import CHUNK, CHUNK_TOKENS, layout_of, read_unanswered
     from elmo.tasks import load
     from elmo.tasks.trainer import predict as predict_all
+    from elmo.text.chunks import in_chunks
     from elmo.text.reading import expand
 
     # A bad file is refused before the model is loaded.
@@ -302,7 +303,7 @@ def predict(
     trained = load(run, device=device)
     found = read_unanswered(trained, path, layout or layout_of(trained.task, path), encoding, tokenizer)
     # Examples are read, predicted and printed chunk by chunk, so that a pipe of any length needs no more memory.
-    for chunk in in_chunks(trained.task, found):
+    for chunk in in_chunks(found, trained.task.length, CHUNK, CHUNK_TOKENS):
         for example, prediction in zip(chunk, predict_all(trained.task, trained.model, chunk), strict=True):
             if as_json:
                 click.echo(json.dumps(trained.task.as_json(example, prediction), ensure_ascii=False))

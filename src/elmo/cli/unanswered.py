@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +49,3 @@ def read_unanswered(
     if tokenizer is not None:
         raise ElmoError(f"--tokenizer {tokenizer}: {path} is read as {layout}, whose words are given; leave it out")
     return task.read_layout(path, layout, trained.recipe, encoding)
-
-
-def in_chunks(task: Task[Any, Any, Any], found: Iterable[Any]) -> Iterator[list[Any]]:
-    """Yield the examples in chunks of at most `CHUNK`, each ended as soon as it has `CHUNK_TOKENS` tokens."""
-    chunk: list[Any] = []
-    num_tokens = 0
-    for example in found:
-        chunk.append(example)
-        num_tokens += task.length(example)
-        if len(chunk) == CHUNK or num_tokens >= CHUNK_TOKENS:
-            yield chunk
-            chunk, num_tokens = [], 0
-    if chunk:
-        yield chunk

@@ -1,4 +1,4 @@
-"""What everything that embeds sentences offers to programs (`SentenceEmbedder`), wherever it computes."""
+"""What everything that embeds sentences offers to programs (`SentenceEmbedder`), on any device."""
 
 from __future__ import annotations
 

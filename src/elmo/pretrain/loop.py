@@ -261,11 +261,8 @@ class Pretrainer:
         if self.best is None or progress.heldout_perplexity is None:
             return
         if progress.best_perplexity is None or progress.heldout_perplexity < progress.best_perplexity:
-            progress.best_perplexity, progress.best_step, progress.num_worse = (
-                progress.heldout_perplexity,
-                progress.step,
-                0,
-            )
+            progress.best_perplexity, progress.best_step = progress.heldout_perplexity, progress.step
+            progress.num_worse = 0
             self.best.load_state_dict((self.average or self.objective).state_dict())
         else:
             progress.num_worse += 1

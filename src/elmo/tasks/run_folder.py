@@ -124,7 +124,7 @@ class StoredRun:
         return TrainedTask(task, self.recipe, model)
 
     def save(self, folder: Path) -> None:
-        """Write a run folder that `load_run` can read on any machine, wherever the biLM was before.
+        """Write a run folder that `load_run` can read on any machine, even if the biLM was in another folder.
 
         The exception is a biLM of ELMoForManyLangs, which no format of this package can hold: it stays in its place.
         """

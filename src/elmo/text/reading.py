@@ -116,6 +116,10 @@ def paragraphs(lines: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
             yield list(group)
 
 
+DOCUMENT = "-DOCSTART-"
+"""The token of a line that separates documents in columns. It is not part of the text."""
+
+
 def split_columns(line: str) -> list[str]:
     """Split a line of a CoNLL format into its columns: at tabs if it has any, otherwise at spaces.
 

@@ -10,22 +10,15 @@ from typing import ClassVar, Self, cast
 import srsly
 from spacy.tokens import Doc
 
+from elmo.text.chunks import in_chunks
+
 TOKENS_AT_ONCE = 1 << 15
 """Number of tokens from which a group of docs is embedded: enough for full batches, few enough for any memory."""
 
 
 def group_docs(docs: Iterable[Doc], most: float = math.inf) -> Iterator[list[Doc]]:
     """Group docs to be processed together. A group ends at `most` docs, or once it has `TOKENS_AT_ONCE` tokens."""
-    group: list[Doc] = []
-    num_tokens = 0
-    for doc in docs:
-        group.append(doc)
-        num_tokens += len(doc)
-        if len(group) >= most or num_tokens >= TOKENS_AT_ONCE:
-            yield group
-            group, num_tokens = [], 0
-    if group:
-        yield group
+    return in_chunks(docs, len, most, TOKENS_AT_ONCE)
 
 
 def find_sentences(doc: Doc) -> list[list[int]]:

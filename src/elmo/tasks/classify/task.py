@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from statistics import fmean
+from typing import cast
 
 from elmo.errors import ElmoError
 from elmo.tasks.classify.data import SEPARATOR, TextExample, first_tokens, parse_text, read_texts
 from elmo.tasks.classify.model import ClassifyModel, ClassifyRecipe, LabelsPrediction, TextPrediction
-from elmo.tasks.common.labels import LabelPrediction, mean_probabilities
+from elmo.tasks.common.labels import LabelPrediction, combine_labels, mean_probabilities
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
@@ -65,10 +66,9 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
 
     def combine(self, recipe: ClassifyRecipe, predictions: Sequence[TextPrediction]) -> TextPrediction:
         """Combine predictions by the mean of their probabilities."""
-        shares = mean_probabilities([prediction.probabilities for prediction in predictions])
         if recipe.several:
-            return LabelsPrediction.of(shares)
-        return LabelPrediction(max(shares, key=shares.__getitem__), shares)
+            return LabelsPrediction.of(mean_probabilities([prediction.probabilities for prediction in predictions]))
+        return combine_labels(cast("Sequence[LabelPrediction]", predictions))
 
     def score(self, examples: Sequence[TextExample], predictions: Sequence[TextPrediction]) -> Scores:
         """Return accuracy, macro F1, micro F1 and the F1 of each label (see `score_texts`)."""

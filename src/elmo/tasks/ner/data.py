@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmo.errors import ElmoError
-from elmo.text.reading import read_paragraphs, split_columns
-
-DOCUMENT = "-DOCSTART-"
-"""The token of a line that separates documents. It is not part of the text."""
+from elmo.text.reading import DOCUMENT, read_paragraphs, split_columns
 
 _TAG = re.compile(r"O|[BIULES]-.+")
 

@@ -8,11 +8,8 @@ from itertools import pairwise
 
 from elmo.errors import ElmoError
 from elmo.text.conllu import CONLLU, EMPTY, split_word
-from elmo.text.reading import read_paragraphs, split_columns
+from elmo.text.reading import DOCUMENT, read_paragraphs, split_columns
 from elmo.text.tokenizers import Tokenizer, find_tokens
-
-DOCUMENT = "-DOCSTART-"
-"""The token of a line that separates documents in plain columns. It is not part of the text."""
 
 Line = tuple[str, ...]
 """The columns of a line. A line that holds no word is a single column."""
