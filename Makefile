@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10
 
-.PHONY: setup demo test test-all test-attack test-arm lint clean
+.PHONY: setup demo test test-all test-attack test-arm lint docs clean
 
 setup: .venv/installed
 
@@ -35,5 +35,13 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
+docs: .venv/docs
+	$(BIN)/mkdocs build --strict
+	$(PYTEST) tests/docs
+
+.venv/docs: .venv/installed
+	$(BIN)/pip install --quiet --constraint constraints.txt 'elmo-torch[docs]'  # the package itself is there
+	touch $@
+
 clean:
-	rm -rf .venv build demo-run src/elmo/_native/_kernel.*.so
+	rm -rf .venv build site demo-run src/elmo/_native/_kernel.*.so

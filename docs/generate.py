@@ -83,7 +83,7 @@ def command_lines(command: click.Command, name: str, parent: click.Context, leve
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     yield from ("```text", usage, "```", "")
     records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
-    rows = [f"| `{names}` | {plain(text)} |" for names, text in filter(None, records) if names != "--help"]
+    rows = [f"| `{names}` | {plain(text)} |" for names, text in filter(None, records) if text and "--help" not in names]
     if rows:
         yield from ("| option | |", "|---|---|", *rows, "")
     if command.epilog:
@@ -159,7 +159,7 @@ def summary_of(kind: type) -> str:
 
 def key_table(kind: type, prefix: str, without: typing.Container[str] = ()) -> list[str]:
     """Return a table of the keys of a dataclass and of those inside it: name, default and meaning."""
-    rows = [f"| `{key}` | {default} | {plain(text)} |" for key, default, text in keys_of(kind, prefix, without)]
+    rows = [f"| `{key}` | {default} | {text} |" for key, default, text in keys_of(kind, prefix, without)]
     return ["| key | default | |", "|---|---|---|", *rows, ""] if rows else []
 
 
@@ -188,23 +188,29 @@ def is_section(kind: Any) -> bool:
 
 def descriptions(kind: type) -> dict[str, str]:
     """Return what the docstring of a dataclass says of its attributes."""
-    sections = griffe.Docstring(inspect.getdoc(kind) or "").parse("google")
-    listed = [each for section in sections if section.kind is griffe.DocstringSectionKind.attributes for each in section.value]
-    return {each.name: " ".join(each.description.split()) for each in listed}
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):  # a field of a base class is described there
+        for section in griffe.Docstring(inspect.cleandoc(base.__doc__ or "")).parse("google"):
+            if section.kind is griffe.DocstringSectionKind.attributes:
+                found |= {each.name: " ".join(each.description.split()) for each in section.value}
+    return {name: re.sub(r"\bNone\b", "null", text).replace("|", r"\|") for name, text in found.items()}
 
 
 def value_table() -> list[str]:
     """Return a table of the values in the package's recipes of pretraining, from small to large."""
     names = list(reversed(NAMES))
-    values = {name: dict(flat(to_mapping(load_pretraining_recipe(name)))) for name in names}
-    rows = [
-        f"| `{key}` | {' | '.join(f'`{as_yaml(values[name].get(key))}`' for name in names)} |"
-        for key in values[names[0]]
-        if len({str(values[name].get(key)) for name in names}) > 1
+    columns = [dict(flat(to_mapping(load_pretraining_recipe(name)))) for name in names]
+    values = {key: [f"`{as_yaml(column.get(key))}`" for column in columns] for key in columns[0]}
+    differing = {key: row for key, row in values.items() if len(set(row)) > 1}
+    shared = [f"`{key}` {row[0]}" for key, row in values.items() if key not in differing]
+    return [
+        f"| key | {' | '.join(names)} |",
+        "|---" * (len(names) + 1) + "|",
+        *(f"| `{key}` | {' | '.join(row)} |" for key, row in differing.items()),
+        "",
+        f"In all of them: {', '.join(shared)}.",
+        "",
     ]
-    same = [f"`{key}`: `{as_yaml(value)}`" for key, value in values[names[0]].items() if not any(f"`{key}`" in row for row in rows)]
-    head = [f"| key | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
-    return [*head, *rows, "", f"All of them have {', '.join(same)}.", ""]
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
