@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10
 
-.PHONY: setup demo dist dist-test test test-all test-attack test-arm lint clean
+.PHONY: setup demo dist dist-test test test-all test-attack test-arm lint docs clean
 
 setup: .venv/installed
 
@@ -69,5 +69,13 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
+docs: .venv/docs
+	$(BIN)/mkdocs build --strict
+	$(PYTEST) tests/docs
+
+.venv/docs: .venv/installed
+	$(PIP) 'elmo-torch[docs]'  # the package itself is there
+	touch $@
+
 clean:
-	rm -rf .venv build dist demo-run src/elmo/_native/_kernel.*.so
+	rm -rf .venv build dist site demo-run src/elmo/_native/_kernel.*.so
