@@ -17,8 +17,8 @@ from elmo.cli.main import VERBS, cli
 from pages import GIVEN, PAGES, ROOT, blocks, commands, parts, prose, python_of
 
 LANGUAGES = {"bash", "bibtex", "console", "ini", "python", "text", "yaml"}
-TOOLS = {"awk", "cat", "cp", "echo", "mkdir", "printf", "zcat"}
-"""Programs of every system that commands on pages use besides our own."""
+TOOLS = {"awk", "cat", "cp", "echo", "mkdir", "pre-commit", "printf", "zcat"}
+"""Programs that commands on pages use besides our own."""
 
 UNWRAPPED = {"results.md", "analysis.md", "little-text.md", "performance.md"}
 """Pages whose lines may be longer: those of benchmarks/pages, and one with little but tables and commands."""
@@ -57,6 +57,7 @@ def only_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
 def check(command: str) -> None:
     """Fail if a line of shell has a program, a script, an extra or an option that doesn't exist."""
     for program, *arguments in parts(command):
+        program = program.removeprefix(".venv/bin/")
         if program in ("python", "torchrun") and "elmo" in arguments:
             program, arguments = "elmo", arguments[arguments.index("elmo") + 1 :]
         match program:
