@@ -23,10 +23,11 @@ from elmo.analysis.neighbors import excerpt
 from elmo.analysis.origins import FILE
 from elmo.analysis.pictures import COLOURS
 from elmo.analysis.search import ContextIndex
+from elmo.config import TextConfig
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.text.reading import tokenize_block
-from elmo.text.tokenizers import Tokenizer
+from elmo.text.tokenizers import Tokenizer, is_code
 
 MAX_CHARACTERS, MAX_LINES, MAX_TOP = 1000, 30, 100
 """Limits of what the page accepts. Longer text is for `elmo embed`."""
@@ -57,7 +58,8 @@ class Page:
 
     def __init__(self, embedder: Embedder, name: str, tokenizer: Tokenizer, index: ContextIndex | None) -> None:
         self._embedder, self._name, self._tokenizer, self._index = embedder, name, tokenizer, index
-        self._lowercase = index is not None and bool(index.text.corpus.reading["lowercase"])
+        own = embedder.text is not None and embedder.text.lowercase
+        self._lowercase = own if index is None else bool(index.text.corpus.reading["lowercase"])
         loader = jinja2.FileSystemLoader(Path(__file__).parent)
         environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self._template = environment.get_template("explore.html")
@@ -167,14 +169,19 @@ def cut_around(tokens: tuple[str, ...], word: int) -> tuple[int, tuple[str, ...]
     return word - first, tokens[first:end]
 
 
-def tokenizer_for_input(index: ContextIndex | None) -> str:
+def tokenizer_for_input(index: ContextIndex | None, own: TextConfig | None = None) -> str:
     """Return the name of the tokenizer for the text that people type: the one that cut the text of the index.
 
-    People type raw text. Without an index, or if the text of the index had been tokenized before, by an unknown
-    tokenizer (its own is then `whitespace`), the best guess is `ptb`.
+    People type raw text. Without an index, or if the text of the index had been tokenized before (its own is then
+    `whitespace`), the tokenizer of the model's training text is taken, or `ptb` if that is not known either.
+
+    Args:
+        index: The index.
+        own: How the model's training text was cut.
     """
-    name = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
-    return "ptb" if name == "whitespace" else name
+    indexed = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
+    names = (indexed, "whitespace" if own is None or is_code(own.tokenizer) else own.tokenizer, "ptb")
+    return next(name for name in names if name != "whitespace")
 
 
 def settings(asked: QueryParams) -> ExplorationConfig:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elmo.cli.shared import (
+    choose_reading,
     device_option,
     examples,
     json_option,
     layer_option,
     precision_option,
     print_result,
-    reading_options,
+    text_options,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 @click.option(
     "--overwrite", is_flag=True, help="Replace INDEX if it exists, and discard the unfinished work of another command."
 )
-@reading_options
+@text_options
 @json_option
 def command(
     model: str,
@@ -96,6 +97,13 @@ def command(
 
     paths = expand(texts)
     embedder = load(model, device=prepare_device(device), precision=precision)
+    encoding = reading["encoding"]
+    if tagged is None:
+        choice = choose_reading(embedder, paths, **reading)
+        reading, suffix = choice.reading(encoding), str(choice)
+    else:  # its words are given, so `build_index` refuses a tokenizer
+        reading["lowercase"] = reading["lowercase"] or (embedder.text is not None and embedder.text.lowercase)
+        reading, suffix = {key: value for key, value in reading.items() if value is not None}, ""
     built = build_index(
         embedder,
         paths,
@@ -113,7 +121,9 @@ def command(
     rate = (built.num_tokens - built.num_kept_tokens) / built.seconds
     done = f"{output}: {built.num_sentences:,} sentences, {built.num_tokens:,} tokens, {built.num_bytes / 1e6:,.1f} MB"
     print_result(
-        f"{done}; already complete" if built.was_there else f"{done} in {built.seconds:.1f} s ({rate:,.0f} tokens/s)",
+        f"{done}; already complete"
+        if built.was_there
+        else f"{done} in {built.seconds:.1f} s ({rate:,.0f} tokens/s){suffix}",
         {
             "folder": str(output),
             "num_sentences": built.num_sentences,
@@ -123,6 +133,7 @@ def command(
             "seconds": round(built.seconds, 3),
             "tokens_per_second": round(rate, 1),
             "already_done": built.was_there,
+            "reading": reading,
         },
         as_json,
     )

@@ -32,20 +32,23 @@ class _Task:
     tokenizer: str
     text: str
     lowercase: bool
+    language: str | None
 
-    def run(self, block: str) -> tuple[list[list[str]], Sequence[int]]:
-        return tokenize_numbered(block, get_tokenizer(self.tokenizer), self.text, self.lowercase)
+    def run(self, block: _Block) -> tuple[list[list[str]], Sequence[int]]:
+        tokenize, place = get_tokenizer(self.tokenizer), (block.path, block.line)
+        return tokenize_numbered(block.text, tokenize, self.text, self.lowercase, self.language, place)
 
-    def run_joined(self, block: str) -> tuple[str, Sequence[int]]:
+    def run_joined(self, block: _Block) -> tuple[str, Sequence[int]]:
         """Return the sentences as one string, which is sent between processes faster than a list of lists."""
         sentences, lines = self.run(block)
         return "\n".join(map(" ".join, sentences)), lines
 
 
 class _Block(NamedTuple):
-    """A block of text, the number of its file (from 0), and the number of its first line (from 1)."""
+    """A block of text, the name and the number of its file (from 0), and the number of its first line (from 1)."""
 
     text: str
+    path: str
     file: int
     line: int
 
@@ -68,6 +71,7 @@ def tokenize_files(
     text: str,
     encoding: str,
     lowercase: bool,
+    language: str | None = None,
     workers: int | None = None,
     advance: Advance | None = None,
 ) -> Generator[TokenizedBlock]:
@@ -79,6 +83,7 @@ def tokenize_files(
         text: The layout of the files.
         encoding: The encoding of the files.
         lowercase: Whether to lower-case the tokens.
+        language: The language whose rules split paragraphs into sentences.
         workers: The number of processes, by default one per core. It does not change the result. This process does
             the work itself if it is 1, if all the text fits into one block, or if lines are only split at whitespace,
             which is faster than sending them to another process.
@@ -87,16 +92,16 @@ def tokenize_files(
     Raises:
         ElmoError: If a file cannot be read, or a worker process ends early.
     """
-    task = _Task(tokenizer, text, lowercase)
+    task = _Task(tokenizer, text, lowercase, language)
     blocks = _read(paths, text, encoding, advance)
     workers = workers or available_cores()
     if workers == 1 or (tokenizer == "whitespace" and text == "sentences"):
-        yield from (_placed(block, *task.run(block.text)) for block in blocks)
+        yield from (_placed(block, *task.run(block)) for block in blocks)
         return
     # A short text is finished before a process has started.
     first = list(islice(blocks, 2))
     if len(first) < 2:
-        yield from (_placed(block, *task.run(block.text)) for block in first)
+        yield from (_placed(block, *task.run(block)) for block in first)
     else:
         yield from _run_in_pool(task, chain(first, blocks), workers)
 
@@ -105,7 +110,7 @@ def _read(paths: Iterable[str], text: str, encoding: str, advance: Advance | Non
     for file, path in enumerate(paths):
         line = 1
         for block in read_units(path, text, encoding, advance):
-            yield _Block(block, file, line)
+            yield _Block(block, str(path), file, line)
             line += block.count("\n") + 1
 
 
@@ -124,7 +129,7 @@ def _run_in_pool(task: _Task, blocks: Iterable[_Block], workers: int) -> Generat
     try:
         for block in blocks:
             # The text of the block is with its worker now, and not needed here.
-            on_the_way.append((block._replace(text=""), pool.submit(task.run_joined, block.text)))
+            on_the_way.append((block._replace(text=""), pool.submit(task.run_joined, block)))
             # `pool.map` would read all blocks at once. A block for each worker and one more keep all of them busy, and
             # results are taken in the order of the text.
             if len(on_the_way) > workers + 1:

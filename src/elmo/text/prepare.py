@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from elmo.text.corpus import (
 from elmo.text.counting import MergedTypes, SortedTypes, TypeCounter, merge, renumber
 from elmo.text.parallel import tokenize_files
 from elmo.text.reading import STDIN, check_text, expand
+from elmo.text.rules import is_split_by_language
 from elmo.text.tokenizers import get_tokenizer
 from elmo.text.vocabulary import SPECIAL_WORDS, UNK_ID, Vocabulary
 
@@ -64,6 +65,7 @@ class PreparationConfig:
     max_vocabulary: int | None
     max_characters: int
     has_given_vocabulary: bool
+    language: str | None = None
 
 
 def prepare(
@@ -108,7 +110,8 @@ def prepare(
         max_characters: The number C of character ids per word.
         workers: The number of processes that tokenize, by default one per core. It does not change the result. Unless
             it is 1, a script needs Python's usual `if __name__ == "__main__":`.
-        language: The language of the text as a code such as `en`, for the cards of models trained on the corpus.
+        language: The language of the text as a code such as `en`, by whose rules paragraphs are split into sentences
+            (see `split_sentences`); also for the cards of models trained on the corpus.
         license: The license of the text, for the same cards.
         places: A file to write, outside of the folder, if the corpus is made: where each sentence of the corpus begins,
             as the number of its file (from 0) and of its line (from 1), (num_sentences, 2) in `PLACE_DTYPE`.
@@ -124,6 +127,9 @@ def prepare(
     settings = PreparationConfig(
         tokenizer, text, encoding, lowercase, min_count, max_vocabulary, max_characters, vocabulary is not None
     )
+    # Our own rules take no notice of the language, and corpora from older versions were all made by them.
+    if text != "sentences" and is_split_by_language(language):
+        settings = replace(settings, language=language)
     _check(settings, vocabulary)
     require_positive("workers", workers)
     require_parent(folder)
@@ -222,6 +228,7 @@ def _read(
                 text=settings.text,
                 encoding=settings.encoding,
                 lowercase=settings.lowercase,
+                language=settings.language,
                 workers=workers,
                 advance=bar.update,
             )
@@ -337,7 +344,9 @@ def _facts(
             "inputs": [_checksum(Path(path)) for path in paths],
             "vocabulary": None if words is None else hashlib.sha256(words).hexdigest(),
         }
-    return {"settings": asdict(settings), "source": source, "made_of": made_of}
+    # Without the language if it has no effect, as in corpora from older versions, so that they count as the same.
+    described = {key: value for key, value in asdict(settings).items() if key != "language" or value is not None}
+    return {"settings": described, "source": source, "made_of": made_of}
 
 
 def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cache
+
+from elmo.extras import import_extra
 
 _TITLES = (
     "Mr|Mrs|Ms|Mx|Dr|Drs|Prof|Messrs|Mme|Mlle|St|Ste|Gen|Gov|Lt|Col|Cmdr|Capt|Sgt|Cpl|Pvt|Maj|Adm|Reps?|Sens?|Rev|Hon|"
@@ -114,6 +117,9 @@ _LONGEST_ABBREVIATION = 12
 _ACRONYM = re.compile(rf"{_LETTER}{{1,2}}(?:\.{_LETTER}{{1,2}})+")
 _NOT_FINAL = re.compile(_TITLES)
 
+_OWN_LANGUAGES = ("en", "eng", "xx", "und")
+"""Languages that our own rules are for, or that are none."""
+
 _FOLLOWING = 8
 """How far to look ahead from a mark for the first letter of what follows, behind quotes and brackets."""
 
@@ -156,18 +162,27 @@ def character_tokens(text: str) -> list[str]:
     return [token for token in tokens if token]
 
 
-def split_sentences(paragraph: str) -> list[str]:
+def split_sentences(paragraph: str, language: str | None = None) -> list[str]:
     """Split a paragraph of raw text into sentences, without the whitespace around them.
 
-    A sentence ends at `.`, `!`, `?`, `…` or the like in other scripts, followed by any closing quotes and brackets and
-    then whitespace (which full-width marks do not need). It does not end there if a lower-case letter follows, or if
-    the period belongs to an abbreviation, to an initial, or to a number at the start of the sentence.
+    By our own rules, which know the abbreviations of English, a sentence ends at `.`, `!`, `?`, `…` or the like in
+    other scripts, followed by any closing quotes and brackets and then whitespace (which full-width marks do not need).
+    It does not end there if a lower-case letter follows, or if the period belongs to an abbreviation, to an initial, or
+    to a number at the start of the sentence.
+
+    Args:
+        paragraph: Raw text.
+        language: The code of its language, such as "de". If it is not English and the package `sentencex` is installed,
+            that decides by the abbreviations and the dates of the language. Still no sentence begins in lower case.
     """
-    return [paragraph[start:end] for start, end in sentence_spans(paragraph)]
+    return [paragraph[start:end] for start, end in sentence_spans(paragraph, language)]
 
 
-def sentence_spans(paragraph: str) -> Iterator[tuple[int, int]]:
+def sentence_spans(paragraph: str, language: str | None = None) -> Iterator[tuple[int, int]]:
     """Yield the start and the end (exclusive) of each sentence that `split_sentences` returns, in characters."""
+    if is_split_by_language(language):
+        yield from _spans_by_language(paragraph, str(language))
+        return
     start = 0
     for match in _compiled(_BOUNDARY).finditer(paragraph):
         if _ends_sentence(paragraph, start, match.start(), match.end()):
@@ -176,6 +191,35 @@ def sentence_spans(paragraph: str) -> Iterator[tuple[int, int]]:
     first, end = _stripped(paragraph, start, len(paragraph))
     if first < end:
         yield first, end
+
+
+def is_split_by_language(language: str | None) -> bool:
+    """Return whether `sentencex` splits the sentences of a language: any but English, if it is installed."""
+    return is_not_english(language) and _has_sentencex()
+
+
+def is_not_english(language: str | None) -> bool:
+    """Return whether this is the code of a language that our own rules were not made for."""
+    return language is not None and language.partition("-")[0].lower() not in _OWN_LANGUAGES
+
+
+@cache
+def _has_sentencex() -> bool:
+    return importlib.util.find_spec("sentencex") is not None
+
+
+def _spans_by_language(paragraph: str, language: str) -> Iterator[tuple[int, int]]:
+    sentencex = import_extra("sentencex", "splitting sentences by language")
+    start = 0
+    for boundary in sentencex.get_sentence_boundaries(language, paragraph):
+        end = boundary["end_index"]
+        following = paragraph[end : end + _FOLLOWING].lstrip(_OPENING)[:1]
+        # It takes any ordinal number for an end ("A 19. | században").
+        if not (following.islower() or following in ".!?…,;:)]}") or end == len(paragraph):
+            first, last = _stripped(paragraph, start, end)
+            if first < last:
+                yield first, last
+            start = end
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
