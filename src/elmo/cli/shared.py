@@ -186,12 +186,12 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, **g
         encoding: Their encoding.
         **given: The other values of `text_options`.
     """
-    from elmo.text.choice import choose, sample_of, unknown_note
+    from elmo.text.choice import choose_cut, sample_of, unknown_note
 
     if given["text"] is None and paths and all(".conllu" in Path(path).suffixes for path in paths):
         given["text"] = "conllu"
     sample = sample_of(paths, encoding)
-    choice = choose(model.text, sample, **given)
+    choice = choose_cut(model.text, sample, **given)
     note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice)
     for sentence in (*choice.notes, *([note] if note else [])):
         click.echo(f"elmo: {paths[0]}: {sentence}", err=True)

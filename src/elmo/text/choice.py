@@ -24,7 +24,7 @@ SAMPLE = 1 << 16
 FEWEST = 100
 """With fewer tokens than these, the share of unknown ones says nothing."""
 
-_ATTACHED = re.compile(r"[^\W\d_][,;:!?،؛؟](?=\s)|[^\W\d_]\.[\"'”’»)]*(?=\n|\Z)|\w[，。！？、；।]")
+_ATTACHED = re.compile(r"[^\W\d_][,;:!?،؛؟](?=\s)|[^\W\d_]\.[\"'“”’»)]*(?=\n|\Z)|\S[，。！？、；।]")
 _DETACHED = re.compile(r"(?<!\S)[,;:!?.،؛؟，。！？、；।](?!\S)")
 
 
@@ -62,7 +62,7 @@ class Choice:
         return f"; raw text, cut as the model's (tokenizer {self.tokenizer}, {self.text}{lower})" if self.is_own else ""
 
 
-def choose(
+def choose_cut(
     own: TextConfig | None,
     sample: str | None,
     *,
@@ -88,12 +88,13 @@ def choose(
         ElmoError: If the tokenizer of the training text is the code of someone else.
     """
     known = own or TextConfig()
-    is_raw = sample is not None and text != "conllu" and _is_raw(sample)
+    is_tokenized = None if sample is None else looks_tokenized(sample)
+    is_raw = text != "conllu" and (is_tokenized is False or (is_tokenized is None and _has_no_spaces(sample or "")))
     if text == "conllu" and tokenizer not in (None, "whitespace"):
         raise ElmoError(f"--tokenizer {tokenizer}: the words of CoNLL-U are given; leave it out")
     notes: list[str] = []
     if tokenizer is None:
-        if is_raw and known.tokenizer == "whitespace":
+        if is_tokenized is False and known.tokenizer == "whitespace" and text != "conllu":
             notes.append(_UNKNOWN if own is None else _TOKENIZED)
         elif is_raw:
             _refuse_code(known, "--tokenizer ")
@@ -105,13 +106,13 @@ def choose(
             if own.lowercase
             else "this text is converted to lower case, and the model's training text was not"
         )
-    is_own = is_raw and tokenizer is None and text != "conllu"
+    is_own = is_raw and tokenizer is None and known.tokenizer != "whitespace"
     choice = Choice(
         tokenizer or (known.tokenizer if is_own else "whitespace"),
         text or (known.text if is_own else "sentences"),
         known.lowercase if lowercase is None else lowercase,
         language or known.language,
-        is_own and own is not None,
+        is_own,
     )
     if choice.text != "sentences" and is_not_english(choice.language) and not is_split_by_language(choice.language):
         notes.append(no_rules_for(str(choice.language)))
@@ -179,10 +180,10 @@ def no_rules_for(language: str) -> str:
     )
 
 
-def _is_raw(sample: str) -> bool:
-    """Return whether a text is raw. Without any marks, text with spaces may as well be tokenized already."""
-    is_tokenized = looks_tokenized(sample)
-    return not is_tokenized if is_tokenized is not None else not any(map(str.isspace, sample.strip().replace("\n", "")))
+def _has_no_spaces(text: str) -> bool:
+    """Return whether a text without marks is raw: proteins, or a script without spaces. With them, it may be either."""
+    stripped = text.strip()
+    return bool(stripped) and not any(map(str.isspace, stripped.replace("\n", "")))
 
 
 def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> str | None:

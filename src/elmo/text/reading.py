@@ -15,8 +15,11 @@ from elmo.text.opening import STDIN, open_text
 from elmo.text.rules import sentence_spans
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
-TEXTS = ("sentences", "paragraphs", "wrapped", "conllu")
-"""The layouts of text: a sentence a line, a paragraph a line, wrapped paragraphs between blank lines, or CoNLL-U."""
+RAW = ("sentences", "paragraphs", "wrapped")
+"""The layouts of plain text: a sentence a line, a paragraph a line, or wrapped paragraphs between blank lines."""
+
+TEXTS = (*RAW, "conllu")
+"""All layouts: those, or CoNLL-U, a word a line."""
 
 BLOCK_SIZE = 1 << 18
 """The size of the blocks that are read: in bytes, or in characters where blocks are made of wrapped paragraphs."""
