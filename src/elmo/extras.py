@@ -12,6 +12,7 @@ EXTRAS = {
     "gensim": "static",
     "matplotlib": "analysis",
     "pyarrow": "parquet",
+    "sentencex": "sentences",
     "spacy": "spacy",
     "starlette": "explore",
     "tensorboard": "train",

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.vocabulary import Vocabulary
 
@@ -94,7 +95,18 @@ class Corpus:
     @property
     def reading(self) -> dict[str, Any]:
         """The keyword arguments of `read_sentences` that read other text the way this corpus was read."""
-        return {key: self.settings[key] for key in ("tokenizer", "text", "encoding", "lowercase")}
+        return {key: self.settings[key] for key in ("tokenizer", "text", "encoding", "lowercase")} | {
+            "language": self.settings.get("language")
+        }
+
+    @property
+    def cut(self) -> TextConfig:
+        """How the text was cut, for the models that are trained on it."""
+        settings = self.settings
+        language = settings.get("language") or self.source.get("language")
+        return TextConfig(
+            settings["tokenizer"], settings["text"], settings["lowercase"], language, round(self.oov_rate, 6)
+        )
 
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
