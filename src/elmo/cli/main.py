@@ -23,6 +23,7 @@ VERBS = {
     "index": "Build an index of a large text, so that nearest uses are found quickly.",
     "neighbors": "Find the nearest uses of a word in context.",
     "explore": "Explore words in context on a web page served from this machine.",
+    "types": "Write one vector for each word: the mean of its uses in a text.",
     "static": "Train static word vectors for the baselines of tasks.",
     "task": "Train, evaluate and use models for tasks, with or without ELMo.",
     "analyze": "Repeat the paper's analyses and write tables and figures.",
