@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -77,6 +77,7 @@ class ExplorationConfig:
     any_word: bool = False
     tags: tuple[str, ...] = ()
     groups: int = 3
+    where: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def look(
@@ -112,8 +113,9 @@ def look(
             top=settings.top,
             any_word=settings.any_word,
             tags=settings.tags,
+            where=settings.where,
         )
-        places = index.uses(word, MAX_USES)
+        places = index.uses(word, MAX_USES, settings.where)
     places = [place for place in dict.fromkeys(places) if place != (tokens, position)][:MAX_USES]
     query, vectors = _embed_all(embedder, (tokens, position), places)
     layers = [_layer(number, query[number], vectors[number], places) for number in range(len(query))]

@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from elmo.analysis.explore import MAX_GROUPS, ExplorationConfig, look
 from elmo.analysis.neighbors import excerpt
+from elmo.analysis.origins import FILE
 from elmo.analysis.pictures import COLOURS
 from elmo.analysis.search import ContextIndex
 from elmo.embed.embedder import Embedder
@@ -40,6 +41,12 @@ MARKS = (
 """Shapes of the groups after the first, which has circles, so that groups differ even without colors."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+KEPT = ("tag", "any", "top", "groups")
+"""Parameters that links keep."""
+
+WHERE = "where."
+"""How the names of parameters begin that choose by a column of metadata."""
 
 CONTEXT = 8
 """Number of tokens shown on either side of a use."""
@@ -99,6 +106,7 @@ class Page:
             word=asked.get("word") if is_chosen else None,
             max_groups=MAX_GROUPS,
             layer=self._layer(),
+            columns=self._columns(),
         )
         return HTMLResponse(page, 400 if error else 200, {"Content-Security-Policy": POLICY})
 
@@ -115,9 +123,16 @@ class Page:
             return self._index.layer_name
         return f"{self._index.layer_name if self._index else 'top'} layer"
 
+    def _columns(self) -> list[str]:
+        """Return the columns that a reader can choose by: those of the metadata, and the file if there are several."""
+        origins = None if self._index is None else self._index.text.origins
+        if origins is None:
+            return []
+        return [*([FILE] if len(origins.files) > 1 else []), *origins.columns]
+
     def _linker(self, asked: QueryParams, sentences: Sequence[tuple[str, ...]]) -> Any:
         """Return a function that makes links to a word, either of the current text or of another sentence."""
-        kept = [(name, value) for name, value in asked.multi_items() if name in ("tag", "any", "top", "groups")]
+        kept = [(name, value) for name, value in asked.multi_items() if name in KEPT or name.startswith(WHERE)]
         same = [("text", asked.get("text", "")), *([("spaces", "1")] if asked.get("spaces") else [])]
 
         def link(word: int, line: int = 0, tokens: tuple[str, ...] | None = None) -> str:
@@ -168,7 +183,8 @@ def settings(asked: QueryParams) -> ExplorationConfig:
     if top > MAX_TOP:
         raise ElmoError(f"top: {top} is more than the {MAX_TOP} that the page shows")
     tags = tuple(tag for tag in asked.getlist("tag") if tag)
-    return ExplorationConfig(top, bool(asked.get("any")), tags, number(asked, "groups", 3))
+    where = {name.removeprefix(WHERE): value for name, value in asked.items() if name.startswith(WHERE) and value}
+    return ExplorationConfig(top, bool(asked.get("any")), tags, number(asked, "groups", 3), where)
 
 
 def number(asked: QueryParams, name: str, default: int) -> int:

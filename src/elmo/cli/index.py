@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         "elmo index model corpus.txt corpus.index            (if interrupted, run it again to continue)",
         "elmo index model 'wiki/*.txt.gz' wiki.index --tokenizer ptb --text paragraphs --vectors pq --precision auto",
         "elmo index model 'ud/*.conllu' ud.index --tagged upos --layer 1",
+        "elmo index model 'letters/*.txt' letters.index --metadata dates.tsv",
         'elmo neighbors model corpus.index --word play --in "They saw a new play on Broadway ."',
     )
 )
@@ -50,6 +51,13 @@ if TYPE_CHECKING:
     help="Each line of TEXT holds a word and its part of speech. upos and xpos: CoNLL-U, with its universal or its "
     "language-specific tags. columns: a word, a tab and its tag.",
 )
+@click.option(
+    "--metadata",
+    type=click.Path(path_type=Path),
+    metavar="TABLE",
+    help="A table with tabs (or .csv) about the files: a column named file, and others that searches can choose by, "
+    "such as year. For an index that is complete, it replaces the metadata.",
+)
 @precision_option
 @device_option
 @click.option(
@@ -64,6 +72,7 @@ def command(
     layer: Layers,
     vectors: Kind,
     tagged: Columns | None,
+    metadata: Path | None,
     precision: Precision,
     device: str,
     overwrite: bool,
@@ -75,7 +84,9 @@ def command(
     With the same model, elmo neighbors and elmo explore then search millions of uses in a moment. The index contains
     the text and can be moved. Memory use depends on the number of distinct words, plus a few bytes for each sentence.
 
-    If the command is interrupted, the same command continues where it stopped. Once the index is complete, it does
+    The index knows the file and line of every sentence and, with --metadata, what a table says about the file.
+
+    If the command is interrupted, the same command continues where it stopped. Once the index is complete, it embeds
     nothing.
     """
     from elmo.analysis.search import build_index
@@ -86,7 +97,15 @@ def command(
     paths = expand(texts)
     embedder = load(model, device=prepare_device(device), precision=precision)
     built = build_index(
-        embedder, paths, output, layer=layer, kind=vectors, tagged=tagged, overwrite=overwrite, **reading
+        embedder,
+        paths,
+        output,
+        layer=layer,
+        kind=vectors,
+        tagged=tagged,
+        metadata=metadata,
+        overwrite=overwrite,
+        **reading,
     )
     if built.num_kept_tokens and not built.was_there:
         click.echo(f"elmo: continued after {built.num_kept_tokens:,} tokens of an interrupted run", err=True)

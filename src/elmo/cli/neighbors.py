@@ -44,6 +44,7 @@ SHOWN_TOKENS = 15
         'elmo neighbors model corpus.txt --word play --in "A new play !" --any-word --json',
         'elmo neighbors model ud.index --word play --in "A new play !" --any-word --tag NOUN --tag PROPN',
         'elmo neighbors model corpus.index --word play --in "A new play !" --among drama --among game',
+        'elmo neighbors model letters.index --word play --in "A new play !" --where year=1840..1849',
     )
 )
 @click.argument("model")
@@ -66,6 +67,13 @@ SHOWN_TOKENS = 15
     multiple=True,
     help="With an INDEX: search only tokens with this part of speech. VB* matches VB, VBD, ...",
 )
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="With an INDEX: search only files with this value of metadata, such as author=Austen, year=18* or "
+    "year=1800..1849; file=NAME names a file. May be repeated.",
+)
 @device_option
 @reading_options
 @json_option
@@ -81,6 +89,7 @@ def command(
     any_word: bool,
     among: tuple[str, ...],
     tags: tuple[str, ...],
+    where: tuple[str, ...],
     device: str,
     tokenizer: str,
     text: str,
@@ -100,12 +109,14 @@ def command(
     from tqdm import tqdm
 
     from elmo.analysis.neighbors import find_neighbors
+    from elmo.analysis.origins import parse_wanted
     from elmo.analysis.search import ContextIndex, is_index
     from elmo.embed.embedder import load
     from elmo.nn.processor import prepare_device
     from elmo.text.reading import expand, read_sentences, tokenize_block
     from elmo.text.tokenizers import get_tokenizer
 
+    wanted = parse_wanted(where)
     embedder = load(model, device=prepare_device(device))
     index = ContextIndex(texts[0], embedder) if len(texts) == 1 and is_index(texts[0]) else None
     # An index has settings of its own, which decide how the query has to be read, or its words would not be found.
@@ -115,15 +126,15 @@ def command(
         reading = index.text.corpus.reading
         tokenizer = tokenizer if is_given("tokenizer") else reading["tokenizer"]
         lowercase = lowercase or reading["lowercase"]
-    elif among or tags:
-        raise ElmoError("--among and --tag need an index; build one with elmo index")
+    elif among or tags or where:
+        raise ElmoError("--among, --tag and --where need an index; build one with elmo index")
     # As a line of the text: a line end in SENTENCE would make two sentences of it.
     (tokens,) = tokenize_block(" ".join(sentence.splitlines()), get_tokenizer(tokenizer), "sentences", lowercase)
     if lowercase:
         word, among = word.lower(), tuple(map(str.lower, among))
     choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)
     if index is not None:
-        found = index.find_neighbors(word, tokens, among=among, tags=tags, **choice)
+        found = index.find_neighbors(word, tokens, among=among, tags=tags, where=wanted, **choice)
     else:
         paths = expand(texts)
         sentences = read_sentences(paths, tokenizer=tokenizer, text=text, encoding=encoding, lowercase=lowercase)
@@ -143,7 +154,8 @@ def _print_lists(found: Neighbors) -> None:
     """Print the nearest uses with their sentences, then the nearest words."""
     click.echo(f"{marked(found.query, found.position)}\n\nNearest in context:")
     for use in found.uses:
-        click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position)}  (sentence {use.sentence})")
+        where = f"sentence {use.sentence}" if use.origin is None else use.origin
+        click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position)}  ({where})")
     words = ", ".join(f"{neighbor.word} {neighbor.similarity:.3f}" for neighbor in found.words)
     click.echo(f"\nNearest words without context (layer 0, the same in every sentence):\n  {words or 'none'}\n")
 

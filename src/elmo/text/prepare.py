@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,8 @@ from elmo.text.reading import STDIN, check_text, expand
 from elmo.text.tokenizers import get_tokenizer
 from elmo.text.vocabulary import SPECIAL_WORDS, UNK_ID, Vocabulary
 
+PLACE_DTYPE = np.dtype("<i4")
+
 CHUNK = 1 << 14
 """How many types are written at a time."""
 
@@ -79,6 +81,7 @@ def prepare(
     workers: int | None = None,
     language: str | None = None,
     license: str | None = None,
+    places: Path | None = None,
 ) -> Corpus:
     """Prepare the corpus folder `folder` from text; see `Corpus` for what it contains.
 
@@ -107,6 +110,8 @@ def prepare(
             it is 1, a script needs Python's usual `if __name__ == "__main__":`.
         language: The language of the text as a code such as `en`, for the cards of models trained on the corpus.
         license: The license of the text, for the same cards.
+        places: A file to write, outside of the folder, if the corpus is made: where each sentence of the corpus begins,
+            as the number of its file (from 0) and of its line (from 1), (num_sentences, 2) in `PLACE_DTYPE`.
 
     Returns:
         The opened corpus.
@@ -139,14 +144,21 @@ def prepare(
         facts = _facts(settings, source, paths, vocabulary)
         if os.path.lexists(folder):  # another process has made it meanwhile
             return _open_same(folder, facts)
-        counts = _build(work, paths, settings, SPECIAL_WORDS if vocabulary is None else vocabulary.words, workers)
+        counts = _build(
+            work, paths, settings, SPECIAL_WORDS if vocabulary is None else vocabulary.words, workers, places
+        )
         _describe(work / "corpus", counts, facts)
         (work / "corpus").rename(folder)
     return Corpus.open(folder)
 
 
 def _build(
-    work: Path, paths: list[str], settings: PreparationConfig, first_words: Sequence[str], workers: int | None
+    work: Path,
+    paths: list[str],
+    settings: PreparationConfig,
+    first_words: Sequence[str],
+    workers: int | None,
+    places: Path | None,
 ) -> dict[str, int]:
     """Build the corpus in the folder `work/corpus` and return its counts. `first_words` get the first ids.
 
@@ -160,7 +172,7 @@ def _build(
     # Read the text.
     with (corpus / TOKENS).open("wb") as tokens:
         counter = TypeCounter(parts, tokens, first_words)
-        num_tokens, num_sentences = _read(paths, settings, counter, corpus, workers)
+        num_tokens, num_sentences = _read(paths, settings, counter, corpus, workers, places)
         runs = counter.finish()
     if num_tokens == 0:
         raise ElmoError(f"{', '.join(paths) or 'no input'}: holds no text")
@@ -184,9 +196,14 @@ def _build(
 
 
 def _read(
-    paths: list[str], settings: PreparationConfig, counter: TypeCounter, folder: Path, workers: int | None
+    paths: list[str],
+    settings: PreparationConfig,
+    counter: TypeCounter,
+    folder: Path,
+    workers: int | None,
+    places: Path | None,
 ) -> tuple[int, int]:
-    """Count and write the tokens of all files and the starts of the sentences.
+    """Count and write the tokens of all files, the starts of the sentences and, if wanted, their places.
 
     Returns:
         The number of tokens and the number of sentences.
@@ -196,6 +213,7 @@ def _read(
     size = None if STDIN in paths else sum(Path(path).stat().st_size for path in paths)
     with (
         (folder / SENTENCES).open("wb") as starts,
+        places.open("wb") if places else nullcontext() as placed,
         tqdm(total=size, desc="reading", unit="B", unit_scale=True, disable=None) as bar,
         closing(  # so that after an error or Ctrl-C no process goes on tokenizing
             tokenize_files(
@@ -210,10 +228,14 @@ def _read(
         ) as blocks,
     ):
         starts.write(np.zeros(1, START_DTYPE).tobytes())
-        for sentences in blocks:
-            lengths = counter.add([*map(without_boundaries, sentences)])
+        for block in blocks:
+            lengths = counter.add([*map(without_boundaries, block.sentences)])
             # Blank lines are left out here; the streams of training count on at least one token in every sentence.
-            ends = num_tokens + np.cumsum(lengths[lengths > 0])
+            is_kept = lengths > 0
+            ends = num_tokens + np.cumsum(lengths[is_kept])
+            if placed is not None:
+                lines = np.array(block.lines, PLACE_DTYPE)[is_kept]
+                placed.write(np.column_stack([np.full_like(lines, block.file), lines]).tobytes())
             if len(ends):
                 starts.write(ends.astype(START_DTYPE).tobytes())
                 num_tokens = int(ends[-1])

@@ -16,7 +16,8 @@ from typing import Any, BinaryIO, cast
 
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
-from elmo.text.tokenizers import Tokenizer, get_tokenizer, split_sentences
+from elmo.text.rules import sentence_spans
+from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
 STDIN = "-"
 TEXTS = ("sentences", "paragraphs", "wrapped")
@@ -181,23 +182,62 @@ def check_text(text: str) -> None:
 
 
 def read_units(path: str | Path, text: str, encoding: str, advance: Advance | None = None) -> Iterator[str]:
-    """Yield the text of a file in blocks of whole lines, joining each wrapped paragraph into one line.
+    r"""Yield the text of a file in blocks of whole lines and, if paragraphs are wrapped, of whole paragraphs.
 
-    The blocks are what `tokenize_block` takes. It does the rest of the work and can run in another process.
+    Joined by `\n`, the blocks are the text of the file. They are what `tokenize_block` takes. It does the rest of the
+    work and can run in another process.
     """
     blocks = read_blocks(path, encoding, advance)
-    return _join(_unwrap(blocks)) if text == "wrapped" else blocks
+    return _whole_paragraphs(blocks) if text == "wrapped" else blocks
 
 
 def tokenize_block(block: str, tokenize: Tokenizer, text: str, lowercase: bool) -> list[list[str]]:
     """Split a block from `read_units` into tokenized sentences (see `read_sentences` for `text` and `lowercase`)."""
-    lines = block.split("\n")
-    if text != "sentences":
-        lines = [sentence for line in lines for sentence in split_sentences(line)]
-    sentences = list(map(tokenize, lines))
+    return tokenize_numbered(block, tokenize, text, lowercase)[0]
+
+
+def tokenize_numbered(
+    block: str, tokenize: Tokenizer, text: str, lowercase: bool
+) -> tuple[list[list[str]], Sequence[int]]:
+    """Split a block as `tokenize_block` does, and number the lines on which its sentences begin, from 0."""
+    if text == "sentences":
+        lines = block.split("\n")
+        sentences, numbers = list(map(tokenize, lines)), range(len(lines))
+    else:
+        sentences, numbers = [], []
+        line = end = 0
+        for start, sentence in _split(block, text):
+            line, end = line + block.count("\n", end, start), start
+            if tokens := tokenize(sentence):
+                sentences.append(tokens)
+                numbers.append(line)
     if lowercase:
         sentences = [list(map(_lower, sentence)) for sentence in sentences]
-    return sentences if text == "sentences" else [sentence for sentence in sentences if sentence]
+    return sentences, numbers
+
+
+def _split(block: str, text: str) -> Iterator[tuple[int, str]]:
+    """Yield the sentences of a block of paragraphs, each with its start in the block."""
+    for start, paragraph in _wrapped(block) if text == "wrapped" else _numbered(block):
+        for first, end in sentence_spans(paragraph):
+            yield start + first, paragraph[first:end]
+
+
+def _numbered(block: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a block, each with its start."""
+    start = 0
+    for line in block.split("\n"):
+        yield start, line
+        start += len(line) + 1
+
+
+def _wrapped(block: str) -> Iterator[tuple[int, str]]:
+    """Yield the wrapped paragraphs of a block, each with its start."""
+    for is_text, lines in groupby(_numbered(block), key=lambda item: bool(item[1].strip())):
+        if is_text:
+            starts, parts = zip(*lines, strict=True)
+            # A space is as long as the line end that it replaces, so positions in the paragraph are those in the block.
+            yield starts[0], " ".join(parts)
 
 
 def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | None = None) -> Iterator[str]:
@@ -351,34 +391,21 @@ def _shown(path: str | Path) -> str:
     return "standard input" if str(path) == STDIN else str(path)
 
 
-def _unwrap(blocks: Iterable[str]) -> Iterator[str]:
-    """Join the lines of each wrapped paragraph into one line."""
+def _whole_paragraphs(blocks: Iterable[str]) -> Iterator[str]:
+    """Cut text into blocks of about `BLOCK_SIZE` characters that end where a paragraph does."""
     lines: list[str] = []
-    size = 0
+    block_size = paragraph_size = 0
     for block in blocks:
-        for line in map(str.strip, block.split("\n")):
-            if line:
-                lines.append(line)
-                size += len(line) + 1
-            if lines and (not line or size > MAX_PARAGRAPH):
-                yield " ".join(lines)
-                lines, size = [], 0
+        for line in block.split("\n"):
+            lines.append(line)
+            block_size += len(line) + 1
+            is_blank = not (stripped := line.strip())
+            paragraph_size = 0 if is_blank else paragraph_size + len(stripped) + 1
+            if paragraph_size > MAX_PARAGRAPH or (is_blank and block_size > BLOCK_SIZE):
+                yield "\n".join(lines)
+                lines, block_size, paragraph_size = [], 0, 0
     if lines:
-        yield " ".join(lines)
-
-
-def _join(lines: Iterable[str]) -> Iterator[str]:
-    """Join whole lines into blocks of about `BLOCK_SIZE` characters."""
-    block: list[str] = []
-    size = 0
-    for line in lines:
-        block.append(line)
-        size += len(line) + 1
-        if size > BLOCK_SIZE:
-            yield "\n".join(block)
-            block, size = [], 0
-    if block:
-        yield "\n".join(block)
+        yield "\n".join(lines)
 
 
 def _lower(token: str) -> str:
