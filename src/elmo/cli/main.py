@@ -22,6 +22,7 @@ VERBS = {
     "embed": "Write the contextual vectors of a text to a file.",
     "index": "Build an index of a large text, so that nearest uses are found quickly.",
     "neighbors": "Find the nearest uses of a word in context.",
+    "change": "Show how words changed their meaning between periods of an indexed text.",
     "explore": "Explore words in context on a web page served from this machine.",
     "types": "Write one vector for each word: the mean of its uses in a text.",
     "static": "Train static word vectors for the baselines of tasks.",
