@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import make_bilm_hdf5
-from elmo.cli.main import VERBS, cli
+from elmo.cli.main import VERBS
+from pages import blocks, commands, python_of, run_commands
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 SHORTER = {
@@ -24,9 +24,8 @@ SHORTER = {
 }
 """What makes a command of half an hour, or one that serves until it is stopped, one of seconds."""
 
-COMMANDS = [line for block in re.findall(r"```console\n(.*?)```", README, re.S) for line in block.splitlines()]
+COMMANDS = commands(README)
 ELMO = [command for command in COMMANDS if command.startswith("elmo ")]
-PYTHON = re.findall(r"```python\n(.*?)```", README, re.S)
 
 
 pytestmark = pytest.mark.xdist_group("readme")  # in one process, which runs the commands once
@@ -59,20 +58,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def after_commands(folder: Path) -> Iterator[Path]:
     """The same when the commands were run in order; tests are in that folder."""
     with chdir(folder):
-        run_commands()
+        run_commands(COMMANDS, SHORTER)
         yield folder
-
-
-def run_commands() -> None:
-    for command in ELMO:
-        for long, short in SHORTER.items():
-            command = command.replace(long, short)
-        command, _, target = command.partition(" > ")
-        result = CliRunner().invoke(cli, shlex.split(command)[1:])
-        assert result.exit_code == 0, (command, result.output, result.exception)
-        assert result.output.strip(), command
-        if target:
-            Path(target).write_text(result.stdout, encoding="utf-8")
 
 
 def test_commands_run_in_order(after_commands: Path) -> None:
@@ -82,7 +69,7 @@ def test_commands_run_in_order(after_commands: Path) -> None:
 
 @pytest.mark.usefixtures("after_commands")
 def test_python_runs_after_the_commands() -> None:
-    english, embed, layer = PYTHON
+    english, embed, layer = blocks(README, "python")
     exec(english, names := {})
     assert [vectors.shape for vectors in names["vectors"]] == [(6, 384), (6, 384)]
     exec(embed, names := {})
@@ -100,8 +87,7 @@ def test_python_of_the_page_on_it_runs() -> None:
     pytest.importorskip("sklearn", reason="needs scikit-learn: pip install 'elmo-torch[sklearn]'")
     page = (Path(__file__).parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
-    for block in re.findall(r"```python\n(.*?)```", page, re.S):
-        exec(block, names)
+    exec(python_of(page), names)
     assert [array.shape for array in names["vectors"]] == [(6, 64), (6, 64)]
     np.testing.assert_allclose(names["first"], names["vectors"][0], atol=1e-6)
     np.testing.assert_allclose(names["mixed"][1].detach(), names["layers"][:, 1].mean(dim=0), atol=1e-6)

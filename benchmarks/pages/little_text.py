@@ -76,7 +76,7 @@ def write_page(root: Path) -> str:
         for run in of_set:
             first = DATA[name] if run is of_set[0] and name not in PUBLISHED else ""
             table += f"| {first} | {' | '.join(_row(run))} |\n"
-    commands = "".join(f"```\n{run.command}\n```\n" for run in runs)
+    commands = "".join(f"```console\n{run.command}\n```\n" for run in runs)
     return f"{HEAD}{table}\n{_bilms(root, names)}## Commands\n\n{commands}"
 
 

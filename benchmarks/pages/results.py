@@ -96,7 +96,7 @@ def write_page(root: Path) -> str:
     baselines = {run.data: run for run in runs if run.kind == BASELINE}
     machines = list(dict.fromkeys(result.machine for run in runs for result in run.results if result.machine))
     rows = "".join(f"| {' | '.join(_row(run, baselines.get(run.data), machines))} |\n" for run in runs)
-    commands = "".join(f"```\n{run.command}\n```\n" for run in runs)
+    commands = "".join(f"```console\n{run.command}\n```\n" for run in runs)
     data = {run.data for run in runs}
     notes = "".join(f"- `{name}`: {note}\n" for name, note in NOTES.items() if name in data)
     named = "; ".join(f"({number}) {machine}" for number, machine in enumerate(machines, 1))

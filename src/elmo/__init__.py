@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from elmo.text.rules import split_sentences
     from elmo.text.tokenizers import get_tokenizer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Elmo",

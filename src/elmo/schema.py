@@ -38,9 +38,10 @@ def from_mapping(kind: type[T], values: object, where: str, *, ignore_unknown: b
     Raises:
         ElmoError: If `values` is not a mapping, or a key or value is not one that `kind` can have.
 
-    Example::
-
+    Example:
+        ```python
         from_mapping(LSTMConfig, {"dim": 4096, "projection_dim": 512}, "options.json")
+        ```
     """
     if not isinstance(values, Mapping):
         raise ElmoError(f"{where}: expected a mapping of keys, found {type(values).__name__}")

@@ -89,11 +89,12 @@ def find_neighbors(
     Raises:
         ElmoError: If the query or the text does not contain the word.
 
-    Example::
-
+    Example:
+        ```python
         found = find_neighbors(model, sentences, "play", "They saw a new play .".split(), top=5)
         for use in found.uses:
             print(f"{use.similarity:.3f}", *use.tokens)
+        ```
     """
     require_positive("top", top)
     weights = single_layer_weights(layer, embedder.num_layers)

@@ -134,10 +134,11 @@ def probe_pos(
         test: Sentences to measure on.
         layer: Any choice of layers that gives one vector per token.
 
-    Example::
-
+    Example:
+        ```python
         train, dev, test = (read_conllu(f"en_ewt-ud-{part}.conllu") for part in ("train", "dev", "test"))
         accuracies = [probe_pos(model, train, dev, test, layer) for layer in range(model.num_layers)]
+        ```
     """
     probe = fit_pos(embedder, train, dev, layer)
     return probe.accuracy(embed_tokens(embedder, test, layer), all_tags(test))

@@ -77,11 +77,12 @@ def gather_uses(embedder: Embedder, sentences: Iterable[Annotated], lemma: str, 
     Raises:
         ElmoError: If the text has no use of the lemma.
 
-    Example::
-
+    Example:
+        ```python
         uses = gather_uses(model, read_annotated("semcor.data.xml"), "play", layer=2)
         print(separation(uses))
         plot_uses("play.png", uses)
+        ```
     """
     mix = np.array(single_layer_weights(layer, embedder.num_layers), np.float32)
     found = list(only(sentences, lambda instance: instance.target.lemma == lemma))

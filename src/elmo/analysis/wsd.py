@@ -90,11 +90,12 @@ def evaluate_wsd(
         The scores by row and test set. The rows are `FIRST_SENSE` (the baseline), the names of `layers` (nearest
         sense), and these names followed by ", nearest use". `sum(scores.values(), Score())` is the score of all sets.
 
-    Example::
-
+    Example:
+        ```python
         semcor, test = (read_annotated(f"{name}.data.xml") for name in ("semcor", "senseval2"))
         scores = evaluate_wsd(model, semcor, {"senseval2": list(test)}, read_first_senses("index.sense"))
         print(scores["layer 2"]["senseval2"].f1)
+        ```
 
     Source: Peters et al. 2018, section 5.3; Melamud et al. 2016.
     """

@@ -34,11 +34,12 @@ _URL = re.compile(r"\w+://")
 class Elmo(ElmoModule, ModelHubMixin):
     """A layer that gives ELMo representations to a task model, with the arguments and results of AllenNLP's `Elmo`.
 
-    Example::
-
+    Example:
+        ```python
         elmo = Elmo("options.json", "weights.hdf5", num_output_representations=2, dropout=0.5)
         output = elmo(batch_to_ids([["A", "sentence", "."]]))
         first, second = output["elmo_representations"]  # (B, T, D) each; output["mask"] is (B, T)
+        ```
 
     `save_pretrained(folder)` writes a native model folder that includes the scalar mixes, and
     `push_to_hub("owner/name")` uploads one to the Hugging Face Hub. Both take `model_card_kwargs`, such as

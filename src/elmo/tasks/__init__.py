@@ -96,10 +96,11 @@ def train(
         ElmoError: If a file, a setting or the folder can't be used; nothing is trained then.
         KeyboardInterrupt: If Ctrl-C or SIGTERM interrupted the training. Everything is saved.
 
-    Example::
-
+    Example:
+        ```python
         (result,) = elmo.tasks.train("ner", train="train.conll", dev="dev.conll", folder="entities", elmo="en")
         print(result.scores["dev"]["f1"])
+        ```
     """
     config = ExperimentConfig(
         task,
@@ -172,11 +173,12 @@ def predict(trained: TrainedTask[Any, Any], texts: Iterable[str], *, tokenizer: 
     Raises:
         ElmoError: If a text is not in the form that the task takes; it names the text by its number.
 
-    Example::
-
+    Example:
+        ```python
         tagger = elmo.tasks.load("entities")
         (spans,) = elmo.tasks.predict(tagger, ["They met in Espoo ."])
         print(spans)  # (Span(start=3, end=4, type='LOC'),)
+        ```
     """
     tokenize = get_tokenizer(tokenizer or trained.task.tokenizer(trained.recipe))
     examples: list[Any] = []

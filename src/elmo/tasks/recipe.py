@@ -189,7 +189,13 @@ class WordsConfig:
 
 @dataclass(frozen=True)
 class CharactersConfig:
-    """The convolution over a word's characters: the width of their vectors, and the number and width of the filters."""
+    """The convolution over a word's characters.
+
+    Attributes:
+        dim: The width of the characters' vectors.
+        filters: The number of filters.
+        width: The width of the filters, in characters.
+    """
 
     dim: int = 16
     filters: int = 128

@@ -32,9 +32,10 @@ def encode_words(words: Sequence[str], max_characters: int = NUM_CHARACTERS) -> 
     Returns:
         The ids (N, C) int16, with the id of padding (261) after the end of a word.
 
-    Example::
-
+    Example:
+        ```python
         encode_words(["the"], 6).tolist()  # [[259, 117, 105, 102, 260, 261]]
+        ```
 
     Source: Peters et al. 2018, sec. 3.4; the ids are those of bilm-tf.
     """

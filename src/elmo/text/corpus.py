@@ -66,11 +66,12 @@ class Corpus:
             is `tokens[starts[s]:starts[s + 1]]`.
         digests: The SHA-256 of each file, by its name.
 
-    Example::
-
+    Example:
+        ```python
         corpus = Corpus.open("corpus/")
         types = corpus.types()
         first = [types[index] for index in corpus.tokens[corpus.starts[0] : corpus.starts[1]]]
+        ```
     """
 
     folder: Path

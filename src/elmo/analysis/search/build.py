@@ -100,11 +100,12 @@ def build_index(
         ElmoError: If the folder exists and is not the result of the same call, unless `overwrite`; if unfinished work
             is of another call; or if the text is too short for `kind`.
 
-    Example::
-
+    Example:
+        ```python
         build_index(model, ["wiki/*.txt.gz"], "wiki.index", tokenizer="ptb", text="paragraphs")
         index = ContextIndex("wiki.index", model)
         found = index.find_neighbors("play", "They saw a new play .".split())
+        ```
     """
     folder, start = Path(folder), time.perf_counter()
     weights = single_layer_weights(layer, embedder.num_layers)

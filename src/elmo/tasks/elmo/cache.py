@@ -33,11 +33,12 @@ class LiveLayers:
         embedder: The biLM.
         config: How the task uses ELMo: the state in which sentences start, and the type of the numbers in a cache.
 
-    Example::
-
+    Example:
+        ```python
         live = LiveLayers(Embedder(elmo.load("en")), ElmoConfig())
         cached = live.cached(sentences, Path("cache"))
         (layers,) = cached([["A", "sentence"]])  # (L, T, D)
+        ```
     """
 
     def __init__(self, embedder: Embedder, config: ElmoConfig) -> None:

@@ -36,7 +36,12 @@ At the published sizes their vectors take up to 200 MB, however long a sentence 
 
 @dataclass(frozen=True)
 class LSTMsConfig:
-    """The hidden units of each layer, and the number of layers, which read forward and backward in turn."""
+    """The LSTMs, whose layers read forward and backward in turn.
+
+    Attributes:
+        size: The hidden units of each layer.
+        layers: The number of layers.
+    """
 
     size: int = 300
     layers: int = 8
