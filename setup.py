@@ -1,5 +1,10 @@
-"""Builds the native kernels of `elmo._native`, where they can be; all else is in pyproject.toml."""
+"""Builds the native kernels of `elmo._native` where that is possible. Everything else is in pyproject.toml.
 
+The environment variable `ELMO_KERNELS` decides what a compiler's absence means: 1 makes it an error, and 0 builds the
+package without kernels for any machine. Without the variable, the kernels are left out where they can't be compiled.
+"""
+
+import os
 import platform
 import sys
 import sysconfig
@@ -8,10 +13,13 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 ROOM = Path("src/elmo/_native")
+WANTED = os.environ.get("ELMO_KERNELS")
 
 
 def extensions() -> list[Extension]:
     """Return the kernels, for x86-64 or 64-bit Arm, and GCC or clang. Elsewhere, `elmo` works without them."""
+    if WANTED == "0":
+        return []
     free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # has no stable ABI
     if platform.machine() not in ("x86_64", "aarch64", "arm64") or sys.platform == "win32" or free_threaded:
         return []
@@ -28,7 +36,7 @@ def extensions() -> list[Extension]:
         ],
         extra_link_args=["-pthread"],
         py_limited_api=True,
-        optional=True,  # without a compiler, the package is installed without kernels
+        optional=WANTED != "1",
     )
     return [kernels]
 

@@ -1,6 +1,6 @@
 """The whole way on a text that every machine has: the help texts in Python's own documentation.
 
-Prepares it, pretrains the `tiny` recipe for two minutes, evaluates it on text held out, embeds sentences of our own
+Prepares it, pretrains the `tiny` recipe for a minute, evaluates it on text held out, embeds sentences of our own
 and shows the nearest uses of a word. Then the package's own English model embeds sentences of ours, tells the senses of
 words apart, and draws them. Run by `make demo`; each step is a command that you could type.
 """
@@ -86,7 +86,7 @@ def main() -> None:
     """Run the demo in a new folder, which replaces an older one."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", default="demo-run", type=Path, help="that of an earlier demo is removed")
-    parser.add_argument("--minutes", default="2", help="training time")
+    parser.add_argument("--minutes", default="1", help="training time")
     arguments = parser.parse_args()
     folder: Path = arguments.folder
     if folder.exists() and not (folder / "sentences.txt").exists():

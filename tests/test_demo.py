@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 import subprocess
 import sys
@@ -14,9 +15,12 @@ import pytest
 
 from bridge import make_model
 from elmo import formats
+from elmo.extras import EXTRAS
 
 DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
 SENSES = DEMO.with_name("senses.py")
+NOT_INSTALLED = sorted({*EXTRAS, "pandas", "ray", "sklearn"} - {"tensorboard", "matplotlib"})
+"""What the tests need, but not the demo."""
 
 
 @pytest.fixture
@@ -54,9 +58,13 @@ def test_a_folder_of_something_else_stays(
 
 @pytest.mark.slow
 def test_all_steps_run(tmp_path: Path) -> None:
-    """Three seconds of training instead of two minutes."""
+    """Three seconds of training, and nothing but the packages that `make demo` installs."""
+    (tmp_path / "without").mkdir()
+    blocks = "".join(f"sys.modules[{name!r}] = None\n" for name in NOT_INSTALLED)
+    (tmp_path / "without" / "sitecustomize.py").write_text(f"import sys\n{blocks}")
+    paths = os.pathsep.join([str(tmp_path / "without"), *filter(None, [os.environ.get("PYTHONPATH")])])
     command = [sys.executable, DEMO, tmp_path / "demo", "--minutes", "0.05"]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8")
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", env=os.environ | {"PYTHONPATH": paths})
     assert done.returncode == 0, done.stderr
     verbs = [line.split()[2] for line in done.stdout.splitlines() if line.startswith("$ elmo ")]
     assert verbs == ["prepare", "pretrain", "perplexity", "embed", "neighbors", "embed"]

@@ -17,7 +17,7 @@ from elmo.cli.main import VERBS, cli
 from pages import GIVEN, PAGES, ROOT, blocks, commands, parts, prose, python_of
 
 LANGUAGES = {"bash", "bibtex", "console", "ini", "python", "text", "yaml"}
-TOOLS = {"awk", "cat", "cp", "echo", "mkdir", "printf", "zcat"}
+TOOLS = {"awk", "cat", "echo", "pre-commit", "printf", "zcat"}
 """Programs of every system that commands on pages use besides our own."""
 
 UNWRAPPED = {"results.md", "analysis.md", "little-text.md", "performance.md"}
@@ -59,25 +59,30 @@ def check(command: str) -> None:
     for program, *arguments in parts(command):
         if program in ("python", "torchrun") and "elmo" in arguments:
             program, arguments = "elmo", arguments[arguments.index("elmo") + 1 :]
-        match program:
+        match program.removeprefix(".venv/bin/"):
             case "elmo":
                 cli.main(arguments, prog_name="elmo", standalone_mode=False)
             case "python":
                 check_script(*arguments)
             case "make":
-                assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), re.M), command
+                for target in arguments:
+                    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), command
             case "pip":
                 extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
                 asked = {
                     extra for word in arguments for found in re.findall(r"\[(.*)\]", word) for extra in found.split(",")
                 }
                 assert asked <= set(extras), command
-            case _:
-                assert program in TOOLS, command
+            case other:
+                assert other in TOOLS, command
 
 
 def check_script(script: str, *arguments: str) -> None:
-    """Fail if a script of the repository doesn't exist, or has not the options that a page passes to it."""
+    """Fail if a script or test of the repository doesn't exist, or has not the options that a page passes to it."""
+    if script == "-m":
+        assert arguments[0] == "pytest"
+        assert all((ROOT / path).exists() for path in arguments if path.startswith("tests"))
+        return
     if script == "-c":
         compile(arguments[0], "-c", "exec")
         return

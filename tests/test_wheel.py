@@ -9,6 +9,7 @@ import subprocess
 import sys
 import venv
 from pathlib import Path
+from typing import NamedTuple
 from zipfile import ZipFile
 
 import pytest
@@ -16,8 +17,9 @@ import torch
 
 ROOT = Path(__file__).parents[1]
 DEPENDENCIES = Path(torch.__file__).parents[1]
-MOST_BYTES = 60_000_000
-"""Of the wheel: the model, what predicts words, and the rest of the package."""
+MOST_BYTES = 25_000_000
+"""Of each wheel: the package with its model, and the softmax of that."""
+SOFTMAX = {f"elmo/models/en/{name}" for name in ("softmax.safetensors", "vocabulary.txt")}
 
 HAS_KERNELS = (
     platform.machine() in ("x86_64", "aarch64", "arm64") and sys.platform != "win32" and shutil.which("c++") is not None
@@ -35,45 +37,62 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
+class Wheels(NamedTuple):
+    """What is built from a copy of the source."""
+
+    package: Path
+    softmax: Path
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel of a copy of the source."""
-    folder = tmp_path_factory.mktemp("wheel")
-    ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.egg-info")
-    shutil.copytree(ROOT / "src", folder / "source" / "src", ignore=ignored)
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, folder / "source" / name)
-    build = (sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "--wheel-dir", folder)
-    run(*build, cwd=folder / "source")
-    (found,) = folder.glob("*.whl")
-    return found
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
+    folder = tmp_path_factory.mktemp("wheels")
+    source = folder / "source"
+    ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.egg-info", "build")
+    for name in ("src", "packaging"):
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    build = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder)
+    run(*build, ".", "./packaging/en-softmax", cwd=source)
+    (package,) = folder.glob("elmo_torch-*.whl")
+    (softmax,) = folder.glob("elmo_torch_en_softmax-*.whl")
+    return Wheels(package, softmax)
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_recipes_types_and_the_model(wheel: Path) -> None:
-    held = set(ZipFile(wheel).namelist())
+def test_the_wheel_holds_recipes_types_and_the_model(wheels: Wheels) -> None:
+    held = set(ZipFile(wheels.package).namelist())
     source = ROOT / "src"
     wanted = [path.relative_to(source).as_posix() for path in (source / "elmo").rglob("*") if path.suffix != ".so"]
     kinds = (".py", ".html", ".yaml", ".typed", ".pyi")
     assert {name for name in wanted if name.endswith(kinds)} <= held
-    files = ("README.md", "config.json", "model.safetensors", "softmax.safetensors", "vocabulary.txt")
-    assert {f"elmo/models/en/{name}" for name in files} <= held
-    assert wheel.stat().st_size <= MOST_BYTES
+    assert {f"elmo/models/en/{name}" for name in ("README.md", "config.json", "model.safetensors")} <= held
+    assert all(wheel.stat().st_size <= MOST_BYTES for wheel in wheels)
+
+
+@pytest.mark.slow
+def test_the_softmax_has_a_wheel_of_its_own(wheels: Wheels) -> None:
+    """No file is in both, so that removing one package leaves the other whole."""
+    package, softmax = (set(ZipFile(wheel).namelist()) for wheel in wheels)
+    assert {name for name in softmax if name.startswith("elmo/")} == SOFTMAX
+    assert not package & softmax
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_KERNELS, reason="needs an x86-64 or Arm processor and a C++ compiler")
-def test_the_wheel_holds_the_kernels(wheel: Path) -> None:
+def test_the_wheel_holds_the_kernels(wheels: Wheels) -> None:
     """The build leaves them out where they don't compile, and all else works without them."""
-    assert "elmo/_native/_kernel.abi3.so" in ZipFile(wheel).namelist()
+    assert "elmo/_native/_kernel.abi3.so" in ZipFile(wheels.package).namelist()
+    assert wheels.package.name.split("-")[2:4] == ["cp311", "abi3"]
 
 
 @pytest.mark.slow
-def test_the_installed_wheel_embeds_offline(wheel: Path, tmp_path: Path) -> None:
+def test_the_installed_wheel_embeds_offline(wheels: Wheels, tmp_path: Path) -> None:
     """Of this machine's packages the environment sees the dependencies alone, last; `elmo` comes from the wheel."""
     venv.create(tmp_path / "environment", with_pip=True)
     python = tmp_path / "environment" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--no-deps", wheel, cwd=tmp_path)
+    run(python, "-m", "pip", "install", "--no-deps", *wheels, cwd=tmp_path)
     (packages,) = (tmp_path / "environment" / "lib").glob("python*/site-packages")
     (packages / "dependencies.pth").write_text(f"{DEPENDENCIES}\n")
     if HAS_KERNELS:

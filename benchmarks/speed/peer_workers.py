@@ -89,16 +89,15 @@ class Ours(Worker):
 
     def open(self, model: Path) -> None:
         """Load a model."""
-        self._model = model
-        self.forget()
+        self.forget(str(model / "lm_weights.hdf5"))
 
-    def forget(self) -> None:
-        """Load the model again, so that it has not met any word yet. The first sentence fills its buffers."""
+    def forget(self, model: str) -> None:
+        """Load a model again, so that it has not met any word yet. The first sentence fills its buffers."""
         import elmo
 
         precision: Any = os.environ.get("PEERS_PRECISION", "float32")
         self._embedder = None  # not two of them at a time
-        self._embedder = elmo.load(self._model / "lm_weights.hdf5", precision=precision)
+        self._embedder = elmo.load(model, precision=precision)
         self._embedder.embed([["packs", "the", "weights"]], layers="all")
 
     def embed(self, sentences: Sentences, one_by_one: bool) -> Vectors:

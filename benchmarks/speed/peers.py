@@ -9,6 +9,8 @@ array of all layers for each sentence. The settings:
 - `bulk`, all sentences. The peers get 32 of them at a time. `bulk-cold` is our first pass, in which each word is new to
   the model; in `bulk` it has met them. The peers keep nothing of words, so that they have one figure for both.
 - `1` and `1-cold`, the same one sentence a call.
+- `bulk-stored` and `1-stored`, if there is a text to train on: a first pass too, but the model folder holds the token
+  vectors of that text's vocabulary, rounded to float16 (`elmo warm --types`). The model has met none of the words.
 - `pretrain`, a step of training, in which reading the batch counts. Both train `small` with the published settings, on
   the same text and vocabulary. A step makes 128 x 20 tokens, as bilm-tf counts them, and each direction predicts all of
   them. The median losses of the first steps are printed to show that both do the same. They are not equal, since each
@@ -48,7 +50,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -176,42 +178,52 @@ class Bench:
         model, texts = self.work / size, self.work / f"{size}.json"
         torch.manual_seed(0)
         save_bilm(Model(BiLM(load_pretraining_recipe(RECIPES[size]).bilm)), model)
+        first_passes = {"-cold": model / "lm_weights.hdf5"}
+        if self.arguments.train_text:
+            first_passes["-stored"] = self.store_types(model)
         counts = self.write_texts(texts, size)
-        precisions = [name for name in ("float32", "int8") if name == "float32" or name in _native.available()]
+        precisions = ["float32", *(["bf16"] if _native.multiplies_bf16() else []), *(_native.available() & {"int8"})]
         rates: dict[tuple[str, str], list[float]] = {}
-        with (
-            self.started("allennlp") as allennlp,
-            self.started("bilm-tf") as bilm_tf,
-            self.started("ours", PEERS_PRECISION=precisions[0]) as ours,
-            self.started("ours", PEERS_PRECISION=precisions[-1]) as last,  # the same as `ours` if there is no int8
-        ):
-            processes = {"allennlp": allennlp, "bilm_tf": bilm_tf, **dict(zip(precisions, (ours, last), strict=False))}
+        with ExitStack() as stack:
+            processes = {
+                **{peer: stack.enter_context(self.started(peer.replace("_", "-"))) for peer in ("allennlp", "bilm_tf")},
+                **{name: stack.enter_context(self.started("ours", PEERS_PRECISION=name)) for name in precisions},
+            }
             vectors = {name: self.vectors(process, model, texts) for name, process in processes.items()}
             differences = self.compare(size, vectors)
             for _ in range(self.repeats):
                 for name, process in processes.items():
                     for setting, count in counts.items():
-                        passes = [setting]
-                        if name in precisions:
-                            process.ask("forget")
-                            passes.insert(0, f"{setting}-cold")
-                        for each in passes:
-                            rates.setdefault((name, each), []).append(count / process.ask("seconds", setting=setting))
+                        for first, opened in {**(first_passes if name in precisions else {}), "": None}.items():
+                            if opened:
+                                process.ask("forget", model=str(opened))
+                            seconds = process.ask("seconds", setting=setting)
+                            rates.setdefault((name, setting + first), []).append(count / seconds)
             peaks = {name: process.peak_rss_mb() for name, process in processes.items()}
         median = {key: statistics.median(values) for key, values in rates.items()}
         return [
             {
                 "name": f"peers/{size}/{setting}/{precision}",
-                **_compared(median[precision, setting], **_of_peers(median, setting.removesuffix("-cold"))),
-                "num_tokens": counts[setting.removesuffix("-cold")],
+                **_compared(median[precision, setting], **_of_peers(median, setting.partition("-")[0])),
+                "num_tokens": counts[setting.partition("-")[0]],
                 "peak_rss_mb": peaks[precision],
                 **{f"{peer}_peak_rss_mb": peaks[peer] for peer in ("allennlp", "bilm_tf")},
                 **{f"difference_from_{peer}": value for peer, value in differences[precision].items()},
                 "threads": self.arguments.threads,
             }
             for precision in precisions
-            for setting in ("bulk", "bulk-cold", "1", "1-cold")
+            for setting in ("bulk", "bulk-cold", "bulk-stored", "1", "1-cold", "1-stored")
+            if (precision, setting) in median
         ]
+
+    def store_types(self, model: Path) -> Path:
+        """Convert a model to our own format, and store the token vectors of the training text's vocabulary with it."""
+        corpus, _ = self.make_corpus()
+        stored, words = self.work / f"{model.name}-stored", self.work / "words.txt"
+        words.write_text("\n".join(corpus.vocabulary().words), encoding="utf-8")
+        _run([sys.executable, "-m", "elmo", "convert", str(model / "lm_weights.hdf5"), str(stored)])
+        _run([sys.executable, "-m", "elmo", "warm", str(stored), str(words), "--types", "--max-types", str(VOCABULARY)])
+        return stored
 
     def write_texts(self, file: Path, size: str) -> dict[str, int]:
         """Write the sentences of each setting, and return their numbers of tokens."""

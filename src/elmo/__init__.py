@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from elmo.nn.scalar_mix import ScalarMix
     from elmo.text.tokenizers import get_tokenizer, split_sentences
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Elmo",

@@ -53,28 +53,30 @@ def require_new_file(path: Path) -> None:
 
 
 @contextmanager
-def alone_in(folder: Path) -> Generator[Callable[[], bool]]:
+def alone_in(folder: Path, name: str = LOCK, *, wait: bool = False) -> Generator[Callable[[], bool]]:
     """Make sure that no other process is in such a context for the same folder. Being killed ends the context too.
 
     Args:
         folder: The folder to lock, which must exist.
+        name: The name of the file to lock. Locks of different names do not exclude each other.
+        wait: Whether to wait while another process has the lock.
 
     Yields:
         A function that returns whether the lock still holds. It does not if the folder was removed meanwhile, even if
         another process has made it again.
 
     Raises:
-        ElmoError: If another process has the lock.
+        ElmoError: If another process has the lock and `wait` is false.
     """
     if sys.platform == "win32":
         yield lambda: True  # no file can be removed there while it is open
         return
-    with _hold(folder / LOCK, folder) as lock:
+    with _hold(folder / name, folder, wait=wait) as lock:
         try:
-            yield lambda: _is_at(folder / LOCK, lock)
+            yield lambda: _is_at(folder / name, lock)
         finally:
-            if _is_at(folder / LOCK, lock):
-                (folder / LOCK).unlink()
+            if _is_at(folder / name, lock):
+                (folder / name).unlink()
 
 
 @contextmanager

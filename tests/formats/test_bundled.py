@@ -100,6 +100,18 @@ def test_a_package_without_the_model_says_so(
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
+def test_a_wheel_has_no_softmax_and_says_what_installs_it(
+    own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("softmax.safetensors", "vocabulary.txt"):
+        (own / name).unlink()
+    code, out, err = run_main(["perplexity", "en", "text.txt"], monkeypatch, capsys)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "English model without its softmax, which pip install 'elmo-torch[en-softmax]' adds" in err
+    code, out, err = run_main(["embed", "en", "text.txt", "vectors.npz"], monkeypatch, capsys)
+    assert code == 0, err
+
+
 def test_what_is_shipped_is_whole_and_small() -> None:
     """The model, and what predicts words, are at most 30 MB each; its card tells what was measured."""
     folder = sources.bundled_folder("en")

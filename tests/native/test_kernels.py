@@ -444,7 +444,7 @@ def test_bf16_gains_where_its_instructions_are_fast(
 ) -> None:
     monkeypatch.setattr(_native, "LEVELS", [level, "avx2"])
     monkeypatch.setattr(_native, "IS_INTEL", is_intel)
-    assert _native.gains_by_bf16() == (level == "avx512_bf16" and not is_intel)
+    assert _native.gains_by_bf16() == (level == "avx512_amx" or (level == "avx512_bf16" and not is_intel))
 
 
 @pytest.mark.skipif(

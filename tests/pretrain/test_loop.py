@@ -7,7 +7,9 @@ import os
 import re
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ from elmo.pretrain.loop import Pretrainer
 from elmo.pretrain.objective import TrainingBatch
 from elmo.pretrain.perplexity import Perplexity, SentenceScore, score_sentences
 from elmo.pretrain.recipe import Recipe, load_pretraining_recipe
+from elmo.pretrain.run_folder import CLAIM
+from elmo.targets import alone_in
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
 from elmo.text.reading import read_sentences
@@ -658,6 +662,28 @@ def test_a_folder_that_another_run_claimed_meanwhile_is_left_to_it(
     second.train()
     train(corpus, tmp_path / "whole", recipe(max_steps=2, batch_size=8))
     assert_same_end(tmp_path / "whole", tmp_path / "run")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs locks of files")
+def test_a_process_that_only_looks_at_the_folder_keeps_no_training_from_it(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """Two starts at once: one finds that the folder is the other's. For that moment it has the lock of training."""
+    run = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=1), device="cpu")
+    looks, trained = threading.Event(), threading.Event()
+
+    def look() -> None:
+        with alone_in(run.folder, CLAIM, wait=True), alone_in(run.folder):
+            looks.set()
+            assert not trained.wait(0.2)
+
+    with ThreadPoolExecutor() as pool:
+        looked = pool.submit(look)
+        looks.wait()
+        run.train()
+        trained.set()
+        looked.result()
+    assert run.progress.step == 1
 
 
 @pytest.mark.parametrize(

@@ -77,10 +77,11 @@ def multiplies_bf16() -> bool:
 def gains_by_bf16() -> bool:
     """Return whether these kernels are faster in bf16 than in float32 even when they do not wait for memory.
 
-    Intel's CPUs are excluded: their bf16 instructions multiply half as fast. So are Arm's and the tiles of Intel's AMX,
-    on which these kernels were only run under emulation, never measured.
+    Intel's CPUs without AMX are excluded: their bf16 instructions multiply half as fast. So are Arm's, on which these
+    kernels were only run under emulation, never measured.
     """
-    return multiplies_bf16() and LEVELS[0] == "avx512_bf16" and not IS_INTEL
+    fast = ("avx512_amx",) if IS_INTEL else ("avx512_amx", "avx512_bf16")
+    return multiplies_bf16() and LEVELS[0] in fast
 
 
 def empty(*shape: int) -> Array:

@@ -86,8 +86,12 @@ def load(source: str | Path, *, with_softmax: bool = True) -> Model:
 
 
 def _load_bundled(name: str, with_softmax: bool) -> Model:
-    model = load_native(bundled_folder(name), with_softmax=with_softmax)
-    model.origin = f"the package's own {NAMES[name]} model, {model.origin}"
+    folder = bundled_folder(name)
+    model = load_native(folder, with_softmax=with_softmax)
+    # A wheel leaves out the softmax, which a package of its own puts into the same folder.
+    has_softmax = (folder / native.SOFTMAX).exists()
+    addition = "" if has_softmax else f" without its softmax, which pip install 'elmo-torch[{name}-softmax]' adds"
+    model.origin = f"the package's own {NAMES[name]} model{addition}, {model.origin}"
     return model
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from elmo.training.machine import machine_name
 from elmo.training.recipes import without, write_recipe
 from elmo.training.run_folder import StartFiles
 
-RECIPE, CHECKSUM, START = "recipe.yaml", "corpus.sha256", "start.json"
+RECIPE, CHECKSUM, START, CLAIM = "recipe.yaml", "corpus.sha256", "start.json", ".claim"
 _FILES = StartFiles(
     "a run folder", marks=(RECIPE, CHECKSUM), unmarked=(CHECKSUM, START), others=(START,), forgotten=(RECIPE, START)
 )
@@ -108,12 +108,14 @@ class PretrainingFolder:
             self.start = self._require_same(start)
 
         self.start = start
-        is_left = _FILES.is_left_by_another(self.path, require_same)
-        # The lock refuses the folder while another process trains there, which none does in a folder without a recipe.
-        with alone_in(self.path) if (self.path / RECIPE).exists() else nullcontext():
-            if is_left:
-                _FILES.forget(self.path)
-            self._mark()
+        self.path.mkdir(parents=True, exist_ok=True)
+        with self._claiming():
+            is_left = _FILES.is_left_by_another(self.path, require_same)
+            # The lock refuses the folder while another process trains there, which none does without a recipe.
+            with alone_in(self.path) if (self.path / RECIPE).exists() else nullcontext():
+                if is_left:
+                    _FILES.forget(self.path)
+                self._mark()
         return self.start
 
     @contextmanager
@@ -125,11 +127,15 @@ class PretrainingFolder:
         """
         with ExitStack() as locks:
             self._locks = locks
-            self._lock(locks)
             try:
-                # Claiming holds no lock until here, so another process may have claimed the folder for another run.
-                if (self.path / RECIPE).exists() and self._require_same(self.start) != self.start:
-                    raise ElmoError(f"{self.path}: another process has begun another run there; choose another folder")
+                with self._claiming(), ExitStack() as checking:
+                    self._lock(checking)
+                    # Since this run claimed the folder, another process may have claimed it for another run.
+                    if (self.path / RECIPE).exists() and self._require_same(self.start) != self.start:
+                        raise ElmoError(
+                            f"{self.path}: another process has begun another run there; choose another folder"
+                        )
+                    locks.enter_context(checking.pop_all())
                 yield
             finally:
                 self._locks = self._is_locked = None
@@ -207,6 +213,13 @@ class PretrainingFolder:
         """The metadata at the head of the model card."""
         language = self._corpus.source.get("language")
         return {"language": language} if language else {}
+
+    def _claiming(self) -> AbstractContextManager[object]:
+        """Wait for the lock under which the folder changes hands, which other processes hold only for a moment.
+
+        Without it, a process that looks whose the folder is would be taken for one that trains there.
+        """
+        return alone_in(self.path, CLAIM, wait=True)
 
     def _lock(self, locks: ExitStack) -> None:
         self._is_locked = locks.enter_context(alone_in(self.path))

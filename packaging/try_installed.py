@@ -1,0 +1,96 @@
+"""Use an installed `elmo` as somebody would in the first five minutes, and stop at the first step that fails.
+
+It runs in the environment that `elmo` is installed in, with nothing but the package and what it requires:
+`python -I packaging/try_installed.py --kernels yes`. `make dist-test` and cibuildwheel run it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import sysconfig
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+TEXT = "They saw a new play on Broadway .\nChildren play in the park .\n"
+SENTENCES = (
+    (("They", "PRON"), ("saw", "VERB"), ("a", "DET"), ("play", "NOUN"), (".", "PUNCT")),
+    (("Children", "NOUN"), ("play", "VERB"), ("in", "ADP"), ("the", "DET"), ("park", "NOUN"), (".", "PUNCT")),
+)
+EMPTY = "\t_"
+
+
+def elmo(*arguments: str) -> str:
+    """Run a command of `elmo` and return what it prints to stdout; a failure is shown and ends the program."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "elmo", *arguments], capture_output=True, encoding="utf-8", check=False
+    )
+    if done.returncode:
+        sys.exit(f"elmo {' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def require(is_true: bool, what: str) -> None:
+    """End the program unless something is as it should be."""
+    if not is_true:
+        sys.exit(f"not true of this installation: {what}")
+
+
+def try_import(kernels: str) -> None:
+    """Import the package, which must be the installed one, and embed with the English model."""
+    import elmo as package
+    from elmo import _native
+
+    where = Path(package.__file__ or "")
+    require(where.is_relative_to(sysconfig.get_path("platlib")), f"elmo is imported from site-packages, not {where}")
+    require(package.__version__ == version("elmo-torch"), "the package and its metadata have the same version")
+    if kernels != "any":
+        require(bool(_native.available()) == (kernels == "yes"), f"native kernels: {kernels}")
+    (vectors,) = package.load("en").embed([["They", "saw", "a", "new", "play", "."]])
+    require(vectors.shape == (6, 384), "six words have vectors of 384 numbers")
+    levels = ", ".join(_native.LEVELS) or "none"
+    print(f"Python {sys.version.split()[0]}, elmo {package.__version__}, kernels: {levels}")
+
+
+def try_commands(folder: Path) -> None:
+    """Embed a text, and train a tagger on two sentences and use it."""
+    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+    require("2 sentences, 14 tokens" in elmo("embed", "en", str(folder / "text.txt"), str(folder / "vectors.h5")), "")
+    rows = [
+        "".join(f"{n}\t{word}\t_\t{tag}{EMPTY * 6}\n" for n, (word, tag) in enumerate(sentence, 1))
+        for sentence in SENTENCES
+    ]
+    (folder / "train.conllu").write_text("\n".join(rows * 10) + "\n", encoding="utf-8")
+    data, run = str(folder / "train.conllu"), str(folder / "tagger")
+    small = ("--set", "lstm=[32]", "--set", "training.max_epochs=10")
+    elmo("task", "train", "tag", "--train", data, "--dev", data, "--elmo", "en", "--out", run, *small)
+    tagged = elmo("task", "predict", run, str(folder / "text.txt"))
+    columns = [line.split("\t") for line in tagged.splitlines() if line and not line.startswith("#")]
+    tags = {(row[1], row[3]) for row in columns}
+    require({("Children", "NOUN"), ("the", "DET")} <= tags, f"the tagger has learned its two sentences ({tags})")
+
+
+def try_softmax(folder: Path) -> None:
+    """Measure perplexity, which needs the softmax of `elmo-torch-en-softmax`."""
+    (folder / "text.txt").write_text(TEXT, encoding="utf-8")
+    require("on 14 tokens" in elmo("perplexity", "en", str(folder / "text.txt")), "perplexity is measured on 14 tokens")
+
+
+def main() -> None:
+    """Try everything in a temporary folder."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kernels", choices=["yes", "no", "any"], default="any", help="whether there must be kernels")
+    parser.add_argument("--softmax", action="store_true", help="try what needs the softmax of the English model alone")
+    arguments = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        if arguments.softmax:
+            try_softmax(Path(folder))
+        else:
+            try_import(arguments.kernels)
+            try_commands(Path(folder))
+
+
+if __name__ == "__main__":
+    main()
