@@ -24,7 +24,7 @@ VERBS = {
     "neighbors": "Find the nearest uses of a word in context.",
     "explore": "Explore words in context on a web page served from this machine.",
     "static": "Train static word vectors for the baselines of tasks.",
-    "task": "Train, evaluate and use models for tasks, with or without ELMo.",
+    "task": "Train, evaluate and use models for tasks, with ELMo or without.",
     "analyze": "Repeat the paper's analyses and write tables and figures.",
     "convert": "Convert a model between formats.",
     "info": "Show what a model file or folder contains.",
