@@ -93,7 +93,7 @@ def commands_page() -> str:
 def command_lines(command: click.Command, name: str, parent: click.Context, level: int) -> Iterator[str]:
     """Yield the lines for a command: its description, usage, options, examples and commands of its own."""
     context = click.Context(command, info_name=name, parent=parent)
-    yield from (f"{'#' * level} {context.command_path}", "", plain(inspect.cleandoc(command.help or "")), "")
+    yield from (f"{'#' * level} {context.command_path}", "", *description(command.help or ""))
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     yield from ("```text", usage, "```", "")
     records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
@@ -108,6 +108,13 @@ def command_lines(command: click.Command, name: str, parent: click.Context, leve
             found = command.get_command(context, verb)
             assert found is not None
             yield from command_lines(found, verb, context, level + 1)
+
+
+def description(help: str) -> Iterator[str]:
+    """Yield the lines of a command's description. Paragraphs that click doesn't wrap, after a backspace, are tables."""
+    for paragraph in inspect.cleandoc(help).split("\n\n"):
+        table = paragraph.removeprefix("\b\n")
+        yield from ("```text", table, "```", "") if table != paragraph else (plain(paragraph), "")
 
 
 def plain(text: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from elmo.cli.main import VERBS, cli
 from pages import GIVEN, PAGES, ROOT, blocks, commands, parts, prose, python_of
@@ -110,6 +111,14 @@ def test_examples_in_help_parse() -> None:
     assert len(lines) > 60
     for line in lines:
         check(re.sub(r"\s{2,}\(.*\)$", "", line))
+
+
+@pytest.mark.parametrize("group", ["", "task", "analyze"])
+def test_help_says_the_whole_of_what_commands_do(group: str) -> None:
+    """Click cuts off what doesn't fit on a line."""
+    shown = CliRunner().invoke(cli, [*group.split(), "--help"]).output
+    assert shown.count("\n  ") > 5
+    assert "..." not in shown.partition("Commands:")[2]
 
 
 INLINE = re.compile(r"`(?:[^`]*\| )?elmo ((?:[a-z]+ ?)+)([^`]*)`")

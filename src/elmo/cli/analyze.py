@@ -53,12 +53,25 @@ TASKS = (
         "tasks",
         required=True,
         multiple=True,
-        metavar="TASK", help="A task of elmo task. May be repeated: all tasks go into one table.",
+        metavar="TASK",
+        help="A task of elmo task. May be repeated: all tasks go into one table.",
     ),
-    click.option("--train", required=True, multiple=True, metavar="FILE", help="Training set; give one for each --task."),
-    click.option("--dev", required=True, multiple=True, metavar="FILE", help="Development set to score on; give one for each --task."),
     click.option(
-        "--name", "names", multiple=True, metavar="NAME", help="Name of the task in tables; give one for each --task, or none."
+        "--train", required=True, multiple=True, metavar="FILE", help="Training set; give one for each --task."
+    ),
+    click.option(
+        "--dev",
+        required=True,
+        multiple=True,
+        metavar="FILE",
+        help="Development set to score on; give one for each --task.",
+    ),
+    click.option(
+        "--name",
+        "names",
+        multiple=True,
+        metavar="NAME",
+        help="Name of the task in tables; give one for each --task, or none.",
     ),
     click.option(
         "--set",
@@ -68,7 +81,12 @@ TASKS = (
         help="Change one key of all recipes, or of one task's recipe. May be repeated.",
     ),
     click.option(
-        "--seeds", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Number of runs of each setting."
+        "--seeds",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Number of runs of each setting.",
     ),
 )
 NER = "--task ner --train train.conll --dev dev.conll"
@@ -101,7 +119,10 @@ def command() -> None:
     """
 
 
-@command.command(short_help="Compare ELMo's layers (Table 2).", epilog=examples(f"elmo analyze layers model/ {NER} --out analysis/ --seeds 3"))
+@command.command(
+    short_help="Compare ELMo's layers (Table 2).",
+    epilog=examples(f"elmo analyze layers model/ {NER} --out analysis/ --seeds 3"),
+)
 @MODEL
 @options(TASKS, COMMON)
 def layers(**arguments: Any) -> None:
@@ -114,7 +135,10 @@ def layers(**arguments: Any) -> None:
     _analyze_tasks(analyze_layers, draw_settings, **arguments)
 
 
-@command.command(short_help="Compare the places for ELMo in a model (Table 3).", epilog=examples(f"elmo analyze placement model/ {NER} --out analysis/"))
+@command.command(
+    short_help="Compare the places for ELMo in a model (Table 3).",
+    epilog=examples(f"elmo analyze placement model/ {NER} --out analysis/"),
+)
 @MODEL
 @options(TASKS, COMMON)
 def placement(**arguments: Any) -> None:
@@ -127,7 +151,10 @@ def placement(**arguments: Any) -> None:
     _analyze_tasks(analyze_placement, draw_settings, **arguments)
 
 
-@command.command(short_help="Train on parts of the training set (Figure 1).", epilog=examples(f"elmo analyze efficiency model/ {NER} --out analysis/"))
+@command.command(
+    short_help="Train on parts of the training set (Figure 1).",
+    epilog=examples(f"elmo analyze efficiency model/ {NER} --out analysis/"),
+)
 @MODEL
 @options(TASKS, COMMON)
 def efficiency(**arguments: Any) -> None:
@@ -141,7 +168,10 @@ def efficiency(**arguments: Any) -> None:
     _analyze_tasks(analyze_efficiency, draw_efficiency, **arguments)
 
 
-@command.command(short_help="Show the layers' learned weights (Figure 2).", epilog=examples(f"elmo analyze weights model/ {NER} --out analysis/"))
+@command.command(
+    short_help="Show the layers' learned weights (Figure 2).",
+    epilog=examples(f"elmo analyze weights model/ {NER} --out analysis/"),
+)
 @MODEL
 @options(TASKS, COMMON)
 def weights(**arguments: Any) -> None:
@@ -154,7 +184,10 @@ def weights(**arguments: Any) -> None:
     _analyze_tasks(analyze_weights, draw_weights, **arguments)
 
 
-@command.command(short_help="Fine-tune the biLM on the task's text (Table 7).", epilog=examples(f"elmo analyze finetuning model/ {NER} --out analysis/"))
+@command.command(
+    short_help="Fine-tune the biLM on the task's text (Table 7).",
+    epilog=examples(f"elmo analyze finetuning model/ {NER} --out analysis/"),
+)
 @MODEL
 @options(TASKS, COMMON)
 def finetuning(device: str, **arguments: Any) -> None:
@@ -174,7 +207,7 @@ def finetuning(device: str, **arguments: Any) -> None:
     short_help="Tell word senses apart (Table 5).",
     epilog=examples(
         "elmo analyze wsd model/ --semcor semcor.data.xml --senses index.sense senseval2.data.xml --out analysis/"
-    )
+    ),
 )
 @MODEL
 @click.argument("tests", nargs=-1, required=True, metavar="TEST.data.xml...")
@@ -205,7 +238,7 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
     epilog=examples(
         "elmo analyze pos model/ --ud train.conllu dev.conllu test.conllu --out analysis/",
         "elmo analyze pos model/ --conll2000 train.txt test.txt --out analysis/",
-    )
+    ),
 )
 @MODEL
 @click.option(
@@ -233,8 +266,8 @@ def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, qu
 
 
 @command.command(
-    short_help="Find the nearest words and uses of \"play\" (Table 4).",
-    epilog=examples("elmo analyze neighbors model/ --semcor semcor.data.xml --static vectors.txt --out analysis/")
+    short_help='Find the nearest words and uses of "play" (Table 4).',
+    epilog=examples("elmo analyze neighbors model/ --semcor semcor.data.xml --static vectors.txt --out analysis/"),
 )
 @MODEL
 @SEMCOR

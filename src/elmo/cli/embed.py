@@ -81,7 +81,9 @@ if TYPE_CHECKING:
     help="Where the LSTMs start. zero: from zeros. carry: from the state that the previous batch left, as in the first "
     "ELMo toolkits. warm: from the state that elmo warm stored.",
 )
-@click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Sentences in a batch. Default: as many as fit.")
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), metavar="N", help="Sentences in a batch. Default: as many as fit."
+)
 @click.option(
     "--overwrite", is_flag=True, help="Replace OUTPUT if it exists, and discard the unfinished work of another command."
 )

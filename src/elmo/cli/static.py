@@ -22,15 +22,22 @@ from elmo.errors import ElmoError
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--dim", default=300, show_default=True, metavar="N", help="Width of the vectors.")
 @click.option(
-    "--min-count", default=5, show_default=True, metavar="N", help="A word needs to occur at least this often to get a vector."
+    "--min-count",
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="A word needs to occur at least this often to get a vector.",
 )
-@click.option("--window", default=5, show_default=True, metavar="N", help="Most words on either side that count as neighbors.")
+@click.option(
+    "--window", default=5, show_default=True, metavar="N", help="Most words on either side that count as neighbors."
+)
 @click.option("--epochs", default=5, show_default=True, metavar="N", help="How many times to read the text.")
 @click.option(
     "--workers",
     default=1,
     show_default=True,
-    metavar="N", help="Number of threads. With more than one, results differ from run to run.",
+    metavar="N",
+    help="Number of threads. With more than one, results differ from run to run.",
 )
 @click.option("--seed", default=1, show_default=True, metavar="N", help="Seed of the random numbers.")
 @reading_options

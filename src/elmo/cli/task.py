@@ -36,7 +36,7 @@ def command() -> None:
     squad     answers to questions
     tag       parts of speech, features, lemmas or other columns
     classify  labels of texts
-    """
+    """  # noqa: D301 - click doesn't wrap what follows a backspace
 
 
 @command.command(
@@ -47,7 +47,7 @@ def command() -> None:
         "elmo task train ner --recipe my.yaml --train t.conll --dev d.conll --elmo model/ --out run/ --seeds 5",
         "elmo task train squad --train 'a.json#:40,b.json' --dev 'a.json#40:' --elmo model/ --out run/",
         "elmo task train squad --train t.json --dev d.json --elmo model/ --finetune tuned/ --out run/",
-    )
+    ),
 )
 @click.argument("task")
 @click.option("--recipe", metavar="FILE", help="A YAML file. Default: the published recipe of the task.")
@@ -56,9 +56,12 @@ def command() -> None:
     "--dev",
     required=True,
     type=click.Path(),
-    metavar="FILE", help="Development set, which decides when to stop and which epoch is best.",
+    metavar="FILE",
+    help="Development set, which decides when to stop and which epoch is best.",
 )
-@click.option("--test", type=click.Path(), metavar="FILE", help="Test set, on which the best model is scored at the end.")
+@click.option(
+    "--test", type=click.Path(), metavar="FILE", help="Test set, on which the best model is scored at the end."
+)
 @click.option(
     "--elmo", required=True, metavar="MODEL", help="Any model that elmo info can read, or none for a baseline."
 )
@@ -72,12 +75,18 @@ def command() -> None:
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="The run folder.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe.")
 @click.option(
-    "--seeds", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Number of runs, each with its own seed."
+    "--seeds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of runs, each with its own seed.",
 )
 @click.option(
     "--cache",
     type=click.Path(path_type=Path),
-    metavar="FOLDER", help="Keep ELMo's vectors in this folder, where other runs can use them too.",
+    metavar="FOLDER",
+    help="Keep ELMo's vectors in this folder, where other runs can use them too.",
 )
 @click.option("--no-bilm", is_flag=True, help="Keep no copy of MODEL in RUN. MODEL then has to stay where it is.")
 @click.option("--tensorboard", is_flag=True, help="Also write logs for TensorBoard.")
@@ -152,7 +161,7 @@ def _report(experiment: Experiment, as_json: bool) -> None:
         "elmo task evaluate run/ test.conll",
         "elmo task evaluate run/ wikineural.conll --set token_column=1 --json",
         "elmo task evaluate run/seed-* dev.json --ensemble --predictions answers.json",
-    )
+    ),
 )
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
 @click.argument("file", type=click.Path())
@@ -235,7 +244,7 @@ def evaluate(
         "elmo task text ner train.conll > task.txt && elmo finetune model/ tuned/ task.txt",
         "elmo task text ner train.conll --set token_column=1",
         "elmo task text snli train.jsonl.xz dev.jsonl.xz > task.txt",
-    )
+    ),
 )
 @click.argument("task")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
@@ -266,7 +275,7 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
         "elmo task predict tagger/ treebank.conllu.xz > tagged.conllu",
         'printf "A dog runs.\\tAn animal moves.\\n" | elmo task predict snli-run/ -',
         'printf "They met in Espoo.\\tWhere did they meet?\\n" | elmo task predict squad-run/ -',
-    )
+    ),
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("file", type=click.Path(), metavar="FILE|-")
@@ -280,10 +289,12 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     "--text",
     "layout",
     metavar="FORMAT",
-    help="plain; for tag also conllu, or columns as in the training set of RUN. Default: conllu for a FILE of that name "
+    help="plain; for tag also conllu, or columns as in the training set of RUN. Default: conllu for a FILE so named "
     "(x.conllu, x.conllu.xz), and plain for others.",
 )
-@click.option("--encoding", default="utf-8", show_default=True, metavar="NAME", help="Encoding of the text, for example latin-1.")
+@click.option(
+    "--encoding", default="utf-8", show_default=True, metavar="NAME", help="Encoding of the text, for example latin-1."
+)
 @device_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on each line, for use by programs.")
 def predict(
@@ -303,7 +314,7 @@ def predict(
 
     Without predicates, srl finds them by the forms of the words. For tag, the result is CoNLL-U. If FILE is CoNLL-U,
     too, the model's tags replace those in it, and everything else stays as it is.
-    """
+    """  # noqa: D301 - see above
     import json
 
     from elmo.cli.unanswered import CHUNK, CHUNK_TOKENS, layout_of, read_unanswered
