@@ -18,8 +18,8 @@ from elmo.cli.main import VERBS, cli
 from pages import GIVEN, PAGES, ROOT, blocks, commands, parts, prose, python_of
 
 LANGUAGES = {"bash", "bibtex", "console", "ini", "python", "text", "yaml"}
-TOOLS = {"awk", "cat", "echo", "pre-commit", "printf", "zcat"}
-"""Programs of every system that commands on pages use besides our own."""
+TOOLS = {"awk", "cat", "cp", "echo", "mkdir", "pre-commit", "printf", "zcat"}
+"""Programs that commands on pages use besides our own."""
 
 UNWRAPPED = {"results.md", "analysis.md", "little-text.md", "performance.md"}
 """Pages whose lines may be longer: those of benchmarks/pages, and one with little but tables and commands."""
@@ -58,9 +58,10 @@ def only_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
 def check(command: str) -> None:
     """Fail if a line of shell has a program, a script, an extra or an option that doesn't exist."""
     for program, *arguments in parts(command):
+        program = program.removeprefix(".venv/bin/")
         if program in ("python", "torchrun") and "elmo" in arguments:
             program, arguments = "elmo", arguments[arguments.index("elmo") + 1 :]
-        match program.removeprefix(".venv/bin/"):
+        match program:
             case "elmo":
                 cli.main(arguments, prog_name="elmo", standalone_mode=False)
             case "python":
@@ -74,8 +75,8 @@ def check(command: str) -> None:
                     extra for word in arguments for found in re.findall(r"\[(.*)\]", word) for extra in found.split(",")
                 }
                 assert asked <= set(extras), command
-            case other:
-                assert other in TOOLS, command
+            case _:
+                assert program in TOOLS, command
 
 
 def check_script(script: str, *arguments: str) -> None:
