@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10
 
-.PHONY: setup demo dist dist-test test test-all test-attack test-arm lint docs clean
+.PHONY: setup demo dist dist-test test test-all test-attack test-arm lint site docs clean
 
 setup: .venv/installed
 
@@ -70,12 +70,16 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-docs: .venv/docs
+# The site, in site/, with a check of its links.
+site: .venv/docs
 	$(BIN)/mkdocs build --strict
-	$(PYTEST) tests/docs
+
+# The same, with a check of the commands and the Python on its pages.
+docs: site
+	$(PYTEST) --slow tests/test_docs.py tests/test_readme.py tests/test_tutorials.py
 
 .venv/docs: .venv/installed
-	$(PIP) 'elmo-torch[docs]'  # the package itself is there
+	$(PIP) 'elmo-torch[docs]'  # the package itself is installed; this adds what the extra names
 	touch $@
 
 clean:

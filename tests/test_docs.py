@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from elmo.cli.main import VERBS, cli
 from pages import GIVEN, PAGES, ROOT, blocks, commands, parts, prose, python_of
@@ -66,7 +67,8 @@ def check(command: str) -> None:
             case "python":
                 check_script(*arguments)
             case "make":
-                assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), re.M), command
+                for target in arguments:
+                    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), command
             case "pip":
                 extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
                 asked = {
@@ -78,7 +80,11 @@ def check(command: str) -> None:
 
 
 def check_script(script: str, *arguments: str) -> None:
-    """Fail if a script of the repository doesn't exist, or has not the options that a page passes to it."""
+    """Fail if a script or test of the repository doesn't exist, or has not the options that a page passes to it."""
+    if script == "-m":
+        assert arguments[0] == "pytest"
+        assert all((ROOT / path).exists() for path in arguments if path.startswith("tests"))
+        return
     if script == "-c":
         compile(arguments[0], "-c", "exec")
         return
@@ -106,6 +112,14 @@ def test_examples_in_help_parse() -> None:
     assert len(lines) > 60
     for line in lines:
         check(re.sub(r"\s{2,}\(.*\)$", "", line))
+
+
+@pytest.mark.parametrize("group", ["", "task", "analyze"])
+def test_help_says_the_whole_of_what_commands_do(group: str) -> None:
+    """Click cuts off what doesn't fit on a line."""
+    shown = CliRunner().invoke(cli, [*group.split(), "--help"]).output
+    assert shown.count("\n  ") > 5
+    assert "..." not in shown.partition("Commands:")[2]
 
 
 INLINE = re.compile(r"`(?:[^`]*\| )?elmo ((?:[a-z]+ ?)+)([^`]*)`")

@@ -26,7 +26,7 @@ VERBS = {
     "explore": "Explore words in context on a web page served from this machine.",
     "types": "Write one vector for each word: the mean of its uses in a text.",
     "static": "Train static word vectors for the baselines of tasks.",
-    "task": "Train, evaluate and use models for tasks, with or without ELMo.",
+    "task": "Train, evaluate and use models for tasks, with ELMo or without.",
     "analyze": "Repeat the paper's analyses and write tables and figures.",
     "convert": "Convert a model between formats.",
     "info": "Show what a model file or folder contains.",

@@ -20,19 +20,26 @@ from elmo.cli.word_vectors import opened_corpus, require_word_tests, run_word_te
 )
 @click.argument("source", metavar="CORPUS|TEXT")
 @click.argument("out", type=click.Path(path_type=Path))
-@click.option("--dim", default=300, show_default=True, help="Width of the vectors.")
+@click.option("--dim", default=300, show_default=True, metavar="N", help="Width of the vectors.")
 @click.option(
-    "--min-count", default=5, show_default=True, help="A word needs to occur at least this often to get a vector."
+    "--min-count",
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="A word needs to occur at least this often to get a vector.",
 )
-@click.option("--window", default=5, show_default=True, help="Most words on either side that count as neighbors.")
-@click.option("--epochs", default=5, show_default=True, help="How many times to read the text.")
+@click.option(
+    "--window", default=5, show_default=True, metavar="N", help="Most words on either side that count as neighbors."
+)
+@click.option("--epochs", default=5, show_default=True, metavar="N", help="How many times to read the text.")
 @click.option(
     "--workers",
     default=1,
     show_default=True,
+    metavar="N",
     help="Number of threads. With more than one, results differ from run to run.",
 )
-@click.option("--seed", default=1, show_default=True, help="Seed of the random numbers.")
+@click.option("--seed", default=1, show_default=True, metavar="N", help="Seed of the random numbers.")
 @word_test_options
 @reading_options
 @json_option
@@ -52,11 +59,10 @@ def command(
 ) -> None:
     """Train static word vectors on a text and write them to OUT.
 
-    OUT is in word2vec's text format, from which the baseline of a task can start (words.vectors in its recipe), or for
-    gensim's KeyedVectors.load if it ends in .kv. The source is a corpus folder made by elmo prepare, so that the
-    vectors are trained on the text that the biLM was trained on, or a text file, a glob or -, which is first prepared
-    in a temporary folder next to OUT. The method is skip-gram with negative sampling, by gensim. Memory use depends on
-    the number of words, not on the length of the text.
+    OUT is in word2vec's text format or, if it ends in .kv, for gensim's KeyedVectors.load. The baseline of a task can
+    start from the text format (words.vectors in its recipe). Name a corpus folder of elmo prepare to train on the text
+    of the biLM. A text file, a glob or - is first prepared in a temporary folder next to OUT. The method is skip-gram
+    with negative sampling, by gensim. Memory use depends on the number of words, not on the length of the text.
     """
     import time
 
