@@ -1,10 +1,11 @@
 """One word, several senses: a model's vectors of it lie near those of its like.
 
 For each word of `uses.tsv` (word, sense and sentence, between tabs; the sentences are our own) it prints how often the
-nearest other use has the same sense, compared with chance, and the nearest uses of one use of each sense; and it draws
-all uses in the plane. Sentences of yours do as well: name the file.
+nearest other use has the same sense, compared with chance, and the nearest uses of one use of each sense. It also draws
+all uses in the plane, in one layer or in all of them. You can name a file of your own sentences.
 
     python examples/senses.py
+    python examples/senses.py --pictures pictures/ --draw-layers
     python examples/senses.py run/ --uses mine.tsv --layer 1 --pictures pictures/
 """
 
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--layer", default="top", help="top, mean, or a layer's number")
     parser.add_argument("--top", type=int, default=4, help="uses to print for each sense")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="where to draw each word's uses")
+    parser.add_argument("--draw-layers", action="store_true", help="draw the uses in each layer, not only in --layer")
     arguments = parser.parse_args()
     layer: Layers = int(arguments.layer) if arguments.layer.isdecimal() else arguments.layer
     embedder = elmo.load(arguments.model)
@@ -64,7 +66,9 @@ def main() -> None:
         if arguments.pictures:
             arguments.pictures.mkdir(parents=True, exist_ok=True)
             picture = arguments.pictures / f"{word}.png"
-            plot_uses(picture, uses, f"{len(uses.senses)} uses of “{word}”")
+            layers = range(embedder.num_layers) if arguments.draw_layers else ()
+            drawn = [gather_uses(embedder, sentences, word, number) for number in layers] or uses
+            plot_uses(picture, drawn, f"{len(uses.senses)} uses of “{word}”")
             print(f"\n  {picture}")
 
 

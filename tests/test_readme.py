@@ -1,4 +1,4 @@
-"""Every command and every line of Python in the README runs, in the order in which a reader would try them."""
+"""Every command and line of Python in the README and in the tour runs, in the order in which a reader tries them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,29 @@ import make_bilm_hdf5
 from elmo.cli.main import VERBS
 from pages import blocks, commands, python_of, run_commands
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README, TOUR = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "docs/tour.md"))
 SHORTER = {
     "--recipe mini --max-minutes 30": "--recipe tiny --max-steps 3 --set training.batch_size=4",
+    "--recipe auto": "--recipe auto --max-steps 3 --set training.batch_size=4",
     "elmo task train ner": "elmo task train ner --set training.max_epochs=1 --set lstm=[8,8]",
+    "elmo task train tag": "elmo task train tag --set training.max_epochs=1 --set lstm=[8,8]",
     "elmo explore": "elmo explore --help",
 }
 """What makes a command of half an hour, or one that serves until it is stopped, one of seconds."""
 
-COMMANDS = commands(README)
+TAGS = {"They": "PRP", "saw": "VBD"}
+COMMANDS = [*commands(README), *commands(TOUR)]
 ELMO = [command for command in COMMANDS if command.startswith("elmo ")]
 
 
 pytestmark = pytest.mark.xdist_group("readme")  # in one process, which runs the commands once
+
+
+def conllu(sentence: str) -> str:
+    """A sentence in CoNLL-U, with Penn tags only."""
+    rows = enumerate(sentence.split(), 1)
+    return "".join(f"{n}\t{word}\t_\t_\t{TAGS[word]}" + 5 * "\t_" + "\n" for n, word in rows) + "\n"
 
 
 @pytest.fixture(scope="module")
@@ -42,11 +52,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "sentences.txt").write_text("They saw a new play on Broadway .\nChildren play in the park .\n")
     for name in ("train", "dev", "test"):
         (folder / f"{name}.conll").write_text("They\tO\nsaw\tO\nAnn\tB-person\nLee\tI-person\n\n" * 4)
-        rows = "".join(
-            f"{n}\t{word}\t_\t_\t{tag}" + 5 * "\t_" + "\n"
-            for n, (word, tag) in enumerate([("They", "PRP"), ("saw", "VBD")], 1)
-        )
-        (folder / f"{name}.conllu").write_text(f"{rows}\n" * 4)
+        # Equal sentences are pretrained on once, but words have to occur twice to be in the vocabulary.
+        sentences = ["They saw", "They saw They", "saw They saw", "They They saw saw"]
+        (folder / f"{name}.conllu").write_text("".join(map(conllu, sentences)))
     make_bilm_hdf5.make(folder / "published")
     for file in (folder / "published").iterdir():
         kind = "options" if file.suffix == ".json" else "weights"
@@ -69,9 +77,10 @@ def test_commands_run_in_order(after_commands: Path) -> None:
 
 @pytest.mark.usefixtures("after_commands")
 def test_python_runs_after_the_commands() -> None:
-    english, embed, layer = blocks(README, "python")
+    (english,), (embed, layer) = blocks(README, "python"), blocks(TOUR, "python")
     exec(english, names := {})
     assert [vectors.shape for vectors in names["vectors"]] == [(6, 384), (6, 384)]
+    assert [layers.shape for layers in names["layers"]] == [(3, 6, 384), (3, 6, 384)]
     exec(embed, names := {})
     vectors, layers = names["vectors"], names["layers"]
     assert [v.shape for v in vectors] == [(6, 64), (3, 64)]

@@ -144,28 +144,41 @@ def separation(uses: Uses) -> Separation:
     return Separation(float(np.mean(right)), float(np.mean(chances)), len(right), len(set(senses.tolist())))
 
 
-def plot_uses(path: str | Path, uses: Uses, title: str = "") -> None:
+def plot_uses(path: str | Path, uses: Uses | Sequence[Uses], title: str = "") -> None:
     """Plot the directions of the uses on their first two principal components.
 
     Each sense has its own color and marker, the most frequent first, and the use nearest to the center of each sense is
-    quoted. `path` ends in `.png` or `.svg`. Needs matplotlib (`pip install 'elmo-torch[analysis]'`).
+    quoted. Needs matplotlib (`pip install 'elmo-torch[analysis]'`).
+
+    Args:
+        path: The picture, which ends in `.png` or `.svg`.
+        uses: The uses of a word, or the same uses in several layers, each of which gets a plot of its own.
+        title: What to write above.
 
     Raises:
         ElmoError: If the path has another ending, or if there are fewer than three uses.
     """
     path = Path(path)
     require_picture(path)
-    if len(uses.senses) < 3:
-        raise ElmoError(f"{path}: {len(uses.senses)} uses make no picture; it takes 3")
+    plots = [uses] if isinstance(uses, Uses) else list(uses)
+    if not plots or len(plots[0].senses) < 3:
+        raise ElmoError(f"{path}: {len(plots[0].senses) if plots else 0} uses make no picture; it takes 3")
     figure = new_figure()
-    figure.set_size_inches(11, 6)
-    points, shares = project(uses.vectors)
-    axes = figure.add_subplot()
-    axes.set_title(title or "Uses of a word")
-    for axis, number, share in zip((axes.set_xlabel, axes.set_ylabel), ("First", "Second"), shares, strict=True):
-        axis(f"{number} principal component ({share:.0%} of the variance)")
-    _draw_senses(axes, uses, points)
-    figure.legend(loc="outside right upper", frameon=False, fontsize="small", labelspacing=1)
+    figure.set_size_inches(11, 6 if len(plots) == 1 else 3.6)
+    figure.suptitle(title or "Uses of a word")
+    all_axes = figure.subplots(1, len(plots), squeeze=False)[0]
+    for axes, of_layer in zip(all_axes, plots, strict=True):
+        points, shares = project(of_layer.vectors)
+        _draw_senses(axes, of_layer, points)
+        if len(plots) > 1:
+            axes.set(title=f"Layer {of_layer.layer}", xlim=(-1, 1), ylim=(-1, 1), xticks=(), yticks=(), aspect="equal")
+            continue
+        for axis, number, share in zip((axes.set_xlabel, axes.set_ylabel), ("First", "Second"), shares, strict=True):
+            axis(f"{number} principal component ({share:.0%} of the variance)")
+    handles, labels = all_axes[-1].get_legend_handles_labels()
+    place = "outside right upper" if len(plots) == 1 else "outside lower center"
+    columns = 1 if len(plots) == 1 else len(labels)
+    figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize="small", labelspacing=1)
     save_figure(figure, path, path.suffix[1:])
 
 
