@@ -67,7 +67,7 @@ PUBLIC_MODULES = {
 
 EXTRAS = [
     *("tensorboard", "pyarrow", "faiss", "ray", "spacy", "zstandard", "sklearn", "matplotlib"),
-    *("gensim", "starlette", "uvicorn"),
+    *("gensim", "starlette", "uvicorn", "flair", "sentence_transformers"),
 ]
 MODULES = sorted(path for path in SOURCE.rglob("*.py"))
 

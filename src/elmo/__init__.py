@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from elmo.errors import ElmoError
     from elmo.formats.elmo import Elmo, batch_to_ids
     from elmo.nn.scalar_mix import ScalarMix
-    from elmo.text.tokenizers import get_tokenizer, split_sentences
+    from elmo.text.rules import split_sentences
+    from elmo.text.tokenizers import get_tokenizer
 
 __version__ = "0.2.0"
 
@@ -43,7 +44,7 @@ _HOME = {
     "batch_to_ids": "elmo.formats.elmo",
     "get_tokenizer": "elmo.text.tokenizers",
     "load": "elmo.embed",
-    "split_sentences": "elmo.text.tokenizers",
+    "split_sentences": "elmo.text.rules",
 }
 
 # So the help of the command needn't wait for torch.

@@ -162,6 +162,25 @@ class BiLMConfig:
         return self.lstm.projection_dim * (2 if self.bidirectional else 1)
 
 
+@dataclass(frozen=True)
+class TextConfig:
+    """How the text that a model was trained on was cut, which other text for the model is cut by, too.
+
+    Attributes:
+        tokenizer: The name of the tokenizer (see `elmo.get_tokenizer`); "whitespace" for text that had been tokenized.
+        text: What a line held: "sentences", "paragraphs" or "wrapped" (see `read_sentences`).
+        lowercase: Whether the text was converted to lower case.
+        language: The code of its language, which also decides how paragraphs are split into sentences.
+        oov_rate: The share of its tokens that are not in the vocabulary, or None if that is not known.
+    """
+
+    tokenizer: str = "whitespace"
+    text: str = "sentences"
+    lowercase: bool = False
+    language: str | None = None
+    oov_rate: float | None = None
+
+
 def bilm_config(values: object, where: str, *, ignore_unknown: bool = False) -> BiLMConfig:
     """Build the sizes of a biLM as `from_mapping` does, from options that may have no `char_cnn`.
 

@@ -144,6 +144,34 @@ def test_typed_text_is_tokenized_like_the_text_of_the_index(model: Embedder, ind
     assert tokenizer_for_input(index) == tokenizer_for_input(None) == "ptb"
 
 
+def test_a_reader_sees_and_chooses_files_and_metadata(model: Embedder, folder: Path) -> None:
+    from starlette.testclient import TestClient
+
+    from elmo.analysis.explore_page import Page
+
+    (folder / "a.txt").write_text("They saw a play .\nA new play .\n")
+    (folder / "b.txt").write_text("No play in the park .\n")
+    (folder / "dates.tsv").write_text("file\tyear\na\t1843\nb\t<1900>\n")
+    sources = [str(folder / name) for name in ("a.txt", "b.txt")]
+    build_index(model, sources, folder / "dated", metadata=folder / "dates.tsv")
+    page = Page(model, "model", str.split, ContextIndex(folder / "dated", model))
+    client = TestClient(page.app("testserver"))
+
+    def found(**where: str) -> str:
+        return client.get("/", params={"text": "She wrote a play .", "word": 3, **where}).text
+
+    everything = found()
+    assert all(f"{name}, line {line}" in everything for name, line in (("a.txt", 1), ("a.txt", 2), ("b.txt", 1)))
+    assert "year=&lt;1900&gt;" in everything, "as text, not as HTML"
+    chosen = found(**{"where.year": "1800..1850"})
+    assert "a.txt, line 2, year=1843" in chosen
+    assert "b.txt, line" not in chosen
+    assert 'name="where.year" value="1800..1850"' in chosen
+    assert 'name="where.file"' in chosen
+    assert all("where.year" in link for link in re.findall(r'<a href="([^"]+)">', chosen)), "links keep the choice"
+    assert "the index has no year &#39;1900&#39;" in found(**{"where.year": "1900"})
+
+
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[str]:
     """The address of `elmo explore` in a process of its own, which ends when asked to."""

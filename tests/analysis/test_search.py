@@ -441,3 +441,84 @@ def test_a_damaged_description_is_refused(model: Embedder, text: str, tmp_path: 
         path.write_text(json.dumps(damaged))
         with pytest.raises(ElmoError, match=r"index\.json: is damaged"):
             ContextIndex(tmp_path / "index", model)
+
+
+LETTERS = {"a.txt": "They saw a play .\n\nA play in the park .\n", "b.txt": "New drama !\nShe wrote a new play .\n"}
+PLACES_OF = {"They": ("a.txt", 1), "A": ("a.txt", 3), "New": ("b.txt", 1), "She": ("b.txt", 2)}
+
+
+@pytest.fixture
+def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two files and two tables about them in the working directory."""
+    for name, content in LETTERS.items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / "dates.tsv").write_text("file\tyear\na\t1843\nb\t1790\n")
+    (tmp_path / "places.csv").write_text("place,file\nDown,a.txt\n")
+    monkeypatch.chdir(tmp_path)
+    return ["a.txt", "b.txt"]
+
+
+def test_every_use_has_its_file_and_line_and_is_chosen_by_metadata(model: Embedder, letters: list[str]) -> None:
+    build_index(model, letters, "index", metadata="dates.tsv")
+    index = ContextIndex("index", model)
+
+    def found(**where: str) -> set[str]:
+        uses = index.find_neighbors("a", QUERY, any_word=True, top=50, where=where).uses
+        for use in uses:
+            assert use.origin is not None
+            assert (use.origin.file, use.origin.line) == PLACES_OF[use.tokens[0]]
+            assert use.origin.metadata == {"year": "1843" if use.origin.file == "a.txt" else "1790"}
+        return {use.tokens[0] for use in uses}
+
+    assert found() == {*PLACES_OF}
+    assert found(year="1800..1899") == found(file="a.txt") == {"They", "A"}
+    assert found(year="17*") == {"New", "She"}
+    assert [tokens[0] for tokens, _ in index.uses("play", 9, {"year": "1790"})] == ["She"]
+    assert index.find_neighbors("play", QUERY, where={"year": "1843"}).num_uses == 2
+    with pytest.raises(ElmoError, match="the index has no use of 'drama', year 1843"):
+        index.find_neighbors("a", QUERY, among=["drama"], where={"year": "1843"})
+
+
+def test_metadata_of_a_complete_index_is_replaced(
+    model: Embedder, letters: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is embedded, and a call without metadata keeps what there is."""
+    build_index(model, letters, "index", metadata="dates.tsv")
+    monkeypatch.setattr(model, "embed_window", None)
+    for table, columns in ((None, ("year",)), ("places.csv", ("place",)), (None, ("place",))):
+        assert build_index(model, letters, "index", metadata=table).was_there
+        origins = ContextIndex("index", model).text.origins
+        assert origins is not None
+        assert origins.columns == columns
+    with pytest.raises(ElmoError, match="no column is named 'file'"):
+        build_index(model, letters, "index", metadata="a.txt")
+    assert not list(Path().glob(".*"))
+
+
+def test_an_index_of_an_earlier_version_learns_its_files(model: Embedder, letters: list[str]) -> None:
+    build_index(model, letters, "index")
+    for name in ("origins.json", "places.bin"):
+        (Path("index") / name).unlink()
+    index = ContextIndex("index", model)
+    assert {use.origin for use in index.find_neighbors("play", QUERY).uses} == {None}
+    with pytest.raises(ElmoError, match="the index does not know its files; build it again"):
+        index.find_neighbors("play", QUERY, where={"file": "a.txt"})
+    assert build_index(model, letters, "index").was_there
+    assert all(use.origin for use in ContextIndex("index", model).find_neighbors("play", QUERY).uses)
+
+
+def test_tagged_text_has_places(model: Embedder, tmp_path: Path) -> None:
+    """The line is that of the sentence's first comment, or of its first word."""
+    (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")
+    build_index(model, [str(tmp_path / "text.conllu")], tmp_path / "index", tagged="upos")
+    origins = ContextIndex(tmp_path / "index", model).text.origins
+    assert origins is not None
+    assert [origins.of(sentence).line for sentence in range(len(origins))] == [1, 6]
+
+
+def test_places_of_other_sentences_are_refused(model: Embedder, letters: list[str]) -> None:
+    build_index(model, letters, "index")
+    path = Path("index/places.bin")
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(ElmoError, match="knows the places of 3 of its 4 sentences; get it again"):
+        ContextIndex("index", model)

@@ -138,7 +138,7 @@ def test_globs_are_read_one_after_the_other(elmo: Run, folder: Path) -> None:
         (["model", "text.txt", "old.h5"], "elmo: old.h5: exists already; remove it, or pass --overwrite"),
         (["model", "old.h5", "old.h5", "--overwrite"], "elmo: old.h5: is one of the text files"),
         (["model", "latin.txt", "out.h5"], "latin.txt, line 1: not valid UTF-8"),
-        (["model", "text.txt", "out.h5", "--tokenizer", "words"], "words"),
+        (["model", "text.txt", "out.h5", "--tokenizer", "moses"], "moses"),
         (["model", "out.h5"], "Missing argument"),
     ],
 )

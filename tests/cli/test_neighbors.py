@@ -99,7 +99,7 @@ def test_an_index_is_searched_with_its_filters(elmo: Run, tmp_path: Path) -> Non
     assert out.endswith("2 nearest of 2 uses in 2 sentences\n")
     for arguments, says in (
         ([*query, "--layer", "1"], "elmo: t.index: an index has only one layer; leave out --layer"),
-        (["text.txt", *query[1:], "--tag", "NOUN"], "elmo: --among and --tag need an index"),
+        (["text.txt", *query[1:], "--tag", "NOUN"], "elmo: --among, --tag and --where need an index"),
         ([*query, "--tag", "X"], "elmo: the index has no tag 'X'; it has DET, NOUN, PRON, PUNCT, VERB"),
     ):
         code, out, err = elmo(*arguments)
@@ -118,3 +118,29 @@ def test_the_query_is_tokenized_like_the_text_of_the_index(elmo: Run, tmp_path: 
     assert json.loads(elmo(*query, "--among", "They")[1])["num_uses"] == 1
     code, _, err = elmo(*query, "--tokenizer", "whitespace")
     assert (code, err.startswith("elmo: the word 'play' is not among the tokens of the query")) == (2, True)
+
+
+def test_files_lines_and_metadata_are_shown_and_chosen_by(elmo: Run, tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    (tmp_path / "more.txt").write_text("\nA play !\n")
+    (tmp_path / "dates.tsv").write_text("file\tyear\ttitle\ntext\t1843\tA Play\n")
+    arguments = ["model", "text.txt", "more.txt", "text.index", "--metadata", "dates.tsv"]
+    assert CliRunner().invoke(index, arguments).exit_code == 0
+    query = ["text.index", "--word", "play", "--in", "She wrote a play ."]
+    _, out, _ = elmo(*query)
+    assert "  A [play] !  (more.txt, line 2)\n" in out
+    assert "  He made a spectacular [play] .  (text.txt, line 4, year=1843, title=A Play)\n" in out
+    _, out, _ = elmo(*query, "--where", "year=18*", "--where", "file=text.txt", "--json")
+    found = json.loads(out)
+    assert found["num_uses"] == 3
+    assert {use["origin"]["file"] for use in found["uses"]} == {"text.txt"}
+    assert found["uses"][0]["origin"]["metadata"] == {"year": "1843", "title": "A Play"}
+    for options, says in (
+        (["text.index", "--where", "year"], "elmo: 'year': expected a column and a value"),
+        (["text.index", "--where", "y=1"], "elmo: the index has no column 'y' of metadata; it has file, year, title"),
+        (["text.index", "--where", "year=1"], "elmo: the index has no year '1'; it has 1843"),
+        (["text.txt", "--where", "year=1843"], "elmo: --among, --tag and --where need an index"),
+    ):
+        code, out, err = elmo(*options, *query[1:])
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert err.startswith(says)

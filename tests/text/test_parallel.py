@@ -39,7 +39,7 @@ def test_only_a_few_blocks_are_read_ahead(tmp_path, monkeypatch):
         advance=progress.append,
     )
     for number, block in enumerate(blocks):
-        assert block == [[f"{number:03}"]]
+        assert block == ([[f"{number:03}"]], 0, [number + 1])
         assert sum(progress) <= 4 * (number + 5)
     assert number == 199
 
@@ -70,4 +70,22 @@ def test_a_single_block_needs_no_process(tmp_path, monkeypatch):
     monkeypatch.setattr(parallel, "ProcessPoolExecutor", None)
     (tmp_path / "text").write_text("don't\n")
     settings = {"tokenizer": "ptb", "text": "sentences", "encoding": "utf-8", "lowercase": True}
-    assert list(tokenize_files([str(tmp_path / "text")], **settings, workers=2)) == [[["do", "n't"]]]
+    assert list(tokenize_files([str(tmp_path / "text")], **settings, workers=2)) == [([["do", "n't"]], 0, [1])]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("kind", "one", "two"),
+    [("sentences", [1, 2, 3, 4, 5], [1, 2]), ("paragraphs", [1, 2, 2, 4, 5], [1, 2]), ("wrapped", [1, 2, 4, 5], [1])],
+)
+def test_the_line_of_every_sentence_is_known(tmp_path, monkeypatch, workers, kind, one, two):
+    """It is the same for any blocks, and where other processes tokenize. A wrapped sentence may begin within a line."""
+    (tmp_path / "one").write_text("He came\nhome. She\n \n  Left.\nNo\n")
+    (tmp_path / "two").write_text("\ufeffHe came\r\nhome.\n")
+    settings = {"tokenizer": "ptb", "text": kind, "encoding": "utf-8", "lowercase": False}
+    for size in (2, 1 << 18):
+        monkeypatch.setattr(reading, "BLOCK_SIZE", size)
+        blocks = list(tokenize_files([str(tmp_path / "one"), str(tmp_path / "two")], **settings, workers=workers))
+        found = [[line for block in blocks if block.file == file for line in block.lines] for file in (0, 1)]
+        assert found == [one, two]
+        assert all(len(block.sentences) == len(block.lines) for block in blocks)

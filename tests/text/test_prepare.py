@@ -111,7 +111,7 @@ def test_very_long_words_start_a_new_run_too(text, tmp_path, monkeypatch):
     assert len(runs) > 3
 
 
-@pytest.mark.parametrize("kind", reading.TEXTS)
+@pytest.mark.parametrize("kind", reading.RAW)
 def test_processes_change_nothing(text, tmp_path, monkeypatch, kind):
     monkeypatch.setattr(reading, "BLOCK_SIZE", 30)
     pools = []

@@ -211,7 +211,7 @@ def test_unknown_text():
 def test_blocks_change_nothing(text, block_size, tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "text"
     path.write_bytes(text.encode())
-    whole = [list(read_sentences([path], text=kind, tokenizer="ptb")) for kind in reading.TEXTS]
+    whole = [list(read_sentences([path], text=kind, tokenizer="ptb")) for kind in reading.RAW]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "BLOCK_SIZE", block_size)
-        assert [list(read_sentences([path], text=kind, tokenizer="ptb")) for kind in reading.TEXTS] == whole
+        assert [list(read_sentences([path], text=kind, tokenizer="ptb")) for kind in reading.RAW] == whole

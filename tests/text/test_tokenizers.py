@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ElmoError
-from elmo.text.tokenizers import get_tokenizer, split_sentences
+from elmo.text import tokenizers
+from elmo.text.rules import split_sentences
+from elmo.text.tokenizers import PlacedToken, align, get_tokenizer, is_code, locate
 
 PTB = {
     "I can't, won't, don't and cannot.": "I ca n't , wo n't , do n't and can not .",
@@ -41,16 +43,177 @@ PTB = {
 }
 
 
+WORDS = {
+    "L'eau, porte-monnaie: c'est-à-dire, 1.000,5 à 10:30!": "L'eau , porte-monnaie : c'est-à-dire , 1.000,5 à 10:30 !",
+    "Das ist z.B. gut, d.h. (sehr) gut.": "Das ist z.B. gut , d.h. ( sehr ) gut .",
+    "Vgl. Abb. 3 – «так», т.е. да…": "Vgl . Abb . 3 – « так » , т.е. да …",
+    "Siehe https://example.org/a?b=1. Oder an me@example.org!": (
+        "Siehe https://example.org/a?b=1 . Oder an me@example.org !"
+    ),
+    "他去银行存钱，2023年。": "他 去 银 行 存 钱 ， 2023 年 。",
+    "東京タワーは高い。が": "東 京 タ ワ ー は 高 い 。 が",
+    "ذهبتُ إلى السوقِ، ثم عدتُ.": "ذهبتُ إلى السوقِ ، ثم عدتُ .",
+    "צה״ל ואח׳ אמרו: שלום.": "צה״ל ואח׳ אמרו : שלום .",
+    "हिन्दी में।": "हिन्दी में ।",
+    "🇩🇪👍🏽 ok": "🇩🇪 👍🏽 ok",
+}
+
+
+@pytest.mark.parametrize("text", WORDS)
+def test_rules_for_any_language(text):
+    assert get_tokenizer("words")(text) == WORDS[text].split()
+
+
+def test_characters_keep_their_marks():
+    chars = get_tokenizer("chars")
+    assert chars("MKV lq") == ["M", "K", "V", "l", "q"]
+    assert chars("他去。") == ["他", "去", "。"]
+    assert chars("é e\u0301 हि सु") == ["é", "e\u0301", "हि", "सु"]
+    assert chars("👩‍👩‍👧👍🏽a") == ["👩‍👩‍👧", "👍🏽", "a"]
+    assert chars("a \u0301") == ["a", "\u0301"], "nothing is joined across a space"
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "parts"),
+    [
+        ('He said "no".', ["He", "said", "``", "no", "''", "."], ["He", "said", '"', "no", '"', "."]),
+        ("(a)  b", ["-LRB-", "a", "-RRB-", "b"], ["(", "a", ")", "b"]),
+        ("Play WELL", ["play", "well"], ["Play", "WELL"]),
+        ("a, b; c", ["a", "b", "c"], ["a", "b", "c"]),
+        ("del mar", ["de", "el", "mar"], ["de", "l", "mar"]),
+        ("  zum Haus ", ["zu", "dem", "Haus"], ["zu", "m", "Haus"]),
+        ("au  ", ["à", "le"], ["au", "au"]),
+        ("  ", ["x"], [""]),
+        ("", [], []),
+    ],
+)
+def test_rewritten_tokens_stand_for_a_part_of_the_text(text, tokens, parts):
+    found = align(text, tokens)
+    assert [token for token, *_ in found] == tokens
+    assert [text[start:end] for _, start, end in found] == parts
+
+
+@given(text=st.text("ab \"'", max_size=12), tokens=st.lists(st.text("ab`'", min_size=1, max_size=3), max_size=6))
+def test_places_of_any_tokens_are_in_the_text_and_in_order(text, tokens):
+    found = align(text, tokens)
+    assert [token for token, *_ in found] == tokens
+    assert all(0 <= start <= end <= len(text) for _, start, end in found)
+    assert [start for _, start, _ in found] == sorted(start for _, start, _ in found)
+
+
+MODULE = """
+def syllables(sentence):
+    return sentence.replace("-", " ").split() + [""]
+
+def placed(sentence):
+    return [("New York", 3, 12)]
+
+def broken(sentence):
+    return [1, 2]
+
+number = 3
+"""
+
+
+@pytest.fixture
+def _own_module(tmp_path, monkeypatch):
+    (tmp_path / "my_tokens.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    yield
+    sys.modules.pop("my_tokens", None)
+    tokenizers.find_function.cache_clear()
+
+
+@pytest.mark.usefixtures("_own_module")
+def test_a_function_of_the_user_is_imported_from_the_working_directory():
+    path = list(sys.path)
+    tokenize = get_tokenizer("my_tokens:syllables")
+    assert tokenize("to-day  now") == ["to", "day", "now"], "empty tokens are none"
+    assert locate("to-day", tokenize) == [PlacedToken("to", 0, 2), PlacedToken("day", 3, 6)]
+    assert locate("In New  York", get_tokenizer("my_tokens:placed")) == [PlacedToken("New_York", 3, 12)]
+    assert tokenize("") == []
+    assert sys.path == path
+    assert is_code("my_tokens:syllables")
+    assert not any(map(is_code, ("ptb", "spacy:de", "icu:th", "stanza:la")))
+    for name, says in (
+        ("my_tokens:number", "tokenizer my_tokens:number: is no function"),
+        ("my_tokens:none", "tokenizer my_tokens:none: can't be imported .*none"),
+        ("no_such_module:f", "tokenizer no_such_module:f: can't be imported .*no_such_module"),
+    ):
+        with pytest.raises(ElmoError, match=says):
+            get_tokenizer(name)
+    with pytest.raises(ElmoError, match=r"my_tokens:broken: returned \[1\]; expected tokens, or triples"):
+        get_tokenizer("my_tokens:broken")("a b")
+
+
+def test_other_packages_add_tokenizers(monkeypatch):
+    """By an entry point. Its name may look like any other name."""
+
+    def entries(group: str, name: str) -> list[types.SimpleNamespace]:
+        assert group == "elmo.tokenizers"
+        return [types.SimpleNamespace(load=lambda: lambda text: text.split("|"))] if name == "bars:x" else []
+
+    monkeypatch.setattr(tokenizers, "entry_points", entries)
+    tokenizers.find_function.cache_clear()
+    assert get_tokenizer("bars:x")("a|b") == ["a", "b"]
+    assert not is_code("bars:x"), "who installed the package chose it"
+    tokenizers.find_function.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "package"), [("stanza", "stanza:none", "stanza"), ("icu", "icu:none", "PyICU")]
+)
+def test_large_packages_are_named_if_they_are_missing(monkeypatch, module, name, package):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ElmoError, match=f"tokenizer {name} needs {package}: pip install {package}"):
+        get_tokenizer(name)
+
+
+def test_stanza_tokens_are_parts_of_the_text(monkeypatch):
+    """A stand-in, because Stanza's models are downloaded. Its tokens may contain spaces, and it may have no model."""
+
+    def pipeline(language: str, **options: object) -> object:
+        assert options["download_method"] is None
+        if language == "none":
+            raise FileNotFoundError("no model")
+        parts = [types.SimpleNamespace(text=text) for text in ("Hà Nội", "đẹp", ".")]
+        return lambda text: types.SimpleNamespace(sentences=[types.SimpleNamespace(tokens=parts)])
+
+    monkeypatch.setitem(sys.modules, "stanza", types.SimpleNamespace(Pipeline=pipeline))
+    tokenize = get_tokenizer("stanza:stand-in")
+    assert tokenize("Hà  Nội đẹp.") == ["Hà_Nội", "đẹp", "."]
+    assert tokenize(" ") == []
+    with pytest.raises(
+        ElmoError, match=r"tokenizer stanza:none: can't be loaded \(no model\); download it first: python"
+    ):
+        get_tokenizer("stanza:none")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("icu") is None, reason="needs PyICU")
+@pytest.mark.parametrize(
+    ("name", "text", "tokens"),
+    [
+        ("icu:th", "ฉันไปธนาคาร", "ฉัน ไป ธนาคาร"),
+        ("icu:de", "Ja, 😀 so.", "Ja , 😀 so ."),
+        ("icu:zh", "他去银行。", "他 去 银行 。"),
+    ],
+)
+def test_icu(name, text, tokens):
+    assert get_tokenizer(name)(text) == tokens.split()
+
+
 @pytest.mark.parametrize("text", PTB)
 def test_ptb_rules(text):
     assert get_tokenizer("ptb")(text) == PTB[text].split()
 
 
-@pytest.mark.parametrize("name", ["whitespace", "ptb"])
+@pytest.mark.parametrize("name", ["whitespace", "ptb", "words", "chars"])
 @given(text=st.text(st.one_of(st.characters(), st.sampled_from("'’.n-t \u2028can,1"))))
 def test_tokens_contain_all_of_the_text_except_whitespace(name, text):
     tokens = get_tokenizer(name)(text)
     assert "".join(tokens) == "".join(text.split())
+    located = locate(text, get_tokenizer(name))
+    assert [text[start:end] for _, start, end in located] == [token for token, *_ in located] == tokens
     assert all(token and token.split() == [token] for token in tokens)
 
 
@@ -68,9 +231,10 @@ def test_time_is_linear_in_the_length(piece):
     """A regular expression that backtracks a lot would take minutes here."""
     text = piece * 100_000
     begin = time.process_time()
-    get_tokenizer("ptb")(text)
+    for name in ("ptb", "words", "chars"):
+        locate(text, get_tokenizer(name))
     split_sentences(text)
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < 10
 
 
 @pytest.mark.parametrize(
@@ -99,10 +263,15 @@ def test_no_sentences(paragraph):
     assert split_sentences(paragraph) == []
 
 
-@pytest.mark.parametrize("name", ["", "PTB", "spacy", "spacy:", "moses"])
+@pytest.mark.parametrize("name", ["", "spacy", "spacy:", "moses", "a b:c", "a:b c"])
 def test_unknown_names(name):
-    with pytest.raises(ElmoError, match=re.escape(f"tokenizer {name!r} is unknown; choose whitespace, ptb or spacy:")):
+    with pytest.raises(ElmoError, match=re.escape(f"tokenizer {name!r} is unknown; choose whitespace, ptb, words")):
         get_tokenizer(name)
+
+
+def test_names_are_in_lower_case():
+    with pytest.raises(ElmoError, match="tokenizer 'PTB' is unknown; did you mean ptb"):
+        get_tokenizer("PTB")
 
 
 def test_spacy_is_not_installed(monkeypatch):

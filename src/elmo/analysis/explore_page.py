@@ -20,12 +20,14 @@ from starlette.routing import Route
 
 from elmo.analysis.explore import MAX_GROUPS, ExplorationConfig, look
 from elmo.analysis.neighbors import excerpt
+from elmo.analysis.origins import FILE
 from elmo.analysis.pictures import COLOURS
 from elmo.analysis.search import ContextIndex
+from elmo.config import TextConfig
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.text.reading import tokenize_block
-from elmo.text.tokenizers import Tokenizer
+from elmo.text.tokenizers import Tokenizer, is_code
 
 MAX_CHARACTERS, MAX_LINES, MAX_TOP = 1000, 30, 100
 """Limits of what the page accepts. Longer text is for `elmo embed`."""
@@ -41,6 +43,12 @@ MARKS = (
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
+KEPT = ("tag", "any", "top", "groups")
+"""Parameters that links keep."""
+
+WHERE = "where."
+"""How the names of parameters begin that choose by a column of metadata."""
+
 CONTEXT = 8
 """Number of tokens shown on either side of a use."""
 
@@ -50,7 +58,8 @@ class Page:
 
     def __init__(self, embedder: Embedder, name: str, tokenizer: Tokenizer, index: ContextIndex | None) -> None:
         self._embedder, self._name, self._tokenizer, self._index = embedder, name, tokenizer, index
-        self._lowercase = index is not None and bool(index.text.corpus.reading["lowercase"])
+        own = embedder.text is not None and embedder.text.lowercase
+        self._lowercase = own if index is None else bool(index.text.corpus.reading["lowercase"])
         loader = jinja2.FileSystemLoader(Path(__file__).parent)
         environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self._template = environment.get_template("explore.html")
@@ -99,6 +108,7 @@ class Page:
             word=asked.get("word") if is_chosen else None,
             max_groups=MAX_GROUPS,
             layer=self._layer(),
+            columns=self._columns(),
         )
         return HTMLResponse(page, 400 if error else 200, {"Content-Security-Policy": POLICY})
 
@@ -115,9 +125,16 @@ class Page:
             return self._index.layer_name
         return f"{self._index.layer_name if self._index else 'top'} layer"
 
+    def _columns(self) -> list[str]:
+        """Return the columns that a reader can choose by: those of the metadata, and the file if there are several."""
+        origins = None if self._index is None else self._index.text.origins
+        if origins is None:
+            return []
+        return [*([FILE] if len(origins.files) > 1 else []), *origins.columns]
+
     def _linker(self, asked: QueryParams, sentences: Sequence[tuple[str, ...]]) -> Any:
         """Return a function that makes links to a word, either of the current text or of another sentence."""
-        kept = [(name, value) for name, value in asked.multi_items() if name in ("tag", "any", "top", "groups")]
+        kept = [(name, value) for name, value in asked.multi_items() if name in KEPT or name.startswith(WHERE)]
         same = [("text", asked.get("text", "")), *([("spaces", "1")] if asked.get("spaces") else [])]
 
         def link(word: int, line: int = 0, tokens: tuple[str, ...] | None = None) -> str:
@@ -152,14 +169,19 @@ def cut_around(tokens: tuple[str, ...], word: int) -> tuple[int, tuple[str, ...]
     return word - first, tokens[first:end]
 
 
-def tokenizer_for_input(index: ContextIndex | None) -> str:
+def tokenizer_for_input(index: ContextIndex | None, own: TextConfig | None = None) -> str:
     """Return the name of the tokenizer for the text that people type: the one that cut the text of the index.
 
-    People type raw text. Without an index, or if the text of the index had been tokenized before, by an unknown
-    tokenizer (its own is then `whitespace`), the best guess is `ptb`.
+    People type raw text. Without an index, or if the text of the index had been tokenized before (its own is then
+    `whitespace`), the tokenizer of the model's training text is taken, or `ptb` if that is not known either.
+
+    Args:
+        index: The index.
+        own: How the model's training text was cut.
     """
-    name = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
-    return "ptb" if name == "whitespace" else name
+    indexed = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
+    names = (indexed, "whitespace" if own is None or is_code(own.tokenizer) else own.tokenizer, "ptb")
+    return next(name for name in names if name != "whitespace")
 
 
 def settings(asked: QueryParams) -> ExplorationConfig:
@@ -168,7 +190,8 @@ def settings(asked: QueryParams) -> ExplorationConfig:
     if top > MAX_TOP:
         raise ElmoError(f"top: {top} is more than the {MAX_TOP} that the page shows")
     tags = tuple(tag for tag in asked.getlist("tag") if tag)
-    return ExplorationConfig(top, bool(asked.get("any")), tags, number(asked, "groups", 3))
+    where = {name.removeprefix(WHERE): value for name, value in asked.items() if name.startswith(WHERE) and value}
+    return ExplorationConfig(top, bool(asked.get("any")), tags, number(asked, "groups", 3), where)
 
 
 def number(asked: QueryParams, name: str, default: int) -> int:

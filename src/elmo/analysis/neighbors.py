@@ -9,6 +9,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.analysis.origins import Origin
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
@@ -20,12 +21,16 @@ TYPES_AT_ONCE = 2048
 
 @dataclass(frozen=True)
 class Use:
-    """A token in its sentence, and its cosine to the query. `sentence` and `position` count from 0."""
+    """A token in its sentence, and its cosine to the query. `sentence` and `position` count from 0.
+
+    `origin` is where the sentence is from, if the use was found in an index that knows.
+    """
 
     similarity: float
     sentence: int
     position: int
     tokens: tuple[str, ...]
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True)

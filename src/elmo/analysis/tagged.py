@@ -46,13 +46,20 @@ def read_tagged(paths: Iterable[str | Path], columns: Columns, encoding: str = "
     Raises:
         ElmoError: If a line has other columns, or lacks a word or a tag. Names the file and line.
     """
-    for path in paths:
+    return (sentence for _, sentence in read_placed(paths, columns, encoding))
+
+
+def read_placed(
+    paths: Iterable[str | Path], columns: Columns, encoding: str = "utf-8"
+) -> Iterator[tuple[tuple[int, int], Tagged]]:
+    """Yield sentences as `read_tagged` does, each with the numbers of its file (from 0) and its first line (from 1)."""
+    for file, path in enumerate(paths):
         for lines in read_paragraphs(path, encoding):
             sentence = Tagged([], [])
             for number, line in lines:
                 _add(sentence, line, columns, f"{path}, line {number}")
             if sentence.tokens:
-                yield sentence
+                yield (file, lines[0][0]), sentence
 
 
 def read_conllu(path: str | Path) -> list[Tagged]:

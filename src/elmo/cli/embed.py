@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elmo.cli.shared import (
+    choose_reading,
     count_bytes,
     device_option,
     examples,
@@ -18,7 +19,7 @@ from elmo.cli.shared import (
     parse_layers,
     precision_option,
     print_result,
-    reading_options,
+    text_options,
 )
 from elmo.errors import ElmoError
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from elmo.embed.layers import Layers
     from elmo.embed.sentence_embedder import SentenceEmbedder
     from elmo.embed.writers import Written
+    from elmo.text.choice import Choice
 
 
 @click.command(
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         "elmo embed model corpus.txt vectors.h5 --layers mean --dtype float16 --precision auto",
         "elmo embed model corpus.txt vectors.h5 --devices cuda:0,cuda:1",
         "elmo embed model reviews.txt reviews.npz --tokenizer ptb --pool mean",
+        "elmo embed en 'letters/*.txt' letters.parquet       (with file, sentence, and places of tokens)",
         "cat *.txt | elmo embed model - vectors.parquet --layers 0.2,0.3,0.5",
     )
 )
@@ -87,7 +90,10 @@ if TYPE_CHECKING:
 @click.option(
     "--overwrite", is_flag=True, help="Replace OUTPUT if it exists, and discard the unfinished work of another command."
 )
-@reading_options
+@text_options
+@click.option(
+    "--ids", is_flag=True, help="Each line begins with an id and a tab. OUTPUT, a .parquet file, keeps the ids."
+)
 @json_option
 def command(
     model: str,
@@ -100,17 +106,23 @@ def command(
     devices: str | None,
     threads: int | None,
     overwrite: bool,
-    tokenizer: str,
-    text: str,
+    tokenizer: str | None,
+    text: str | None,
     encoding: str,
-    lowercase: bool,
+    lowercase: bool | None,
+    language: str | None,
+    ids: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
     """Write the vectors of all tokens of TEXT (files, globs, or - for standard input) to OUTPUT.
 
     The ending of OUTPUT decides its format: .h5 (data sets "0", "1", ..., as AllenNLP writes them), .npz or .parquet.
-    Entry i is sentence i of the text, counted from 0. A blank line is an entry without tokens.
+    Entry i is sentence i of the text, counted from 0. A blank line is an entry without tokens. A .parquet file has the
+    file of each sentence, too, its id (from CoNLL-U, or --ids), and the place of each token in the file.
+
+    Raw text is cut as the model's training text was. Text counts as tokenized if its commas, periods and other marks
+    stand between spaces, and then a line is a sentence.
 
     If the command is interrupted, the same command continues where it stopped. Standard input has to be given again
     from its start, and with --state carry the work starts again.
@@ -122,11 +134,16 @@ def command(
     if alias and is_given("layers"):
         raise ElmoError("--all, --top and --average are other names for values of --layers; pass only one of them")
     check_target(output, overwrite)
+    is_parquet = output.suffix == ".parquet"
+    if ids and not is_parquet:
+        raise ElmoError(f"--ids: {output} can't keep them; name a .parquet file")
     paths = expand(texts)
     if any(output.exists() and path != "-" and output.samefile(path) for path in paths):
         raise ElmoError(f"{output}: is one of the text files; name another file for the vectors")
-    sentences = _Text(paths, {"tokenizer": tokenizer, "text": text, "encoding": encoding, "lowercase": lowercase})
+    given = {"tokenizer": tokenizer, "text": text, "lowercase": lowercase, "language": language}
     with _saying_what_is_kept(output), _open(model, device, devices, precision, threads) as embedder:
+        choice = choose_reading(embedder, paths, encoding=encoding, **given)
+        sentences = _Text(paths, choice.reading(encoding) | ({"ids": ids} if is_parquet else {}))
         written = embedder.write(
             output,
             # A run that continues, or starts over, reads the text a second time, unless it comes from a pipe.
@@ -134,9 +151,10 @@ def command(
             layers=alias or layers,
             overwrite=overwrite,
             total_bytes=count_bytes(paths),
+            located=is_parquet,
             **options,
         )
-    _report(written, as_json)
+    _report(written, choice, as_json)
 
 
 class _Text:
@@ -145,10 +163,11 @@ class _Text:
     def __init__(self, paths: list[str], reading: dict[str, Any]) -> None:
         self._paths, self._reading = paths, reading
 
-    def __iter__(self) -> Iterator[list[str]]:
+    def __iter__(self) -> Iterator[Sequence[str]]:
+        from elmo.text.located import read_located
         from elmo.text.reading import read_sentences
 
-        return read_sentences(self._paths, **self._reading)
+        return (read_located if "ids" in self._reading else read_sentences)(self._paths, **self._reading)
 
     @property
     def can_be_read_again(self) -> bool:
@@ -191,18 +210,19 @@ def _saying_what_is_kept(output: Path) -> Generator[None]:
         raise
 
 
-def _report(written: Written, as_json: bool) -> None:
+def _report(written: Written, choice: Choice, as_json: bool) -> None:
     for note in written.notes:
         click.echo(f"elmo: {note}", err=True)
     print_result(
         f"{written.path}: {written.num_sentences:,} sentences, {written.num_tokens:,} tokens in "
-        f"{written.seconds:.1f} s ({written.tokens_per_second:,.0f} tokens/s)",
+        f"{written.seconds:.1f} s ({written.tokens_per_second:,.0f} tokens/s){choice}",
         {
             "file": str(written.path),
             "num_sentences": written.num_sentences,
             "num_tokens": written.num_tokens,
             "seconds": round(written.seconds, 3),
             "tokens_per_second": round(written.tokens_per_second, 1),
+            "reading": choice.reading(),
             "notes": list(written.notes),
         },
         as_json,

@@ -41,8 +41,8 @@ from elmo.errors import ElmoError
 @click.option(
     "--tokenizer",
     metavar="NAME",
-    help="Tokenizer for what is typed, as in elmo embed. Default: that of the index, or ptb without an index or if its "
-    "text was already tokenized.",
+    help="Tokenizer for what is typed, as in elmo embed. Default: that of the index or, without one or if its text was "
+    "already tokenized, that of the model's training text, or ptb.",
 )
 @device_option
 def command(model: str, folder: Path | None, port: int, host: str, tokenizer: str | None, device: str) -> None:
@@ -65,7 +65,7 @@ def command(model: str, folder: Path | None, port: int, host: str, tokenizer: st
     with _bind(host, port) as server:
         embedder = load(model, device=prepare_device(device))
         index = None if folder is None else ContextIndex(folder, embedder)
-        tokenize = given or get_tokenizer(tokenizer_for_input(index))
+        tokenize = given or get_tokenizer(tokenizer_for_input(index, embedder.text))
         # On this machine alone, requests must name it. Otherwise a page on the internet, whose name is made to point
         # here, could read the index through the browser of whoever visits it.
         names = ("localhost", "127.0.0.1", "[::1]", host) if is_loopback(host) else ("*",)

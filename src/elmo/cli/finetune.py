@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import device_option, examples, is_given, json_option, print_result, reading_options
+from elmo.cli.shared import choose_reading, device_option, examples, is_given, json_option, print_result, text_options
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     help="Change one key of the training settings. May be repeated.",
 )
 @device_option
-@reading_options
+@text_options
 @json_option
 def command(
     model: str,
@@ -94,7 +94,7 @@ def command(
     from elmo.pretrain.finetune import default_batch_size, default_settings, finetune, prepare_corpus
     from elmo.pretrain.recipe import PretrainingConfig
     from elmo.schema import from_mapping
-    from elmo.text.reading import read_some
+    from elmo.text.reading import expand, read_some
     from elmo.training.recipes import parse_override
 
     if not new_softmax and is_given("min_count"):
@@ -115,8 +115,10 @@ def command(
         raise ElmoError(
             "training.evaluate_every_steps: fine-tuning measures only before and after training; leave it out"
         )
+    paths, encoding = expand(inputs), reading.pop("encoding")
+    reading = choose_reading(loaded, paths, encoding=encoding, **reading).reading(encoding)
     sentences = read_some(heldout, **reading) if heldout else []  # first, as a bad file is noticed only by reading it
-    corpus = prepare_corpus(loaded, inputs, folder, new_softmax, min_count=min_count, **reading)
+    corpus = prepare_corpus(loaded, paths, folder, new_softmax, min_count=min_count, **reading)
     if batch_size or "batch_size" not in settings:
         training = replace(training, batch_size=batch_size or default_batch_size(corpus, training.unroll_steps))
     result = finetune(loaded, corpus, folder, training, new_softmax=new_softmax, heldout=sentences, device=device)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elmo.cli.shared import (
+    choose_reading,
     device_option,
     examples,
     json_option,
     layer_option,
     precision_option,
     print_result,
-    reading_options,
+    text_options,
 )
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         "elmo index model corpus.txt corpus.index            (if interrupted, run it again to continue)",
         "elmo index model 'wiki/*.txt.gz' wiki.index --tokenizer ptb --text paragraphs --vectors pq --precision auto",
         "elmo index model 'ud/*.conllu' ud.index --tagged upos --layer 1",
+        "elmo index model 'letters/*.txt' letters.index --metadata dates.tsv",
         'elmo neighbors model corpus.index --word play --in "They saw a new play on Broadway ."',
     )
 )
@@ -50,12 +52,19 @@ if TYPE_CHECKING:
     help="Each line of TEXT holds a word and its part of speech. upos and xpos: CoNLL-U, with its universal or its "
     "language-specific tags. columns: a word, a tab and its tag.",
 )
+@click.option(
+    "--metadata",
+    type=click.Path(path_type=Path),
+    metavar="TABLE",
+    help="A table with tabs (or .csv) about the files: a column named file, and others that searches can choose by, "
+    "such as year. For an index that is complete, it replaces the metadata.",
+)
 @precision_option
 @device_option
 @click.option(
     "--overwrite", is_flag=True, help="Replace INDEX if it exists, and discard the unfinished work of another command."
 )
-@reading_options
+@text_options
 @json_option
 def command(
     model: str,
@@ -64,6 +73,7 @@ def command(
     layer: Layers,
     vectors: Kind,
     tagged: Columns | None,
+    metadata: Path | None,
     precision: Precision,
     device: str,
     overwrite: bool,
@@ -75,7 +85,9 @@ def command(
     With the same model, elmo neighbors and elmo explore then search millions of uses in a moment. The index contains
     the text and can be moved. Memory use depends on the number of distinct words, plus a few bytes for each sentence.
 
-    If the command is interrupted, the same command continues where it stopped. Once the index is complete, it does
+    The index knows the file and line of every sentence and, with --metadata, what a table says about the file.
+
+    If the command is interrupted, the same command continues where it stopped. Once the index is complete, it embeds
     nothing.
     """
     from elmo.analysis.search import build_index
@@ -85,8 +97,23 @@ def command(
 
     paths = expand(texts)
     embedder = load(model, device=prepare_device(device), precision=precision)
+    encoding = reading["encoding"]
+    if tagged is None:
+        choice = choose_reading(embedder, paths, **reading)
+        reading, suffix = choice.reading(encoding), str(choice)
+    else:  # its words are given, so `build_index` refuses a tokenizer
+        reading["lowercase"] = reading["lowercase"] or (embedder.text is not None and embedder.text.lowercase)
+        reading, suffix = {key: value for key, value in reading.items() if value is not None}, ""
     built = build_index(
-        embedder, paths, output, layer=layer, kind=vectors, tagged=tagged, overwrite=overwrite, **reading
+        embedder,
+        paths,
+        output,
+        layer=layer,
+        kind=vectors,
+        tagged=tagged,
+        metadata=metadata,
+        overwrite=overwrite,
+        **reading,
     )
     if built.num_kept_tokens and not built.was_there:
         click.echo(f"elmo: continued after {built.num_kept_tokens:,} tokens of an interrupted run", err=True)
@@ -94,7 +121,9 @@ def command(
     rate = (built.num_tokens - built.num_kept_tokens) / built.seconds
     done = f"{output}: {built.num_sentences:,} sentences, {built.num_tokens:,} tokens, {built.num_bytes / 1e6:,.1f} MB"
     print_result(
-        f"{done}; already complete" if built.was_there else f"{done} in {built.seconds:.1f} s ({rate:,.0f} tokens/s)",
+        f"{done}; already complete"
+        if built.was_there
+        else f"{done} in {built.seconds:.1f} s ({rate:,.0f} tokens/s){suffix}",
         {
             "folder": str(output),
             "num_sentences": built.num_sentences,
@@ -104,6 +133,7 @@ def command(
             "seconds": round(built.seconds, 3),
             "tokens_per_second": round(rate, 1),
             "already_done": built.was_there,
+            "reading": reading,
         },
         as_json,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypedDict
 import click
 
 from elmo.cli.shared import (
+    choose_reading,
     count_sentences,
     device_option,
     examples,
@@ -15,7 +16,7 @@ from elmo.cli.shared import (
     json_option,
     layer_option,
     print_result,
-    reading_options,
+    text_options,
 )
 from elmo.errors import ElmoError
 
@@ -44,6 +45,7 @@ SHOWN_TOKENS = 15
         'elmo neighbors model corpus.txt --word play --in "A new play !" --any-word --json',
         'elmo neighbors model ud.index --word play --in "A new play !" --any-word --tag NOUN --tag PROPN',
         'elmo neighbors model corpus.index --word play --in "A new play !" --among drama --among game',
+        'elmo neighbors model letters.index --word play --in "A new play !" --where year=1840..1849',
     )
 )
 @click.argument("model")
@@ -73,8 +75,15 @@ SHOWN_TOKENS = 15
     metavar="TAG",
     help="With an INDEX: search only tokens with this part of speech. VB* matches VB, VBD, ...",
 )
+@click.option(
+    "--where",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="With an INDEX: search only files with this value of metadata, such as author=Austen, year=18* or "
+    "year=1800..1849; file=NAME names a file. May be repeated.",
+)
 @device_option
-@reading_options
+@text_options
 @json_option
 def command(
     model: str,
@@ -88,11 +97,13 @@ def command(
     any_word: bool,
     among: tuple[str, ...],
     tags: tuple[str, ...],
+    where: tuple[str, ...],
     device: str,
-    tokenizer: str,
-    text: str,
+    tokenizer: str | None,
+    text: str | None,
     encoding: str,
-    lowercase: bool,
+    lowercase: bool | None,
+    language: str | None,
     as_json: bool,
 ) -> None:
     """Find the uses of a word in TEXT (files, globs, or - for standard input) that are nearest to its use in SENTENCE.
@@ -102,39 +113,48 @@ def command(
 
     A TEXT is read from beginning to end, and the search is exact. An INDEX built by elmo index is searched in a moment,
     but a near use may be missed. It has its own layer and tokenizer, which is also used for SENTENCE, and its blank
-    lines are not counted.
+    lines are not counted. A SENTENCE that is tokenized already, with spaces around its marks, stays as it is.
     """
     from tqdm import tqdm
 
     from elmo.analysis.neighbors import find_neighbors
+    from elmo.analysis.origins import parse_wanted
     from elmo.analysis.search import ContextIndex, is_index
     from elmo.embed.embedder import load
     from elmo.nn.processor import prepare_device
+    from elmo.text.choice import tokenizer_for_query
     from elmo.text.reading import expand, read_sentences, tokenize_block
     from elmo.text.tokenizers import get_tokenizer
 
+    wanted = parse_wanted(where)
     embedder = load(model, device=prepare_device(device))
     index = ContextIndex(texts[0], embedder) if len(texts) == 1 and is_index(texts[0]) else None
-    # An index has settings of its own, which decide how the query has to be read, or its words would not be found.
+    paths: list[str] = []
     if index is not None:
         if is_given("layer"):
             raise ElmoError(f"{texts[0]}: an index has only one layer; leave out --layer, or build another index")
+        # An index has settings of its own, which decide how the query has to be read, or its words would not be found.
         reading = index.text.corpus.reading
-        tokenizer = tokenizer if is_given("tokenizer") else reading["tokenizer"]
         lowercase = lowercase or reading["lowercase"]
-    elif among or tags:
-        raise ElmoError("--among and --tag need an index; build one with elmo index")
+    elif among or tags or where:
+        raise ElmoError("--among, --tag and --where need an index; build one with elmo index")
+    else:
+        paths = expand(texts)
+        given = {"tokenizer": tokenizer, "text": text, "lowercase": lowercase, "language": language}
+        reading = choose_reading(embedder, paths, encoding=encoding, **given).reading(encoding)
+        lowercase = reading["lowercase"]
     # As a line of the text: a line end in SENTENCE would make two sentences of it.
-    (tokens,) = tokenize_block(" ".join(sentence.splitlines()), get_tokenizer(tokenizer), "sentences", lowercase)
+    line = " ".join(sentence.splitlines())
+    name = tokenizer or tokenizer_for_query(line, reading["tokenizer"], embedder.text)
+    (tokens,) = tokenize_block(line, get_tokenizer(name), "sentences", bool(lowercase))
     if lowercase:
         word, among = word.lower(), tuple(map(str.lower, among))
     choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)
     if index is not None:
-        found = index.find_neighbors(word, tokens, among=among, tags=tags, **choice)
+        found = index.find_neighbors(word, tokens, among=among, tags=tags, where=wanted, **choice)
     else:
-        paths = expand(texts)
-        sentences = read_sentences(paths, tokenizer=tokenizer, text=text, encoding=encoding, lowercase=lowercase)
-        progress = tqdm(sentences, total=count_sentences(paths, text), unit=" sentences", disable=None, leave=False)
+        total = count_sentences(paths, reading["text"])
+        progress = tqdm(read_sentences(paths, **reading), total=total, unit=" sentences", disable=None, leave=False)
         found = find_neighbors(embedder, progress, word, tokens, layer=layer, **choice)
     if not as_json:
         _print_lists(found)
@@ -150,7 +170,8 @@ def _print_lists(found: Neighbors) -> None:
     """Print the nearest uses with their sentences, then the nearest words."""
     click.echo(f"{marked(found.query, found.position)}\n\nNearest in context:")
     for use in found.uses:
-        click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position)}  (sentence {use.sentence})")
+        where = f"sentence {use.sentence}" if use.origin is None else use.origin
+        click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position)}  ({where})")
     words = ", ".join(f"{neighbor.word} {neighbor.similarity:.3f}" for neighbor in found.words)
     click.echo(f"\nNearest words without context (layer 0, the same in every sentence):\n  {words or 'none'}\n")
 

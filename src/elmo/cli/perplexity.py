@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import device_option, examples, json_option, print_result, reading_options
+from elmo.cli.shared import choose_reading, device_option, examples, json_option, print_result, text_options
 
 if TYPE_CHECKING:
     from elmo.formats.model import State
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     help="Number of sentences in a batch.",
 )
 @device_option
-@reading_options
+@text_options
 @json_option
 def command(
     model: str,
@@ -68,21 +68,25 @@ def command(
     from elmo.pretrain.perplexity import Perplexity, score_sentences
     from elmo.text.reading import expand, read_sentences
 
-    text = read_sentences(expand(texts), **reading)
-    scores: Iterable[SentenceScore] = score_sentences(load(model).to(use_device(device)), text, state, batch_size)
+    paths, encoding = expand(texts), reading.pop("encoding")
+    loaded = load(model)
+    choice = choose_reading(loaded, paths, encoding=encoding, **reading)
+    text = read_sentences(paths, **choice.reading(encoding))
+    scores: Iterable[SentenceScore] = score_sentences(loaded.to(use_device(device)), text, state, batch_size)
     # Sentences stream through: they are scored, printed and added up one batch at a time.
     result = Perplexity.of(_print_scores(tqdm(scores, unit="sentence", disable=None), sentences))
     names = ("forward", "backward")[: len(result.directions)]
     each = ", ".join(f"{name} {value:,.2f}" for name, value in zip(names, result.directions, strict=True))
     print_result(
         f"perplexity {result.mean:,.2f} ({each}) on {result.num_tokens:,} tokens in {result.num_sentences:,} "
-        f"sentences, {result.oov_rate:.2%} outside of the vocabulary",
+        f"sentences, {result.oov_rate:.2%} outside of the vocabulary{choice}",
         {
             "perplexity": result.mean,
             **{f"{name}_perplexity": value for name, value in zip(names, result.directions, strict=True)},
             "num_sentences": result.num_sentences,
             "num_tokens": result.num_tokens,
             "oov_rate": result.oov_rate,
+            "reading": choice.reading(encoding),
         },
         as_json,
         to_stderr=sentences,  # stdout is a table for other programs, which should not end in a line of another kind

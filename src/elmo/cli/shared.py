@@ -6,13 +6,15 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
+    from elmo.config import TextConfig
     from elmo.embed.layers import Layers
+    from elmo.text.choice import Choice
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -101,15 +103,16 @@ def reading_options(command: Command) -> Command:
             default="whitespace",
             show_default=True,
             metavar="NAME",
-            help="whitespace (for tokenized text), ptb (for raw English), or spacy:LANGUAGE (such as spacy:de).",
+            help="whitespace (for tokenized text), ptb (for raw English), words, chars, spacy:LANGUAGE (such as "
+            "spacy:de), stanza:LANGUAGE, icu:LANGUAGE, MODULE:FUNCTION, or one of another package.",
         ),
         click.option(
             "--text",
-            type=click.Choice(["sentences", "paragraphs", "wrapped"]),
+            type=click.Choice(["sentences", "paragraphs", "wrapped", "conllu"]),
             default="sentences",
             show_default=True,
             help="What a line holds: a sentence, a paragraph, or a part of a paragraph that is wrapped over several "
-            "lines and ends at a blank line.",
+            "lines and ends at a blank line; or CoNLL-U, a word a line.",
         ),
         click.option(
             "--encoding",
@@ -125,6 +128,78 @@ def reading_options(command: Command) -> Command:
     for option in reversed(options):  # as decorators that are written one below the other: the last is applied first
         command = option(command)
     return command
+
+
+def text_options(command: Command) -> Command:
+    """Add the options of `reading_options`, and `--language`, to a command with a model, which knows its own."""
+    options = (
+        click.option(
+            "--tokenizer",
+            metavar="NAME",
+            help="How to cut the text: whitespace (for tokenized text), ptb (for raw English), words, chars, "
+            "spacy:LANGUAGE, stanza:LANGUAGE, icu:LANGUAGE, MODULE:FUNCTION, or one of another package. Default: for "
+            "raw text that of the model's training text, for tokenized text whitespace.",
+        ),
+        click.option(
+            "--text",
+            type=click.Choice(["sentences", "paragraphs", "wrapped", "conllu"]),
+            help="What a line holds: a sentence, a paragraph, or a part of a paragraph that is wrapped over several "
+            "lines and ends at a blank line; or CoNLL-U, a word a line. Default: conllu for files named so "
+            "(x.conllu, x.conllu.xz); else as --tokenizer, and sentences if that is given.",
+        ),
+        click.option(
+            "--encoding", default="utf-8", show_default=True, help="Encoding of the text, for example latin-1."
+        ),
+        click.option(
+            "--lowercase/--no-lowercase",
+            default=None,
+            help="Whether to convert the text to lower case. Default: as the model's training text.",
+        ),
+        click.option(
+            "--language",
+            metavar="CODE",
+            help="Language of the text, such as de, by whose rules paragraphs are split into sentences. Default: the "
+            "model's.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+class TextModel(Protocol):
+    """What a model knows about the text that it was trained on (see `elmo.formats.model.Model`)."""
+
+    @property
+    def text(self) -> TextConfig | None:
+        """How that text was cut."""
+        ...
+
+    @property
+    def vocabulary_file(self) -> Path | None:
+        """Its words."""
+        ...
+
+
+def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, **given: Any) -> Choice:
+    """Decide how the text in `paths` is cut for a model, and tell the user what is strange about it.
+
+    Args:
+        model: The model.
+        paths: The files, of which the beginning of the first is looked at.
+        encoding: Their encoding.
+        **given: The other values of `text_options`.
+    """
+    from elmo.text.choice import choose_cut, sample_of, unknown_note
+
+    if given["text"] is None and paths and all(".conllu" in Path(path).suffixes for path in paths):
+        given["text"] = "conllu"
+    sample = sample_of(paths, encoding)
+    choice = choose_cut(model.text, sample, **given)
+    note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice)
+    for sentence in (*choice.notes, *([note] if note else [])):
+        click.echo(f"elmo: {paths[0]}: {sentence}", err=True)
+    return choice
 
 
 COMPRESSED = {".gz", ".xz", ".zst"}

@@ -282,8 +282,8 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
 @click.option(
     "--tokenizer",
     metavar="NAME",
-    help="whitespace (for tokenized text), ptb (for raw English), or spacy:LANGUAGE (such as spacy:de). "
-    "Default: the tokenizer that fits the training set of RUN.",
+    help="whitespace (for tokenized text), ptb (for raw English), or any other of elmo embed. Default: the one that "
+    "fits the training set of RUN or, for raw text if that is tokenized, the training text of its biLM.",
 )
 @click.option(
     "--text",

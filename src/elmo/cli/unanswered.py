@@ -9,6 +9,7 @@ from typing import Any
 from elmo.errors import ElmoError
 from elmo.tasks.run_folder import TrainedTask
 from elmo.tasks.task import Task, parse_file
+from elmo.text.choice import sample_of
 from elmo.text.tokenizers import get_tokenizer
 
 PLAIN = "plain"
@@ -43,7 +44,8 @@ def read_unanswered(
     """
     task = trained.task
     if layout == PLAIN:
-        return parse_file(task, path, encoding, get_tokenizer(tokenizer or task.tokenizer(trained.recipe)))
+        name = tokenizer or trained.tokenizer_for(sample_of([path], encoding) or "")
+        return parse_file(task, path, encoding, get_tokenizer(name))
     if layout not in task.layouts:
         raise ElmoError(f"--text {layout}: {task.name} reads {', '.join((PLAIN, *task.layouts))}")
     if tokenizer is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import device_option, examples, is_given, json_option, print_result, reading_options
+from elmo.cli.shared import choose_reading, device_option, examples, is_given, json_option, print_result, text_options
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     help="Most sentences to read for a warm state. More of them hardly change the mean.",
 )
 @device_option
-@reading_options
+@text_options
 @json_option
 def command(
     model: str,
@@ -112,7 +112,7 @@ def _store_state(
     with _opened(model, "the state", "given a warm state") as (loaded, folder):
         loaded.to(use_device(device))
         lengths: list[int] = []
-        chosen = islice(filter(None, read_sentences(paths, **reading)), max_sentences)
+        chosen = islice(filter(None, read_sentences(paths, **_chosen(loaded, paths, reading))), max_sentences)
         # The sentences are counted as they pass, so that they need not be kept.
         counted = (lengths.append(len(sentence)) or sentence for sentence in chosen)
         state = mean_state(loaded, tqdm(counted, unit="sentence", disable=None))
@@ -136,7 +136,7 @@ def _store_types(
     with _opened(model, "the vectors", "given token vectors") as (loaded, folder):
         require_characters(loaded, "given token vectors")
         if paths:
-            counts = Counter(chain.from_iterable(read_sentences(paths, **reading)))
+            counts = Counter(chain.from_iterable(read_sentences(paths, **_chosen(loaded, paths, reading))))
             # Every sentence has its boundaries.
             words = list(dict.fromkeys([BOS, EOS, *(word for word, _ in counts.most_common(max_types))]))
         elif loaded.vocabulary is not None:
@@ -152,6 +152,10 @@ def _store_types(
         {"file": str(path), "num_types": len(types), "storage": storage, "num_bytes": num_bytes},
         as_json,
     )
+
+
+def _chosen(model: Model, paths: list[str], given: dict[str, Any]) -> dict[str, Any]:
+    return choose_reading(model, paths, **given).reading(given["encoding"])
 
 
 def _remove_types(model: str, as_json: bool) -> None:

@@ -55,7 +55,7 @@ class Embedder(SentenceEmbedder):
     """
 
     def __init__(self, model: Model, *, device: str | torch.device = "cpu", precision: Precision = "float32") -> None:
-        self.config = model.config
+        self.config, self.text, self.vocabulary_file = model.config, model.text, model.vocabulary_file
         self._gpu = find_gpu(device)
         self.engine = make_engine(model, precision, self._gpu)
         """What computes the vectors (see `elmo.embed.engine`)."""

@@ -87,12 +87,13 @@ class VectorLayout:
     """The shape of one sentence's array: (T, D), or (L+1, T, D) if `num_layers` is set.
 
     `num_layers` is None if a token has one vector, and L+1 if the layers are kept apart. If `pooled`, the axis T is
-    absent.
+    absent. If `located`, the sentences know where they are from (`LocatedSentence`), which is to be stored, too.
     """
 
     width: int
     num_layers: int | None = None
     pooled: bool = False
+    located: bool = False
 
     @property
     def pooled_shape(self) -> tuple[int, ...]:

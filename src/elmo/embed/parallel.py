@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.config import BiLMConfig
+from elmo.config import BiLMConfig, TextConfig
 from elmo.embed.batching import Sentence
 from elmo.embed.embedder import Embedder, find_gpu, load
 from elmo.embed.engine import Precision
@@ -39,6 +39,8 @@ class _Facts(NamedTuple):
     fingerprint: str
     warm_fingerprint: str
     precision: str
+    text: TextConfig | None
+    vocabulary_file: Path | None
     batch_tokens: int
 
 
@@ -78,7 +80,8 @@ class ParallelEmbedder(SentenceEmbedder):
         except BaseException:
             self.close()
             raise
-        self.config, self.fingerprint, self.warm_fingerprint, self.precision, _ = facts[0]
+        self.config, self.fingerprint, self.warm_fingerprint, self.precision = facts[0][:4]
+        self.text, self.vocabulary_file = facts[0].text, facts[0].vocabulary_file
         self.batch_tokens = min(fact.batch_tokens for fact in facts)
 
     def close(self) -> None:
@@ -215,7 +218,8 @@ def _start(source: str | Path, device: str, precision: Precision, threads: int) 
     use_threads(threads)
     _embedder = load(source, device=prepare_device(device), precision=precision)
     own = _embedder.fingerprint, _embedder.warm_fingerprint
-    return _Facts(_embedder.config, *own, _embedder.precision, _embedder.batch_tokens)
+    text = _embedder.text, _embedder.vocabulary_file
+    return _Facts(_embedder.config, *own, _embedder.precision, *text, _embedder.batch_tokens)
 
 
 def _embed(window: list[Sentence], job: EmbeddingOptions) -> Parcel:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow
@@ -12,6 +12,7 @@ from pyarrow import parquet as pyarrow_parquet
 from elmo.embed.append import DATA, close_all, make_safe, open_at
 from elmo.embed.layers import Entry, VectorLayout
 from elmo.embed.parquet_footer import join_footers
+from elmo.text.located import LocatedSentence
 
 ROW_GROUP_BYTES = 1 << 24
 """Rows are held in memory until their vectors have this size, and are then written as one row group."""
@@ -20,9 +21,19 @@ pa: Any = pyarrow
 pq: Any = pyarrow_parquet
 """pyarrow has no type annotations, so it is used as `Any`."""
 
+_PLACES = (
+    ("file", pa.string()),
+    ("id", pa.string()),
+    ("start", pa.list_(pa.int64())),
+    ("end", pa.list_(pa.int64())),
+)
+
 
 class ParquetWriter:
     """Writes columns `sentence` (its number), `tokens` (list of strings) and the vectors (see `vector_columns`).
+
+    If the sentences know where they are from, further columns are `file`, `id`, and `start` and `end` (lists of the
+    places of the tokens in the file, see `LocatedSentence`).
 
     Every commit completes a small Parquet file, so that nothing before it is rewritten. These files follow each other
     in one file, and its last footer describes all of them.
@@ -44,6 +55,7 @@ class ParquetWriter:
             [
                 ("sentence", pa.int64()),
                 ("tokens", pa.list_(pa.string())),
+                *(_PLACES if layout.located else ()),
                 *((name, column.type) for name, column in vector_columns([], layout, dtype).items()),
             ]
         )
@@ -102,9 +114,23 @@ class ParquetWriter:
         numbers = np.arange(self._count, self._count + len(self._rows))
         tokens = pa.array([list(map(_storable, entry.tokens)) for entry in self._rows], type=pa.list_(pa.string()))
         vectors = vector_columns([entry.vectors for entry in self._rows], self._layout, self._dtype)
-        self._open().write_table(pa.table([pa.array(numbers), tokens, *vectors.values()], schema=self._schema))
+        places = _place_columns([entry.tokens for entry in self._rows]) if self._layout.located else ()
+        columns = [pa.array(numbers), tokens, *places, *vectors.values()]
+        self._open().write_table(pa.table(columns, schema=self._schema))
         self._count += len(self._rows)
         self._rows, self._num_bytes = [], 0
+
+
+def _place_columns(sentences: Sequence[Sequence[str]]) -> list[Any]:
+    """Return the columns of `_PLACES` of located sentences."""
+    located = cast("Sequence[LocatedSentence]", sentences)
+    values = (
+        [_storable(sentence.file) for sentence in located],
+        [_storable(sentence.id) for sentence in located],
+        [sentence.starts for sentence in located],
+        [sentence.ends for sentence in located],
+    )
+    return [pa.array(column, type=kind) for column, (_, kind) in zip(values, _PLACES, strict=True)]
 
 
 def _storable(token: str) -> str:

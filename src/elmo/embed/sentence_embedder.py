@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,13 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.config import BiLMConfig
+from elmo.config import BiLMConfig, TextConfig
 from elmo.embed.batching import Sentence, windows
 from elmo.embed.layers import Entry, Layers, VectorLayout, layer_weights
 from elmo.embed.pooling import POOLS, Pool
 from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.formats.model import STATES, State
 from elmo.schema import require_choice, require_positive
+from elmo.text.choice import how_to_cut
+from elmo.text.located import cut_text
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +33,24 @@ WINDOW_BATCHES = 4
 
 EmbeddedWindow = tuple[list[Sentence], list[NDArray[np.float32]]]
 """A window of sentences and the array of each, in the same order."""
+
+
+@dataclass(frozen=True, eq=False)  # == of two arrays is an array, not a bool
+class EmbeddedText:
+    """The tokens of a raw text with their vectors.
+
+    Attributes:
+        tokens: T tokens.
+        spans: The start and the end (exclusive) of each token in the text, in characters. `text[start:end]` is the
+            token, or what the tokenizer wrote it for.
+        sentences: The number of the sentence that each token is in, from 0.
+        vectors: The vectors, (T, D), or (L+1, T, D) with `layers="all"`.
+    """
+
+    tokens: list[str]
+    spans: list[tuple[int, int]]
+    sentences: list[int]
+    vectors: NDArray[np.float32]
 
 
 class EmbeddingOptions(NamedTuple):
@@ -55,6 +76,10 @@ class SentenceEmbedder(ABC):
     warm_fingerprint: str
     """Checksum of the model with its warm state, since vectors made with `state="warm"` depend on both."""
     precision: str
+    text: TextConfig | None = None
+    """How the model's training text was cut, if that is known."""
+    vocabulary_file: Path | None = None
+    """The words of the training text, if there is such a file."""
     batch_tokens: int
     """Maximum number of tokens in a batch, including the boundaries `<S>` and `</S>`."""
     _gpu: torch.device | None
@@ -163,6 +188,7 @@ class SentenceEmbedder(ABC):
         batch_size: int | None = None,
         overwrite: bool = False,
         total_bytes: int | None = None,
+        located: bool = False,
     ) -> Written:
         """Embed sentences and write their vectors to a file.
 
@@ -186,6 +212,8 @@ class SentenceEmbedder(ABC):
             overwrite: Replace an existing file, and discard unfinished work of another call. Without it, both are
                 errors.
             total_bytes: Size of the text in bytes of UTF-8. It serves only to show the remaining time on a terminal.
+            located: Whether the sentences are from `elmo.text.located.read_located`. A `.parquet` file then has columns
+                `file`, `id`, `start` and `end` (see `LocatedSentence`).
 
         Returns:
             The path, the number of sentences and tokens, the seconds that all runs took together, and notes for the
@@ -196,22 +224,84 @@ class SentenceEmbedder(ABC):
                 text, or if an option or a sentence is invalid.
         """
         job = self._job(layers, pool, state, batch_size)
+        located = located and str(path).endswith(".parquet")
         return write_embeddings(
             path,
             sentences,
             lambda rest, first: self._windows(rest, job, first),
-            VectorLayout(self.width, self.num_layers if job.weights is None else None, pool is not None),
+            VectorLayout(self.width, self.num_layers if job.weights is None else None, pool is not None, located),
             {
                 "model": self.warm_fingerprint if state == "warm" else self.fingerprint,
                 "layers": job.weights or "all",
                 "pool": pool,
                 "precision": self.precision,
                 "state": state,
-            },
+            }
+            | ({"located": True} if located else {}),
             dtype=dtype,
             overwrite=overwrite,
             resumable=state != "carry",
             total_bytes=total_bytes,
+        )
+
+    def tokenize(self, text: str, *, tokenizer: str | None = None, language: str | None = None) -> list[list[str]]:
+        """Cut a raw text as the model's training text was cut, into what `embed` takes.
+
+        Args:
+            text: Raw text of any number of sentences and lines. No sentence goes beyond a line, unless the lines of the
+                training text were wrapped.
+            tokenizer: The name of another tokenizer (see `elmo.get_tokenizer`).
+            language: The language by whose rules sentences end, if it is not that of the training text.
+
+        Returns:
+            The tokens of each sentence.
+
+        Raises:
+            ElmoError: If the model does not say how its text was cut and `tokenizer` is missing, or a tokenizer is
+                unknown or is a function from outside of this package that the model names.
+
+        Example::
+
+            model = elmo.load("en")
+            model.tokenize("They didn't play. We did.")  # [["They", "did", "n't", "play", "."], ["We", "did", "."]]
+        """
+        return [sentence.tokens for sentence in cut_text(text, how_to_cut(self.text, tokenizer, language))]
+
+    def embed_text(
+        self,
+        text: str,
+        *,
+        layers: Layers = "mean",
+        state: State = "zero",
+        tokenizer: str | None = None,
+        language: str | None = None,
+    ) -> EmbeddedText:
+        """Cut a raw text as `tokenize` does, and embed its tokens.
+
+        Args:
+            text: Raw text.
+            layers: Which layers become a token's vector, as in `embed`.
+            state: The LSTM state that a sentence starts from, as in `embed`.
+            tokenizer: The name of another tokenizer than the model's.
+            language: The language by whose rules sentences end.
+
+        Raises:
+            ElmoError: As `tokenize` and `embed` do.
+
+        Example::
+
+            found = elmo.load("en").embed_text("She wrote a play. It's new.")
+            for token, (start, end), vector in zip(found.tokens, found.spans, found.vectors):
+                print(token, start, end, vector[:3])
+        """
+        sentences = cut_text(text, how_to_cut(self.text, tokenizer, language))
+        # A sentence without tokens gives an array of the right shape if the text has none.
+        arrays = self.embed([sentence.tokens for sentence in sentences] or [[]], layers=layers, state=state)
+        return EmbeddedText(
+            [token for sentence in sentences for token in sentence.tokens],
+            [span for sentence in sentences for span in sentence.spans],
+            [number for number, sentence in enumerate(sentences) for _ in sentence.tokens],
+            np.concatenate(arrays, axis=-2),
         )
 
     @abstractmethod

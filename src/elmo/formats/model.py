@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Self, TypeVar, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.config import BiLMConfig, CharCNNConfig
+from elmo.config import BiLMConfig, CharCNNConfig, TextConfig
 from elmo.errors import ElmoError
 from elmo.formats.files import checksum_of_weights, to_array
 from elmo.formats.stored import StateArrays, StoredBiLM, StoredMixes, StoredSoftmax, StoredState, Weights
@@ -106,6 +107,8 @@ class Model:
         types: Token vectors that were stored to be looked up instead of computed (see `current_types`).
         card: The text of the model card, for people.
         figures: Facts about the training, name to value, for programs.
+        text: How the training text was cut, if that is known.
+        vocabulary_file: The words of the training text, which may be read to compare another text with them.
     """
 
     bilm: _Part[BiLM] = _Part()
@@ -119,6 +122,8 @@ class Model:
     types: StoredTypes | None = None
     card: str | None = None
     figures: Mapping[str, str] = field(default_factory=dict[str, str])
+    text: TextConfig | None = None
+    vocabulary_file: Path | None = None
 
     @property
     def config(self) -> BiLMConfig:
@@ -195,7 +200,7 @@ def without_softmax(model: Model) -> Model:
     words = model.vocabulary if model.config.char_cnn is None else None
     # The biLM as it is, built or not.
     kept = Model(model.__dict__["bilm"], None, words, model.origin, lexicon=model.lexicon, card=model.card)
-    kept.figures = model.figures
+    kept.figures, kept.text, kept.vocabulary_file = model.figures, model.text, model.vocabulary_file
     return kept
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 
-from elmo.config import bilm_config
+from elmo.config import BiLMConfig, TextConfig, bilm_config
 from elmo.errors import ElmoError
 from elmo.formats.card import CARD, FACTS, description_writers, figure_writers, read_card, read_figures
 from elmo.formats.files import (
@@ -44,7 +44,7 @@ from elmo.formats.stored import (
 from elmo.formats.stored_types import StoredTypes, read_types
 from elmo.formats.tensors import require_few_mixes, require_sizes, require_weights
 from elmo.formats.words import READ, read_vocabulary
-from elmo.schema import to_mapping
+from elmo.schema import from_mapping, to_mapping
 from elmo.text.reading import is_there
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ CONFIG, WEIGHTS, SOFTMAX, MIXES, WARM, TYPES, VOCABULARY = (
     "types.safetensors",
     "vocabulary.txt",
 )
+
+TEXT = "text"
+"""The key of `config.json` that says how the training text was cut."""
 
 _BILM = "bilm"
 """The metadata key under which a file stores the checksum of the biLM that it belongs to."""
@@ -92,7 +95,7 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
         ElmoError: If a file is missing or damaged, or belongs to other weights. A warm state or token vectors of other
             weights are ignored instead, because the model is useful without them.
     """
-    config = bilm_config(read_json(folder / CONFIG), str(folder / CONFIG))
+    config, text = _read_config(folder / CONFIG)
     require_sizes(config, folder / CONFIG)
     weights = _read_weights(folder / WEIGHTS, read_arrays(folder / WEIGHTS)[0], bilm_shapes(config))
     bilm = StoredBiLM(config, weights)
@@ -108,7 +111,8 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
     mixes = _read_mixes(folder / MIXES, bilm) if is_there(folder / MIXES) else StoredMixes([])
     name = f"{folder.absolute().name} holds " if is_named else ""
     origin = f"native: {name}{CONFIG} and {WEIGHTS}"
-    model = Model(bilm, softmax, vocabulary, origin, mixes)
+    model = Model(bilm, softmax, vocabulary, origin, mixes, text=text)
+    model.vocabulary_file = folder / VOCABULARY if (folder / VOCABULARY).is_file() else None
     if is_there(folder / WARM):
         model.warm_state = _read_warm_state(folder / WARM, bilm)
     if with_types and is_there(folder / TYPES):
@@ -118,6 +122,17 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
     if (folder / CARD).exists():
         model.card = read_card(folder / CARD)
     return model
+
+
+def _read_config(path: Path) -> tuple[BiLMConfig, TextConfig | None]:
+    """Read the sizes of the biLM and how its text was cut, which folders of earlier versions do not say."""
+    values = read_json(path)
+    text = None
+    if isinstance(values, dict) and TEXT in values:
+        known = cast("dict[str, object]", values)
+        text = from_mapping(TextConfig, known[TEXT], f"{path}: {TEXT}")
+        values = {key: value for key, value in known.items() if key != TEXT}
+    return bilm_config(values, str(path)), text
 
 
 def _read_softmax(path: Path, bilm: StoredBiLM) -> StoredSoftmax:
@@ -321,7 +336,8 @@ def save_native(
         writers[folder / VOCABULARY] = vocabulary.write
     # Files get their names in this order. The configuration comes after all that it describes, so that an interrupted
     # write of a new folder leaves one that is not taken for a model.
-    writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config))
+    text = {} if model.text is None else {TEXT: to_mapping(model.text)}
+    writers[folder / CONFIG] = lambda path: write_json(path, to_mapping(model.config) | text)
     writers |= (
         description_writers(model, folder, figures or {}, metadata)
         if with_card

@@ -117,7 +117,7 @@ class Pretrainer:
             lambda: self.run_folder.claim(None if start is None else Start.of(start))
         )
 
-        self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}")
+        self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}", text=corpus.cut)
         self.batches = Batches(corpus, training, recipe.bidirectional, rows)
         products = PRODUCTS[training.precision]
         self.objective = Objective(bilm, softmax, training.dropout, products, training.word_dropout)
@@ -285,7 +285,8 @@ class Pretrainer:
         return self.run_folder.figures(self.progress, self.processes, self.exchanged)
 
     def _model_of(self, objective: Objective) -> Model:
-        return Model(objective.bilm, objective.softmax, self.model.vocabulary, self.model.origin)
+        known = self.model
+        return Model(objective.bilm, objective.softmax, known.vocabulary, known.origin, text=known.text)
 
     @torch.no_grad()
     def _update_average(self) -> None:

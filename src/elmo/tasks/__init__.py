@@ -163,8 +163,8 @@ def predict(trained: TrainedTask[Any, Any], texts: Iterable[str], *, tokenizer: 
         trained: A model from `load`.
         texts: What `elmo task predict` takes as a line: a sentence; for snli and squad, two texts with a tab between
             them; for coref, a document, whose sentences are lines; for classify, a text of any number of sentences.
-        tokenizer: "whitespace" for text that is tokenized already, "ptb" for raw English, or "spacy:LANGUAGE". By
-            default the one that fits what the model was trained on.
+        tokenizer: "whitespace" for text that is tokenized already, "ptb" for raw English, or another name that
+            `elmo.get_tokenizer` knows. By default the one that fits what the model was trained on.
 
     Returns:
         A prediction for each text, in the form of the task: spans for ner, a label with probabilities for sst and
@@ -180,10 +180,10 @@ def predict(trained: TrainedTask[Any, Any], texts: Iterable[str], *, tokenizer: 
         print(spans)  # (Span(start=3, end=4, type='LOC'),)
         ```
     """
-    tokenize = get_tokenizer(tokenizer or trained.task.tokenizer(trained.recipe))
     examples: list[Any] = []
     for number, text in enumerate(texts):
         try:
+            tokenize = get_tokenizer(tokenizer or trained.tokenizer_for(text))
             examples.append(trained.task.parse(text, tokenize))
         except ElmoError as error:
             raise ElmoError(f"text {number}: {error}") from None

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from elmo import formats
+from elmo.config import TextConfig
 from elmo.embed.embedder import Embedder
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
@@ -32,7 +33,9 @@ from elmo.tasks.elmo.cache import LiveLayers
 from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import ElmoConfig, TaskRecipe
 from elmo.tasks.task import Task, TaskModel, Vocabularies, get_task
+from elmo.text.choice import looks_tokenized
 from elmo.text.reading import is_there
+from elmo.text.tokenizers import is_code
 from elmo.training.recipes import without
 from elmo.training.run_folder import StartFiles
 
@@ -83,11 +86,29 @@ class RunConfig:
 
 @dataclass
 class TrainedTask(Generic[E, P]):
-    """A task with a trained model, ready to predict (see `trainer.predict`)."""
+    """A task with a trained model, ready to predict (see `trainer.predict`).
+
+    `text` says how the training text of its biLM was cut, if that is known.
+    """
 
     task: Task[Any, E, P]
     recipe: TaskRecipe
     model: TaskModel[E, P]
+    text: TextConfig | None = None
+
+    def tokenizer_for(self, sample: str) -> str:
+        """Return the name of the tokenizer for plain text: the one that fits the training set.
+
+        Training sets of most tasks are tokenized. Raw text is then cut as the training text of the biLM was, if that
+        is known.
+
+        Args:
+            sample: The text, or its beginning.
+        """
+        name = self.task.tokenizer(self.recipe)
+        own = self.text
+        is_known = own is not None and own.tokenizer != "whitespace" and not is_code(own.tokenizer)
+        return own.tokenizer if own and is_known and name == "whitespace" and looks_tokenized(sample) is False else name
 
 
 @dataclass(frozen=True)
@@ -121,7 +142,7 @@ class StoredRun:
         elmo = make_elmo_input(self.bilm, self.recipe.elmo, layers)
         model = task.model(self.recipe, self.vocabularies, elmo).to(device)
         put_weights(model, self.weights, self.folder / WEIGHTS)
-        return TrainedTask(task, self.recipe, model)
+        return TrainedTask(task, self.recipe, model, None if self.bilm is None else self.bilm.text)
 
     def save(self, folder: Path) -> None:
         """Write a run folder that `load_run` can read on any machine, even if the biLM was in another folder.

@@ -6,6 +6,8 @@ Source: https://universaldependencies.org/format.html
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from elmo.errors import ElmoError
 
@@ -14,6 +16,8 @@ CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "dep
 
 EMPTY = "_"
 """What a column holds that has no value."""
+
+_SENT_ID = re.compile(r"#\s*sent_id\s*=\s*(.*?)\s*")
 
 _NO_WORD = re.compile(r"\d+[-.]\d+")
 """Numbers of lines that are not words: several words written as one ("1-2"), or a word left out of the text ("8.1")."""
@@ -39,3 +43,47 @@ def split_word(line: str, where: str) -> list[str] | None:
     if not columns[0].isdecimal():
         raise ElmoError(f"{where}: {columns[0]!r} is not the number of a word")
     return columns
+
+
+@dataclass
+class ConlluSentence:
+    """The words of a sentence, each with its place in the text of the file, the line where it begins, and its id.
+
+    Spaces in words are `_`, since no token contains whitespace.
+    """
+
+    line: int
+    id: str = ""
+    words: list[tuple[str, int, int]] = field(default_factory=list[tuple[str, int, int]])
+
+
+def conllu_sentences(text: str, path: str, line: int = 1) -> Iterator[ConlluSentence]:
+    """Yield the sentences of a part of a CoNLL-U file that have words.
+
+    Args:
+        text: Whole lines, in which whole sentences are.
+        path: The name of the file, for error messages.
+        line: The number of the first line of the part (from 1).
+
+    Raises:
+        ElmoError: If a line is malformed (see `split_word`).
+    """
+    sentence: ConlluSentence | None = None
+    start = 0
+    for number, content in enumerate(text.split("\n"), line):
+        if not content.strip():
+            if sentence is not None and sentence.words:
+                yield sentence
+            sentence = None
+        else:
+            sentence = sentence or ConlluSentence(number)
+            if found := _SENT_ID.fullmatch(content):
+                sentence.id = found[1]
+            elif (columns := split_word(content, f"{path}, line {number}")) is not None:
+                if not columns[1].strip():
+                    raise ElmoError(f"{path}, line {number}: the word is empty")
+                first = start + len(columns[0]) + 1
+                sentence.words.append(("_".join(columns[1].split()), first, first + len(columns[1])))
+        start += len(content) + 1
+    if sentence is not None and sentence.words:
+        yield sentence

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.vocabulary import Vocabulary
 
@@ -29,6 +30,9 @@ TYPES, CHARACTERS, TOKENS, SENTENCES, DESCRIPTION = (
     "corpus.json",
 )
 """The names of the files in a corpus folder."""
+
+CHUNK_TOKENS = 1 << 20
+"""How many tokens are counted at a time: a corpus may be larger than the memory."""
 
 FORMAT = "elmo-corpus-1"
 DESCRIPTION_CHECKSUM = "description_checksum"
@@ -94,7 +98,18 @@ class Corpus:
     @property
     def reading(self) -> dict[str, Any]:
         """The keyword arguments of `read_sentences` that read other text the way this corpus was read."""
-        return {key: self.settings[key] for key in ("tokenizer", "text", "encoding", "lowercase")}
+        return {key: self.settings[key] for key in ("tokenizer", "text", "encoding", "lowercase")} | {
+            "language": self.settings.get("language")
+        }
+
+    @property
+    def cut(self) -> TextConfig:
+        """How the text was cut, for the models that are trained on it."""
+        settings = self.settings
+        language = settings.get("language") or self.source.get("language")
+        return TextConfig(
+            settings["tokenizer"], settings["text"], settings["lowercase"], language, round(self.oov_rate, 6)
+        )
 
     @classmethod
     def open(cls, folder: str | Path) -> Corpus:
@@ -199,6 +214,13 @@ class Corpus:
         if len(words) < num_words:
             raise ElmoError(f"{path}: is damaged ({len(words)} words instead of {num_words}); prepare the corpus again")
         return words
+
+    def count_types(self) -> NDArray[np.int64]:
+        """Count how often each type occurs in the text, (num_types,)."""
+        counts = np.zeros(self.num_types, np.int64)
+        for start in range(0, self.num_tokens, CHUNK_TOKENS):
+            counts += np.bincount(self.tokens[start : start + CHUNK_TOKENS], minlength=self.num_types)
+        return counts
 
 
 def open_matrix(path: Path, dtype: str, then: str) -> NDArray[Any]:

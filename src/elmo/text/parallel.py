@@ -12,15 +12,16 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from itertools import chain, islice
+from typing import NamedTuple
 
 from elmo.cores import available_cores
 from elmo.errors import ElmoError
-from elmo.text.reading import Advance, read_units, tokenize_block
+from elmo.text.reading import Advance, read_units, tokenize_numbered
 from elmo.text.tokenizers import get_tokenizer
 
 
@@ -31,13 +32,36 @@ class _Task:
     tokenizer: str
     text: str
     lowercase: bool
+    language: str | None
 
-    def run(self, block: str) -> list[list[str]]:
-        return tokenize_block(block, get_tokenizer(self.tokenizer), self.text, self.lowercase)
+    def run(self, block: _Block) -> tuple[list[list[str]], Sequence[int]]:
+        tokenize, place = get_tokenizer(self.tokenizer), (block.path, block.line)
+        return tokenize_numbered(block.text, tokenize, self.text, self.lowercase, self.language, place)
 
-    def run_joined(self, block: str) -> str:
+    def run_joined(self, block: _Block) -> tuple[str, Sequence[int]]:
         """Return the sentences as one string, which is sent between processes faster than a list of lists."""
-        return "\n".join(map(" ".join, self.run(block)))
+        sentences, lines = self.run(block)
+        return "\n".join(map(" ".join, sentences)), lines
+
+
+class _Block(NamedTuple):
+    """A block of text, the name and the number of its file (from 0), and the number of its first line (from 1)."""
+
+    text: str
+    path: str
+    file: int
+    line: int
+
+
+class TokenizedBlock(NamedTuple):
+    """The sentences of a block, which may be empty; the number of its file; and the line where each sentence begins.
+
+    Files are counted from 0, lines from 1.
+    """
+
+    sentences: list[list[str]]
+    file: int
+    lines: list[int]
 
 
 def tokenize_files(
@@ -47,10 +71,11 @@ def tokenize_files(
     text: str,
     encoding: str,
     lowercase: bool,
+    language: str | None = None,
     workers: int | None = None,
     advance: Advance | None = None,
-) -> Generator[list[list[str]]]:
-    """Yield the tokenized sentences of files in blocks. Sentences may be empty.
+) -> Generator[TokenizedBlock]:
+    """Yield the tokenized sentences of files in blocks.
 
     Args:
         paths: The files.
@@ -58,6 +83,7 @@ def tokenize_files(
         text: The layout of the files.
         encoding: The encoding of the files.
         lowercase: Whether to lower-case the tokens.
+        language: The language whose rules split paragraphs into sentences.
         workers: The number of processes, by default one per core. It does not change the result. This process does
             the work itself if it is 1, if all the text fits into one block, or if lines are only split at whitespace,
             which is faster than sending them to another process.
@@ -66,36 +92,50 @@ def tokenize_files(
     Raises:
         ElmoError: If a file cannot be read, or a worker process ends early.
     """
-    task = _Task(tokenizer, text, lowercase)
-    blocks = (block for path in paths for block in read_units(path, text, encoding, advance))
+    task = _Task(tokenizer, text, lowercase, language)
+    blocks = _read(paths, text, encoding, advance)
     workers = workers or available_cores()
     if workers == 1 or (tokenizer == "whitespace" and text == "sentences"):
-        yield from map(task.run, blocks)
+        yield from (_placed(block, *task.run(block)) for block in blocks)
         return
     # A short text is finished before a process has started.
     first = list(islice(blocks, 2))
     if len(first) < 2:
-        yield from map(task.run, first)
+        yield from (_placed(block, *task.run(block)) for block in first)
     else:
         yield from _run_in_pool(task, chain(first, blocks), workers)
 
 
-def _run_in_pool(task: _Task, blocks: Iterable[str], workers: int) -> Generator[list[list[str]]]:
+def _read(paths: Iterable[str], text: str, encoding: str, advance: Advance | None) -> Iterator[_Block]:
+    for file, path in enumerate(paths):
+        line = 1
+        for block in read_units(path, text, encoding, advance):
+            yield _Block(block, str(path), file, line)
+            line += block.count("\n") + 1
+
+
+def _placed(block: _Block, sentences: list[list[str]], lines: Sequence[int]) -> TokenizedBlock:
+    """Add its place to the result of a block, whose lines were counted from 0."""
+    return TokenizedBlock(sentences, block.file, [block.line + line for line in lines])
+
+
+def _run_in_pool(task: _Task, blocks: Iterable[_Block], workers: int) -> Generator[TokenizedBlock]:
     # "fork" would copy locks that other threads hold at that moment (torch and NumPy have such threads).
     context = multiprocessing.get_context("spawn")
     if sys.platform == "win32":
         workers = min(workers, 61)  # Windows cannot wait for more processes
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker)
-    on_the_way: deque[Future[str]] = deque()
+    on_the_way: deque[tuple[_Block, Future[tuple[str, Sequence[int]]]]] = deque()
     try:
         for block in blocks:
-            on_the_way.append(pool.submit(task.run_joined, block))
+            # The text of the block is with its worker now, and not needed here.
+            on_the_way.append((block._replace(text=""), pool.submit(task.run_joined, block)))
             # `pool.map` would read all blocks at once. A block for each worker and one more keep all of them busy, and
             # results are taken in the order of the text.
             if len(on_the_way) > workers + 1:
-                yield _split(on_the_way.popleft().result())
+                yield _taken(*on_the_way.popleft())
         while on_the_way:
-            yield _split(on_the_way.popleft().result())
+            yield _taken(*on_the_way.popleft())
     except BrokenProcessPool:
         raise ElmoError(
             "a process that tokenizes the text ended early: either memory ran out (use fewer workers), or a script "
@@ -105,9 +145,11 @@ def _run_in_pool(task: _Task, blocks: Iterable[str], workers: int) -> Generator[
         pool.shutdown(cancel_futures=True)
 
 
-def _split(joined: str) -> list[list[str]]:
+def _taken(block: _Block, result: Future[tuple[str, Sequence[int]]]) -> TokenizedBlock:
+    joined, lines = result.result()
     # Tokens contain no whitespace (see `Tokenizer`), so that this gives back what was joined.
-    return list(map(str.split, joined.split("\n")))
+    sentences = list(map(str.split, joined.split("\n"))) if lines else []  # of "" it would make one sentence
+    return _placed(block, sentences, lines)
 
 
 def start_worker() -> None:

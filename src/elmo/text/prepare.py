@@ -11,8 +11,8 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from contextlib import closing, nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +43,11 @@ from elmo.text.corpus import (
 from elmo.text.counting import MergedTypes, SortedTypes, TypeCounter, merge, renumber
 from elmo.text.parallel import tokenize_files
 from elmo.text.reading import STDIN, check_text, expand
+from elmo.text.rules import is_split_by_language
 from elmo.text.tokenizers import get_tokenizer
 from elmo.text.vocabulary import SPECIAL_WORDS, UNK_ID, Vocabulary
+
+PLACE_DTYPE = np.dtype("<i4")
 
 CHUNK = 1 << 14
 """How many types are written at a time."""
@@ -62,6 +65,7 @@ class PreparationConfig:
     max_vocabulary: int | None
     max_characters: int
     has_given_vocabulary: bool
+    language: str | None = None
 
 
 def prepare(
@@ -79,6 +83,7 @@ def prepare(
     workers: int | None = None,
     language: str | None = None,
     license: str | None = None,
+    places: Path | None = None,
 ) -> Corpus:
     """Prepare the corpus folder `folder` from text; see `Corpus` for what it contains.
 
@@ -105,8 +110,11 @@ def prepare(
         max_characters: The number C of character ids per word.
         workers: The number of processes that tokenize, by default one per core. It does not change the result. Unless
             it is 1, a script needs Python's usual `if __name__ == "__main__":`.
-        language: The language of the text as a code such as `en`, for the cards of models trained on the corpus.
+        language: The language of the text as a code such as `en`, by whose rules paragraphs are split into sentences
+            (see `split_sentences`); also for the cards of models trained on the corpus.
         license: The license of the text, for the same cards.
+        places: A file to write, outside of the folder, if the corpus is made: where each sentence of the corpus begins,
+            as the number of its file (from 0) and of its line (from 1), (num_sentences, 2) in `PLACE_DTYPE`.
 
     Returns:
         The opened corpus.
@@ -119,6 +127,9 @@ def prepare(
     settings = PreparationConfig(
         tokenizer, text, encoding, lowercase, min_count, max_vocabulary, max_characters, vocabulary is not None
     )
+    # Our own rules take no notice of the language, and corpora from older versions were all made by them.
+    if text != "sentences" and is_split_by_language(language):
+        settings = replace(settings, language=language)
     _check(settings, vocabulary)
     require_positive("workers", workers)
     require_parent(folder)
@@ -139,14 +150,21 @@ def prepare(
         facts = _facts(settings, source, paths, vocabulary)
         if os.path.lexists(folder):  # another process has made it meanwhile
             return _open_same(folder, facts)
-        counts = _build(work, paths, settings, SPECIAL_WORDS if vocabulary is None else vocabulary.words, workers)
+        counts = _build(
+            work, paths, settings, SPECIAL_WORDS if vocabulary is None else vocabulary.words, workers, places
+        )
         _describe(work / "corpus", counts, facts)
         (work / "corpus").rename(folder)
     return Corpus.open(folder)
 
 
 def _build(
-    work: Path, paths: list[str], settings: PreparationConfig, first_words: Sequence[str], workers: int | None
+    work: Path,
+    paths: list[str],
+    settings: PreparationConfig,
+    first_words: Sequence[str],
+    workers: int | None,
+    places: Path | None,
 ) -> dict[str, int]:
     """Build the corpus in the folder `work/corpus` and return its counts. `first_words` get the first ids.
 
@@ -160,7 +178,7 @@ def _build(
     # Read the text.
     with (corpus / TOKENS).open("wb") as tokens:
         counter = TypeCounter(parts, tokens, first_words)
-        num_tokens, num_sentences = _read(paths, settings, counter, corpus, workers)
+        num_tokens, num_sentences = _read(paths, settings, counter, corpus, workers, places)
         runs = counter.finish()
     if num_tokens == 0:
         raise ElmoError(f"{', '.join(paths) or 'no input'}: holds no text")
@@ -184,9 +202,14 @@ def _build(
 
 
 def _read(
-    paths: list[str], settings: PreparationConfig, counter: TypeCounter, folder: Path, workers: int | None
+    paths: list[str],
+    settings: PreparationConfig,
+    counter: TypeCounter,
+    folder: Path,
+    workers: int | None,
+    places: Path | None,
 ) -> tuple[int, int]:
-    """Count and write the tokens of all files and the starts of the sentences.
+    """Count and write the tokens of all files, the starts of the sentences and, if wanted, their places.
 
     Returns:
         The number of tokens and the number of sentences.
@@ -196,6 +219,7 @@ def _read(
     size = None if STDIN in paths else sum(Path(path).stat().st_size for path in paths)
     with (
         (folder / SENTENCES).open("wb") as starts,
+        places.open("wb") if places else nullcontext() as placed,
         tqdm(total=size, desc="reading", unit="B", unit_scale=True, disable=None) as bar,
         closing(  # so that after an error or Ctrl-C no process goes on tokenizing
             tokenize_files(
@@ -204,16 +228,21 @@ def _read(
                 text=settings.text,
                 encoding=settings.encoding,
                 lowercase=settings.lowercase,
+                language=settings.language,
                 workers=workers,
                 advance=bar.update,
             )
         ) as blocks,
     ):
         starts.write(np.zeros(1, START_DTYPE).tobytes())
-        for sentences in blocks:
-            lengths = counter.add([*map(without_boundaries, sentences)])
+        for block in blocks:
+            lengths = counter.add([*map(without_boundaries, block.sentences)])
             # Blank lines are left out here; the streams of training count on at least one token in every sentence.
-            ends = num_tokens + np.cumsum(lengths[lengths > 0])
+            is_kept = lengths > 0
+            ends = num_tokens + np.cumsum(lengths[is_kept])
+            if placed is not None:
+                lines = np.array(block.lines, PLACE_DTYPE)[is_kept]
+                placed.write(np.column_stack([np.full_like(lines, block.file), lines]).tobytes())
             if len(ends):
                 starts.write(ends.astype(START_DTYPE).tobytes())
                 num_tokens = int(ends[-1])
@@ -315,7 +344,9 @@ def _facts(
             "inputs": [_checksum(Path(path)) for path in paths],
             "vocabulary": None if words is None else hashlib.sha256(words).hexdigest(),
         }
-    return {"settings": asdict(settings), "source": source, "made_of": made_of}
+    # Without the language if it has no effect, as in corpora from older versions, so that they count as the same.
+    described = {key: value for key, value in asdict(settings).items() if key != "language" or value is not None}
+    return {"settings": described, "source": source, "made_of": made_of}
 
 
 def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import codecs
 import glob
-import gzip
-import lzma
-import sys
-import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from elmo.errors import ElmoError
-from elmo.extras import import_extra
-from elmo.text.tokenizers import Tokenizer, get_tokenizer, split_sentences
+from elmo.text.conllu import conllu_sentences
+from elmo.text.opening import STDIN, open_text
+from elmo.text.rules import sentence_spans
+from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
-STDIN = "-"
-TEXTS = ("sentences", "paragraphs", "wrapped")
-"""The layouts of text: one sentence per line, one paragraph per line, or wrapped paragraphs between blank lines."""
+RAW = ("sentences", "paragraphs", "wrapped")
+"""The layouts of plain text: a sentence a line, a paragraph a line, or wrapped paragraphs between blank lines."""
+
+TEXTS = (*RAW, "conllu")
+"""All layouts: those, or CoNLL-U, a word a line."""
 
 BLOCK_SIZE = 1 << 18
 """The size of the blocks that are read: in bytes, or in characters where blocks are made of wrapped paragraphs."""
@@ -135,15 +134,17 @@ def read_sentences(
     text: str = "sentences",
     encoding: str = "utf-8",
     lowercase: bool = False,
+    language: str | None = None,
 ) -> Iterator[list[str]]:
     """Stream the tokenized sentences of files, one file after the other.
 
     Args:
         paths: Files as `read_lines` reads them.
         tokenizer: A name that `get_tokenizer` knows.
-        text: The layout of the files, one of `TEXTS`.
+        text: The layout of the files, one of `TEXTS`. The words of CoNLL-U are given, so it needs no tokenizer.
         encoding: The encoding of the files, by its Python name.
         lowercase: Whether to lower-case all tokens except for `<S>`, `</S>` and `<UNK>`.
+        language: The language whose rules split paragraphs into sentences (see `split_sentences`).
 
     Yields:
         The tokens of a sentence. With `text="sentences"`, every line is yielded, a blank line as `[]`; the other
@@ -155,8 +156,10 @@ def read_sentences(
     check_text(text)
     tokenize = get_tokenizer(tokenizer)
     for path in paths:
+        line = 1
         for block in read_units(path, text, encoding):
-            yield from tokenize_block(block, tokenize, text, lowercase)
+            yield from tokenize_numbered(block, tokenize, text, lowercase, language, (str(path), line))[0]
+            line += block.count("\n") + 1
 
 
 def read_some(path: str | Path, **reading: Any) -> list[list[str]]:
@@ -181,23 +184,80 @@ def check_text(text: str) -> None:
 
 
 def read_units(path: str | Path, text: str, encoding: str, advance: Advance | None = None) -> Iterator[str]:
-    """Yield the text of a file in blocks of whole lines, joining each wrapped paragraph into one line.
+    r"""Yield the text of a file in blocks of whole lines and, if paragraphs are wrapped, of whole paragraphs.
 
-    The blocks are what `tokenize_block` takes. It does the rest of the work and can run in another process.
+    Joined by `\n`, the blocks are the text of the file. They are what `tokenize_block` takes. It does the rest of the
+    work and can run in another process.
     """
     blocks = read_blocks(path, encoding, advance)
-    return _join(_unwrap(blocks)) if text == "wrapped" else blocks
+    return _whole_paragraphs(blocks) if text in ("wrapped", "conllu") else blocks
 
 
-def tokenize_block(block: str, tokenize: Tokenizer, text: str, lowercase: bool) -> list[list[str]]:
-    """Split a block from `read_units` into tokenized sentences (see `read_sentences` for `text` and `lowercase`)."""
-    lines = block.split("\n")
-    if text != "sentences":
-        lines = [sentence for line in lines for sentence in split_sentences(line)]
-    sentences = list(map(tokenize, lines))
+def tokenize_block(
+    block: str, tokenize: Tokenizer, text: str, lowercase: bool, language: str | None = None
+) -> list[list[str]]:
+    """Split a block from `read_units` into tokenized sentences (see `read_sentences` for the arguments)."""
+    return tokenize_numbered(block, tokenize, text, lowercase, language)[0]
+
+
+def tokenize_numbered(
+    block: str,
+    tokenize: Tokenizer,
+    text: str,
+    lowercase: bool,
+    language: str | None = None,
+    place: tuple[str, int] = ("text", 1),
+) -> tuple[list[list[str]], Sequence[int]]:
+    """Split a block as `tokenize_block` does, and number the lines on which its sentences begin, from 0.
+
+    `place` is the name of the file and the number of the block's first line, for error messages.
+    """
+    if text == "conllu":
+        found = list(conllu_sentences(block, *place))
+        sentences = [[word for word, *_ in sentence.words] for sentence in found]
+        numbers: Sequence[int] = [sentence.line - place[1] for sentence in found]
+    elif text == "sentences":
+        lines = block.split("\n")
+        sentences, numbers = list(map(tokenize, lines)), range(len(lines))
+    else:
+        sentences, starts = list[list[str]](), list[int]()
+        line = end = 0
+        for start, sentence in split_block(block, text, language):
+            line, end = line + block.count("\n", end, start), start
+            if tokens := tokenize(sentence):
+                sentences.append(tokens)
+                starts.append(line)
+        numbers = starts
     if lowercase:
-        sentences = [list(map(_lower, sentence)) for sentence in sentences]
-    return sentences if text == "sentences" else [sentence for sentence in sentences if sentence]
+        sentences = [list(map(lower, sentence)) for sentence in sentences]
+    return sentences, numbers
+
+
+def split_block(block: str, text: str, language: str | None = None) -> Iterator[tuple[int, str]]:
+    """Yield the sentences of a block from `read_units`, each with its start in the block."""
+    if text == "sentences":
+        yield from _numbered(block)
+        return
+    for start, paragraph in _wrapped(block) if text == "wrapped" else _numbered(block):
+        for first, end in sentence_spans(paragraph, language):
+            yield start + first, paragraph[first:end]
+
+
+def _numbered(block: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a block, each with its start."""
+    start = 0
+    for line in block.split("\n"):
+        yield start, line
+        start += len(line) + 1
+
+
+def _wrapped(block: str) -> Iterator[tuple[int, str]]:
+    """Yield the wrapped paragraphs of a block, each with its start."""
+    for is_text, lines in groupby(_numbered(block), key=lambda item: bool(item[1].strip())):
+        if is_text:
+            starts, parts = zip(*lines, strict=True)
+            # A space is as long as the line end that it replaces, so positions in the paragraph are those in the block.
+            yield starts[0], " ".join(parts)
 
 
 def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | None = None) -> Iterator[str]:
@@ -226,7 +286,7 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | No
 
 def _read_bytes(path: str, advance: Advance | None) -> Iterator[bytes]:
     """Yield the decompressed bytes of a file, and at the very end an empty block, which tells a decoder to finish."""
-    with _open(path) as (stream, position, damage):
+    with open_text(path) as (stream, position, damage):
         told = 0
         data = b"start"  # anything that is not empty
         while data:
@@ -240,74 +300,6 @@ def _read_bytes(path: str, advance: Advance | None) -> Iterator[bytes]:
                 advance(now - told)
                 told = now
             yield data
-
-
-@contextmanager
-def _open(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, tuple[type[Exception], ...]]]:
-    """Open a file for reading.
-
-    Yields:
-        The stream of decompressed bytes; a function that gives the position in the file on disk, or None where it has
-        no position (standard input and pipes); and the exceptions that reading a damaged file raises.
-    """
-    if path == STDIN:
-        if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by the caller
-            raise ElmoError("-: there is no standard input; name a file")
-        yield sys.stdin.buffer, None, ()
-        return
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(Path(path).open("rb"))
-        except (FileNotFoundError, IsADirectoryError) as error:
-            raise ElmoError(
-                f"{path}: {'no such file' if isinstance(error, FileNotFoundError) else 'is a folder'}"
-            ) from None
-        # The compressed file is opened here and not by name in the libraries, so that its position can be asked for.
-        position = file.tell if file.seekable() else None
-        match Path(path).suffix:
-            case ".gz":
-                stream = stack.enter_context(gzip.open(file))
-                yield cast(BinaryIO, stream), position, (EOFError, zlib.error, gzip.BadGzipFile)
-            case ".xz":
-                yield cast(BinaryIO, stack.enter_context(lzma.open(file))), position, (EOFError, lzma.LZMAError)
-            case ".zst":
-                zstandard = import_extra("zstandard", f"{path}: reading .zst")
-                yield cast(BinaryIO, _ZstdStream(file, zstandard)), position, (EOFError, zstandard.ZstdError)
-            case _:
-                yield file, position, ()
-
-
-class _ZstdStream:
-    """Reads all zstd frames of a file.
-
-    The reader of the zstandard package is not used because it takes a truncated file for a complete one.
-    """
-
-    def __init__(self, file: BinaryIO, zstandard: Any) -> None:
-        self._file = file
-        self._new_frame: Callable[[], Any] = zstandard.ZstdDecompressor().decompressobj
-        self._frame: Any = None
-
-    def read(self, size: int) -> bytes:
-        """Read about `size` decompressed bytes; no bytes at the end of the file.
-
-        Raises:
-            EOFError: If the file ends inside a frame.
-        """
-        parts: list[bytes] = []
-        # A frame says nothing of its size, so compressed bytes are taken in small pieces until there is enough.
-        while sum(map(len, parts)) < size and (data := self._file.read(1 << 13)):
-            while data:
-                if self._frame is None:
-                    self._frame = self._new_frame()
-                parts.append(self._frame.decompress(data))
-                data = b""
-                if self._frame.eof:  # another frame may follow, as in the output of parallel compressors
-                    data, self._frame = self._frame.unused_data, None
-        text = b"".join(parts)
-        if not text and self._frame is not None:
-            raise EOFError("the last frame does not end")
-        return text
 
 
 def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
@@ -351,36 +343,24 @@ def _shown(path: str | Path) -> str:
     return "standard input" if str(path) == STDIN else str(path)
 
 
-def _unwrap(blocks: Iterable[str]) -> Iterator[str]:
-    """Join the lines of each wrapped paragraph into one line."""
+def _whole_paragraphs(blocks: Iterable[str]) -> Iterator[str]:
+    """Cut text into blocks of about `BLOCK_SIZE` characters that end where a paragraph does."""
     lines: list[str] = []
-    size = 0
+    block_size = paragraph_size = 0
     for block in blocks:
-        for line in map(str.strip, block.split("\n")):
-            if line:
-                lines.append(line)
-                size += len(line) + 1
-            if lines and (not line or size > MAX_PARAGRAPH):
-                yield " ".join(lines)
-                lines, size = [], 0
+        for line in block.split("\n"):
+            lines.append(line)
+            block_size += len(line) + 1
+            is_blank = not (stripped := line.strip())
+            paragraph_size = 0 if is_blank else paragraph_size + len(stripped) + 1
+            if paragraph_size > MAX_PARAGRAPH or (is_blank and block_size > BLOCK_SIZE):
+                yield "\n".join(lines)
+                lines, block_size, paragraph_size = [], 0, 0
     if lines:
-        yield " ".join(lines)
+        yield "\n".join(lines)
 
 
-def _join(lines: Iterable[str]) -> Iterator[str]:
-    """Join whole lines into blocks of about `BLOCK_SIZE` characters."""
-    block: list[str] = []
-    size = 0
-    for line in lines:
-        block.append(line)
-        size += len(line) + 1
-        if size > BLOCK_SIZE:
-            yield "\n".join(block)
-            block, size = [], 0
-    if block:
-        yield "\n".join(block)
-
-
-def _lower(token: str) -> str:
+def lower(token: str) -> str:
+    """Convert a token to lower case, unless it is one of the special words."""
     # BOS, EOS and UNK of `elmo.text.characters` are spelled out, because that module imports NumPy (see `parallel`).
     return token if token in ("<S>", "</S>", "<UNK>") else token.lower()

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from elmo.analysis.neighbors import TYPES_AT_ONCE, unit
+from elmo.analysis.origins import ORIGINS, PLACES
 from elmo.analysis.search import vectors as stored
 from elmo.analysis.search.index import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
 from elmo.analysis.search.text import TAGS, IndexedText, prepare_text
@@ -74,6 +75,7 @@ def build_index(
     layer: Layers = "top",
     kind: stored.Kind = "float16",
     tagged: Columns | None = None,
+    metadata: str | Path | None = None,
     overwrite: bool = False,
     **reading: Any,
 ) -> Built:
@@ -89,6 +91,8 @@ def build_index(
         layer: Any choice of layers that gives one vector per token.
         kind: How vectors are stored: "float16" takes 2 D bytes per token, "pq" (product quantisation) D / 4 bytes.
         tagged: If given, each line of the text holds a word and its part of speech (see `read_tagged`).
+        metadata: A table about the files of the text, whose columns searches can choose by (see `read_metadata`). For
+            an index that is complete, it replaces the metadata, and nothing is embedded.
         overwrite: Whether to replace an existing index, and to discard the unfinished work of another call.
         **reading: Keywords of `read_sentences`.
 
@@ -124,13 +128,16 @@ def build_index(
         raise ElmoError(f"{folder}: exists already; remove it, or pass --overwrite (overwrite=True)")
     with _work_folder(folder) as work:
         # The text is prepared on every start, even if all vectors are there: its checksum tells whether they are of it.
-        text = prepare_text(sources, work / NEW, tagged, reading)
+        text = prepare_text(sources, work / NEW, tagged, metadata, reading)
         corpus = text.corpus
         stored.check_kind(kind, corpus.num_tokens)
         job = how | {"text": corpus.checksum}
         if is_there:
             if not _is_of(folder, job | {"tags": [*text.tag_names]}) or not _has_same_tags(folder, work / NEW):
                 raise ElmoError(f"{folder}: exists already; remove it, or pass --overwrite (overwrite=True)")
+            if metadata is not None or not (folder / ORIGINS).exists():  # earlier versions kept no origins
+                for name in (PLACES, ORIGINS):
+                    (work / NEW / name).replace(folder / name)
             shutil.rmtree(work / NEW)
             done = corpus.num_sentences, corpus.num_tokens, corpus.num_tokens
             return Built(folder, *done, _size_of(folder), time.perf_counter() - start, was_there=True)

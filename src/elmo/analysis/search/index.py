@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, position_of, unit
+from elmo.analysis.origins import Origin
 from elmo.analysis.search.text import IndexedText
 from elmo.analysis.search.vectors import VectorStore
 from elmo.embed.embedder import Embedder
@@ -46,12 +47,29 @@ def is_index(folder: str | Path) -> bool:
     return _find_description(Path(folder)) is not None
 
 
+def open_uses(folder: str | Path) -> tuple[IndexedText, VectorStore]:
+    """Open the text of an index and the vectors of its tokens, for which no model is needed.
+
+    Raises:
+        ElmoError: If the folder is not an index, or is damaged.
+    """
+    folder = Path(folder)
+    text = IndexedText(folder, _read_description(folder)["tags"])
+    store = VectorStore(folder / TRAINED, sorted(folder.glob(PARTS)))
+    if store.num_vectors != text.corpus.num_tokens:
+        raise ElmoError(
+            f"{folder}: holds vectors of {store.num_vectors:,} of its {text.corpus.num_tokens:,} tokens; get it again, "
+            "or rebuild it"
+        )
+    return text, store
+
+
 class ContextIndex:
     """An index of the tokens of a text, by their vectors in one layer of a model.
 
     The vectors on disk are used to find candidates, which are then embedded again and compared exactly. Similarities
     are therefore those of `find_neighbors`, but a near use may be missed. `tag_names` are the parts of speech in the
-    text, if it was tagged.
+    text, if it was tagged. `text.origins` says where its sentences are from.
 
     Args:
         folder: The folder of the index.
@@ -67,18 +85,12 @@ class ContextIndex:
         if facts["model"] not in (embedder.fingerprint, embedder.warm_fingerprint):
             raise ElmoError(f"{folder}: was built with another model; give that one, or build an index with this one")
         self.embedder = embedder
-        self.text = IndexedText(Path(folder), facts["tags"])
+        self.text, self.store = open_uses(folder)
         self.layer: list[float] = facts["layer"]
         self.layer_name: str = facts["layer_name"]
         self.tag_names = self.text.tag_names
         self.num_tokens, self.num_sentences = self.text.corpus.num_tokens, self.text.corpus.num_sentences
         self._candidates = CANDIDATES[facts["vectors"]]
-        self.store = VectorStore(Path(folder) / TRAINED, sorted(Path(folder).glob(PARTS)))
-        if self.store.num_vectors != self.num_tokens:
-            raise ElmoError(
-                f"{folder}: holds vectors of {self.store.num_vectors:,} of its {self.num_tokens:,} tokens; get it "
-                "again, or rebuild it"
-            )
         self._word_vectors: NDArray[np.float16] = open_matrix(
             Path(folder) / WORDS, "<f2", "get the index again, or rebuild it"
         )
@@ -99,6 +111,7 @@ class ContextIndex:
         any_word: bool = False,
         among: Sequence[str] = (),
         tags: Sequence[str] = (),
+        where: Mapping[str, str] | None = None,
     ) -> Neighbors:
         """Find the nearest uses like `elmo.analysis.find_neighbors`, in the text and layer of the index.
 
@@ -113,9 +126,11 @@ class ContextIndex:
             any_word: Whether to search the uses of all words.
             among: Search the uses of these words instead of those of `word`.
             tags: Search only tokens with one of these parts of speech (see `IndexedText.having`).
+            where: Search only sentences with these values of metadata, such as `{"year": "1800..1849"}`, or from this
+                "file" (see `Origins.where`).
 
         Raises:
-            ElmoError: If the query or the index has no such use, or the index has no such tag.
+            ElmoError: If the query or the index has no such use, or the index has no such tag or metadata.
         """
         require_positive("top", top)
         if any_word and among:
@@ -123,12 +138,15 @@ class ContextIndex:
         query = tuple(query)
         position = position_of(query, word, ignore_case, occurrence)
         words = None if any_word else among or [word]
-        chosen = self.text.having(words, tags, ignore_case=ignore_case)
+        chosen = self.text.having(words, tags, where, ignore_case=ignore_case)
         num_uses = self.num_tokens if chosen is None else int(np.count_nonzero(chosen))
         if not num_uses:
             what = ", ".join(map(repr, words or ["any word"]))
             tagged = f" tagged {' or '.join(tags)}" if tags else ""
-            raise ElmoError(f"the index has no use of {what}{tagged}; is its text tokenized and cased like the word?")
+            there = "".join(f", {column} {value}" for column, value in (where or {}).items())
+            raise ElmoError(
+                f"the index has no use of {what}{tagged}{there}; is its text tokenized and cased like the word?"
+            )
         target = unit(self.embedder.embed([query], layers=self.layer)[0][position])
         uses = self._nearest(target, query, top, chosen, num_uses)
         if not uses:
@@ -143,9 +161,12 @@ class ContextIndex:
             len(self._word_vectors),
         )
 
-    def uses(self, word: str, size: int) -> list[tuple[tuple[str, ...], int]]:
-        """Return up to `size` uses of a word, spread over the text: each a sentence and the word's position in it."""
-        found = np.flatnonzero(cast("NDArray[np.bool_]", self.text.having([word])))
+    def uses(self, word: str, size: int, where: Mapping[str, str] | None = None) -> list[tuple[tuple[str, ...], int]]:
+        """Return up to `size` uses of a word, spread over the text: each a sentence and the word's position in it.
+
+        `where` chooses among the sentences, as in `find_neighbors`.
+        """
+        found = np.flatnonzero(cast("NDArray[np.bool_]", self.text.having([word], where=where)))
         # Evenly spaced rather than the first ones, which would all be of the beginning of the text.
         tokens = found[np.linspace(0, len(found) - 1, min(size, len(found))).astype(int)]
         places = map(self.text.place, tokens.tolist())
@@ -189,10 +210,13 @@ class ContextIndex:
             positions = places[tuple(sentence)]
             cosines = (unit(vectors[list(positions)]) @ target).tolist()
             uses += [
-                Use(cosine, number, position, tuple(sentence))
+                Use(cosine, number, position, tuple(sentence), self._origin(number))
                 for cosine, (position, number) in zip(cosines, positions.items(), strict=True)
             ]
         return sorted(uses, key=lambda use: (-use.similarity, use.sentence, use.position))
+
+    def _origin(self, sentence: int) -> Origin | None:
+        return None if self.text.origins is None else self.text.origins.of(sentence)
 
     @cached_property
     def _words(self) -> list[str]:

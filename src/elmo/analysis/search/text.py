@@ -1,4 +1,4 @@
-"""The text of an index: a corpus folder and, if the text was tagged, the tag of each token."""
+"""The text of an index: a corpus folder, where its sentences are from and, if it was tagged, the tag of each token."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.tagged import Columns, read_tagged
+from elmo.analysis.origins import PLACES, Origins, read_metadata
+from elmo.analysis.tagged import Columns, read_placed
 from elmo.errors import ElmoError
 from elmo.text.characters import BOS, EOS
 from elmo.text.corpus import Corpus
-from elmo.text.prepare import prepare
+from elmo.text.prepare import PLACE_DTYPE, prepare
 from elmo.text.reading import expand
 
 CORPUS, TAGS = "text", "tags.bin"
@@ -41,6 +42,12 @@ class IndexedText:
                     "or rebuild it"
                 )
             self._tags = np.memmap(folder / TAGS, TAG_DTYPE, "r")
+        self.origins = Origins.open(folder)
+        if self.origins is not None and len(self.origins) != self.corpus.num_sentences:
+            raise ElmoError(
+                f"{folder}: knows the places of {len(self.origins):,} of its {self.corpus.num_sentences:,} sentences; "
+                "get it again, or rebuild it"
+            )
         self._starts: NDArray[np.int64] = self.corpus.starts
         self.types = self.corpus.types()  # read now, because the folder may be replaced while this index is in use
 
@@ -64,20 +71,26 @@ class IndexedText:
         return self.tag_names[self._tags[token]] if self._tags is not None else ""
 
     def having(
-        self, words: Sequence[str] | None, tags: Sequence[str] = (), *, ignore_case: bool = False
+        self,
+        words: Sequence[str] | None,
+        tags: Sequence[str] = (),
+        where: Mapping[str, str] | None = None,
+        *,
+        ignore_case: bool = False,
     ) -> NDArray[np.bool_] | None:
-        """Select the tokens that are one of `words` and have one of `tags`.
+        """Select the tokens that are one of `words`, have one of `tags`, and are in sentences from certain files.
 
         Args:
             words: The words, or None for any word.
             tags: The tags; empty for any tag. A tag that ends in `*` stands for all tags with that beginning.
+            where: Wanted values of metadata, or of the column "file" (see `Origins.where`).
             ignore_case: Whether "Play" matches "play".
 
         Returns:
             A mask of the tokens (N,), or None if every token is selected.
 
         Raises:
-            ElmoError: If the text does not have one of the tags, or no tags at all.
+            ElmoError: If the text does not have one of the tags, or no tags at all, or no such metadata.
         """
         mask: NDArray[np.bool_] | None = None
         if words is not None:
@@ -89,6 +102,11 @@ class IndexedText:
                 )
             tagged = np.isin(self._tags, self._tag_ids(tags))
             mask = tagged if mask is None else mask & tagged
+        if where:
+            if self.origins is None:
+                raise ElmoError("the index does not know its files; build it again, since an earlier version built it")
+            wanted = np.repeat(self.origins.where(where), np.diff(self._starts))
+            mask = wanted if mask is None else mask & wanted
         return mask
 
     def _ids(self, words: Sequence[str], ignore_case: bool) -> list[int]:
@@ -109,45 +127,68 @@ class IndexedText:
 
 
 def prepare_text(
-    sources: Sequence[str], folder: Path, columns: Columns | None, reading: Mapping[str, Any]
+    sources: Sequence[str],
+    folder: Path,
+    columns: Columns | None,
+    metadata: str | Path | None,
+    reading: Mapping[str, Any],
 ) -> IndexedText:
-    """Write a text into the new folder `folder`: a corpus folder and, if `columns` says where, the tag of each token.
+    """Write a text into the new folder `folder`: a corpus folder, its origins and, if it is tagged, its tags.
 
-    `sources` are files, globs, or `-` for standard input; `reading` are keywords of `read_sentences`. Memory use
-    depends only on the number of types.
+    Args:
+        sources: Files, globs, or `-` for standard input.
+        folder: The folder, which must not exist.
+        columns: Where the tag of each token is, if the text is tagged.
+        metadata: A table about the files (see `read_metadata`).
+        reading: Keywords of `read_sentences`. Memory use depends only on the number of types and sentences.
 
     Raises:
-        ElmoError: If tagged text is combined with a tokenizer or kind of text, or holds no text.
+        ElmoError: If tagged text is combined with a tokenizer or kind of text, or holds no text, or the table is bad.
     """
+    paths = expand(sources)
+    table = ([], []) if metadata is None else read_metadata(metadata, paths)
     folder.mkdir(parents=True)
+    names = _prepare(paths, folder, columns, reading)
+    Origins(paths, np.fromfile(folder / PLACES, PLACE_DTYPE).reshape(-1, 2), *table).write(folder)
+    return IndexedText(folder, names)
+
+
+def _prepare(paths: Sequence[str], folder: Path, columns: Columns | None, reading: Mapping[str, Any]) -> list[str]:
+    """Write the corpus, the places of its sentences, and their tags; return the names of the tags."""
     if columns is None:
-        prepare(sources, folder / CORPUS, min_count=1, **reading)
-        return IndexedText(folder, [])
+        prepare(paths, folder / CORPUS, min_count=1, places=folder / PLACES, **reading)
+        return []
     if reading.get("tokenizer", "whitespace") != "whitespace" or reading.get("text", "sentences") != "sentences":
         raise ElmoError("tagged text is split into sentences and words already; leave out --tokenizer and --text")
     # The words go through a text file, so that tagged text is prepared as any other text is.
     lines = folder / "lines.txt"
-    paths = expand(sources)
-    names = _split(paths, columns, reading.get("encoding", "utf-8"), lines, folder / TAGS)
+    names = _split(paths, columns, reading.get("encoding", "utf-8"), lines, folder)
     if not names:
         raise ElmoError(f"{', '.join(paths)}: holds no text")
     prepare([lines], folder / CORPUS, min_count=1, lowercase=reading.get("lowercase", False), workers=1)
     lines.unlink()
-    return IndexedText(folder, names)
+    return names
 
 
-def _split(paths: Sequence[str], columns: Columns, encoding: str, lines: Path, tags: Path) -> list[str]:
-    """Write the words of tagged text, one sentence on each line, and their tag numbers; return the names of the tags.
+def _split(paths: Sequence[str], columns: Columns, encoding: str, lines: Path, folder: Path) -> list[str]:
+    """Write the words of tagged text, one sentence on each line, their tags and places; return the names of the tags.
 
     Spaces in words become `_`. `<S>` and `</S>` are left out, as in `prepare`, so that words and tags stay aligned.
     """
     numbers: dict[str, int] = {}
-    with lines.open("w", encoding="utf-8", newline="\n") as text, tags.open("wb") as file:
-        for sentence in read_tagged(paths, columns, encoding):
+    with (
+        lines.open("w", encoding="utf-8", newline="\n") as text,
+        (folder / TAGS).open("wb") as tags,
+        (folder / PLACES).open("wb") as places,
+    ):
+        for place, sentence in read_placed(paths, columns, encoding):
             pairs = [pair for pair in zip(*sentence, strict=True) if pair[0] not in (BOS, EOS)]
+            if not pairs:
+                continue
             text.write(" ".join(SPACE.sub("_", word) for word, _ in pairs) + "\n")
             ids = [numbers.setdefault(tag, len(numbers)) for _, tag in pairs]
             if len(numbers) > MAX_TAGS:
                 raise ElmoError(f"{paths[0]}: more than {MAX_TAGS:,} different tags; is it the right column?")
-            file.write(np.array(ids, TAG_DTYPE).tobytes())
+            tags.write(np.array(ids, TAG_DTYPE).tobytes())
+            places.write(np.array(place, PLACE_DTYPE).tobytes())
     return list(numbers)

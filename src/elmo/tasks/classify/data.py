@@ -12,7 +12,8 @@ from typing import cast
 from elmo.errors import ElmoError
 from elmo.tasks.common.objects import as_tokens, get, is_list_of, read_object, whole
 from elmo.text.reading import read_lines
-from elmo.text.tokenizers import Tokenizer, split_sentences
+from elmo.text.rules import split_sentences
+from elmo.text.tokenizers import Tokenizer
 
 Sentences = tuple[tuple[str, ...], ...]
 

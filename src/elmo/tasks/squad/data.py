@@ -13,7 +13,8 @@ from typing import TypeVar
 from elmo.errors import ElmoError
 from elmo.tasks.common.objects import get, two_texts
 from elmo.text.reading import read_blocks
-from elmo.text.tokenizers import Tokenizer, find_tokens, split_sentences
+from elmo.text.rules import sentence_spans
+from elmo.text.tokenizers import Tokenizer, locate
 
 T = TypeVar("T")
 
@@ -39,10 +40,14 @@ class Passage:
         Raises:
             ElmoError: If the text has no token.
         """
-        tokens = tuple(token for sentence in split_sentences(text) for token in tokenize(sentence))
-        if not tokens:
+        found = [
+            (token, first + start, first + end)
+            for first, last in sentence_spans(text)
+            for token, start, end in locate(text[first:last], tokenize)
+        ]
+        if not found:
             raise ElmoError("is empty")
-        return cls(text, tokens, tuple(find_tokens(text, tokens)))
+        return cls(text, tuple(token for token, *_ in found), tuple((start, end) for _, start, end in found))
 
     def characters(self, bounds: Bounds) -> tuple[int, int]:
         """Return the characters of the text at which the span of these tokens begins and ends."""

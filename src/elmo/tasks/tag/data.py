@@ -9,7 +9,7 @@ from itertools import pairwise
 from elmo.errors import ElmoError
 from elmo.text.conllu import CONLLU, EMPTY, split_word
 from elmo.text.reading import DOCUMENT, read_paragraphs, split_columns
-from elmo.text.tokenizers import Tokenizer, find_tokens
+from elmo.text.tokenizers import Tokenizer, locate
 
 Line = tuple[str, ...]
 """The columns of a line. A line that holds no word is a single column."""
@@ -81,14 +81,11 @@ def read_examples(path: str, columns: Sequence[str] | None, encoding: str = "utf
 def from_text(text: str, tokenize: Tokenizer) -> TagExample:
     """Return the sentence of a plain text as CoNLL-U, whose columns of tags are all empty."""
     text = " ".join(text.split())
-    tokens = tokenize(text)
-    try:
-        ends = list(find_tokens(text, tokens))
-    except ValueError:  # the tokenizer changed the text, so nothing is known about the spaces
-        ends = []
+    located = locate(text, tokenize)
+    tokens = [token for token, *_ in located]
     misc = [EMPTY] * len(tokens)
-    for place, ((_, end), (start, _)) in enumerate(pairwise(ends)):
-        if end == start:
+    for place, (one, other) in enumerate(pairwise(located)):
+        if one.end == other.start:
             misc[place] = "SpaceAfter=No"
     words = [(str(n), token, *[EMPTY] * 7, note) for n, (token, note) in enumerate(zip(tokens, misc, strict=True), 1)]
     return TagExample(tuple(tokens), CONLLU, ((f"# text = {text}",), *words), tuple(range(1, len(words) + 1)))

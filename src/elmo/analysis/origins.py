@@ -1,0 +1,264 @@
+"""Where the sentences of an index come from: file, line, and what a table of metadata says about the file."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmo.errors import ElmoError
+from elmo.formats.files import read_json, write_all, write_json
+from elmo.text.prepare import PLACE_DTYPE
+from elmo.text.reading import read_lines
+
+PLACES, ORIGINS = "places.bin", "origins.json"
+"""Files of an index: the file and line of each sentence, (num_sentences, 2); and the names and metadata of files."""
+
+FILE = "file"
+"""The column of a table that names the file that a row is about. It can be chosen by like the others."""
+
+CSV = ".csv"
+
+RANGE, ANY_END = "..", "*"
+"""Marks in the wanted values of a column: `1800..1849` is a range, `18*` a beginning."""
+
+_LARGEST = 1 << 28
+"""In bytes, of the names and the metadata of all files."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a sentence begins: its file and line (from 1), and the metadata of the file, by column."""
+
+    file: str
+    line: int
+    metadata: Mapping[str, str]
+
+    def __str__(self) -> str:
+        facts = "".join(f", {column}={value}" for column, value in self.metadata.items() if value)
+        return f"{self.file}, line {self.line}{facts}"
+
+
+class Origins:
+    """The origin of each sentence of an index.
+
+    Args:
+        files: The names of the files.
+        places: The number of the file and of the line of each sentence, (num_sentences, 2).
+        columns: The names of the columns of metadata.
+        rows: For each file a value in each column; empty where the table has no row for the file.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        places: NDArray[np.int32],
+        columns: Sequence[str] = (),
+        rows: Sequence[Sequence[str]] = (),
+    ) -> None:
+        self.files, self.columns = tuple(files), tuple(columns)
+        self._places = places
+        self._rows = rows
+
+    @classmethod
+    def open(cls, folder: Path) -> Origins | None:
+        """Open the origins in the folder of an index; None if an earlier version, which kept none, built it.
+
+        Raises:
+            ElmoError: If they are damaged.
+        """
+        path = folder / ORIGINS
+        if not path.exists():
+            return None
+        again = "get the index again, or rebuild it"
+        facts: Any = read_json(path, _LARGEST)
+        try:
+            files, columns, rows = facts["files"], facts["columns"], facts["rows"]
+            numbers = np.fromfile(folder / PLACES, PLACE_DTYPE).reshape(-1, 2)
+            is_text = all(isinstance(item, str) for part in (files, columns, *rows) for item in part)
+            is_whole = is_text and (not columns or len(rows) == len(files)) and _is_below(numbers[:, 0], len(files))
+            if not is_whole or any(len(row) not in (0, len(columns)) for row in rows):
+                raise ElmoError(f"{path}: is damaged; {again}")
+        except (KeyError, TypeError, ValueError, OSError) as error:
+            raise ElmoError(f"{path}: is damaged ({error}); {again}") from None
+        return cls(files, numbers, columns, rows)
+
+    def write(self, folder: Path) -> None:
+        """Write the names and the metadata of the files. `prepare` has written the places."""
+        facts = {"files": self.files, "columns": self.columns, "rows": self._rows}
+        write_all({folder / ORIGINS: lambda path: write_json(path, facts)})
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def of(self, sentence: int) -> Origin:
+        """Return where a sentence is from."""
+        file, line = map(int, self._places[sentence])
+        row = self._rows[file] if self.columns else ()
+        return Origin(self.files[file], line, dict(zip(self.columns, row, strict=False)))
+
+    def values(self, column: str) -> tuple[list[str], NDArray[np.int32]]:
+        """Return the value of each sentence in a column of the metadata, or its file in the column "file".
+
+        Returns:
+            The distinct values, sorted, and for each sentence the number of its value among them, (num_sentences,).
+            Sentences without a value have "".
+
+        Raises:
+            ElmoError: If there is no such column.
+        """
+        if column == FILE:
+            of_files: Sequence[str] = self.files
+        elif column in self.columns:
+            number = self.columns.index(column)
+            of_files = [row[number] if row else "" for row in self._rows]
+        else:
+            known = ", ".join([FILE, *self.columns])
+            raise ElmoError(f"the index has no column {column!r} of metadata; it has {known}")
+        distinct, numbers = np.unique(np.array(of_files, dtype=object), return_inverse=True)
+        return distinct.tolist(), numbers.astype(np.int32)[self._places[:, 0]]
+
+    def where(self, wanted: Mapping[str, str]) -> NDArray[np.bool_]:
+        """Select the sentences with the wanted value in each column.
+
+        Args:
+            wanted: For each column a value, a beginning such as `18*`, or a range such as `1800..1849`, whose ends
+                belong to it and may be missing. Numbers are compared as numbers, all else by code points; the range
+                `1800..1849` of dates includes `1849-12-31`.
+
+        Returns:
+            A mask of the sentences, (num_sentences,).
+
+        Raises:
+            ElmoError: If a column does not exist, or has no such value.
+        """
+        mask = np.ones(len(self), np.bool_)
+        for column, value in wanted.items():
+            known, numbers = self.values(column)
+            is_wanted = np.array([_fits(one, value) for one in known], np.bool_)
+            if not is_wanted.any():
+                some = ", ".join([one for one in known if one][:5])
+                raise ElmoError(
+                    f"the index has no {column} {value!r}; it has {some}{', ...' if len(known) > 5 else ''}"
+                )
+            mask &= is_wanted[numbers]
+        return mask
+
+
+def _is_below(numbers: NDArray[np.int32], end: int) -> bool:
+    return len(numbers) == 0 or bool(0 <= numbers.min() <= numbers.max() < end)
+
+
+def _fits(value: str, wanted: str) -> bool:
+    """Return whether a value of a column is the wanted one, has the wanted beginning, or lies in the wanted range."""
+    if value == wanted:  # even if it looks like a range, as ../letters.txt
+        return True
+    if RANGE in wanted:
+        first, _, last = wanted.partition(RANGE)
+        return bool(value) and _is_from(value, first) and _is_up_to(value, last)
+    return wanted.endswith(ANY_END) and value.startswith(wanted.removesuffix(ANY_END))
+
+
+def _is_from(value: str, first: str) -> bool:
+    numbers = _number(value), _number(first)
+    if numbers[0] is not None and numbers[1] is not None:
+        return numbers[0] >= numbers[1]
+    return value >= first
+
+
+def _is_up_to(value: str, last: str) -> bool:
+    numbers = _number(value), _number(last)
+    if numbers[0] is not None and numbers[1] is not None:
+        return numbers[0] <= numbers[1]
+    return not last or value <= last or value.startswith(last)  # a day of the last year is in that year
+
+
+@cache
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def parse_wanted(options: Sequence[str]) -> dict[str, str]:
+    """Read wanted values that are written as `COLUMN=VALUE`, for `Origins.where`.
+
+    Raises:
+        ElmoError: If one has no `=`, or a column is named twice.
+    """
+    wanted: dict[str, str] = {}
+    for option in options:
+        column, equals, value = option.partition("=")
+        if not equals or not column:
+            raise ElmoError(f"{option!r}: expected a column and a value, such as year=1843 or year=1800..1849")
+        if column in wanted:
+            raise ElmoError(f"{option!r}: column {column!r} is named twice; give one value, or a range")
+        wanted[column] = value
+    return wanted
+
+
+def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Read a table that says something about each file of a text.
+
+    Args:
+        path: A table with tabs between columns or, if its name ends in `.csv`, commas. Its first line names the
+            columns, of which `file` names the file of the text that the row is about: as it was given, without its
+            folder, or without its ending.
+        files: The names of the files.
+
+    Returns:
+        The names of the other columns, and for each file its values in these columns, or none.
+
+    Raises:
+        ElmoError: If there is no column `file`, a row has another number of columns or a file of an earlier row, or no
+            row is about any of the files.
+    """
+    rows = _rows_of(path)
+    header = next(rows, (1, list[str]()))[1]
+    if FILE not in header:
+        between = "commas" if str(path).endswith(CSV) else "tabs"
+        raise ElmoError(f"{path}, line 1: no column is named {FILE!r} (expected names of columns between {between})")
+    if len(set(header)) < len(header) or "" in header:
+        raise ElmoError(f"{path}, line 1: a column has no name, or the name of another column")
+    place = header.index(FILE)
+    found: dict[str, list[str]] = {}
+    for number, values in rows:
+        if not any(values):
+            continue
+        if len(values) != len(header):
+            raise ElmoError(f"{path}, line {number}: {len(values)} columns; the first line has {len(header)}")
+        name = values.pop(place)
+        if name in found:
+            raise ElmoError(f"{path}, line {number}: file {name!r} had a row before; give each file one row")
+        found[name] = values
+    of_files = [_row_of(file, found) for file in files]
+    if not any(row is not None for row in of_files):
+        raise ElmoError(f"{path}: has no row about any file of the text, such as {files[0]!r}; compare the names")
+    return [name for name in header if name != FILE], [row or [] for row in of_files]
+
+
+def _rows_of(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a table, each with the number of its (last) line."""
+    if not str(path).endswith(CSV):
+        for number, line in enumerate(read_lines(path), 1):
+            yield number, [value.strip() for value in line.split("\t")]
+        return
+    rows = csv.reader((f"{line}\n" for line in read_lines(path)), strict=True)
+    try:
+        for row in rows:
+            yield rows.line_num, [" ".join(value.split()) for value in row]
+    except csv.Error as error:
+        raise ElmoError(f"{path}, line {rows.line_num}: {error}; expected values between commas") from None
+
+
+def _row_of(file: str, rows: Mapping[str, list[str]]) -> list[str] | None:
+    path = Path(file)
+    stem = path.name.split(".")[0]  # without both endings of a name such as 1843.txt.gz
+    return next((rows[name] for name in (file, path.name, path.stem, stem) if name in rows), None)

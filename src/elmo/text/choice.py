@@ -1,0 +1,235 @@
+"""How a text is cut for a model: as the text that the model was trained on, unless it is tokenized already.
+
+A file is taken for tokenized if its marks (commas, periods, ...) stand between spaces, and for raw text otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from elmo.config import TextConfig
+from elmo.errors import ElmoError
+from elmo.text.reading import STDIN, read_blocks, tokenize_block
+from elmo.text.rules import is_not_english, is_split_by_language
+from elmo.text.tokenizers import get_tokenizer, is_code
+
+SAMPLE = 1 << 16
+"""How many characters of a text are looked at."""
+
+FEWEST = 100
+"""With fewer tokens than these, the share of unknown ones says nothing."""
+
+_ATTACHED = re.compile(r"[^\W\d_][,;:!?،؛؟](?=\s)|[^\W\d_]\.[\"'“”’»)]*(?=\n|\Z)|\S[，。！？、；।]")
+_DETACHED = re.compile(r"(?<!\S)[,;:!?.،؛؟，。！？、；।](?!\S)")
+
+
+def looks_tokenized(text: str) -> bool | None:
+    """Return whether the marks of a text stand between spaces, as tokenizers leave them; None if it has no marks."""
+    attached, detached = len(_ATTACHED.findall(text)), len(_DETACHED.findall(text))
+    return None if attached == detached == 0 else detached >= attached
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a text is to be cut: the keywords of `read_sentences`, and what the user should know, a sentence each."""
+
+    tokenizer: str
+    text: str
+    lowercase: bool
+    language: str | None
+    is_own: bool = False
+    """Whether it is the way of the model's training text, which nobody asked for."""
+    notes: tuple[str, ...] = ()
+
+    def reading(self, encoding: str = "utf-8") -> dict[str, Any]:
+        """Return the keywords of `read_sentences`."""
+        return {
+            "tokenizer": self.tokenizer,
+            "text": self.text,
+            "encoding": encoding,
+            "lowercase": self.lowercase,
+            "language": self.language,
+        }
+
+    def __str__(self) -> str:
+        """The end of a result for people: how raw text was cut without their asking."""
+        lower = ", in lower case" if self.lowercase else ""
+        return f"; raw text, cut as the model's (tokenizer {self.tokenizer}, {self.text}{lower})" if self.is_own else ""
+
+
+def choose_cut(
+    own: TextConfig | None,
+    sample: str | None,
+    *,
+    tokenizer: str | None = None,
+    text: str | None = None,
+    lowercase: bool | None = None,
+    language: str | None = None,
+) -> Choice:
+    """Decide how a text is cut for a model.
+
+    What is given holds. The rest is that of the model's training text if the text is raw. If it is tokenized, it is cut
+    at whitespace, and a line is a sentence.
+
+    Args:
+        own: How the model's training text was cut, or None if that is not known.
+        sample: The beginning of the text; None if it can't be looked at, and is then taken for tokenized.
+        tokenizer: The name of the tokenizer that the user chose, as the others.
+        text: The layout.
+        lowercase: Whether to convert to lower case.
+        language: The language, for splitting sentences.
+
+    Raises:
+        ElmoError: If the tokenizer of the training text is the code of someone else.
+    """
+    known = own or TextConfig()
+    is_tokenized = None if sample is None else looks_tokenized(sample)
+    is_raw = text != "conllu" and (is_tokenized is False or (is_tokenized is None and _has_no_spaces(sample or "")))
+    if text == "conllu" and tokenizer not in (None, "whitespace"):
+        raise ElmoError(f"--tokenizer {tokenizer}: the words of CoNLL-U are given; leave it out")
+    notes: list[str] = []
+    if tokenizer is None:
+        if is_tokenized is False and known.tokenizer == "whitespace" and text != "conllu":
+            notes.append(_UNKNOWN if own is None else _TOKENIZED)
+        elif is_raw:
+            _refuse_code(known, "--tokenizer ")
+    elif own is not None and tokenizer != known.tokenizer and (tokenizer != "whitespace" or is_raw):
+        notes.append(f"the model's training text was cut by tokenizer {known.tokenizer}, not by {tokenizer}")
+    if own is not None and lowercase is not None and lowercase != own.lowercase:
+        notes.append(
+            "the model's training text was in lower case, and this text is not"
+            if own.lowercase
+            else "this text is converted to lower case, and the model's training text was not"
+        )
+    is_own = is_raw and tokenizer is None and known.tokenizer != "whitespace"
+    choice = Choice(
+        tokenizer or (known.tokenizer if is_own else "whitespace"),
+        text or (known.text if is_own else "sentences"),
+        known.lowercase if lowercase is None else lowercase,
+        language or known.language,
+        is_own,
+    )
+    if choice.text != "sentences" and is_not_english(choice.language) and not is_split_by_language(choice.language):
+        notes.append(no_rules_for(str(choice.language)))
+    return replace(choice, notes=tuple(notes))
+
+
+def how_to_cut(own: TextConfig | None, tokenizer: str | None = None, language: str | None = None) -> TextConfig:
+    """Return how raw text is cut for a model, with another tokenizer or language if they are given.
+
+    Raises:
+        ElmoError: If nobody names a tokenizer, or the model names a function from outside of this package.
+    """
+    if tokenizer is None:
+        if own is None:
+            raise ElmoError(
+                "the model does not say how its training text was cut; name a tokenizer (tokenizer='ptb' for English, "
+                "'words' for other languages)"
+            )
+        _refuse_code(own, "tokenizer=")
+        return replace(own, language=language or own.language)
+    known = own or TextConfig()
+    return replace(known, tokenizer=tokenizer, language=language or known.language)
+
+
+def _refuse_code(own: TextConfig, option: str) -> None:
+    """Refuse to run what a model names: it may come from a stranger."""
+    if is_code(own.tokenizer):
+        raise ElmoError(
+            f"the model's training text was cut by {own.tokenizer}, which is a function from outside of this package; "
+            f"if you trust it, pass {option}{own.tokenizer}"
+        )
+
+
+def tokenizer_for_query(sentence: str, of_text: str, own: TextConfig | None) -> str:
+    """Return the name of the tokenizer for a sentence that is compared with a text.
+
+    Args:
+        sentence: The sentence, raw or tokenized.
+        of_text: The tokenizer by which the text was cut.
+        own: How the model's training text was cut, for a text that was tokenized by another program.
+    """
+    if of_text != "whitespace":
+        return of_text
+    # Without any marks there is little for a tokenizer to do, and nothing that it could spoil.
+    if own is None or is_code(own.tokenizer) or looks_tokenized(sentence):
+        return "whitespace"
+    return own.tokenizer
+
+
+_UNKNOWN = (
+    "this looks like raw text, and the model does not say how its training text was cut; pass --tokenizer (ptb for "
+    "English, words for other languages)"
+)
+_TOKENIZED = (
+    "this looks like raw text, and the model's training text had been tokenized by another program; tokenize this text "
+    "in the same way, or pass the --tokenizer that comes nearest"
+)
+
+
+def no_rules_for(language: str) -> str:
+    """Return the sentence that says that sentences of this language are split by the rules of English."""
+    return (
+        f"sentences of language {language} are split by our rules, which know the abbreviations of English only; "
+        "pip install 'elmo-torch[sentences]' for rules of that language, or give one sentence a line"
+    )
+
+
+def _has_no_spaces(text: str) -> bool:
+    """Return whether a text without marks is raw: proteins, or a script without spaces. With them, it may be either."""
+    stripped = text.strip()
+    return bool(stripped) and not any(map(str.isspace, stripped.replace("\n", "")))
+
+
+def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> str | None:
+    """Return the beginning of a text without consuming it, or None if it comes from a pipe that has a name.
+
+    Raises:
+        ElmoError: If a file can't be read.
+    """
+    if not paths:
+        return None
+    if paths[0] == STDIN:
+        peek = getattr(getattr(sys.stdin, "buffer", None), "peek", None)
+        # What is there already; bytes of a character that is cut off are left out.
+        return None if peek is None else peek(SAMPLE).decode(encoding, "ignore")[:SAMPLE]
+    if not Path(paths[0]).is_file():
+        return None
+    return next(read_blocks(paths[0], encoding), "")[:SAMPLE]
+
+
+def unknown_note(
+    own: TextConfig | None, vocabulary_file: Path | None, sample: str | None, choice: Choice
+) -> str | None:
+    """Return a sentence about a text that has far more words unknown to the model than its training text had.
+
+    Such a text is cut in another way, or is of another language or kind.
+
+    Args:
+        own: How the model's training text was cut.
+        vocabulary_file: The words of the model, one on each line.
+        sample: The beginning of the text.
+        choice: How it is cut.
+    """
+    if own is None or own.oov_rate is None or vocabulary_file is None or not sample or not vocabulary_file.exists():
+        return None
+    whole = sample[: sample.rfind("\n") + 1] or sample  # the last line may be cut off
+    found = tokenize_block(whole, get_tokenizer(choice.tokenizer), choice.text, choice.lowercase, choice.language)
+    tokens = [token for sentence in found for token in sentence]
+    if len(tokens) < FEWEST:
+        return None
+    with vocabulary_file.open(encoding="utf-8", newline="\n") as file:
+        words = {line.rstrip("\n") for line in file}
+    share = sum(token not in words for token in tokens) / len(tokens)
+    if share <= 2 * own.oov_rate + 0.05:
+        return None
+    language = f" in the language of the model ({own.language})" if own.language else ""
+    return (
+        f"{share:.0%} of the first {len(tokens):,} tokens are not among the model's words, of its training text "
+        f"{own.oov_rate:.1%}; is this text{language}, and cut as that was (tokenizer {own.tokenizer})?"
+    )

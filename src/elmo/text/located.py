@@ -1,0 +1,132 @@
+"""Sentences that know where they are from: their file, and the place of each token in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from elmo.config import TextConfig
+from elmo.errors import ElmoError
+from elmo.text.conllu import conllu_sentences
+from elmo.text.reading import check_text, lower, read_units, split_block
+from elmo.text.tokenizers import PlacedToken, Tokenizer, get_tokenizer, locate
+
+
+class LocatedSentence(list[str]):
+    """The tokens of a sentence, and where they are from.
+
+    Places are counted in characters of the file's text, as Python's `open(file, encoding="utf-8-sig").read()` returns
+    it: `text[start:end]` is the token, or what it stands for.
+
+    Attributes:
+        file: The name of the file.
+        id: The id of the sentence, from CoNLL-U or a column of ids; "" if there is none.
+        starts: The place where each token begins.
+        ends: The place where each token ends (exclusive).
+    """
+
+    __slots__ = ("ends", "file", "id", "starts")
+
+    def __init__(self, tokens: Iterable[str], file: str, id: str, starts: list[int], ends: list[int]) -> None:
+        super().__init__(tokens)
+        self.file, self.id, self.starts, self.ends = file, id, starts, ends
+
+    @classmethod
+    def of(cls, tokens: Sequence[PlacedToken], offset: int, file: str, id: str, lowercase: bool) -> LocatedSentence:
+        """Make a sentence of tokens whose places are counted from `offset`."""
+        return cls(
+            [lower(token) if lowercase else token for token, *_ in tokens],
+            file,
+            id,
+            [offset + start for _, start, _ in tokens],
+            [offset + end for _, _, end in tokens],
+        )
+
+
+def read_located(
+    paths: Iterable[str | Path],
+    *,
+    tokenizer: str = "whitespace",
+    text: str = "sentences",
+    encoding: str = "utf-8",
+    lowercase: bool = False,
+    language: str | None = None,
+    ids: bool = False,
+) -> Iterator[LocatedSentence]:
+    """Stream the sentences of files as `read_sentences` does, each with the places of its tokens.
+
+    Args:
+        paths: As in `read_sentences`, like the others.
+        tokenizer: The tokenizer.
+        text: The layout.
+        encoding: The encoding.
+        lowercase: Whether to lower-case the tokens.
+        language: The language, for splitting sentences.
+        ids: Whether each line begins with an id and a tab. The id is that of all sentences of the line.
+
+    Raises:
+        ElmoError: As `read_sentences` does, and if `ids` and a line has no tab.
+    """
+    check_text(text)
+    if ids and text not in ("sentences", "paragraphs"):
+        raise ElmoError(f"ids stand at the beginning of lines, which --text {text} joins; leave out --ids")
+    tokenize = get_tokenizer(tokenizer)
+    for path in map(str, paths):
+        offset, line = 0, 1
+        for block in read_units(path, text, encoding):
+            if text == "conllu":
+                for sentence in conllu_sentences(block, path, line):
+                    tokens = [PlacedToken(*word) for word in sentence.words]
+                    yield LocatedSentence.of(tokens, offset, path, sentence.id, lowercase)
+            else:
+                units = _with_ids(block, path, line, text, language) if ids else _without_ids(block, text, language)
+                for id, start, sentence in units:
+                    found = LocatedSentence.of(locate(sentence, tokenize), offset + start, path, id, lowercase)
+                    if found or text == "sentences":
+                        yield found
+            offset += len(block) + 1
+            line += block.count("\n") + 1
+
+
+def _without_ids(block: str, text: str, language: str | None) -> Iterator[tuple[str, int, str]]:
+    return (("", start, sentence) for start, sentence in split_block(block, text, language))
+
+
+def _with_ids(block: str, path: str, line: int, text: str, language: str | None) -> Iterator[tuple[str, int, str]]:
+    for number, (start, whole) in enumerate(split_block(block, "sentences"), line):
+        id, tab, rest = whole.partition("\t")
+        if not tab and whole.strip():
+            raise ElmoError(f"{path}, line {number}: has no tab; expected an id, a tab and text (--ids)")
+        for first, sentence in split_block(rest, text, language):
+            yield id, start + len(id) + 1 + first, sentence
+
+
+@dataclass(frozen=True)
+class RawSentence:
+    """A sentence of a raw text in memory: its tokens, and their places in that text."""
+
+    tokens: list[str]
+    spans: list[tuple[int, int]]
+
+
+def cut_text(text: str, how: TextConfig, tokenize: Tokenizer | None = None) -> list[RawSentence]:
+    r"""Cut a raw text into sentences and tokens.
+
+    Lines are paragraphs of any number of sentences, unless `how` says that paragraphs run over several lines, or that
+    text had been tokenized before: then a line is a sentence.
+
+    Args:
+        text: Raw text. Its lines end in `\n`.
+        how: How to cut it.
+        tokenize: The tokenizer; by default the one that `how` names.
+    """
+    tokenize = tokenize or get_tokenizer(how.tokenizer)
+    is_tokenized = how.tokenizer == "whitespace" and how.text == "sentences"
+    layout = "sentences" if is_tokenized else "wrapped" if how.text == "wrapped" else "paragraphs"
+    found: list[RawSentence] = []
+    for start, sentence in split_block(text, layout, how.language):
+        if tokens := locate(sentence, tokenize):
+            words = [lower(token) if how.lowercase else token for token, *_ in tokens]
+            found.append(RawSentence(words, [(start + first, start + end) for _, first, end in tokens]))
+    return found

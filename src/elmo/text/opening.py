@@ -1,0 +1,85 @@
+"""Opens text files of any compression, or standard input, as streams of bytes."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import sys
+import zlib
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from elmo.errors import ElmoError
+from elmo.extras import import_extra
+
+STDIN = "-"
+
+
+@contextmanager
+def open_text(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, tuple[type[Exception], ...]]]:
+    """Open a file for reading.
+
+    Yields:
+        The stream of decompressed bytes; a function that gives the position in the file on disk, or None where it has
+        no position (standard input and pipes); and the exceptions that reading a damaged file raises.
+    """
+    if path == STDIN:
+        if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - closed by the caller
+            raise ElmoError("-: there is no standard input; name a file")
+        yield sys.stdin.buffer, None, ()
+        return
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(Path(path).open("rb"))
+        except (FileNotFoundError, IsADirectoryError) as error:
+            raise ElmoError(
+                f"{path}: {'no such file' if isinstance(error, FileNotFoundError) else 'is a folder'}"
+            ) from None
+        # The compressed file is opened here and not by name in the libraries, so that its position can be asked for.
+        position = file.tell if file.seekable() else None
+        match Path(path).suffix:
+            case ".gz":
+                stream = stack.enter_context(gzip.open(file))
+                yield cast(BinaryIO, stream), position, (EOFError, zlib.error, gzip.BadGzipFile)
+            case ".xz":
+                yield cast(BinaryIO, stack.enter_context(lzma.open(file))), position, (EOFError, lzma.LZMAError)
+            case ".zst":
+                zstandard = import_extra("zstandard", f"{path}: reading .zst")
+                yield cast(BinaryIO, _ZstdStream(file, zstandard)), position, (EOFError, zstandard.ZstdError)
+            case _:
+                yield file, position, ()
+
+
+class _ZstdStream:
+    """Reads all zstd frames of a file.
+
+    The reader of the zstandard package is not used because it takes a truncated file for a complete one.
+    """
+
+    def __init__(self, file: BinaryIO, zstandard: Any) -> None:
+        self._file = file
+        self._new_frame: Callable[[], Any] = zstandard.ZstdDecompressor().decompressobj
+        self._frame: Any = None
+
+    def read(self, size: int) -> bytes:
+        """Read about `size` decompressed bytes; no bytes at the end of the file.
+
+        Raises:
+            EOFError: If the file ends inside a frame.
+        """
+        parts: list[bytes] = []
+        # A frame says nothing of its size, so compressed bytes are taken in small pieces until there is enough.
+        while sum(map(len, parts)) < size and (data := self._file.read(1 << 13)):
+            while data:
+                if self._frame is None:
+                    self._frame = self._new_frame()
+                parts.append(self._frame.decompress(data))
+                data = b""
+                if self._frame.eof:  # another frame may follow, as in the output of parallel compressors
+                    data, self._frame = self._frame.unused_data, None
+        text = b"".join(parts)
+        if not text and self._frame is not None:
+            raise EOFError("the last frame does not end")
+        return text

@@ -1,0 +1,115 @@
+"""Where the sentences of an index are from: their files and lines, and tables of metadata."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from elmo.analysis.origins import Origin, Origins, parse_wanted, read_metadata
+from elmo.errors import ElmoError
+
+FILES = ["letters/a.txt", "letters/b.txt.gz", "c"]
+PLACES = np.array([[0, 1], [0, 3], [1, 1], [2, 7]], np.int32)
+TABLE = "year\tfile\tauthor\n1843\ta.txt\tDarwin\n1790-05-01\tb\tAusten\n\n1900\tother\tNobody\n"
+
+
+@pytest.fixture
+def origins(tmp_path: Path) -> Origins:
+    (tmp_path / "table.tsv").write_text(TABLE)
+    return Origins(FILES, PLACES, *read_metadata(tmp_path / "table.tsv", FILES))
+
+
+def test_every_sentence_has_its_file_line_and_metadata(origins: Origins, tmp_path: Path) -> None:
+    PLACES.tofile(tmp_path / "places.bin")
+    origins.write(tmp_path)
+    opened = Origins.open(tmp_path)
+    assert opened is not None
+    for found in (origins, opened):
+        assert len(found) == 4
+        assert found.of(1) == Origin("letters/a.txt", 3, {"year": "1843", "author": "Darwin"})
+        assert str(found.of(1)) == "letters/a.txt, line 3, year=1843, author=Darwin"
+        assert str(found.of(3)) == "c, line 7", "the table has no row about it"
+        values, numbers = found.values("author")
+        assert [values[number] for number in numbers] == ["Darwin", "Darwin", "Austen", ""]
+        assert found.values("file")[0] == sorted(FILES)
+    assert Origins.open(tmp_path / "letters") is None, "an earlier version kept none"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen"),
+    [
+        ({}, [0, 1, 2, 3]),
+        ({"author": "Darwin"}, [0, 1]),
+        ({"author": ""}, [3]),
+        ({"author": "Aus*"}, [2]),
+        ({"author": "*"}, [0, 1, 2, 3]),
+        ({"year": "1800..1899"}, [0, 1]),
+        ({"year": "900..1843"}, [0, 1]),
+        ({"year": "..1790"}, [2]),
+        ({"year": "1790.."}, [0, 1, 2]),
+        ({"year": "1790..", "author": "A.."}, [0, 1, 2]),
+        ({"year": "1790..", "author": "Austen"}, [2]),
+        ({"file": "c"}, [3]),
+        ({"file": "letters/*", "year": "1843.0..1843"}, [0, 1]),
+    ],
+    ids=str,
+)
+def test_sentences_are_chosen_by_value_beginning_or_range(origins: Origins, wanted, chosen) -> None:
+    """Years are numbers: 900 comes before 1843. A day of 1790 is in a range that ends in 1790."""
+    assert np.flatnonzero(origins.where(wanted)).tolist() == chosen
+
+
+def test_what_does_not_exist_is_said(origins: Origins) -> None:
+    with pytest.raises(ElmoError, match="no column 'place' of metadata; it has file, year, author"):
+        origins.where({"place": "Down"})
+    with pytest.raises(ElmoError, match="no author 'Hume'; it has Austen, Darwin"):
+        origins.where({"author": "Hume"})
+
+
+def test_wanted_values_are_read() -> None:
+    assert parse_wanted(["year=1800..1849", "title=a=b"]) == {"year": "1800..1849", "title": "a=b"}
+    for options, says in ((["year"], "expected a column and a value"), (["a=1", "a=2"], "'a' is named twice")):
+        with pytest.raises(ElmoError, match=says):
+            parse_wanted(options)
+
+
+def test_commas_separate_columns_in_csv(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('file,place\na.txt,"Down, Kent"\n"c","two\nlines"\n')
+    assert read_metadata(tmp_path / "t.csv", FILES) == (["place"], [["Down, Kent"], [], ["two lines"]])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("t.tsv", "", "t.tsv, line 1: no column is named 'file' .*between tabs"),
+        ("t.csv", "file\tyear\n", "t.csv, line 1: no column is named 'file' .*between commas"),
+        ("t.tsv", "file\tfile\n", "line 1: a column has no name, or the name of another"),
+        ("t.tsv", "file\tyear\na\t1\t2\n", "line 2: 3 columns; the first line has 2"),
+        ("t.tsv", "file\tyear\na\t1\na\t2\n", "line 3: file 'a' had a row before"),
+        ("t.tsv", "file\tyear\nz\t1\n", "has no row about any file of the text, such as 'letters/a.txt'"),
+        ("t.csv", 'file,year\na,"1\n', "t.csv, line 2: unexpected end of data"),
+    ],
+)
+def test_a_bad_table_is_one_sentence(tmp_path: Path, name: str, content: str, says: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ElmoError, match=says):
+        read_metadata(tmp_path / name, FILES)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[]",
+        '{"files": ["a"]}',
+        '{"files": [1], "columns": [], "rows": []}',
+        '{"files": [], "columns": [], "rows": []}',
+        '{"files": ["a", "b", "c"], "columns": ["y"], "rows": [["1"], [], ["1", "2"]]}',
+    ],
+)
+def test_damaged_origins_are_refused(tmp_path: Path, content: str) -> None:
+    PLACES.tofile(tmp_path / "places.bin")
+    (tmp_path / "origins.json").write_text(content)
+    with pytest.raises(ElmoError, match=r"origins\.json: is damaged.*rebuild it"):
+        Origins.open(tmp_path)

@@ -1,0 +1,214 @@
+"""Raw text on the command line: it is cut as the model's training text was, and where it is from is kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import pytest
+
+import elmo as package
+from bridge import make_model
+from commands import run_main
+from elmo import formats
+from elmo.config import TextConfig
+from elmo.text.choice import choose_cut
+
+RAW = "They didn't play. She wrote one, too.\n\nNew plays: none.\n"
+TOKENIZED = "They did n't play .\nShe wrote one , too .\nNew plays : none .\n"
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command next to `raw.txt`, `tokenized.txt`, and `model`, which knows how its text was cut."""
+    model = make_model()
+    model.text = TextConfig("ptb", "paragraphs", lowercase=False, language="en")
+    formats.save_native(model, tmp_path / "model")
+    (tmp_path / "raw.txt").write_text(RAW)
+    (tmp_path / "tokenized.txt").write_text(TOKENIZED)
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: run_main([*arguments], monkeypatch, capfd)
+
+
+def test_raw_and_tokenized_text_give_the_same_vectors(run: Run) -> None:
+    for name in ("raw", "tokenized"):
+        code, out, err = run("embed", "model", f"{name}.txt", f"{name}.h5")
+        assert (code, err) == (0, "")
+        assert ("; raw text, cut as the model's (tokenizer ptb, paragraphs)\n" in out) == (name == "raw")
+    with h5py.File("raw.h5") as raw, h5py.File("tokenized.h5") as tokenized:
+        assert raw.keys() == tokenized.keys() == {"0", "1", "2", "sentence_to_index"}
+        assert all((raw[name][()] == tokenized[name][()]).all() for name in "012")
+
+
+def test_options_hold_and_are_commented_on(run: Run) -> None:
+    code, out, err = run("embed", "model", "raw.txt", "a.h5", "--tokenizer", "whitespace", "--json")
+    assert code == 0
+    assert err == "elmo: raw.txt: the model's training text was cut by tokenizer ptb, not by whitespace\n"
+    assert json.loads(out)["num_sentences"] == 3
+    assert json.loads(out)["reading"]["tokenizer"] == "whitespace"
+    code, out, err = run("embed", "model", "raw.txt", "b.h5", "--text", "sentences", "--json")
+    assert (code, err, json.loads(out)["num_tokens"]) == (0, "", 16)
+    assert json.loads(out)["num_sentences"] == 3, "a line is a sentence, and a blank one has no tokens"
+
+
+def test_a_folder_of_an_earlier_version_reads_as_before(run: Run) -> None:
+    """Its config.json says nothing of text. One sentence tells that this is no tokenized text."""
+    path = Path("model/config.json")
+    config = json.loads(path.read_text())
+    assert config.pop("text") == {
+        "tokenizer": "ptb",
+        "text": "paragraphs",
+        "lowercase": False,
+        "language": "en",
+        "oov_rate": None,
+    }
+    path.write_text(json.dumps(config))
+    assert formats.load("model").text is None
+    code, out, err = run("embed", "model", "raw.txt", "a.h5", "--json")
+    assert (code, json.loads(out)["num_tokens"]) == (0, len(RAW.split()))
+    assert err.startswith(
+        "elmo: raw.txt: this looks like raw text, and the model does not say how its training text was"
+    )
+    assert err.count("\n") == 1
+    assert run("embed", "model", "tokenized.txt", "b.h5")[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ([], "expected a mapping of keys, found list"),
+        ({"tokenizer": 3}, "text: tokenizer: expected str, found 3"),
+        ({"cut": "ptb"}, "text: unknown key 'cut'"),
+    ],
+)
+def test_a_damaged_config_is_refused(run: Run, text: object, says: str) -> None:
+    path = Path("model/config.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"text": text}))
+    code, out, err = run("embed", "model", "raw.txt", "a.h5")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert says in err
+
+
+def test_what_a_model_names_is_not_run(run: Run) -> None:
+    model = formats.load("model")
+    model.text = TextConfig("os:system", "sentences")
+    formats.save_native(model, Path("strange"))
+    code, _, err = run("embed", "strange", "raw.txt", "a.h5")
+    assert code == 2
+    assert "was cut by os:system, which is a function from outside of this package; if you trust it" in err
+
+
+def test_neighbors_reads_text_and_query_as_the_model(run: Run) -> None:
+    for text in ("raw.txt", "tokenized.txt"):
+        for query in ("He didn't do it.", "He did n't do it ."):
+            code, out, err = run("neighbors", "model", text, "--word", "n't", "--in", query)
+            assert (code, err) == (0, "")
+            assert out.startswith("He did [n't] do it .\n")
+            assert "They did [n't] play ." in out
+
+
+def test_an_index_is_cut_as_the_model_and_its_queries_as_the_index(run: Run) -> None:
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    code, out, err = run("index", "model", "raw.txt", "i", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["reading"]["tokenizer"] == "ptb"
+    for query in ("He didn't do it.", "He did n't do it ."):
+        _, out, _ = run("neighbors", "model", "i", "--word", "n't", "--in", query)
+        assert "They did [n't] play .  (raw.txt, line 1)" in out
+
+
+def test_a_parquet_file_keeps_files_places_and_ids(run: Run) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra 'parquet'")
+    Path("more.txt").write_text("It's\nraw.\n")
+    assert run("embed", "model", "raw.txt", "more.txt", "a.parquet", "--text", "wrapped")[0] == 0
+    table = parquet.read_table("a.parquet").to_pydict()
+    assert table["file"] == ["raw.txt"] * 3 + ["more.txt"]
+    assert table["id"] == [""] * 4
+    assert table["sentence"] == [0, 1, 2, 3]
+    for name, tokens, starts, ends in zip(table["file"], table["tokens"], table["start"], table["end"], strict=True):
+        text = Path(name).read_text()
+        assert [text[start:end] for start, end in zip(starts, ends, strict=True)] == tokens
+    Path("ids.txt").write_text("p1\tHe came. She left.\np2\tIt's new.\n")
+    assert run("embed", "model", "ids.txt", "b.parquet", "--ids", "--pool", "mean")[0] == 0
+    table = parquet.read_table("b.parquet").to_pydict()
+    assert table["id"] == ["p1", "p1", "p2"]
+    assert table["tokens"][2] == ["It", "'s", "new", "."]
+    code, _, err = run("embed", "model", "ids.txt", "b.h5", "--ids")
+    assert (code, err) == (2, "elmo: --ids: b.h5 can't keep them; name a .parquet file\n")
+
+
+def test_conllu_is_known_by_its_name(run: Run) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs the extra 'parquet'")
+    words = [("1", "They"), ("2-3", "didn't"), ("2", "did"), ("3", "n't"), ("4", "play"), ("5", ".")]
+    lines = "".join(f"{number}\t{word}{chr(9) + '_'}" + "\t_" * 7 + "\n" for number, word in words)
+    Path("a.conllu").write_text(f"# sent_id = s-7\n{lines}\n")
+    code, out, err = run("embed", "model", "a.conllu", "a.parquet", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["reading"]["text"] == "conllu"
+    table = parquet.read_table("a.parquet").to_pydict()
+    assert (table["id"], table["tokens"]) == (["s-7"], [["They", "did", "n't", "play", "."]])
+    code, _, err = run("embed", "model", "a.conllu", "b.parquet", "--tokenizer", "ptb")
+    assert (code, err) == (2, "elmo: --tokenizer ptb: the words of CoNLL-U are given; leave it out\n")
+    assert run("prepare", "corpus", "a.conllu", "--text", "conllu", "--min-count", "1")[1].startswith(
+        "corpus: 5 tokens"
+    )
+
+
+def test_the_packaged_model_reads_raw_english(run: Run) -> None:
+    """Perplexity of raw text is that of the same text tokenized by its tokenizer; other languages are noticed."""
+    found = [run("perplexity", "en", name, "--state", "zero") for name in ("raw.txt", "tokenized.txt")]
+    assert [code for code, _, _ in found] == [0, 0]
+    one, two = (re.match(r"perplexity [\d.,]+ .* on 16 tokens in 3 sentences", out) for _, out, _ in found)
+    assert one is not None
+    assert two is not None
+    assert one[0] == two[0]
+    Path("de.txt").write_text("Das ist ein neues Stück, und sie spielen es nicht mehr.\n" * 20)
+    code, _, err = run("embed", "en", "de.txt", "de.h5", "--layers", "token")
+    assert code == 0
+    assert re.match(
+        r"elmo: de.txt: \d\d% of the first 247 tokens are not among the model's words, of its training", err
+    )
+
+
+def test_python_cuts_and_embeds_raw_text() -> None:
+    model = package.load("en")
+    text = "They didn't play. It's  new.\nNo."
+    sentences = [["They", "did", "n't", "play", "."], ["It", "'s", "new", "."], ["No", "."]]
+    assert model.tokenize(text) == sentences
+    assert model.tokenize("a-b", tokenizer="chars") == [["a", "-", "b"]]
+    found = model.embed_text(text, layers="all")
+    assert found.tokens == [token for sentence in sentences for token in sentence]
+    assert [text[start:end] for start, end in found.spans] == found.tokens
+    assert found.sentences == [0] * 5 + [1] * 4 + [2] * 2
+    whole = model.embed(sentences, layers="all")
+    assert found.vectors.shape == (3, 11, model.width)
+    assert (found.vectors[:, 5:9] == whole[1]).all()
+    empty = model.embed_text(" \n")
+    assert (empty.tokens, empty.spans, empty.vectors.shape) == ([], [], (0, model.width))
+
+
+def test_trained_models_know_their_text(run: Run, tmp_path: Path) -> None:
+    """What was prepared is what the run folder says, and what its next text is cut by."""
+    Path("text.txt").write_text(RAW * 40)
+    sizes = ["--set", "lstm.dim=8", "--set", "lstm.projection_dim=4", "--set", "training.batch_size=2"]
+    assert run("prepare", "corpus", "text.txt", "--tokenizer", "words", "--text", "paragraphs", "--lowercase")[0] == 0
+    code, _, err = run("pretrain", "corpus", "run", "--recipe", "mini", "--max-steps", "1", *sizes)
+    assert code == 0, err
+    own = formats.load("run").text
+    assert own is not None
+    assert (own.tokenizer, own.text, own.lowercase, own.language) == ("words", "paragraphs", True, None)
+    assert own.oov_rate is not None
+    choice = choose_cut(own, RAW)
+    assert (choice.tokenizer, choice.lowercase) == ("words", True)
+    code, _, err = run("finetune", "run", "tuned", "text.txt", "--batch-size", "2", "--epochs", "0.1")
+    assert code == 0, err
+    tuned = formats.load("tuned").text
+    assert tuned is not None
+    assert (tuned.tokenizer, tuned.text, tuned.lowercase) == ("words", "paragraphs", True)
+    package_of_tuned = formats.load("tuned")
+    formats.save_native(package_of_tuned, tmp_path / "copy")
+    assert formats.load(tmp_path / "copy").text == tuned

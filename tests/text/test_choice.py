@@ -1,0 +1,182 @@
+"""How a text is cut for a model: what counts as tokenized, what is taken from the model, and what is said about it."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from elmo.config import TextConfig
+from elmo.errors import ElmoError
+from elmo.text.choice import choose_cut, how_to_cut, looks_tokenized, sample_of, tokenizer_for_query, unknown_note
+
+RAW, TOKENIZED = "They didn't play, did they? No.\n", "They did n't play , did they ? No .\n"
+OWN = TextConfig("ptb", "paragraphs", lowercase=False, language="en", oov_rate=0.04)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_tokenized"),
+    [
+        (RAW, False),
+        (TOKENIZED, True),
+        ("Mr. Smith of the U.S. left .\n", True),
+        ("He left.\nShe stayed.", False),
+        ("„Ja.“\n", False),
+        ("他去银行存钱，然后回家。", False),
+        ("他 去 银行 存钱 ， 然后 回家 。", True),
+        ("ما هذا؟ ذهب، ثم عاد.", False),
+        ("ما هذا ؟ ذهب ، ثم عاد .", True),
+        ("क्या है।", False),
+        ("They saw a new play\nChildren play", None),
+        ("MKVLA\nGG", None),
+        ("", None),
+        ("3.5 1,000 v2.0", None),
+    ],
+)
+def test_text_is_tokenized_if_its_marks_stand_between_spaces(text: str, is_tokenized: bool | None) -> None:
+    assert looks_tokenized(text) is is_tokenized
+
+
+def test_raw_text_is_cut_as_the_training_text() -> None:
+    choice = choose_cut(OWN, RAW)
+    assert choice.reading() == {
+        "tokenizer": "ptb",
+        "text": "paragraphs",
+        "encoding": "utf-8",
+        "lowercase": False,
+        "language": "en",
+    }
+    assert (choice.is_own, choice.notes) == (True, ())
+    assert str(choice) == "; raw text, cut as the model's (tokenizer ptb, paragraphs)"
+
+
+def test_tokenized_text_stays_as_it_is_but_for_its_case() -> None:
+    lower = TextConfig("ptb", "paragraphs", lowercase=True)
+    for sample in (TOKENIZED, "no marks at all", None):
+        choice = choose_cut(lower, sample)
+        assert (choice.tokenizer, choice.text, choice.lowercase) == ("whitespace", "sentences", True)
+        assert (str(choice), choice.notes) == ("", ())
+
+
+def test_proteins_and_other_text_without_spaces_are_raw() -> None:
+    choice = choose_cut(TextConfig("chars"), "MKVLA\nGGH\n")
+    assert (choice.tokenizer, choice.text) == ("chars", "sentences")
+    assert choose_cut(TextConfig("chars"), "M K V\n").tokenizer == "whitespace"
+
+
+@pytest.mark.parametrize(
+    ("given", "reading", "notes"),
+    [
+        ({"tokenizer": "ptb"}, ("ptb", "sentences"), []),
+        ({"text": "wrapped"}, ("ptb", "wrapped"), []),
+        ({"tokenizer": "ptb", "text": "wrapped"}, ("ptb", "wrapped"), []),
+        ({"tokenizer": "words"}, ("words", "sentences"), ["cut by tokenizer ptb, not by words"]),
+        ({"tokenizer": "whitespace"}, ("whitespace", "sentences"), ["cut by tokenizer ptb, not by whitespace"]),
+        (
+            {"lowercase": True},
+            ("ptb", "paragraphs"),
+            ["converted to lower case, and the model's training text was"],
+        ),
+        ({"lowercase": False}, ("ptb", "paragraphs"), []),
+        ({"text": "conllu"}, ("whitespace", "conllu"), []),
+    ],
+    ids=str,
+)
+def test_what_is_given_holds_and_what_differs_is_said(given, reading, notes) -> None:
+    choice = choose_cut(OWN, RAW, **given)
+    assert (choice.tokenizer, choice.text) == reading
+    assert len(choice.notes) == len(notes)
+    assert all(note in said for note, said in zip(notes, choice.notes, strict=True))
+
+
+def test_whitespace_for_tokenized_text_is_no_difference() -> None:
+    assert choose_cut(OWN, TOKENIZED, tokenizer="whitespace").notes == ()
+    assert choose_cut(TextConfig(lowercase=True), TOKENIZED, lowercase=False).notes == (
+        "the model's training text was in lower case, and this text is not",
+    )
+
+
+def test_a_model_that_does_not_say_reads_as_before_and_raw_text_is_noticed() -> None:
+    """This holds for the folders of earlier versions and for most published models."""
+    for own, says in ((None, "the model does not say how"), (TextConfig(), "had been tokenized by another program")):
+        choice = choose_cut(own, RAW)
+        assert (choice.tokenizer, choice.text, choice.is_own) == ("whitespace", "sentences", False)
+        assert len(choice.notes) == 1
+        assert says in choice.notes[0]
+        assert choose_cut(own, TOKENIZED).notes == choose_cut(own, "play\n").notes == choose_cut(own, " \n").notes == ()
+
+
+def test_a_function_that_a_model_names_is_not_run() -> None:
+    """The model may come from a stranger, and any function of any module can be named."""
+    own = TextConfig("os:system", "sentences")
+    with pytest.raises(ElmoError, match="cut by os:system, which is a function from outside of this package; if you"):
+        choose_cut(own, RAW)
+    with pytest.raises(ElmoError, match="pass tokenizer=os:system"):
+        how_to_cut(own)
+    assert tokenizer_for_query(RAW, "whitespace", own) == "whitespace"
+    assert choose_cut(own, TOKENIZED).tokenizer == "whitespace"
+    assert choose_cut(own, RAW, tokenizer="os:system").tokenizer == "os:system", "whoever passes it knows it"
+
+
+def test_words_of_conllu_are_given() -> None:
+    with pytest.raises(ElmoError, match="--tokenizer ptb: the words of CoNLL-U are given; leave it out"):
+        choose_cut(OWN, RAW, text="conllu", tokenizer="ptb")
+
+
+def test_the_rules_of_a_language_that_are_missing_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("elmo.text.choice.is_split_by_language", lambda language: False)
+    german = TextConfig("spacy:de", "paragraphs", language="de")
+    (note,) = choose_cut(german, "Ja, so. Er ging.").notes
+    assert note.startswith("sentences of language de are split by our rules")
+    assert "pip install 'elmo-torch[sentences]'" in note
+    assert choose_cut(german, "Ja , so .").notes == (), "a line is a sentence"
+    assert choose_cut(OWN, RAW).notes == ()
+
+
+def test_queries_are_cut_as_the_text() -> None:
+    assert tokenizer_for_query(TOKENIZED, "spacy:de", OWN) == "spacy:de"
+    assert tokenizer_for_query(RAW, "whitespace", OWN) == "ptb"
+    assert tokenizer_for_query(TOKENIZED, "whitespace", OWN) == "whitespace"
+    assert tokenizer_for_query(RAW, "whitespace", None) == "whitespace"
+
+
+def test_text_in_memory_needs_a_tokenizer() -> None:
+    with pytest.raises(ElmoError, match="the model does not say how its training text was cut; name a tokenizer"):
+        how_to_cut(None)
+    assert how_to_cut(None, "ptb", "de") == TextConfig("ptb", language="de")
+    assert how_to_cut(OWN) == OWN
+    assert how_to_cut(OWN, "words").tokenizer == "words"
+
+
+def test_the_beginning_of_a_text_is_looked_at_without_consuming_it(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "text").write_bytes("é\n".encode("latin-1"))
+    assert sample_of([str(tmp_path / "text")], "latin-1") == "é"
+    stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO("é, b\n".encode()[:-1] + "é".encode()[:1])))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert sample_of(["-"]) == "é, b"
+    assert stdin.buffer.read() == "é, b".encode() + "é".encode()[:1]
+    os.mkfifo(tmp_path / "pipe")
+    assert sample_of([str(tmp_path / "pipe")]) is None
+    assert sample_of([]) is None
+    (tmp_path / "empty").touch()
+    assert sample_of([str(tmp_path / "empty")]) == ""
+
+
+def test_many_unknown_words_are_noticed(tmp_path: Path) -> None:
+    """The share is compared with that of the training text. A short text says nothing."""
+    words = tmp_path / "vocabulary.txt"
+    words.write_text("<S>\n</S>\n<UNK>\nthey\nplay\n.\n")
+    known, strange = "they play .\n" * 50, "sie spielen .\n" * 50
+    choice = choose_cut(OWN, known)
+    note = unknown_note(OWN, words, strange, choice)
+    assert note is not None
+    assert note.startswith("67% of the first 150 tokens are not among the model's words, of its training text 4.0%")
+    assert "in the language of the model (en), and cut as that was (tokenizer ptb)?" in note
+    assert unknown_note(OWN, words, known, choice) is None
+    assert unknown_note(OWN, words, "sie spielen .\n", choice) is None
+    assert unknown_note(OWN, tmp_path / "none", strange, choice) is None
+    assert unknown_note(TextConfig("ptb"), words, strange, choice) is None
+    assert unknown_note(None, words, strange, choice) is None
