@@ -16,7 +16,7 @@ from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.reading import STDIN, read_blocks, tokenize_block
 from elmo.text.rules import is_not_english, is_split_by_language
-from elmo.text.tokenizers import get_tokenizer, is_code
+from elmo.text.tokenizers import get_tokenizer, is_code, language_of
 
 SAMPLE = 1 << 16
 """How many characters of a text are looked at."""
@@ -111,11 +111,11 @@ def choose_cut(
         tokenizer or (known.tokenizer if is_own else "whitespace"),
         text or (known.text if is_own else "sentences"),
         known.lowercase if lowercase is None else lowercase,
-        language or known.language,
+        language or language_of(tokenizer or "") or known.language,
         is_own,
     )
-    if choice.text != "sentences" and is_not_english(choice.language) and not is_split_by_language(choice.language):
-        notes.append(no_rules_for(str(choice.language)))
+    if (note := note_on_sentences(choice.text, choice.language)) is not None:
+        notes.append(note)
     return replace(choice, notes=tuple(notes))
 
 
@@ -134,7 +134,7 @@ def how_to_cut(own: TextConfig | None, tokenizer: str | None = None, language: s
         _refuse_code(own, "tokenizer=")
         return replace(own, language=language or own.language)
     known = own or TextConfig()
-    return replace(known, tokenizer=tokenizer, language=language or known.language)
+    return replace(known, tokenizer=tokenizer, language=language or language_of(tokenizer) or known.language)
 
 
 def _refuse_code(own: TextConfig, option: str) -> None:
@@ -172,8 +172,15 @@ _TOKENIZED = (
 )
 
 
-def no_rules_for(language: str) -> str:
-    """Return the sentence that says that sentences of this language are split by the rules of English."""
+def note_on_sentences(text: str, language: str | None) -> str | None:
+    """Return a sentence if paragraphs of this language are split by the rules of English, for want of its own.
+
+    Args:
+        text: The layout.
+        language: The language, or None if it is not known.
+    """
+    if text in ("sentences", "conllu") or not is_not_english(language) or is_split_by_language(language):
+        return None
     return (
         f"sentences of language {language} are split by our rules, which know the abbreviations of English only; "
         "pip install 'elmo-torch[sentences]' for rules of that language, or give one sentence a line"
