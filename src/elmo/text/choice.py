@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,7 +99,8 @@ def choose_cut(
             notes.append(_UNKNOWN if own is None else _TOKENIZED)
         elif is_raw:
             _refuse_code(known, "--tokenizer ")
-    elif own is not None and tokenizer != known.tokenizer and (tokenizer != "whitespace" or is_raw):
+    # What cut a text that had been tokenized is not known, so nothing can be said against a choice.
+    elif known.tokenizer not in ("whitespace", tokenizer) and (tokenizer != "whitespace" or is_raw):
         notes.append(f"the model's training text was cut by tokenizer {known.tokenizer}, not by {tokenizer}")
     if own is not None and lowercase is not None and lowercase != own.lowercase:
         notes.append(
@@ -119,8 +121,18 @@ def choose_cut(
     return replace(choice, notes=tuple(notes))
 
 
-def how_to_cut(own: TextConfig | None, tokenizer: str | None = None, language: str | None = None) -> TextConfig:
-    """Return how raw text is cut for a model, with another tokenizer or language if they are given.
+def how_to_cut(
+    own: TextConfig | None, text: str, tokenizer: str | None = None, language: str | None = None
+) -> TextConfig:
+    """Return how a text in memory is cut for a model, with another tokenizer or language if they are given.
+
+    A text that looks raw gets a warning if the model's training text had been tokenized by another program.
+
+    Args:
+        own: How the model's training text was cut.
+        text: The text.
+        tokenizer: The name of a tokenizer that the user chose.
+        language: The language that the user chose.
 
     Raises:
         ElmoError: If nobody names a tokenizer, or the model names a function from outside of this package.
@@ -132,6 +144,8 @@ def how_to_cut(own: TextConfig | None, tokenizer: str | None = None, language: s
                 "'words' for other languages)"
             )
         _refuse_code(own, "tokenizer=")
+        if own.tokenizer == "whitespace" and looks_tokenized(text) is False:
+            warnings.warn(_TOKENIZED.replace("--tokenizer", "tokenizer"), stacklevel=3)
         return replace(own, language=language or own.language)
     known = own or TextConfig()
     return replace(known, tokenizer=tokenizer, language=language or language_of(tokenizer) or known.language)
