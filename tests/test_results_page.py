@@ -97,7 +97,7 @@ def test_figures_are_those_of_the_runs(results: ModuleType, make_record: Callabl
     assert with_elmo[:6] == ["", "", "+ ELMo", "f1", "51.00 ± 2.83", "50.00 ± 2.83"]
     assert with_elmo[6:] == ["**16.7 %** (+10.00, 3.5 sd)", "21.0 %", "2", "1.50 ± 0.71", "(2)"]
     assert "Machines: (1) a processor; (2) another one.\n" in page
-    assert page.endswith("```\nelmo task train ner --train 'a.x#40:,b.x' --set words.vectors=v.txt\n```\n")
+    assert page.endswith("```console\nelmo task train ner --train 'a.x#40:,b.x' --set words.vectors=v.txt\n```\n")
 
 
 def test_every_result_has_a_row(results: ModuleType, make_record: Callable[..., None], tmp_path: Path) -> None:

@@ -39,28 +39,39 @@ PAPERS_TABLES: dict[str, tuple[str, dict[str, float]]] = {
 HEAD = """\
 # Results on the paper's tasks
 
-Each task of Peters et al. 2018 on data that is free, without ELMo and with it, scored on test sets. The models were
-trained by `benchmarks/experiments/paper_tasks.py`, and `benchmarks/pages/results.py` wrote this page. Figures are the
-mean and the standard deviation over seeds, each of which is a training of its own. What differs from the published
-recipes is in the commands. *Fewer errors* is the share of the baseline's errors that ELMo removes, with the points
-gained, and that gain in standard deviations (the larger of the two rows'). *In the paper* is the same share in the
-paper's Table 1, on its own data. Minutes are those of training one seed on the machine of that number below, without
-the time for computing cached ELMo vectors; only minutes on the same machine can be compared. Where
-`training.max_minutes` limits them, both models had the same time, in which the one with ELMo made fewer epochs. Static
-word vectors (`words.vectors`) were learned from the text that `en` was pretrained on: `elmo static corpus staticN.txt
---dim N --epochs E`, with E = 2 for N = 50 and E = 1 for the others. `en-61M` is the package's `en`, which has read 61 M
-tokens, and `en-15M` is its first version, which had read 15 M. The commands call both `en`, and ran with one or the
-other (`en-15M` is in the repository before commit 0a4ba28). Folders are left out of the commands: each training had its
-own `--out`. If a key is set twice, the last value counts.
+What does ELMo bring to the paper's tasks? Each task of Peters et al. 2018 was trained on
+free data, without ELMo and with it, and scored on test sets.
+
+- *Dev* and *test* are the mean and the standard deviation over seeds. Each seed is a training
+  of its own.
+- *Fewer errors* is the share of the baseline's errors that ELMo removes. Behind it are the
+  points gained, and this gain in standard deviations (the larger of the two rows').
+- *In the paper* is the same share in the paper's Table 1, on the paper's data.
+- *Minutes* are the time to train one seed on the machine of that number, without computing
+  cached ELMo vectors. Only minutes on the same machine can be compared.
+- `en-61M` is the package's `en`, which has read 61 M tokens. `en-15M` is its first version,
+  which had read 15 M (in the repository before commit 0a4ba28).
+- Where `training.max_minutes` limits the minutes, both models had the same time. The one with
+  ELMo then made fewer epochs.
+- Static word vectors (`words.vectors`) were learned from the text that `en` was pretrained
+  on: `elmo static corpus staticN.txt --dim N --epochs E`, with E = 2 for N = 50, and E = 1 for
+  the others.
+
+`benchmarks/experiments/paper_tasks.py` trained the models, and `benchmarks/pages/results.py`
+wrote this page. The commands at its end show what differs from the published recipes.
 
 | data | task | | score | dev | test | fewer errors | in the paper | seeds | minutes | machine |
 |---|---|---|---|---|---|---|---|---|---|---|
 """
 
 PAPERS_NOTE = """\
-Test sets of Tables 8 to 13 of Peters et al. 2018, single models where no number of models is given; *best before* is
-the best single model that each table lists from other authors. Only SST-5 is the same data as here, so only its row can
-be compared score by score."""
+These are the test sets of Tables 8 to 13 of Peters et al. 2018, and single models where no number of models is given.
+*Best before* is the best single model that each table lists from other authors. Only SST-5 is the same data as here, so
+only its row can be compared score by score."""
+
+COMMANDS_NOTE = """\
+Folders are left out: each training had its own `--out`. If a key is set twice, the last value counts. The commands call
+both versions of the model `en`, and ran with one or the other."""
 
 FURTHER = {
     "srl": {"verbs alone": "verbs_f1"},
@@ -101,7 +112,7 @@ def write_page(root: Path) -> str:
     notes = "".join(f"- `{name}`: {note}\n" for name, note in NOTES.items() if name in data)
     named = "; ".join(f"({number}) {machine}" for number, machine in enumerate(machines, 1))
     body = f"{rows}\nMachines: {named}.\n\n{_further_scores(runs)}"
-    return f"{HEAD}{body}{_papers_scores(runs)}## Data\n\n{notes}\n## Commands\n\n{commands}"
+    return f"{HEAD}{body}{_papers_scores(runs)}## Data\n\n{notes}\n## Commands\n\n{COMMANDS_NOTE}\n\n{commands}"
 
 
 def _further_scores(runs: Iterable[Run]) -> str:

@@ -9,9 +9,11 @@ from elmo.errors import ElmoError
 
 EXTRAS = {
     "faiss": "analysis",
+    "flair": "flair",
     "gensim": "static",
     "matplotlib": "analysis",
     "pyarrow": "parquet",
+    "sentence_transformers": "sentence-transformers",
     "sentencex": "sentences",
     "spacy": "spacy",
     "starlette": "explore",

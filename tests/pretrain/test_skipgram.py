@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from commands import run_main
 from elmo.cli.main import cli
 from elmo.pretrain import skipgram
-from elmo.pretrain.skipgram import SkipGramConfig, count_types, train_static
+from elmo.pretrain.skipgram import SkipGramConfig, train_static
 from elmo.tasks.common.static_vectors import read_vectors
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
@@ -55,7 +55,7 @@ def test_words_with_the_same_neighbours_have_similar_vectors(corpus: Corpus, tmp
     assert (number, vectors.shape) == (len(words), (16, 8))
     assert path.read_text().startswith("16 8\n")
     assert not {"once", "only"} & set(words)
-    counts = dict(zip(corpus.types(), count_types(corpus), strict=True))
+    counts = dict(zip(corpus.types(), corpus.count_types(), strict=True))
     assert all(counts[a] >= counts[b] for a, b in pairwise(words))
     unit = {w: v / np.linalg.norm(v) for w, v in zip(words, vectors, strict=True)}
     for group, other in ((PLACES, PEOPLE), (PEOPLE, PLACES)):
@@ -66,9 +66,9 @@ def test_words_with_the_same_neighbours_have_similar_vectors(corpus: Corpus, tmp
 def test_sentences_are_those_of_the_text(corpus: Corpus, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In pieces of any size, as often as one asks, without what is left out; counts are those of the text."""
     monkeypatch.setattr(skipgram, "CHUNK_SENTENCES", 7)
-    monkeypatch.setattr(skipgram, "CHUNK_TOKENS", 11)
+    monkeypatch.setattr("elmo.text.corpus.CHUNK_TOKENS", 11)
     lines = [line.split() for line in text.read_text().splitlines() if line]
-    counts = count_types(corpus)
+    counts = corpus.count_types()
     tokens = [word for line in lines for word in line]
     assert dict(zip(corpus.types(), counts.tolist(), strict=True)) == {w: tokens.count(w) for w in corpus.types()}
     bar = skipgram.tqdm(total=1, disable=True)
@@ -84,7 +84,7 @@ def test_nothing_of_a_long_line_is_left_out(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(skipgram, "MOST_WORDS", 3)
     (tmp_path / "text").write_text("a b c d rare e f\n\na b c\nd\n")
     corpus = prepare([tmp_path / "text"], tmp_path / "corpus", min_count=1, workers=1)
-    types, counts = corpus.types(), count_types(corpus)
+    types, counts = corpus.types(), corpus.count_types()
     is_kept = np.array([word != "rare" for word in types])
     bar = skipgram.tqdm(total=1, disable=True)
     sentences = skipgram.ChunkedSentences(corpus, np.array(types, dtype=object), is_kept, bar)

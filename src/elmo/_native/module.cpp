@@ -15,17 +15,7 @@
 
 #include "kernel.h"
 #include "pool.h"
-
-#if defined(HAS_AMX)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#elif defined(__aarch64__) && defined(__linux__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
-#elif defined(__aarch64__) && defined(__APPLE__)
-#include <sys/sysctl.h>
-#endif
+#include "processor.h"
 
 namespace elmo {
 namespace {
@@ -39,59 +29,6 @@ struct Weights {
     std::vector<float> bias;
     float cell_clip = INFINITY, proj_clip = INFINITY;
 };
-
-#if defined(__aarch64__) && defined(__APPLE__)
-bool has_feature(const char* name) {
-    int value = 0;
-    size_t size = sizeof value;
-    return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
-}
-#endif
-
-#if defined(HAS_AMX)
-// Whether there are tiles: the processor has them, the system keeps them, and grants them to this process when asked.
-__attribute__((target("xsave"))) bool has_tiles() {
-    constexpr unsigned AMX = 1u << 22 | 1u << 24;  // AMX-BF16 and AMX-TILE
-    constexpr uint64_t STATES = 3u << 17;          // shapes and tiles, which the system keeps for each thread
-    constexpr long REQUEST = 0x1023, TILES = 18;   // ARCH_REQ_XCOMP_PERM, which older headers lack
-    unsigned eax, ebx, ecx, edx;
-    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || (edx & AMX) != AMX) return false;
-    return (_xgetbv(0) & STATES) == STATES && syscall(SYS_arch_prctl, REQUEST, TILES) == 0;
-}
-#endif
-
-// The kernels for the instruction sets of this processor, best first.
-std::vector<const Kernels*> supported() {
-    std::vector<const Kernels*> found;
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return found;
-    // Each set also uses those before it, so one is taken only if its predecessors are there too.
-    const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512vl");
-    const bool vnni = wide && __builtin_cpu_supports("avx512vnni");
-#if defined(HAS_AMX)
-    static const bool tiles = vnni && has_tiles();
-    if (tiles) found.push_back(&avx512_amx);
-#endif
-    if (vnni && __builtin_cpu_supports("avx512bf16")) found.push_back(&avx512_bf16);
-    if (vnni) found.push_back(&avx512_vnni);
-    if (wide) found.push_back(&avx512);
-    found.push_back(&avx2);
-#elif defined(__aarch64__)
-#if defined(__linux__)
-    const bool dot = getauxval(AT_HWCAP) & HWCAP_ASIMDDP, bf16 = getauxval(AT_HWCAP2) & HWCAP2_BF16;
-#elif defined(__APPLE__)
-    const bool dot = has_feature("hw.optional.arm.FEAT_DotProd"), bf16 = has_feature("hw.optional.arm.FEAT_BF16");
-#else
-    const bool dot = false, bf16 = false;
-#endif
-    if (dot && bf16) found.push_back(&neon_bf16);
-    if (dot) found.push_back(&neon_dot);
-    found.push_back(&neon);
-#endif
-    return found;
-}
 
 const Kernels* find(const char* level) {
     for (const Kernels* kernels : supported())
@@ -151,14 +88,7 @@ PyObject* levels(PyObject*, PyObject*) {
     return names;
 }
 
-PyObject* is_intel(PyObject*, PyObject*) {
-#ifdef __x86_64__
-    __builtin_cpu_init();
-    return PyBool_FromLong(__builtin_cpu_is("intel"));
-#else
-    Py_RETURN_FALSE;
-#endif
-}
+PyObject* is_intel(PyObject*, PyObject*) { return PyBool_FromLong(made_by_intel()); }
 
 PyObject* pack_linear(PyObject*, PyObject* args) {
     Buffer weight, bias;

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo.analysis.clusters import cluster
 from elmo.analysis.neighbors import Neighbors, Use, unit
 from elmo.analysis.search import ContextIndex
-from elmo.analysis.search.vectors import import_faiss
 from elmo.analysis.senses import project
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
@@ -151,7 +150,7 @@ def _picture(
     points, shares = project(np.concatenate([query[None], vectors]))
     points = (points - points.min(axis=0)) / np.maximum(np.ptp(points, axis=0), np.finfo(np.float32).tiny)
     units = unit(vectors)
-    groups = _group(units, min(num_groups, len(units)))
+    groups = cluster(units, min(num_groups, len(units)))
     numbers = [-1, *groups.tolist()]
     drawn = [
         Point(x, y, group, tokens, position)
@@ -160,17 +159,3 @@ def _picture(
     members = [np.flatnonzero(groups == group) for group in range(num_groups)]
     midst = [drawn[1 + own[(units[own] @ units[own].mean(axis=0)).argmax()]] for own in members if len(own)]
     return drawn, midst, float(sum(shares))
-
-
-def _group(units: Vectors, num_groups: int) -> NDArray[np.int64]:
-    """Return the group of each vector, (N,), by spherical k-means. The largest group is number 0."""
-    if num_groups == 1:  # needs no faiss, so that the page without an index doesn't either
-        return np.zeros(len(units), np.int64)
-    faiss = import_faiss()
-    settings: dict[str, Any] = {"spherical": True, "seed": 1, "min_points_per_centroid": 1}
-    means = faiss.Kmeans(units.shape[1], num_groups, **settings)
-    means.train(units)
-    groups: NDArray[np.int64] = means.index.search(units, 1)[1][:, 0]
-    # K-means numbers its groups in no order; by size, the same colors go to the most frequent uses of any word.
-    order = np.argsort(-np.bincount(groups, minlength=num_groups), kind="stable")
-    return np.argsort(order)[groups]

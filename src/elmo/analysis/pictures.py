@@ -11,6 +11,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from elmo.errors import ElmoError
 from elmo.extras import import_extra
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
@@ -28,6 +29,12 @@ class Line(NamedTuple):
     values: Mapping[str, float]
     spread: Mapping[str, float] = {}
     is_published: bool = False
+
+
+def require_picture(path: Path) -> None:
+    """Refuse a path whose ending is not that of a picture."""
+    if path.suffix not in (".png", ".svg"):
+        raise ElmoError(f"{path}: pictures end in .png or .svg")
 
 
 def new_figure() -> Any:

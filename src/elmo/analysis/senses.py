@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from elmo.analysis.neighbors import matches, unit
-from elmo.analysis.pictures import COLOURS, MARKERS, new_figure, save_figure
+from elmo.analysis.pictures import COLOURS, MARKERS, new_figure, require_picture, save_figure
 from elmo.analysis.wsd import ROUNDING, Vectors, embed_instances, only
 from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed.embedder import Embedder
@@ -154,8 +154,7 @@ def plot_uses(path: str | Path, uses: Uses, title: str = "") -> None:
         ElmoError: If the path has another ending, or if there are fewer than three uses.
     """
     path = Path(path)
-    if path.suffix not in (".png", ".svg"):
-        raise ElmoError(f"{path}: pictures end in .png or .svg")
+    require_picture(path)
     if len(uses.senses) < 3:
         raise ElmoError(f"{path}: {len(uses.senses)} uses make no picture; it takes 3")
     figure = new_figure()

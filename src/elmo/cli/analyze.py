@@ -53,12 +53,25 @@ TASKS = (
         "tasks",
         required=True,
         multiple=True,
+        metavar="TASK",
         help="A task of elmo task. May be repeated: all tasks go into one table.",
     ),
-    click.option("--train", required=True, multiple=True, help="Training set; give one for each --task."),
-    click.option("--dev", required=True, multiple=True, help="Development set to score on; give one for each --task."),
     click.option(
-        "--name", "names", multiple=True, help="Name of the task in tables; give one for each --task, or none."
+        "--train", required=True, multiple=True, metavar="FILE", help="Training set; give one for each --task."
+    ),
+    click.option(
+        "--dev",
+        required=True,
+        multiple=True,
+        metavar="FILE",
+        help="Development set to score on; give one for each --task.",
+    ),
+    click.option(
+        "--name",
+        "names",
+        multiple=True,
+        metavar="NAME",
+        help="Name of the task in tables; give one for each --task, or none.",
     ),
     click.option(
         "--set",
@@ -68,7 +81,12 @@ TASKS = (
         help="Change one key of all recipes, or of one task's recipe. May be repeated.",
     ),
     click.option(
-        "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of runs of each setting."
+        "--seeds",
+        type=click.IntRange(1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Number of runs of each setting.",
     ),
 )
 NER = "--task ner --train train.conll --dev dev.conll"
@@ -93,73 +111,90 @@ def options(*groups: Sequence[Callable[[Command], Command]]) -> Callable[[Comman
     )
 )
 def command() -> None:
-    """Repeat the paper's analyses (section 5) and compare our figures with the paper's.
+    """Repeat the paper's analyses (section 5), and compare your figures with the paper's.
 
-    Each analysis writes DIR/NAME.json, .md (tables), .png and .svg. If it was stopped, the same command continues where
-    it stopped. Analyses with the same DIR share their work: runs of task models and ELMo's vectors.
+    Each analysis writes its tables and a picture to the folder DIR: NAME.json, .md, .png and .svg. If it is
+    interrupted, the same command continues where it stopped. Analyses with the same DIR share their work: runs of task
+    models and ELMo's vectors.
     """
 
 
-@command.command(epilog=examples(f"elmo analyze layers model/ {NER} --out analysis/ --seeds 3"))
+@command.command(
+    short_help="Compare ELMo's layers (Table 2).",
+    epilog=examples(f"elmo analyze layers model/ {NER} --out analysis/ --seeds 3"),
+)
 @MODEL
 @options(TASKS, COMMON)
 def layers(**arguments: Any) -> None:
-    """Table 2: tasks without ELMo, with the last layer of MODEL, and with all layers (λ of 1 and of 0.001).
+    """Compare tasks without ELMo, with the last layer of MODEL, and with all layers (Table 2).
 
-    Trains four models for each task and seed.
+    All layers are mixed with λ of 1 and of 0.001. Four models are trained for each task and seed.
     """
     from elmo.analysis.paper.tasks import analyze_layers, draw_settings
 
     _analyze_tasks(analyze_layers, draw_settings, **arguments)
 
 
-@command.command(epilog=examples(f"elmo analyze placement model/ {NER} --out analysis/"))
+@command.command(
+    short_help="Compare the places for ELMo in a model (Table 3).",
+    epilog=examples(f"elmo analyze placement model/ {NER} --out analysis/"),
+)
 @MODEL
 @options(TASKS, COMMON)
 def placement(**arguments: Any) -> None:
-    """Table 3: ELMo at the input of the lowest RNN, at its output, and at both.
+    """Compare ELMo at the input of the lowest RNN, at its output, and at both (Table 3).
 
-    Trains three models for each task and seed.
+    Three models are trained for each task and seed.
     """
     from elmo.analysis.paper.tasks import analyze_placement, draw_settings
 
     _analyze_tasks(analyze_placement, draw_settings, **arguments)
 
 
-@command.command(epilog=examples(f"elmo analyze efficiency model/ {NER} --out analysis/"))
+@command.command(
+    short_help="Train on parts of the training set (Figure 1).",
+    epilog=examples(f"elmo analyze efficiency model/ {NER} --out analysis/"),
+)
 @MODEL
 @options(TASKS, COMMON)
 def efficiency(**arguments: Any) -> None:
-    """Figure 1: 0.1, 1, 10 and 100 % of the training set, with and without ELMo.
+    """Train on 0.1, 1, 10 and 100 % of the training set, with ELMo and without (Figure 1).
 
-    Also tells in which epoch ELMo passes the best score of the baseline on the whole training set (section 5.4). Trains
-    eight models for each task and seed.
+    The analysis also tells in which epoch ELMo passes the best score of the baseline on the whole training set
+    (section 5.4). Eight models are trained for each task and seed.
     """
     from elmo.analysis.paper.tasks import analyze_efficiency, draw_efficiency
 
     _analyze_tasks(analyze_efficiency, draw_efficiency, **arguments)
 
 
-@command.command(epilog=examples(f"elmo analyze weights model/ {NER} --out analysis/"))
+@command.command(
+    short_help="Show the layers' learned weights (Figure 2).",
+    epilog=examples(f"elmo analyze weights model/ {NER} --out analysis/"),
+)
 @MODEL
 @options(TASKS, COMMON)
 def weights(**arguments: Any) -> None:
-    """Figure 2: the weights that tasks learn for the layers, at each place where their recipes use ELMo.
+    """Show the weights that tasks learn for the layers, at each place where their recipes use ELMo (Figure 2).
 
-    Trains one model for each task and seed.
+    One model is trained for each task and seed.
     """
     from elmo.analysis.paper.tasks import analyze_weights, draw_weights
 
     _analyze_tasks(analyze_weights, draw_weights, **arguments)
 
 
-@command.command(epilog=examples(f"elmo analyze finetuning model/ {NER} --out analysis/"))
+@command.command(
+    short_help="Fine-tune the biLM on the task's text (Table 7).",
+    epilog=examples(f"elmo analyze finetuning model/ {NER} --out analysis/"),
+)
 @MODEL
 @options(TASKS, COMMON)
 def finetuning(device: str, **arguments: Any) -> None:
-    """Table 7: perplexity of the development text before and after an epoch on the task's text, and the task's scores.
+    """Fine-tune MODEL on the task's text for an epoch, and compare perplexity and scores (Table 7).
 
-    MODEL needs a softmax. Fine-tunes once for each task, and trains two models for each task and seed.
+    Perplexity is that of the development text. MODEL needs a softmax. It is fine-tuned once for each task, and two
+    models are trained for each task and seed.
     """
     from functools import partial
 
@@ -169,19 +204,20 @@ def finetuning(device: str, **arguments: Any) -> None:
 
 
 @command.command(
+    short_help="Tell word senses apart (Table 5).",
     epilog=examples(
         "elmo analyze wsd model/ --semcor semcor.data.xml --senses index.sense senseval2.data.xml --out analysis/"
-    )
+    ),
 )
 @MODEL
 @click.argument("tests", nargs=-1, required=True, metavar="TEST.data.xml...")
 @SEMCOR
-@click.option("--senses", required=True, help="WordNet's index.sense, which gives the first sense.")
+@click.option("--senses", required=True, metavar="FILE", help="WordNet's index.sense, which gives the first sense.")
 @options(COMMON)
 def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool, **arguments: Any) -> None:
-    """Table 5: F1 of word senses in each TEST, by the nearest sense in SemCor, for each layer and for mixes of layers.
+    """Find word senses in each TEST by the nearest sense in SemCor, for each layer and for mixes of layers (Table 5).
 
-    They are compared with WordNet's first sense, which is also the answer for lemmas that SemCor does not have.
+    F1 is compared with that of WordNet's first sense, which is also the answer for lemmas that SemCor does not have.
     """
     from elmo.analysis.paper.representations import analyze_wsd, draw_wsd
     from elmo.analysis.wsd_data import DATA, read_annotated, read_first_senses
@@ -198,10 +234,11 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
 
 
 @command.command(
+    short_help="Tag parts of speech by a linear classifier (Table 6).",
     epilog=examples(
         "elmo analyze pos model/ --ud train.conllu dev.conllu test.conllu --out analysis/",
         "elmo analyze pos model/ --conll2000 train.txt test.txt --out analysis/",
-    )
+    ),
 )
 @MODEL
 @click.option(
@@ -212,7 +249,7 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
 )
 @options(COMMON)
 def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, quick: bool, **arguments: Any) -> None:
-    """Table 6: part-of-speech tags (Penn's for English) from a linear classifier on each layer of MODEL."""
+    """Predict parts of speech (Penn's tags for English) by a linear classifier on each layer of MODEL (Table 6)."""
     from elmo.analysis.paper.representations import TaggedCorpus, analyze_pos, draw_pos, with_dev
     from elmo.analysis.tagged import read_conll2000, read_conllu
 
@@ -229,16 +266,17 @@ def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, qu
 
 
 @command.command(
-    epilog=examples("elmo analyze neighbors model/ --semcor semcor.data.xml --static vectors.txt --out analysis/")
+    short_help='Find the nearest words and uses of "play" (Table 4).',
+    epilog=examples("elmo analyze neighbors model/ --semcor semcor.data.xml --static vectors.txt --out analysis/"),
 )
 @MODEL
 @SEMCOR
 @click.option("--static", metavar="FILE", help="Static vectors to compare with, in the text format of word2vec.")
 @options(COMMON)
 def neighbors(semcor: str, static: str | None, out: Path, quick: bool, **arguments: Any) -> None:
-    """Table 4: the nearest words to "play" without context, and the nearest uses in SemCor to the paper's sentences.
+    """Find the nearest words to "play" without context, and in SemCor the uses nearest to the paper's (Table 4).
 
-    Also measures, for each layer, how often the nearest use of a word has the same sense.
+    For each layer, the analysis also measures how often the nearest use of a word has the same sense.
     """
     from elmo.analysis.paper.representations import analyze_neighbors, draw_neighbors
     from elmo.analysis.wsd_data import read_annotated

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     help="all (each kept separate), top, mean, token (layer 0), the number of a layer, or weights such as 0.2,0.3,0.5.",
 )
 @click.option("--all", "alias", flag_value="all", help="The same as --layers all, for scripts written for AllenNLP.")
-@click.option("--top", "alias", flag_value="top", help="The same as --layers top.")
+@click.option("--top", "alias", flag_value="top", metavar="N", help="The same as --layers top.")
 @click.option("--average", "alias", flag_value="mean", help="The same as --layers mean.")
 @click.option(
     "--pool",
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 @click.option(
     "--devices", metavar="LIST", help="Several devices at once, such as cuda:0,cuda:1 or cpu,cpu; all means all GPUs."
 )
-@click.option("--threads", type=click.IntRange(min=1), help="Number of cores to use. Default: all.")
+@click.option("--threads", type=click.IntRange(min=1), metavar="N", help="Number of cores to use. Default: all.")
 @click.option(
     "--state",
     type=click.Choice(["zero", "carry", "warm"]),
@@ -84,7 +84,9 @@ if TYPE_CHECKING:
     help="Where the LSTMs start. zero: from zeros. carry: from the state that the previous batch left, as in the first "
     "ELMo toolkits. warm: from the state that elmo warm stored.",
 )
-@click.option("--batch-size", type=click.IntRange(min=1), help="Sentences in a batch. Default: as many as fit.")
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), metavar="N", help="Sentences in a batch. Default: as many as fit."
+)
 @click.option(
     "--overwrite", is_flag=True, help="Replace OUTPUT if it exists, and discard the unfinished work of another command."
 )

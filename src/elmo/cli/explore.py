@@ -28,12 +28,14 @@ from elmo.errors import ElmoError
     type=click.IntRange(0, 65535),
     default=8017,
     show_default=True,
+    metavar="PORT",
     help="Port of the page; 0 chooses a free one.",
 )
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
+    metavar="ADDRESS",
     help="Address to listen on. Any other than the default may let other machines in.",
 )
 @click.option(

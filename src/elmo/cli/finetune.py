@@ -31,24 +31,33 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, min_open=True),
     default=1.0,
     show_default=True,
+    metavar="N",
     help="How many times to read the text.",
 )
 @click.option(
     "--learning-rate",
     type=float,
+    metavar="RATE",
     help="Learning rate of Adagrad, or of the optimizer set with --set. Default: 0.05, or 0.2 with --new-softmax.",
 )
 @click.option(
-    "--batch-size", type=click.IntRange(1), help="Number of parallel streams. Default: 128, or fewer for a short text."
+    "--batch-size",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of parallel streams. Default: 128, or fewer for a short text.",
 )
 @click.option(
-    "--heldout", type=click.Path(), help="Text to measure perplexity on; it is read with the same options as TEXT."
+    "--heldout",
+    type=click.Path(),
+    metavar="FILE",
+    help="Text to measure perplexity on; it is read with the same options as TEXT.",
 )
 @click.option("--new-softmax", is_flag=True, help="First train a new softmax with the biLM frozen.")
 @click.option(
     "--min-count",
     default=3,
     show_default=True,
+    metavar="N",
     help="With --new-softmax: predict only words that occur at least this often.",
 )
 @click.option(

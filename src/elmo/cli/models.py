@@ -20,8 +20,8 @@ from elmo.errors import ElmoError
 def command(language: str | None, is_cached: bool, remove: str | None, as_json: bool) -> None:
     """List published models: name, language, size, tokens, licence, whether the address works, and the address.
 
-    The name is what elmo.load and the commands take as a MODEL. They download it on first use and then find it in the
-    cache, also offline. The facts are those that the publishers state (docs/models.md).
+    elmo.load and all commands take such a name as a MODEL. They download the model on first use, and then find it in
+    the cache, also offline. The facts are those that the publishers state (docs/models.md).
     """
     if sum(map(bool, (is_given("language"), is_cached, is_given("remove")))) > 1:
         raise ElmoError("--language, --cached and --remove: pass only one of them")

@@ -50,14 +50,20 @@ SHOWN_TOKENS = 15
 )
 @click.argument("model")
 @click.argument("texts", metavar="TEXT...|INDEX", nargs=-1, required=True)
-@click.option("--word", required=True, help="The word to look for.")
+@click.option("--word", required=True, metavar="WORD", help="The word to look for.")
 @click.option(
     "--in", "sentence", required=True, metavar="SENTENCE", help="A sentence that uses WORD in the meaning to look for."
 )
 @click.option(
-    "--occurrence", type=click.IntRange(min=1), default=1, help="Which occurrence of WORD in SENTENCE, counted from 1."
+    "--occurrence",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="Which occurrence of WORD in SENTENCE, counted from 1.",
 )
-@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Number of neighbors to show.")
+@click.option(
+    "--top", type=click.IntRange(min=1), default=10, show_default=True, metavar="N", help="Number of neighbors to show."
+)
 @layer_option
 @click.option("--ignore-case", is_flag=True, help="Ignore case: Play matches play.")
 @click.option("--any-word", is_flag=True, help="Search the uses of all words, not only those of WORD.")
@@ -66,6 +72,7 @@ SHOWN_TOKENS = 15
     "--tag",
     "tags",
     multiple=True,
+    metavar="TAG",
     help="With an INDEX: search only tokens with this part of speech. VB* matches VB, VBD, ...",
 )
 @click.option(

@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     "state that elmo warm stored.",
 )
 @click.option(
-    "--batch-size", type=click.IntRange(1), default=32, show_default=True, help="Number of sentences in a batch."
+    "--batch-size",
+    type=click.IntRange(1),
+    default=32,
+    show_default=True,
+    metavar="N",
+    help="Number of sentences in a batch.",
 )
 @device_option
 @text_options

@@ -18,7 +18,9 @@ from elmo.errors import ElmoError
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
 @reading_options
-@click.option("--min-count", default=3, show_default=True, help="Predict only words that occur at least this often.")
+@click.option(
+    "--min-count", default=3, show_default=True, metavar="N", help="Predict only words that occur at least this often."
+)
 @click.option(
     "--max-vocabulary",
     type=int,
@@ -34,7 +36,11 @@ from elmo.errors import ElmoError
     "continue training a model with its own vocabulary.",
 )
 @click.option(
-    "--max-characters", default=50, show_default=True, help="Bytes read of each word, plus two for its boundaries."
+    "--max-characters",
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Bytes read of each word, plus two for its boundaries.",
 )
 @click.option("--workers", type=int, metavar="N", help="Processes that tokenize. Default: one for each core.")
 @click.option(

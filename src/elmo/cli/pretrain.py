@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     "--recipe",
     default="mini",
     show_default=True,
+    metavar="NAME",
     help="paper, small, en, mini, little, tiny, a YAML file, or auto: chosen by the length of the text.",
 )
 @click.option(
@@ -43,14 +44,20 @@ if TYPE_CHECKING:
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe. May be repeated."
 )
-@click.option("--max-steps", type=click.IntRange(1), help="Stop after this many steps.")
-@click.option("--max-minutes", type=click.FloatRange(0), help="Stop after this many minutes of training.")
+@click.option("--max-steps", type=click.IntRange(1), metavar="N", help="Stop after this many steps.")
 @click.option(
-    "--heldout", type=click.Path(), help="Text to measure perplexity on; it is read with the settings of the corpus."
+    "--max-minutes", type=click.FloatRange(0), metavar="MINUTES", help="Stop after this many minutes of training."
+)
+@click.option(
+    "--heldout",
+    type=click.Path(),
+    metavar="FILE",
+    help="Text to measure perplexity on; it is read with the settings of the corpus.",
 )
 @click.option(
     "--evaluate-every",
     type=click.IntRange(1),
+    metavar="N",
     help="Steps between two held-out measurements. Default: measure only at the end.",
 )
 @device_option

@@ -115,7 +115,11 @@ def reading_options(command: Command) -> Command:
             "lines and ends at a blank line; or CoNLL-U, a word a line.",
         ),
         click.option(
-            "--encoding", default="utf-8", show_default=True, help="Encoding of the text, for example latin-1."
+            "--encoding",
+            default="utf-8",
+            show_default=True,
+            metavar="NAME",
+            help="Encoding of the text, for example latin-1.",
         ),
         click.option(
             "--lowercase", is_flag=True, help="Convert the text to lower case. The published models keep case."

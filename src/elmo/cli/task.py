@@ -25,31 +25,43 @@ if TYPE_CHECKING:
     )
 )
 def command() -> None:
-    """Train, evaluate and use models for tasks, with or without ELMo.
+    """Train, evaluate and use models for tasks, with ELMo or without.
 
-    The tasks: ner, sst, snli, srl, coref, squad, tag, classify.
-    """
+    \b
+    ner       named entities
+    sst       sentiment
+    snli      entailment
+    srl       semantic roles
+    coref     coreference
+    squad     answers to questions
+    tag       parts of speech, features, lemmas or other columns
+    classify  labels of texts
+    """  # noqa: D301 - click doesn't wrap what follows a backspace
 
 
 @command.command(
+    short_help="Train a model for a task.",
     epilog=examples(
         "elmo task train ner --train train.conll --dev dev.conll --test test.conll --elmo model/ --out run/",
         "elmo task train ner --train train.conll --dev dev.conll --elmo none --out run/ --set words.vectors=glove.txt",
         "elmo task train ner --recipe my.yaml --train t.conll --dev d.conll --elmo model/ --out run/ --seeds 5",
         "elmo task train squad --train 'a.json#:40,b.json' --dev 'a.json#40:' --elmo model/ --out run/",
         "elmo task train squad --train t.json --dev d.json --elmo model/ --finetune tuned/ --out run/",
-    )
+    ),
 )
 @click.argument("task")
-@click.option("--recipe", help="A YAML file. Default: the published recipe of the task.")
-@click.option("--train", required=True, type=click.Path(), help="Training set, in the task's format.")
+@click.option("--recipe", metavar="FILE", help="A YAML file. Default: the published recipe of the task.")
+@click.option("--train", required=True, type=click.Path(), metavar="FILE", help="Training set, in the task's format.")
 @click.option(
     "--dev",
     required=True,
     type=click.Path(),
+    metavar="FILE",
     help="Development set, which decides when to stop and which epoch is best.",
 )
-@click.option("--test", type=click.Path(), help="Test set, on which the best model is scored at the end.")
+@click.option(
+    "--test", type=click.Path(), metavar="FILE", help="Test set, on which the best model is scored at the end."
+)
 @click.option(
     "--elmo", required=True, metavar="MODEL", help="Any model that elmo info can read, or none for a baseline."
 )
@@ -63,11 +75,17 @@ def command() -> None:
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="The run folder.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe.")
 @click.option(
-    "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Number of runs, each with its own seed."
+    "--seeds",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Number of runs, each with its own seed.",
 )
 @click.option(
     "--cache",
     type=click.Path(path_type=Path),
+    metavar="FOLDER",
     help="Keep ELMo's vectors in this folder, where other runs can use them too.",
 )
 @click.option("--no-bilm", is_flag=True, help="Keep no copy of MODEL in RUN. MODEL then has to stay where it is.")
@@ -138,11 +156,12 @@ def _report(experiment: Experiment, as_json: bool) -> None:
 
 
 @command.command(
+    short_help="Score a trained model on a file.",
     epilog=examples(
         "elmo task evaluate run/ test.conll",
         "elmo task evaluate run/ wikineural.conll --set token_column=1 --json",
         "elmo task evaluate run/seed-* dev.json --ensemble --predictions answers.json",
-    )
+    ),
 )
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
 @click.argument("file", type=click.Path())
@@ -171,7 +190,10 @@ def evaluate(
     device: str,
     as_json: bool,
 ) -> None:
-    """Score the model in the folder RUN on FILE, which is in the task's format, or score several as an ensemble."""
+    """Score the model in the folder RUN on FILE, which is in the task's format.
+
+    With --ensemble, the models of several RUNs predict together.
+    """
     import time
 
     from elmo.formats.files import write_all
@@ -217,20 +239,21 @@ def evaluate(
 
 
 @command.command(
+    short_help="Print the sentences of a task's files.",
     epilog=examples(
         "elmo task text ner train.conll > task.txt && elmo finetune model/ tuned/ task.txt",
         "elmo task text ner train.conll --set token_column=1",
         "elmo task text snli train.jsonl.xz dev.jsonl.xz > task.txt",
-    )
+    ),
 )
 @click.argument("task")
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
-@click.option("--recipe", help="A YAML file. Default: the published recipe of the task.")
+@click.option("--recipe", metavar="FILE", help="A YAML file. Default: the published recipe of the task.")
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change how FILE is read, as in token_column=1."
 )
 def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple[str, ...]) -> None:
-    """Print the distinct sentences in a task's FILEs, for fine-tuning ELMo before the task is trained.
+    """Print the sentences of a task's FILEs, each once, to pretrain or fine-tune a biLM on them.
 
     Each line is a sentence, with a space between tokens.
     """
@@ -245,13 +268,14 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
 
 
 @command.command(
+    short_help="Predict from text with a trained model.",
     epilog=examples(
         "elmo task predict run/ text.txt > tagged.conll",
         'echo "They\'ve met in Espoo." | elmo task predict run/ - --tokenizer ptb --json',
         "elmo task predict tagger/ treebank.conllu.xz > tagged.conllu",
         'printf "A dog runs.\\tAn animal moves.\\n" | elmo task predict snli-run/ -',
         'printf "They met in Espoo.\\tWhere did they meet?\\n" | elmo task predict squad-run/ -',
-    )
+    ),
 )
 @click.argument("run", type=click.Path(path_type=Path))
 @click.argument("file", type=click.Path(), metavar="FILE|-")
@@ -265,10 +289,12 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     "--text",
     "layout",
     metavar="FORMAT",
-    help="plain, or for tag also conllu, or columns as in the training set of RUN. Default: conllu for a FILE named so "
-    "(x.conllu, x.conllu.xz), and plain otherwise.",
+    help="plain; for tag also conllu, or columns as in the training set of RUN. Default: conllu for a FILE so named "
+    "(x.conllu, x.conllu.xz), and plain for others.",
 )
-@click.option("--encoding", default="utf-8", show_default=True, help="Encoding of the text, for example latin-1.")
+@click.option(
+    "--encoding", default="utf-8", show_default=True, metavar="NAME", help="Encoding of the text, for example latin-1."
+)
 @device_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on each line, for use by programs.")
 def predict(
@@ -276,18 +302,19 @@ def predict(
 ) -> None:
     """Print the predictions of the model in the folder RUN for each line of a text. Blank lines are skipped.
 
-    A line is a sentence. For snli it holds the premise, a tab and the hypothesis, or a JSON object with sentence1 and
-    sentence2. For squad it holds the paragraph, a tab and the question, or a JSON object with context and question.
-    For srl it may be a JSON object with tokens and predicates (positions counted from 0); without it, predicates are
-    found by the forms of the words.
+    \b
+    task      a line holds
+    ner, sst  a sentence
+    srl       a sentence, or JSON with tokens and predicates (counted from 0)
+    snli      premise, tab, hypothesis, or JSON with sentence1 and sentence2
+    squad     paragraph, tab, question, or JSON with context and question
+    classify  a text, or JSON with text, tokens or sentences
+    coref     a sentence; blank lines separate documents
+    tag       a sentence
 
-    For classify a line is a text of one or more sentences, or a JSON object with text, tokens or sentences.
-
-    For coref an example is not a line but a document, and blank lines separate documents.
-
-    For tag the result is CoNLL-U. If FILE is CoNLL-U, too, the model's tags take the place of those in it, and all else
-    stays as it is.
-    """
+    Without predicates, srl finds them by the forms of the words. For tag, the result is CoNLL-U. If FILE is CoNLL-U,
+    too, the model's tags replace those in it, and everything else stays as it is.
+    """  # noqa: D301 - see above
     import json
 
     from elmo.cli.unanswered import CHUNK, CHUNK_TOKENS, layout_of, read_unanswered

@@ -42,13 +42,19 @@ if TYPE_CHECKING:
 )
 @click.option("--no-types", is_flag=True, help="Remove the stored token vectors.")
 @click.option(
-    "--max-types", type=click.IntRange(1), default=50_000, show_default=True, help="Most words to store with --types."
+    "--max-types",
+    type=click.IntRange(1),
+    default=50_000,
+    show_default=True,
+    metavar="N",
+    help="Most words to store with --types.",
 )
 @click.option(
     "--max-sentences",
     type=click.IntRange(1),
     default=5000,
     show_default=True,
+    metavar="N",
     help="Most sentences to read for a warm state. More of them hardly change the mean.",
 )
 @device_option

@@ -16,6 +16,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote, urlsplit
@@ -200,15 +201,12 @@ def _ask(address: str, headers: dict[str, str]) -> tuple[int | None, str]:
         Its size in bytes, or None if the server does not say; and a hash of what tells one version of the file from
         another, which is empty if the server tells nothing.
     """
-    from huggingface_hub import constants
-    from huggingface_hub.utils import get_session
-
     _ = urlsplit(address).port  # raises a ValueError for an impossible host or port
-    with get_session().stream("GET", address, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT) as reply:
+    with _opened(address, headers) as reply:
         if reply.status_code in _ABSENT:
-            raise AbsentError(f"{address}: the server does not have it ({reply.status_code} {reply.reason_phrase})")
+            raise AbsentError(f"{address}: the server does not have it ({_status(reply.status_code)})")
         if reply.status_code != 200:
-            raise ElmoError(f"{address}: the server answered {reply.status_code} {reply.reason_phrase}; try it later")
+            raise ElmoError(f"{address}: the server answered {_status(reply.status_code)}; try it later")
         length = reply.headers.get("Content-Length")
         total = int(length) if length and "Content-Encoding" not in reply.headers else None
         marks = [reply.headers[name] for name in ("ETag", "Last-Modified") if name in reply.headers]
@@ -216,19 +214,49 @@ def _ask(address: str, headers: dict[str, str]) -> tuple[int | None, str]:
 
 
 @contextmanager
+def _opened(address: str, headers: dict[str, str]) -> Generator[Any]:
+    """Open an address with the HTTP library of huggingface-hub: httpx, or before its version 1.0 requests."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    session: Any = get_session()
+    options: dict[str, Any] = {"headers": headers, "timeout": constants.HF_HUB_DOWNLOAD_TIMEOUT}
+    if callable(session.stream):
+        opened = session.stream("GET", address, **options)
+    else:  # in requests, that is a setting and no method
+        opened = session.get(address, stream=True, **options)
+    with opened as reply:
+        yield reply
+
+
+def _status(code: int) -> str:
+    """Return the code of an answer with what it stands for, such as `404 Not Found`."""
+    known = {int(status): status.phrase for status in HTTPStatus}
+    return f"{code} {known[code]}" if code in known else str(code)
+
+
+@contextmanager
 def _telling(address: str, what: str, advice: str) -> Generator[None]:
     """Turn any failure of the network into one sentence: the address, what happened, why, and what to do."""
-    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage] - of the HTTP library
-
     try:
         yield
     except ElmoError:
         raise
-    except (HTTPError, OSError, ValueError) as error:
+    except (http_error(), OSError, ValueError) as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise  # the disk's
         reason = next(filter(None, map(str.strip, str(error).split("\n"))), type(error).__name__).rstrip(".")
         raise ElmoError(f"{address}: {what} ({reason}); {advice}") from None
+
+
+def http_error() -> type[Exception]:
+    """Return the base class of the errors of huggingface-hub's HTTP library: httpx, or before its version 1.0 requests.
+
+    Those of requests are all an OSError.
+    """
+    from huggingface_hub import errors
+
+    return getattr(errors, "HTTPError", OSError)
 
 
 class _BoundedFile(io.BufferedWriter):

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from elmo.errors import ElmoError
-from elmo.formats.files import write_all
+from elmo.formats.word_vectors import write_word_vectors
 from elmo.schema import require_positive, require_seed
 from elmo.targets import require_new_file
 from elmo.text.corpus import Corpus
 
-CHUNK_TOKENS, CHUNK_SENTENCES = 1 << 20, 1 << 13
-"""How much of the corpus is counted, and read for training, at a time: it may be larger than the memory."""
+CHUNK_SENTENCES = 1 << 13
+"""How many sentences of the corpus are read at a time: it may be larger than the memory."""
 
 MOST_WORDS = 10_000
 """How many words of a sentence gensim reads (its `MAX_WORDS_IN_BATCH`). It ignores the rest without a warning."""
@@ -58,13 +58,13 @@ class SkipGramConfig:
 
 
 def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
-    """Train vectors on a corpus, and write them in word2vec's text format, with the most frequent words first.
+    """Train vectors on a corpus, and write them to a file, with the most frequent words first.
 
     The text stays on disk; memory holds the types of the corpus and two vectors for each word.
 
     Args:
         corpus: The prepared text.
-        path: The file to write.
+        path: The file to write; its ending names the format (see `write_word_vectors`).
         config: The settings of the vectors.
 
     Returns:
@@ -76,7 +76,7 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
     from gensim.models import Word2Vec
 
     require_new_file(path)
-    counts = count_types(corpus)
+    counts = corpus.count_types()
     is_kept = counts >= config.min_count
     words = np.array(corpus.types(), dtype=object)
     if not is_kept.any():
@@ -96,16 +96,9 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
         # From both totals gensim knows which share of the training is over, by which its learning rate falls.
         sentences, num_words = ChunkedSentences(corpus, words, is_kept, bar), int(counts[is_kept].sum())
         model.train(sentences, total_examples=len(sentences), total_words=num_words, epochs=config.epochs)
-    write_all({path: lambda partial: _write(partial, model.wv.index_to_key, model.wv.vectors)})
+    words = model.wv.index_to_key
+    write_word_vectors(path, words, model.wv.vectors, [model.wv.get_vecattr(word, "count") for word in words])
     return len(model.wv)
-
-
-def count_types(corpus: Corpus) -> NDArray[np.int64]:
-    """Count how often each type occurs in a corpus; the counts are (num_types,)."""
-    counts = np.zeros(corpus.num_types, np.int64)
-    for start in range(0, corpus.num_tokens, CHUNK_TOKENS):
-        counts += np.bincount(corpus.tokens[start : start + CHUNK_TOKENS], minlength=corpus.num_types)
-    return counts
 
 
 class ChunkedSentences:
@@ -134,11 +127,3 @@ class ChunkedSentences:
             ends = np.concatenate([[0], np.cumsum(is_kept)])[np.array([*cuts, bounds[-1]]) - bounds[0]].tolist()
             yield from (words[start:end] for start, end in pairwise(ends))
             self._bar.update(len(bounds) - 1)
-
-
-def _write(path: Path, words: list[str], vectors: NDArray[np.float32]) -> None:
-    """Write the vectors with five digits, which is a thousand times finer than two trainings agree."""
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(f"{len(words)} {vectors.shape[1]}\n")
-        for word, row in zip(words, vectors.tolist(), strict=True):
-            file.write(f"{word} {' '.join(f'{number:.5g}' for number in row)}\n")

@@ -32,6 +32,9 @@ TYPES, CHARACTERS, TOKENS, SENTENCES, DESCRIPTION = (
 )
 """The names of the files in a corpus folder."""
 
+CHUNK_TOKENS = 1 << 20
+"""How many tokens are counted at a time: a corpus may be larger than the memory."""
+
 FORMAT = "elmo-corpus-1"
 DESCRIPTION_CHECKSUM = "description_checksum"
 # Ids of types fit into 32 bits, which halves the largest file. Positions of tokens do not: 2^31 tokens are no more than
@@ -212,6 +215,13 @@ class Corpus:
         if len(words) < num_words:
             raise ElmoError(f"{path}: is damaged ({len(words)} words instead of {num_words}); prepare the corpus again")
         return words
+
+    def count_types(self) -> NDArray[np.int64]:
+        """Count how often each type occurs in the text, (num_types,)."""
+        counts = np.zeros(self.num_types, np.int64)
+        for start in range(0, self.num_tokens, CHUNK_TOKENS):
+            counts += np.bincount(self.tokens[start : start + CHUNK_TOKENS], minlength=self.num_types)
+        return counts
 
 
 def open_matrix(path: Path, dtype: str, then: str) -> NDArray[Any]:

@@ -47,6 +47,23 @@ def is_index(folder: str | Path) -> bool:
     return _find_description(Path(folder)) is not None
 
 
+def open_uses(folder: str | Path) -> tuple[IndexedText, VectorStore]:
+    """Open the text of an index and the vectors of its tokens, for which no model is needed.
+
+    Raises:
+        ElmoError: If the folder is not an index, or is damaged.
+    """
+    folder = Path(folder)
+    text = IndexedText(folder, _read_description(folder)["tags"])
+    store = VectorStore(folder / TRAINED, sorted(folder.glob(PARTS)))
+    if store.num_vectors != text.corpus.num_tokens:
+        raise ElmoError(
+            f"{folder}: holds vectors of {store.num_vectors:,} of its {text.corpus.num_tokens:,} tokens; get it again, "
+            "or rebuild it"
+        )
+    return text, store
+
+
 class ContextIndex:
     """An index of the tokens of a text, by their vectors in one layer of a model.
 
@@ -68,18 +85,12 @@ class ContextIndex:
         if facts["model"] not in (embedder.fingerprint, embedder.warm_fingerprint):
             raise ElmoError(f"{folder}: was built with another model; give that one, or build an index with this one")
         self.embedder = embedder
-        self.text = IndexedText(Path(folder), facts["tags"])
+        self.text, self.store = open_uses(folder)
         self.layer: list[float] = facts["layer"]
         self.layer_name: str = facts["layer_name"]
         self.tag_names = self.text.tag_names
         self.num_tokens, self.num_sentences = self.text.corpus.num_tokens, self.text.corpus.num_sentences
         self._candidates = CANDIDATES[facts["vectors"]]
-        self.store = VectorStore(Path(folder) / TRAINED, sorted(Path(folder).glob(PARTS)))
-        if self.store.num_vectors != self.num_tokens:
-            raise ElmoError(
-                f"{folder}: holds vectors of {self.store.num_vectors:,} of its {self.num_tokens:,} tokens; get it "
-                "again, or rebuild it"
-            )
         self._word_vectors: NDArray[np.float16] = open_matrix(
             Path(folder) / WORDS, "<f2", "get the index again, or rebuild it"
         )

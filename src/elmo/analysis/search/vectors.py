@@ -7,7 +7,7 @@ have length 1, so that the inner product is the cosine.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -135,6 +135,11 @@ class VectorStore:
         self._parts = [self._map(path) for path in parts]
         self.num_vectors = sum(part.compute_ntotal() for part in self._parts)
 
+    @property
+    def width(self) -> int:
+        """Width of a vector, D."""
+        return self._index.d
+
     def _map(self, path: Path) -> Any:
         """Map a part, and return its groups without the centroids. They stay mapped until the process ends."""
         part = _read(path, self._faiss.IO_FLAG_MMAP | self._faiss.IO_FLAG_READ_ONLY)
@@ -172,6 +177,38 @@ class VectorStore:
             probes = num_lists
         return np.zeros(0, np.int64)
 
+    def blocks(self, among: NDArray[np.bool_] | None = None) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
+        """Yield all vectors, or those selected by `among`, a group of one part at a time: numbers (N,), vectors (N, D).
+
+        Vectors come in no order. They are as stored: close to what was added with float16, and rounded to codes with
+        product quantisation.
+        """
+        for groups in self._parts:
+            for number in range(self._index.nlist):
+                size = groups.list_size(number)
+                if not size:
+                    continue
+                numbers = self._faiss.rev_swig_ptr(groups.get_ids(number), size).copy()
+                if not 0 <= numbers.min() <= numbers.max() < self.num_vectors:
+                    raise ElmoError(self._damage)
+                chosen = np.arange(size) if among is None else np.flatnonzero(among[numbers])
+                if len(chosen):
+                    codes = self._faiss.rev_swig_ptr(groups.get_codes(number), size * groups.code_size)
+                    yield numbers[chosen], self._decode(number, codes.reshape(size, -1)[chosen])
+
+    def _decode(self, group: int, codes: NDArray[np.uint8]) -> Vectors:
+        """Return the vectors (N, D) of the codes (N, bytes) in a group, of which faiss stores only the distance."""
+        # Codes that stand alone begin with the number of their group, from which faiss knows the centroid.
+        number = np.frombuffer(group.to_bytes(self._index.coarse_code_size(), "little"), np.uint8)
+        return self._index.sa_decode(np.hstack([np.broadcast_to(number, (len(codes), len(number))), codes]))
+
+    @property
+    def _damage(self) -> str:
+        return (
+            f"{self._folder}: a file of vectors is damaged (it numbers more of them than there are); get the index "
+            "again, or rebuild it"
+        )
+
     def _search(self, query: Vectors, size: int, settings: Any) -> NDArray[np.int64]:
         """Search every part, and merge the results."""
         # The parts are searched one by one, each under the same centroids. Faiss could merge them or stack them, but a
@@ -187,8 +224,5 @@ class VectorStore:
         order = np.argsort(-np.concatenate(cosines), kind="stable")
         merged = np.concatenate(numbers)[order]  # -1 where a part has fewer than `size`
         if merged.max(initial=-1) >= self.num_vectors:
-            raise ElmoError(
-                f"{self._folder}: a file of vectors is damaged (it numbers more of them than there are); get the index "
-                "again, or rebuild it"
-            )
+            raise ElmoError(self._damage)
         return merged[merged >= 0][:size]

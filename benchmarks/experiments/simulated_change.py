@@ -1,0 +1,148 @@
+"""Measure how well `elmo change` finds words whose meaning was made to change.
+
+No word is known to have changed in a text, so that change is simulated, as in Schlechtweg & Schulte im Walde 2020 and
+Shoemark et al. 2019: the text is divided into two periods at random, in which every word means the same, and then pairs
+of words of about the same frequency are merged in the second period, where each use of one is written as the other.
+The first one then has two senses in the second period, and is the one to find. The other word of the pair is left out
+of the ranking. The index is built with `build_index`, and words are ranked with `ChangeIndex`, as by the commands.
+
+`auc` is the probability that a merged word ranks above another one (0.5 by guessing), and `precision` is the share of
+merged words among as many words at the top as there are merged ones.
+
+    python benchmarks/experiments/simulated_change.py ../shared/data/lm/en_books.txt.xz --json
+    python benchmarks/experiments/simulated_change.py ../shared/data/lm/en_wiki2014.txt.xz --json
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+import elmo
+from elmo.analysis.change import MEASURES, ChangeIndex, RankedWord
+from elmo.analysis.search import build_index
+from elmo.text.reading import read_sentences
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
+from common.english import first_sentences
+from common.machine import report
+
+BLOCK = 20
+"""Consecutive sentences that belong to the same period, so that a text's peculiarities are not in both by design."""
+
+MOST_USES = 2000
+"""Words with more uses in a period are not merged: they are mostly function words."""
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """Two periods of a text, and the words that were merged in the second one."""
+
+    periods: tuple[list[list[str]], list[list[str]]]
+    merged: frozenset[str]
+    removed: frozenset[str]
+
+
+def simulate(sentences: Sequence[list[str]], min_count: int, share: float, seed: int) -> Simulation:
+    """Divide a text into two periods, and merge pairs of words in the second one.
+
+    Args:
+        sentences: The text.
+        min_count: How many uses in each period a merged word has at least.
+        share: The share of the words with so many uses that are to be merged with another one.
+        seed: The seed of the division and of the choice.
+    """
+    random = np.random.default_rng(seed)
+    of_block = random.integers(0, 2, len(sentences) // BLOCK + 1)
+    periods = [[s for number, s in enumerate(sentences) if of_block[number // BLOCK] == period] for period in (0, 1)]
+    counts = [Counter(token for sentence in period for token in sentence) for period in periods]
+    least = {word: min(counts[0][word], counts[1][word]) for word in counts[0]}
+    # Names and numbers are left out: they would be found, but mean little.
+    words = [word for word, n in least.items() if min_count <= n <= MOST_USES and word.isalpha() and word.islower()]
+    words.sort(key=lambda word: (counts[1][word], word))
+    # Neighbors in the order of frequency, so that about half of the merged uses are those of the other word.
+    pairs = [words[start : start + 2] for start in range(0, len(words) - 1, 2)]
+    chosen = random.choice(len(pairs), max(1, int(share * len(words))), replace=False)
+    becomes: dict[str, str] = {}
+    for number in chosen.tolist():
+        kept, removed = random.permutation(pairs[number]).tolist()
+        becomes[removed] = kept
+    late = [[becomes.get(token, token) for token in sentence] for sentence in periods[1]]
+    return Simulation((periods[0], late), frozenset(becomes.values()), frozenset(becomes))
+
+
+def rank_all(model: Any, simulation: Simulation, layer: int, kind: Any, min_count: int) -> list[RankedWord]:
+    """Index the two periods, and rank their words."""
+    with TemporaryDirectory() as work:
+        folder = Path(work)
+        for name, period in zip(("early", "late"), simulation.periods, strict=True):
+            (folder / f"{name}.txt").write_text("\n".join(map(" ".join, period)), encoding="utf-8")
+        (folder / "periods.tsv").write_text("file\tperiod\nearly\tearly\nlate\tlate\n")
+        texts = [str(folder / f"{name}.txt") for name in ("early", "late")]
+        build_index(model, texts, folder / "index", layer=layer, kind=kind, metadata=folder / "periods.tsv")
+        return ChangeIndex(folder / "index", "period").rank(min_count=min_count)
+
+
+def area_under_curve(values: np.ndarray, is_positive: np.ndarray) -> float:
+    """Return the probability that a random positive value is above a random negative one; half of it if equal."""
+    above = (values[is_positive][:, None] > values[~is_positive]).mean()
+    return float(above + (values[is_positive][:, None] == values[~is_positive]).mean() / 2)
+
+
+def score(ranked: Sequence[RankedWord], simulation: Simulation) -> dict[str, Any]:
+    """Return how well each measure finds the merged words."""
+    chosen = [one for one in ranked if one.word not in simulation.removed]
+    is_merged = np.array([one.word in simulation.merged for one in chosen])
+    figures: dict[str, Any] = {"num_words": len(chosen), "num_merged": int(is_merged.sum())}
+    for measure in MEASURES:
+        values = np.array([getattr(one, measure) for one in chosen])
+        first = np.argsort(-values, kind="stable")[: is_merged.sum()]
+        figures[f"auc_{measure}"] = round(area_under_curve(values, is_merged), 4)
+        figures[f"precision_{measure}"] = round(float(is_merged[first].mean()), 4)
+    return figures
+
+
+def main() -> None:
+    """Simulate change in each text, and rank its words."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("texts", nargs="+", type=Path, metavar="TEXT", help="texts with a paragraph on each line")
+    parser.add_argument("--model", default="en")
+    parser.add_argument("--layers", type=int, nargs="+", default=[2], help="the layers to index, one after the other")
+    parser.add_argument("--vectors", nargs="+", default=["float16"], help="how the index stores them: float16, pq")
+    parser.add_argument("--tokenizer", default="ptb")
+    parser.add_argument("--tokens", type=int, default=1_000_000, help="tokens of the text that are used")
+    parser.add_argument("--every", type=int, default=5, help="of so many blocks of sentences, one is used")
+    parser.add_argument("--min-count", type=int, default=50)
+    parser.add_argument("--share", type=float, default=0.05, help="the share of the words that are merged with another")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="20,000 tokens, words with 8 uses or more")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.tokens, arguments.min_count = 20_000, 8
+    model = elmo.load(arguments.model)
+    results: list[dict[str, Any]] = []
+    for path in arguments.texts:
+        read = filter(None, read_sentences([str(path)], tokenizer=arguments.tokenizer, text="paragraphs"))
+        # Spread over the file, which begins with the books of one author, or the articles of one letter.
+        spread = (s for number, s in enumerate(read) if number // BLOCK % arguments.every == 0)
+        sentences = first_sentences(spread, arguments.tokens)
+        simulation = simulate(sentences, arguments.min_count, arguments.share, arguments.seed)
+        for layer in arguments.layers:
+            for kind in arguments.vectors:
+                ranked = rank_all(model, simulation, layer, kind, arguments.min_count)
+                name = f"change/{path.name.partition('.')[0]}/layer{layer}/{kind}"
+                results.append({"name": name, "num_tokens": sum(map(len, sentences)), **score(ranked, simulation)})
+    report(results, arguments.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,314 @@
+"""How words change their meaning over time: distances between their uses in periods of an indexed text.
+
+The measures are those of the literature (Giulianelli et al. 2020; Kutuzov & Giulianelli 2020), from the vectors of all
+uses in an index. With vectors of length 1, the mean cosine of all pairs of two sets is the product of their mean
+vectors, so that no pair is computed, and no use is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from elmo.analysis.neighbors import Use, unit
+from elmo.analysis.periods import find_periods
+from elmo.analysis.pictures import MARKERS, Line, draw_lines, new_figure, require_picture, save_figure
+from elmo.analysis.search.index import open_uses
+from elmo.analysis.senses import project
+from elmo.analysis.type_vectors import add_to_rows
+from elmo.errors import ElmoError
+from elmo.extras import import_extra
+from elmo.schema import require_choice, require_positive
+from elmo.text.vocabulary import SPECIAL_WORDS
+
+Vectors = NDArray[np.float32]
+
+MEASURES = ("excess", "apd", "prt")
+
+SUMS_BYTES = 1 << 29
+"""Most bytes of the sums of vectors. If more words are ranked, the vectors are read several times."""
+
+DRAWN_USES = 300
+"""Most uses of each period in a picture."""
+
+
+class Distances(NamedTuple):
+    """Distances between the uses of a word in P periods, each (P, P). They are NaN where a period has no use.
+
+    Attributes:
+        apd: Average pairwise distance: the mean cosine distance of a use in one period to a use in another. On the
+            diagonal that of two different uses within a period, which is NaN if there is only one.
+        prt: Prototype distance: the cosine distance between the mean vectors of two periods.
+        excess: What the average pairwise distance between two periods has beyond the mean of those within them. A word
+            whose uses differ much in any period, such as `of`, has a high `apd`, but no excess. The number of uses
+            makes no difference on average, and it may be a little below zero for a word that has not changed.
+    """
+
+    apd: NDArray[np.float64]
+    prt: NDArray[np.float64]
+    excess: NDArray[np.float64]
+
+
+def distances(sums: NDArray[np.float64], counts: NDArray[np.int64]) -> Distances:
+    """Compute the distances between periods.
+
+    Args:
+        sums: The sum of the vectors of length 1 of each period's uses, (..., P, D).
+        counts: The number of these uses, (..., P).
+
+    Returns:
+        The distances, (..., P, P) each.
+
+    Source:
+        `apd` and `prt` are those of Kutuzov & Giulianelli 2020, with the cosine distance 1 - cos in both. `excess` is
+        half the squared distance between the means (of Gretton et al. 2012, eq. 3, with a linear kernel).
+    """
+    products = sums @ np.swapaxes(sums, -1, -2)
+    counts = counts.astype(np.float64)
+    squares = np.diagonal(products, axis1=-2, axis2=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Of the pairs within a period, those of a use with itself are left out; each of them adds a cosine of 1.
+        within = np.where(counts > 1, 1 - (squares - counts) / (counts * (counts - 1)), np.nan)
+        apd = 1 - products / (counts[..., :, None] * counts[..., None, :])
+        prt = 1 - products / np.sqrt(squares[..., :, None] * squares[..., None, :])
+    excess = apd - (within[..., :, None] + within[..., None, :]) / 2
+    same = np.eye(counts.shape[-1], dtype=bool)
+    return Distances(
+        np.where(same, within[..., None], apd),
+        np.where(same & (counts[..., None] > 0), 0.0, prt),
+        np.where(same & (counts[..., None] > 1), 0.0, excess),
+    )
+
+
+@dataclass(frozen=True)
+class RankedWord:
+    """How far a word changed between two periods, and its number of uses in each."""
+
+    word: str
+    excess: float
+    apd: float
+    prt: float
+    num_uses: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class PeriodUses:
+    """The uses of a word in a period, and those nearest to the mean of their vectors, nearest first."""
+
+    name: str
+    num_uses: int
+    uses: list[Use]
+
+
+@dataclass(frozen=True)
+class WordChange:
+    """How one word changed.
+
+    Attributes:
+        word: The word.
+        periods: The periods that have uses of it, in their order.
+        distances: The distances between these periods.
+        drawn: Uses for a picture, at most `DRAWN_USES` of each period: the number of each one's period, (N,).
+        vectors: The vectors of these uses, of length 1, (N, D).
+    """
+
+    word: str
+    periods: list[PeriodUses]
+    distances: Distances
+    drawn: NDArray[np.int64]
+    vectors: Vectors
+
+
+class ChangeIndex:
+    """An index whose text is divided into periods by its metadata.
+
+    No model is needed, since the index has the vectors of all uses. Their layer is that of the index. Memory holds a
+    few bytes for each token of the text.
+
+    Args:
+        folder: The folder of the index, which was built with metadata.
+        by: A column of the metadata, or "year", "decade" or "century" (see `find_periods`).
+        dates: The column that years, decades and centuries are taken from; by default `year` or `date`.
+
+    Raises:
+        ElmoError: If the folder is not an index or is damaged, or if its metadata does not have two periods or more.
+
+    Example::
+
+        build_index(model, ["letters/*.txt"], "letters.index", metadata="dates.tsv")
+        index = ChangeIndex("letters.index", "decade")
+        print([one.word for one in index.rank(min_count=20)[:10]])
+        plot_change("gay.png", index.word("gay"))
+    """
+
+    def __init__(self, folder: str | Path, by: str, dates: str | None = None) -> None:
+        self.text, self._store = open_uses(folder)
+        self.periods = find_periods(self.text.origins, by, dates)
+        self._period_of_token = np.repeat(self.periods.of_sentence, np.diff(self.text.corpus.starts))
+
+    def word(self, word: str, *, top: int = 3) -> WordChange:
+        """Compare the uses of a word between all periods that have any.
+
+        Args:
+            word: The word, as it is written in the text.
+            top: How many uses nearest to the mean of each period to return.
+
+        Raises:
+            ElmoError: If fewer than two periods have uses of the word.
+        """
+        require_positive("top", top)
+        mask = self.text.having([word])
+        assert mask is not None
+        mask &= self._period_of_token >= 0
+        num_periods = len(self.periods.names)
+        counts = np.bincount(self._period_of_token[mask], minlength=num_periods)
+        there = np.flatnonzero(counts)
+        if len(there) < 2:
+            where = f"only {self.periods.names[there[0]]} has one" if len(there) else "none has one"
+            raise ElmoError(
+                f"two periods with uses of {word!r} are needed, and {where}; is it written like that there?"
+            )
+        tokens = np.flatnonzero(mask)
+        vectors = self._vectors(mask, tokens)
+        of_use = np.searchsorted(there, self._period_of_token[tokens])
+        sums = np.zeros((len(there), vectors.shape[1]))
+        add_to_rows(sums, of_use, vectors)
+        periods = [
+            PeriodUses(
+                self.periods.names[period],
+                int(counts[period]),
+                self._nearest(sums[number], tokens[of_use == number], vectors[of_use == number], top),
+            )
+            for number, period in enumerate(there.tolist())
+        ]
+        drawn = _spread_out(of_use, len(there))
+        return WordChange(word, periods, distances(sums, counts[there]), of_use[drawn], vectors[drawn])
+
+    def rank(
+        self, between: tuple[str, str] | None = None, *, min_count: int = 50, measure: str = "excess"
+    ) -> list[RankedWord]:
+        """Rank all words by how far they changed between two periods, those that changed most first.
+
+        Args:
+            between: The names of the two periods; by default the first and the last.
+            min_count: How many uses a word needs in each of the two periods.
+            measure: The measure to rank by: "excess", "apd" or "prt" (see `Distances`).
+
+        Raises:
+            ElmoError: If there is no such period, or no word occurs often enough in both.
+        """
+        require_positive("min_count", min_count)
+        require_choice("measure", measure, MEASURES)
+        pair = self.periods.pair(between)
+        # Numbers 0 and 1 for the two periods, and -1 for all other tokens.
+        of_token = np.full(self.text.corpus.num_tokens, -1, np.int8)
+        for number, period in enumerate(pair):
+            of_token[self._period_of_token == period] = number
+        tokens = self.text.corpus.tokens
+        num_types = len(self.text.types)
+        counts = np.stack([np.bincount(tokens[of_token == number], minlength=num_types) for number in range(2)], axis=1)
+        counts[: len(SPECIAL_WORDS)] = 0
+        kept = np.flatnonzero((counts >= min_count).all(axis=1))
+        if not len(kept):
+            first, second = (self.periods.names[period] for period in pair)
+            raise ElmoError(
+                f"min_count: no word has {min_count} uses both in {first} and in {second}; choose a lower number, or "
+                "longer periods"
+            )
+        size = max(1, SUMS_BYTES // (2 * 8 * self._store.width))
+        ranked: list[RankedWord] = []
+        for start in range(0, len(kept), size):
+            ranked += self._measure(kept[start : start + size], counts, of_token)
+        return sorted(ranked, key=lambda one: -getattr(one, measure))
+
+    def _measure(
+        self, ids: NDArray[np.int64], counts: NDArray[np.int64], of_token: NDArray[np.int8]
+    ) -> list[RankedWord]:
+        """Measure the change of types between the periods 0 and 1 of tokens."""
+        rows = np.full(len(self.text.types), -1, np.int64)
+        rows[ids] = np.arange(len(ids))
+        tokens, sums = self.text.corpus.tokens, np.zeros((2 * len(ids), self._store.width))
+        with tqdm(total=len(tokens), unit=" tokens", unit_scale=True, disable=None, leave=False) as bar:
+            for numbers, vectors in self._store.blocks():
+                row, period = rows[tokens[numbers]], of_token[numbers]
+                add_to_rows(sums, np.where((row >= 0) & (period >= 0), 2 * row + period, -1), unit(vectors))
+                bar.update(len(numbers))
+        found = distances(sums.reshape(len(ids), 2, -1), counts[ids])
+        return [
+            RankedWord(
+                self.text.types[id],
+                float(found.excess[row, 0, 1]),
+                float(found.apd[row, 0, 1]),
+                float(found.prt[row, 0, 1]),
+                (int(counts[id, 0]), int(counts[id, 1])),
+            )
+            for row, id in enumerate(ids.tolist())
+        ]
+
+    def _vectors(self, mask: NDArray[np.bool_], tokens: NDArray[np.int64]) -> Vectors:
+        """Return the vectors of the chosen tokens, of length 1, in the order of the text, (N, D)."""
+        vectors = np.zeros((len(tokens), self._store.width), np.float32)
+        for numbers, found in self._store.blocks(mask):
+            vectors[np.searchsorted(tokens, numbers)] = unit(found)
+        return vectors
+
+    def _nearest(self, mean: NDArray[np.float64], tokens: NDArray[np.int64], vectors: Vectors, top: int) -> list[Use]:
+        """Return the uses nearest to a mean. Of equal sentences, the first counts."""
+        cosines = vectors @ unit(mean.astype(np.float32))
+        found: dict[tuple[tuple[str, ...], int], Use] = {}
+        for number in np.argsort(-cosines, kind="stable").tolist():
+            sentence, position = self.text.place(int(tokens[number]))
+            words = self.text.sentence(sentence)
+            origin = None if self.text.origins is None else self.text.origins.of(sentence)
+            found.setdefault((words, position), Use(float(cosines[number]), sentence, position, words, origin))
+            if len(found) == top:
+                break
+        return list(found.values())
+
+
+def _spread_out(of_use: NDArray[np.int64], num_periods: int) -> NDArray[np.int64]:
+    """Choose at most `DRAWN_USES` uses of each period, spread over its text."""
+    chosen: list[NDArray[np.int64]] = []
+    for period in range(num_periods):
+        own = np.flatnonzero(of_use == period)
+        chosen.append(own[np.linspace(0, len(own) - 1, min(len(own), DRAWN_USES)).astype(int)])
+    return np.concatenate(chosen)
+
+
+def plot_change(path: str | Path, found: WordChange) -> None:
+    """Plot the uses of a word on their first two principal components, and the distances from the first period.
+
+    Early periods are dark and late ones bright. `path` ends in `.png` or `.svg`. Needs matplotlib
+    (`pip install 'elmo-torch[analysis]'`).
+
+    Raises:
+        ElmoError: If the path has another ending.
+    """
+    path = Path(path)
+    require_picture(path)
+    names = [period.name for period in found.periods]
+    figure = new_figure()
+    figure.set_size_inches(12, 5)
+    uses, lines = figure.subplots(1, 2)
+    points, shares = project(found.vectors)
+    colours = import_extra("matplotlib", "a picture").colormaps["viridis"](np.linspace(0, 0.9, len(names)))
+    for number, (name, colour) in enumerate(zip(names, colours, strict=True)):
+        own = points[found.drawn == number]
+        marker = MARKERS[number % len(MARKERS)]
+        uses.scatter(*own.T, color=colour, marker=marker, s=20, alpha=0.6, edgecolors="none")
+        uses.scatter(*own.mean(axis=0), color=colour, marker=marker, s=150, edgecolors="black", label=name, zorder=3)
+    uses.set_title(f"Uses of “{found.word}”; the large marks are their means".replace("$", r"\$"))
+    for axis, number, share in zip((uses.set_xlabel, uses.set_ylabel), ("First", "Second"), shares, strict=True):
+        axis(f"{number} principal component ({share:.0%} of the variance)")
+    uses.legend(frameon=False, fontsize="small")
+    rows = [
+        Line(label, dict(zip(names[1:], row[0, 1:].tolist(), strict=True)))
+        for label, row in (("PRT", found.distances.prt), ("APD beyond that within", found.distances.excess))
+    ]
+    draw_lines(lines, names[1:], rows, f"distance from {names[0]}", 3)
+    save_figure(figure, path, path.suffix[1:])

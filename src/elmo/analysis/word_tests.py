@@ -1,0 +1,124 @@
+"""Tests of static word vectors: word similarity, and analogies. Both are gensim's, on files in its formats."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from elmo.errors import ElmoError
+from elmo.extras import import_extra
+from elmo.formats.word_vectors import KEYED
+from elmo.text.reading import is_there, require_file
+
+
+class SimilarityScore(NamedTuple):
+    """How well cosines agree with people's judgements of similarity.
+
+    Attributes:
+        spearman: The rank correlation, from -1 to 1.
+        pearson: The linear correlation, from -1 to 1.
+        share_unknown: The share of the pairs that have a word without a vector, from 0 to 1. They are left out.
+    """
+
+    spearman: float
+    pearson: float
+    share_unknown: float
+
+
+class AnalogyScore(NamedTuple):
+    """How many analogies are solved: the nearest word to b - a + c is the expected one.
+
+    Attributes:
+        accuracy: The share of the tested analogies that are solved, from 0 to 1.
+        num_tested: The number of analogies all of whose words have vectors. Others are left out.
+        sections: The accuracy in each section of the file that has tested analogies.
+    """
+
+    accuracy: float
+    num_tested: int
+    sections: dict[str, float]
+
+
+def load_word_vectors(path: str | Path) -> Any:
+    """Load a file of word vectors as gensim's `KeyedVectors`.
+
+    Args:
+        path: A `.kv` file of gensim, or one in word2vec's text format.
+
+    Raises:
+        ElmoError: If gensim is not installed, or the file is missing or holds something else.
+    """
+    models = import_extra("gensim.models", "a test of word vectors")
+    path = Path(path)
+    _require(path)
+    try:
+        if path.suffix == KEYED:
+            return models.KeyedVectors.load(str(path))
+        return models.KeyedVectors.load_word2vec_format(str(path))
+    except (ValueError, EOFError, AttributeError, pickle.UnpicklingError) as error:
+        raise ElmoError(f"{path}: holds no word vectors that gensim can read ({error})") from None
+
+
+def evaluate_similarity(vectors: Any, path: str | Path) -> SimilarityScore:
+    """Compare the cosines of word pairs with people's judgements. Case is ignored, as by default in gensim.
+
+    Args:
+        vectors: gensim's `KeyedVectors` (see `load_word_vectors`).
+        path: A file with a pair and its similarity on each line, with tabs between them, or with commas if its name
+            ends in `.csv`. Lines that begin with `#`, or hold no number, are skipped.
+
+    Raises:
+        ElmoError: If fewer than two pairs of the file have vectors.
+    """
+    path = Path(path)
+    _require(path)
+    delimiter = "," if path.suffix == ".csv" else "\t"
+    try:
+        pearson, spearman, unknown = vectors.evaluate_word_pairs(str(path), delimiter=delimiter)
+    except ValueError:
+        raise ElmoError(
+            f"{path}: fewer than two of its pairs have vectors; expected two words and a number on each line, "
+            f"with {'commas' if delimiter == ',' else 'tabs'} between them"
+        ) from None
+    return SimilarityScore(float(spearman[0]), float(pearson[0]), float(unknown) / 100)
+
+
+def evaluate_analogies(vectors: Any, path: str | Path) -> AnalogyScore:
+    """Solve analogies by vector offsets (Mikolov et al. 2013). Case is ignored, as by default in gensim.
+
+    Args:
+        vectors: gensim's `KeyedVectors` (see `load_word_vectors`).
+        path: A file with four words on each line, and a line `: NAME` before each section.
+
+    Raises:
+        ElmoError: If the file is in another format, or none of its analogies has vectors for all four words.
+    """
+    path = Path(path)
+    _require(path)
+    try:
+        _, sections = vectors.evaluate_word_analogies(str(path))
+    except (ValueError, ZeroDivisionError):
+        raise ElmoError(
+            f"{path}: expected four words on each line, and a line such as ': capitals' before each section"
+        ) from None
+    tested = {one["section"]: len(one["correct"]) + len(one["incorrect"]) for one in sections}
+    total = sections[-1]  # gensim appends the total as the last section
+    num_tested = len(total["correct"]) + len(total["incorrect"])
+    if not num_tested:
+        raise ElmoError(f"{path}: none of its analogies has vectors for all four words; is the case of words the same?")
+    return AnalogyScore(
+        len(total["correct"]) / num_tested,
+        num_tested,
+        {
+            one["section"]: len(one["correct"]) / tested[one["section"]]
+            for one in sections[:-1]
+            if tested[one["section"]]
+        },
+    )
+
+
+def _require(path: Path) -> None:
+    require_file(path)
+    if not is_there(path):
+        raise ElmoError(f"{path}: no such file")

@@ -1,0 +1,171 @@
+"""`elmo change`: how words of an index change their meaning between periods."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from elmo.cli.neighbors import marked
+from elmo.cli.shared import examples, is_given, json_option, print_result
+from elmo.errors import ElmoError
+
+if TYPE_CHECKING:
+    from elmo.analysis.change import ChangeIndex, WordChange
+
+
+@click.command(
+    epilog=examples(
+        "elmo index en 'letters/*.txt' letters.index --tokenizer ptb --metadata dates.tsv",
+        "elmo change letters.index --by decade",
+        "elmo change letters.index --by decade --word gay --picture gay.png",
+        "elmo change letters.index --by century --dates written --between 1700–1799 1800–1899 --min-count 100",
+    )
+)
+@click.argument("index", type=click.Path(path_type=Path))
+@click.option(
+    "--by",
+    required=True,
+    metavar="COLUMN",
+    help="What divides the text into periods: a column of its metadata, or year, decade or century, taken from the "
+    "column of dates.",
+)
+@click.option("--dates", metavar="COLUMN", help="The column of dates; by default the one named year or date.")
+@click.option("--word", help="Look at the uses of this word; without it, all words are ranked.")
+@click.option(
+    "--between",
+    nargs=2,
+    metavar="PERIOD PERIOD",
+    help="Rank words by their change between these two periods; by default the first and the last.",
+)
+@click.option(
+    "--min-count", default=50, show_default=True, help="Uses that a ranked word needs to have in each of both periods."
+)
+@click.option(
+    "--measure",
+    type=click.Choice(["excess", "apd", "prt"]),
+    default="excess",
+    show_default=True,
+    help="Rank by the average pairwise distance between the periods (apd), by what that has beyond the distance within "
+    "them (excess), or by the distance of their prototypes (prt).",
+)
+@click.option("--top", type=click.IntRange(min=1), help="Words to show (20), or uses of each period with --word (3).")
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="With --word: draw its uses in each period; a .png or .svg file. Needs matplotlib.",
+)
+@json_option
+def command(
+    index: Path,
+    by: str,
+    dates: str | None,
+    word: str | None,
+    between: tuple[str, str] | None,
+    min_count: int,
+    measure: str,
+    top: int | None,
+    picture: Path | None,
+    as_json: bool,
+) -> None:
+    """Show how words changed their meaning between periods of the text of INDEX.
+
+    INDEX is built by elmo index with --metadata, a table that says when each file was written. Without --word, all
+    words that are frequent enough in two periods are ranked by their change. With --word, its uses are compared between
+    all periods, with those nearest to the mean of each period.
+
+    The measures are taken from the vectors of all uses, in the layer of the index. No model is loaded.
+    """
+    from elmo.analysis.change import ChangeIndex
+    from elmo.analysis.pictures import new_figure, require_picture
+    from elmo.targets import require_parent
+
+    if word is None and picture is not None:
+        raise ElmoError("--picture shows the uses of one word; name it with --word")
+    if word is not None and (told := [name for name in ("between", "min_count", "measure") if is_given(name)]):
+        raise ElmoError(f"--{told[0].replace('_', '-')} is for the ranking of all words; leave out --word")
+    if picture is not None:
+        require_picture(picture)
+        require_parent(picture)
+        new_figure()  # says now if matplotlib is missing
+    uses = ChangeIndex(index, by, dates)
+    if uses.periods.num_undated:
+        click.echo(f"elmo: {uses.periods.num_undated:,} sentences belong to no period and are left out", err=True)
+    if word is None:
+        _show_ranking(uses, between, min_count, measure, top or 20, as_json)
+    else:
+        _show_word(uses, word, top or 3, picture, as_json)
+
+
+def _show_ranking(
+    uses: ChangeIndex, between: tuple[str, str] | None, min_count: int, measure: str, top: int, as_json: bool
+) -> None:
+    ranked = uses.rank(between, min_count=min_count, measure=measure)
+    first, second = (uses.periods.names[period] for period in uses.periods.pair(between))
+    shown = min(top, len(ranked))
+    if not as_json:
+        click.echo(f"{'word':<20}{'excess':>9}{'apd':>9}{'prt':>9}{first:>12}{second:>12}")
+        for one in ranked[:top]:
+            click.echo(
+                f"{one.word:<20}{one.excess:>9.4f}{one.apd:>9.4f}{one.prt:>9.4f}"
+                f"{one.num_uses[0]:>12,}{one.num_uses[1]:>12,}"
+            )
+    print_result(
+        f"{shown} of {len(ranked):,} words with {min_count} uses or more both in {first} and in {second}",
+        {
+            "between": [first, second],
+            "measure": measure,
+            "num_words": len(ranked),
+            "words": [dataclasses.asdict(one) for one in ranked[:top]],
+        },
+        as_json,
+    )
+
+
+def _show_word(uses: ChangeIndex, word: str, top: int, picture: Path | None, as_json: bool) -> None:
+    from elmo.analysis.change import plot_change
+
+    found = uses.word(word, top=top)
+    if picture is not None:
+        plot_change(picture, found)
+    if not as_json:
+        _print_word(found)
+    apd, prt, excess = (float(matrix[0, -1]) for matrix in found.distances)
+    names = [period.name for period in found.periods]
+    drawn = "" if picture is None else f"; {picture} written"
+    print_result(
+        f"{word}: from {names[0]} to {names[-1]}, excess {excess:.4f}, apd {apd:.4f}, prt {prt:.4f}{drawn}",
+        {
+            "word": word,
+            "periods": [dataclasses.asdict(period) for period in found.periods],
+            **{name: _as_lists(matrix) for name, matrix in found.distances._asdict().items()},
+        },
+        as_json,
+    )
+
+
+def _print_word(found: WordChange) -> None:
+    """Print the distances of each period from the previous one and from the first, then the uses of each period."""
+    before = found.periods[0].name
+    click.echo(f"{'':<12}{'uses':>8}   from the previous period      from {before}")
+    click.echo(f"{'':<12}{'':>8}{'excess':>9}{'apd':>9}{'prt':>9}{'excess':>9}{'apd':>9}{'prt':>9}")
+    apd, prt, excess = found.distances
+    for number, period in enumerate(found.periods):
+        click.echo(f"{period.name:<12}{period.num_uses:>8,}", nl=False)
+        for other in (number - 1, 0) if number else ():
+            click.echo("".join(f"{matrix[other, number]:>9.4f}" for matrix in (excess, apd, prt)), nl=False)
+        click.echo()
+    for period in found.periods:
+        click.echo(f"\nNearest to the mean of {period.name}:")
+        for use in period.uses:
+            click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position)}  ({use.origin})")
+    click.echo()
+
+
+def _as_lists(matrix: Any) -> list[list[float | None]]:
+    """Return a matrix for JSON, which has no NaN: None stands for it."""
+    return [[None if math.isnan(value) else value for value in row] for row in matrix.tolist()]

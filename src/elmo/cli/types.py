@@ -1,0 +1,123 @@
+"""`elmo types`: write one vector for each word, the mean of its uses in a text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from elmo.cli.shared import (
+    device_option,
+    examples,
+    json_option,
+    layer_option,
+    precision_option,
+    print_result,
+    reading_options,
+)
+from elmo.cli.word_vectors import opened_corpus, require_word_tests, run_word_tests, word_test_options
+
+if TYPE_CHECKING:
+    from elmo.embed.engine import Precision
+    from elmo.embed.layers import Layers
+
+
+def parse_senses(ctx: click.Context, param: click.Parameter, value: str) -> Any:
+    """Parse a number of senses, or "auto".
+
+    Raises:
+        click.BadParameter: If the value is neither.
+    """
+    if value == "auto":
+        return value
+    if value.isdecimal() and int(value) > 0:
+        return int(value)
+    raise click.BadParameter(f"{value!r} is neither auto nor a number from 1 on.", ctx, param)
+
+
+@click.command(
+    epilog=examples(
+        "elmo types run/ corpus/ words.kv --layer 1 --min-count 20",
+        "elmo types en 'wiki/*.txt.gz' words.txt --tokenizer ptb --text paragraphs --similarity wordsim353.tsv",
+        "elmo types en corpus/ senses.txt --senses auto",
+    )
+)
+@click.argument("model")
+@click.argument("source", metavar="CORPUS|TEXT")
+@click.argument("out", type=click.Path(path_type=Path))
+@layer_option
+@click.option(
+    "--min-count", default=20, show_default=True, help="A word needs to occur at least this often to get a vector."
+)
+@click.option(
+    "--senses",
+    default="1",
+    show_default=True,
+    callback=parse_senses,
+    metavar="NUMBER",
+    help="Vectors for each word, by clustering its uses: a number, or auto for 1 to 5 as needed. The senses of a word "
+    "are written as word#1, word#2, ...",
+)
+@word_test_options
+@precision_option
+@device_option
+@reading_options
+@json_option
+def command(
+    model: str,
+    source: str,
+    out: Path,
+    layer: Layers,
+    min_count: int,
+    senses: Any,
+    similarity: tuple[Path, ...],
+    analogies: tuple[Path, ...],
+    precision: Precision,
+    device: str,
+    as_json: bool,
+    **reading: Any,
+) -> None:
+    """Write a vector for each word to OUT: the mean of the contextual vectors of its uses in a text.
+
+    The vectors serve programs that read those of word2vec. OUT in .kv is a file for gensim's KeyedVectors.load; any
+    other ending is word2vec's text format. The source is a corpus folder made by elmo prepare, or a text file, a glob
+    or -, which is first prepared in a temporary folder next to OUT. Memory use depends on the number of words, not on
+    the length of the text.
+    """
+    import time
+
+    from elmo.analysis.type_vectors import type_vectors
+    from elmo.embed.embedder import load
+    from elmo.formats.word_vectors import require_word_vector_support, write_word_vectors
+    from elmo.nn.processor import prepare_device
+    from elmo.targets import require_new_file
+
+    require_new_file(out)
+    require_word_vector_support(out)
+    require_word_tests(similarity, analogies)
+    started = time.monotonic()
+    embedder = load(model, device=prepare_device(device), precision=precision)
+    with opened_corpus(source, out, reading) as corpus:
+        found = type_vectors(
+            embedder, corpus, layer=layer, min_count=min_count, senses=senses, work=out.absolute().parent
+        )
+        num_tokens = corpus.num_tokens
+        del corpus  # Windows cannot delete files that are still mapped into memory
+    write_word_vectors(out, found.names, found.vectors, found.counts)
+    seconds = time.monotonic() - started
+    figures = {
+        "file": str(out),
+        "num_vectors": len(found.names),
+        "dim": embedder.width,
+        "num_tokens": num_tokens,
+        "seconds": round(seconds, 3),
+    }
+    what = "words" if senses == 1 else "words and senses"
+    figures |= run_word_tests(out, similarity, analogies, as_json)
+    print_result(
+        f"{out}: vectors of {len(found.names):,} {what}, {embedder.width} wide, from {num_tokens:,} tokens, "
+        f"{seconds / 60:.1f} minutes",
+        figures,
+        as_json,
+    )

@@ -1,0 +1,105 @@
+"""What `elmo static` and `elmo types` share: the corpus that they read, and tests of the vectors that they write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from elmo.cli.shared import is_given
+from elmo.errors import ElmoError
+
+if TYPE_CHECKING:
+    from elmo.text.corpus import Corpus
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@contextmanager
+def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generator[Corpus]:
+    """Open a corpus folder, or prepare a text as one in a temporary folder next to `out`.
+
+    Raises:
+        ElmoError: If options say how to read a corpus, which has been read already.
+    """
+    from tempfile import TemporaryDirectory
+
+    from elmo.text.corpus import Corpus
+    from elmo.text.prepare import prepare
+
+    is_corpus = Path(source).is_dir()
+    if is_corpus and (told := [name for name in reading if is_given(name)]):
+        raise ElmoError(f"{source}: is a corpus, whose text is already tokenized; leave out --{told[0]}")
+    with TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as work:
+        # min_count=1 keeps all words of the text: which of them get vectors is decided later, by --min-count.
+        corpus = Corpus.open(source) if is_corpus else prepare([source], Path(work) / "corpus", min_count=1, **reading)
+        if is_corpus:  # a corpus that was made a moment ago need not be read once more
+            corpus.verify()
+        yield corpus
+        del corpus  # Windows cannot delete files that are still mapped into memory
+
+
+def word_test_options(command: Command) -> Command:
+    """Add the options `--similarity` and `--analogies`, the files of `run_word_tests`."""
+    options = (
+        click.option(
+            "--similarity",
+            multiple=True,
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Then compare cosines with people's judgements: two words and a number on each line, with tabs "
+            "between them. May be repeated. Needs gensim.",
+        ),
+        click.option(
+            "--analogies",
+            multiple=True,
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Then solve analogies: four words on each line, and a line ': NAME' before each section. May be "
+            "repeated. Needs gensim.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def require_word_tests(similarity: tuple[Path, ...], analogies: tuple[Path, ...]) -> None:
+    """Refuse what `run_word_tests` could not do, before anything is computed."""
+    from elmo.extras import import_extra
+    from elmo.text.reading import is_there
+
+    if similarity or analogies:
+        import_extra("gensim", "a test of word vectors")
+    for path in (*similarity, *analogies):
+        if not is_there(path):
+            raise ElmoError(f"{path}: no such file")
+
+
+def run_word_tests(
+    path: Path, similarity: tuple[Path, ...], analogies: tuple[Path, ...], as_json: bool
+) -> dict[str, Any]:
+    """Test the vectors of a file, print a line for each test unless the result is JSON, and return the figures."""
+    from elmo.analysis.word_tests import evaluate_analogies, evaluate_similarity, load_word_vectors
+
+    if not similarity and not analogies:
+        return {}
+    vectors = load_word_vectors(path)
+    lines: list[str] = []
+    figures: dict[str, Any] = {"similarity": {}, "analogies": {}}
+    for file in similarity:
+        pairs = evaluate_similarity(vectors, file)
+        figures["similarity"][str(file)] = pairs._asdict()
+        lines.append(
+            f"{file}: Spearman {pairs.spearman:.3f} ({pairs.share_unknown:.1%} of the pairs left out: no vector)"
+        )
+    for file in analogies:
+        solved = evaluate_analogies(vectors, file)
+        figures["analogies"][str(file)] = solved._asdict()
+        lines.append(f"{file}: {solved.accuracy:.1%} of {solved.num_tested:,} analogies solved")
+    if not as_json:
+        click.echo("\n".join(lines))
+    return figures

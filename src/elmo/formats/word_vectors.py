@@ -1,0 +1,58 @@
+"""Writes one vector for each word: word2vec's text format, or gensim's `KeyedVectors`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from elmo.extras import import_extra
+from elmo.formats.files import write_all
+
+KEYED = ".kv"
+"""The ending of files that gensim's `KeyedVectors.load` reads. All others are word2vec's text format."""
+
+
+def require_word_vector_support(path: Path) -> None:
+    """Refuse a path whose format needs gensim if that is not installed, before anything is computed."""
+    if path.suffix == KEYED:
+        import_extra("gensim", f"a file that ends in {KEYED}")
+
+
+def write_word_vectors(
+    path: Path, words: Sequence[str], vectors: NDArray[np.float32], counts: Sequence[int] | None = None
+) -> None:
+    """Write a vector for each word, in the format that the ending of `path` names.
+
+    Args:
+        path: The file. `.kv` is gensim's own format, one file for `KeyedVectors.load`. Any other ending is the text
+            format of word2vec, which `KeyedVectors.load_word2vec_format` and many other programs read.
+        words: The distinct words, the most frequent first: programs that read only a part of a file read its beginning.
+        vectors: A vector for each word, (V, D).
+        counts: How often each word occurs. Only `.kv` keeps it, as the attribute "count".
+
+    Raises:
+        ElmoError: If the ending is `.kv` and gensim is not installed.
+    """
+    if path.suffix != KEYED:
+        write_all({path: lambda partial: _write_text(partial, words, vectors)})
+        return
+    models: Any = import_extra("gensim.models", f"a file that ends in {KEYED}")
+    keyed = models.KeyedVectors(vectors.shape[1])
+    keyed.add_vectors(list(words), vectors)
+    if counts is not None:
+        for word, count in zip(words, counts, strict=True):
+            keyed.set_vecattr(word, "count", count)
+    # gensim would put arrays of more than 10 MB into files of their own next to this one.
+    write_all({path: lambda partial: keyed.save(str(partial), sep_limit=vectors.nbytes + 1)})
+
+
+def _write_text(path: Path, words: Sequence[str], vectors: NDArray[np.float32]) -> None:
+    """Write the vectors with five digits, which is a thousand times finer than two trainings agree."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(f"{len(words)} {vectors.shape[1]}\n")
+        for word, row in zip(words, vectors, strict=True):
+            file.write(f"{word} {' '.join(f'{number:.5g}' for number in row.tolist())}\n")

@@ -1,0 +1,135 @@
+"""Provides ELMo as the first module of a SentenceTransformer: `ElmoTokens`.
+
+```python
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling
+from elmo.integrations.sentence_transformers import ElmoTokens
+
+tokens = ElmoTokens("en", tokenizer="ptb")
+model = SentenceTransformer(modules=[tokens, Pooling(tokens.get_embedding_dimension())])
+vectors = model.encode(["They saw a new play.", "Children play in the park."])
+```
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmo.extras import import_extra
+from elmo.formats.elmo import Elmo
+from elmo.text.tokenizers import get_tokenizer
+
+_InputModule: Any = import_extra("sentence_transformers.base.modules", "ElmoTokens").InputModule
+
+
+class ElmoTokens(_InputModule):
+    """A module that cuts texts into tokens, and gives each token a vector: a mix of the layers of a biLM.
+
+    It is followed by a module that makes one vector of those of all tokens, such as `Pooling`. The weights of the mix
+    are trained with the SentenceTransformer, and the biLM if `requires_grad`. `save` writes a model folder, so that the
+    SentenceTransformer can be loaded where the original model is missing; `elmo.load` reads that folder, too.
+
+    Args:
+        model: A path or name that `elmo.load` takes.
+        tokenizer: The name of a tokenizer that `elmo.get_tokenizer` knows. It should be that of the model's training
+            text.
+        lowercase: Whether to convert the tokens to lower case.
+        requires_grad: Whether the biLM itself is trained.
+
+    Raises:
+        ElmoError: If the model can't be loaded, or there is no such tokenizer.
+    """
+
+    config_file_name = "elmo_tokens.json"  # the model folder has a config.json of its own
+    config_keys = ("tokenizer_name", "lowercase", "requires_grad")
+    save_in_root = False
+
+    def __init__(
+        self,
+        model: str | Path = "en",
+        *,
+        tokenizer: str = "whitespace",
+        lowercase: bool = False,
+        requires_grad: bool = False,
+    ) -> None:
+        super().__init__()
+        self.tokenizer_name, self.lowercase, self.requires_grad = tokenizer, lowercase, requires_grad
+        self.tokenizer = get_tokenizer(tokenizer)
+        # Sentence Transformers has modules for dropout. This one would be a surprise.
+        self.elmo = Elmo.from_pretrained(model, 1, requires_grad=requires_grad, dropout=0.0)
+
+    def get_embedding_dimension(self) -> int:
+        """Return the width of the vectors, D."""
+        return self.elmo.output_dim
+
+    def get_word_embedding_dimension(self) -> int:
+        """Return the width of the vectors, D, under the name that older versions of the library ask for."""
+        return self.elmo.output_dim
+
+    def preprocess(self, inputs: list[str], prompt: str | None = None, **kwargs: Any) -> dict[str, Tensor]:
+        """Cut texts into tokens.
+
+        Args:
+            inputs: B texts. The LSTMs read each of them as one sequence.
+            prompt: A text that is put before each of them.
+            **kwargs: Other options of the library, which make no difference here.
+
+        Returns:
+            `input_ids`, the ids of the tokens' characters, (B, T, C), zeros at padding; and `attention_mask`, (B, T).
+        """
+        sentences = [self.tokenizer(f"{prompt or ''}{text}") for text in inputs]
+        if self.lowercase:
+            sentences = [[token.lower() for token in sentence] for sentence in sentences]
+        to_ids = self.elmo.as_model().to_ids
+        # One token at least, so that a batch of empty texts has padding to be averaged into zeros.
+        longest = max(1, *map(len, sentences))
+        ids = np.zeros((len(sentences), longest, to_ids(["a"]).shape[1]), np.int64)
+        for row, sentence in zip(ids, sentences, strict=True):
+            if sentence:
+                row[: len(sentence)] = to_ids(sentence)
+        characters = torch.from_numpy(ids)
+        return {"input_ids": characters, "attention_mask": (characters != 0).any(dim=-1).long()}
+
+    def tokenize(self, texts: list[str], **kwargs: Any) -> dict[str, Tensor]:
+        """Do as `preprocess` does, under the name that older versions of the library call."""
+        return self.preprocess(texts, **kwargs)
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """Add the vectors of the tokens, `token_embeddings` (B, T, D), to the features of `preprocess`."""
+        features["token_embeddings"] = self.elmo(features["input_ids"])["elmo_representations"][0]
+        return features
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Write a model folder with the mix as it is now, and the settings of this module.
+
+        Args:
+            output_path: The folder.
+            *args: Ignored.
+            safe_serialization: Ignored: the format is always safetensors.
+            **kwargs: Ignored.
+        """
+        self.elmo.save_pretrained(output_path)
+        self.save_config(output_path)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the settings that `load` passes to the constructor."""
+        return {"tokenizer": self.tokenizer_name, "lowercase": self.lowercase, "requires_grad": self.requires_grad}
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> Self:
+        """Load what `save` wrote, from a folder or the Hub.
+
+        Args:
+            model_name_or_path: The folder of the SentenceTransformer, or its name on the Hub.
+            subfolder: The folder of this module in it.
+            **kwargs: Options of the library. Those about the Hub are used.
+        """
+        known = ("token", "cache_folder", "revision", "local_files_only")
+        where: dict[str, Any] = {key: kwargs[key] for key in known if key in kwargs}
+        folder = cls.load_dir_path(model_name_or_path, subfolder, **where)
+        return cls(folder, **cls.load_config(model_name_or_path, subfolder, **where))

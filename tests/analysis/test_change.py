@@ -1,0 +1,299 @@
+"""Distances between the uses of a word in periods: against all pairs, on simulated change, and in the command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import run_main
+from elmo import formats
+from elmo.analysis import change as module
+from elmo.analysis.change import ChangeIndex, distances, plot_change
+from elmo.analysis.origins import Origins
+from elmo.analysis.periods import find_periods
+from elmo.analysis.search import build_index
+from elmo.analysis.search import vectors as stored
+from elmo.embed.embedder import Embedder
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+
+pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+
+WORDS = ["They", "saw", "a", "new", "old", "in", "the", "of", "drama", "."]
+FLOAT16 = 3e-3
+"""The rounding of stored vectors, in sums of their products."""
+
+
+def units(number: int, seed: int = 0, width: int = 6) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(number, width)) + 0.5
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def pairwise(first: np.ndarray, second: np.ndarray | None = None) -> float:
+    """The mean cosine distance of all pairs, of two sets or of different members of one."""
+    if second is None:
+        return float(np.mean([1 - a @ b for i, a in enumerate(first) for j, b in enumerate(first) if i != j]))
+    return float(np.mean([1 - a @ b for a in first for b in second]))
+
+
+def test_distances_are_those_of_all_pairs() -> None:
+    sets = [units(5), units(8, 1), units(3, 2)]
+    found = distances(np.stack([one.sum(axis=0) for one in sets]), np.array([5, 8, 3]))
+    for i, first in enumerate(sets):
+        assert found.apd[i, i] == pytest.approx(pairwise(first))
+        assert (found.prt[i, i], found.excess[i, i]) == (0, 0)
+        for j, second in enumerate(sets):
+            if i != j:
+                means = first.mean(axis=0), second.mean(axis=0)
+                cosine = means[0] @ means[1] / np.linalg.norm(means[0]) / np.linalg.norm(means[1])
+                assert found.apd[i, j] == pytest.approx(pairwise(first, second))
+                assert found.prt[i, j] == pytest.approx(1 - cosine)
+                within = (pairwise(first) + pairwise(second)) / 2
+                assert found.excess[i, j] == pytest.approx(pairwise(first, second) - within)
+
+
+def test_an_unchanged_word_has_no_excess_however_rare_it_is() -> None:
+    """The mean over many draws from the same uses: prototypes of few uses are far from each other by accident."""
+    uses = units(1000)
+    random = np.random.default_rng(3)
+    found = []
+    for _ in range(2000):
+        drawn = uses[random.integers(0, len(uses), (2, 4))]
+        found.append(distances(drawn.sum(axis=1), np.array([4, 4])))
+    assert abs(np.mean([one.excess[0, 1] for one in found])) < 0.005
+    assert np.mean([one.prt[0, 1] for one in found]) > 0.05
+
+
+def test_one_use_has_no_distance_within_its_period() -> None:
+    found = distances(np.stack([units(1)[0], units(4, 1).sum(axis=0), np.zeros(6)]), np.array([1, 4, 0]))
+    assert np.isnan(found.apd[0, 0])
+    assert np.isnan(found.excess[0, 1])
+    assert np.isfinite(found.apd[0, 1])
+    assert np.isnan(found.apd[0, 2])
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("model"))[0]
+
+
+@pytest.fixture(scope="module")
+def model(model_folder: Path) -> Embedder:
+    return Embedder(formats.load(model_folder))
+
+
+def sentences(seed: int, changed: bool) -> list[list[str]]:
+    """Sentences with `gay` between words, and `park` in the company of others, for which `gay` stands if changed."""
+    random = np.random.default_rng(seed)
+    made: list[list[str]] = []
+    for number in range(120):
+        before, after = random.choice(WORDS, 2).tolist(), random.choice(WORDS, 2).tolist()
+        made.append(
+            [*before, ["old", "gay", "."][number % 3], *after] if number % 2 else ["gay" if changed else "park"]
+        )
+    return made
+
+
+@pytest.fixture(scope="module")
+def index(model: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three letters of two decades and an undated one; `gay` also stands alone in the late one, where `park` did."""
+    folder = tmp_path_factory.mktemp("index")
+    for name, seed, changed in (("a", 0, False), ("b", 1, False), ("c", 2, True), ("d", 3, True)):
+        text = "\n".join(map(" ".join, sentences(seed, changed)))
+        (folder / f"{name}.txt").write_text(text)
+    (folder / "dates.tsv").write_text("file\tyear\tplace\na\t1843\tBath\nb\t1849\tYork\nc\t1901\tBath\nd\t\tBath\n")
+    texts = [str(folder / f"{name}.txt") for name in "abcd"]
+    build_index(model, texts, folder / "index", layer=1, metadata=folder / "dates.tsv")
+    return folder / "index"
+
+
+def vectors_of(model: Embedder, word: str, seeds: list[int], changed: bool) -> np.ndarray:
+    text = [one for seed in seeds for one in sentences(seed, changed)]
+    rows = [
+        vector
+        for tokens, vectors in zip(text, model.embed(text, layers=1), strict=True)
+        for token, vector in zip(tokens, vectors, strict=True)
+        if token == word
+    ]
+    return np.stack(rows) / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def test_a_word_is_compared_between_periods(model: Embedder, index: Path) -> None:
+    """The distances are those of the model's own vectors, and the nearest uses those nearest to the mean."""
+    early, late = vectors_of(model, "gay", [0, 1], False), vectors_of(model, "gay", [2], True)
+    found = ChangeIndex(index, "decade").word("gay", top=2)
+    assert [(period.name, period.num_uses) for period in found.periods] == [("1840s", len(early)), ("1900s", len(late))]
+    assert found.distances.apd[0, 1] == pytest.approx(pairwise(early, late), abs=FLOAT16)
+    assert found.distances.apd[1, 1] == pytest.approx(pairwise(late), abs=FLOAT16)
+    for period, own in zip(found.periods, (early, late), strict=True):
+        mean = own.mean(axis=0)
+        cosines = np.sort(own @ mean / np.linalg.norm(mean))[::-1]
+        assert period.uses[0].similarity == pytest.approx(cosines[0], abs=FLOAT16)
+        assert all(use.tokens[use.position] == "gay" for use in period.uses)
+        assert len({(use.tokens, use.position) for use in period.uses}) == len(period.uses) == 2
+    assert {Path(use.origin.file).name for use in found.periods[1].uses if use.origin} == {"c.txt"}
+    assert len(found.vectors) == len(found.drawn) == len(early) + len(late)
+
+
+@pytest.mark.parametrize("measure", ["excess", "prt"])
+def test_the_word_that_changed_is_first(index: Path, measure: str) -> None:
+    uses = ChangeIndex(index, "year")
+    assert uses.periods.names == ("1843", "1849", "1901")
+    ranked = uses.rank(("1849", "1901"), min_count=5, measure=measure)
+    assert ranked[0].word == "gay"
+    assert ranked[0].excess > 3 * ranked[1].excess
+    assert {one.word for one in ranked} == {*WORDS, "gay"}  # `park` is in one period only
+    values = [getattr(one, measure) for one in ranked]
+    assert values == sorted(values, reverse=True)
+    by_word = uses.word("gay").distances
+    assert ranked[0].apd == pytest.approx(by_word.apd[1, 2])
+    assert ranked[0].num_uses == (20, 80)
+    assert uses.periods.num_undated == 120
+
+
+def test_words_can_be_measured_in_turns(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uses = ChangeIndex(index, "decade")
+    whole = uses.rank(min_count=5)
+    monkeypatch.setattr(module, "SUMS_BYTES", 1)
+    parts = uses.rank(min_count=5)
+    assert [one.word for one in whole] == [one.word for one in parts]
+    assert [one.prt for one in whole] == pytest.approx([one.prt for one in parts])
+
+
+@pytest.mark.parametrize("kind", ["float16", "pq"])
+def test_all_stored_vectors_are_read(kind: stored.Kind, tmp_path: Path) -> None:
+    """From several files, all or some; those of product quantisation are rounded."""
+    vectors = units(900, width=16).astype(np.float32)
+    stored.train_index(vectors, kind, len(vectors), tmp_path / "trained")
+    for number, (start, end) in enumerate([(0, 400), (400, 900)]):
+        part = stored.IndexPart(tmp_path / "trained")
+        part.add(vectors[start:end], start)
+        part.write(tmp_path / f"part{number}")
+    store = stored.VectorStore(tmp_path / "trained", [tmp_path / "part0", tmp_path / "part1"])
+    assert store.width == 16
+    for among in (None, np.arange(900) % 7 == 0):
+        numbers, found = (np.concatenate(part) for part in zip(*store.blocks(among), strict=True))
+        wanted = np.arange(900) if among is None else np.flatnonzero(among)
+        order = np.argsort(numbers)
+        assert numbers[order].tolist() == wanted.tolist()
+        cosines = np.einsum("nd,nd->n", found[order], vectors[wanted])
+        assert cosines.mean() > (0.9999 if kind == "float16" else 0.9)
+    assert list(store.blocks(np.zeros(900, bool))) == []
+
+
+def origins(*dates: str, column: str = "date") -> Origins:
+    """One sentence of each of several files, with its date."""
+    places = np.array([[number, 1] for number in range(len(dates))], np.int32)
+    return Origins([f"{number}.txt" for number in range(len(dates))], places, [column], [[date] for date in dates])
+
+
+@pytest.mark.parametrize(
+    ("dates", "by", "names", "numbers"),
+    [
+        (["1849-12-31", "May 1850", "1843", "around 1855?"], "decade", ["1840s", "1850s"], [0, 1, 0, 1]),
+        (["1849-12-31", "960", "unknown", ""], "century", ["900–999", "1800–1899"], [1, 0, -1, -1]),
+        (["1901", "1899", "1901"], "year", ["1899", "1901"], [1, 0, 1]),
+        (["10", "9", "", "10"], "date", ["9", "10"], [1, 0, -1, 1]),
+        (["late", "early", "late"], "date", ["early", "late"], [1, 0, 1]),
+    ],
+)
+def test_periods(dates: list[str], by: str, names: list[str], numbers: list[int]) -> None:
+    found = find_periods(origins(*dates), by)
+    assert (list(found.names), found.of_sentence.tolist()) == (names, numbers)
+
+
+def test_a_column_goes_before_a_date_unless_one_is_named() -> None:
+    table = Origins(
+        ["a", "b"], np.array([[0, 1], [1, 1]], np.int32), ["decade", "date"], [["first", "1843"], ["second", "1901"]]
+    )
+    assert find_periods(table, "decade").names == ("first", "second")
+    assert find_periods(table, "decade", "date").names == ("1840s", "1900s")
+    assert find_periods(table, "file").names == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("found", "by", "says"),
+    [
+        (None, "decade", "the index has no metadata to divide its text by; build it with --metadata"),
+        (origins("1843", "1849"), "decade", "decade: two periods or more are needed, and the .* only 1840s"),
+        (origins("?", "-"), "decade", "decade: two periods or more are needed, and the .* has none"),
+        (origins("1843", "1849", column="written"), "decade", "no column of the metadata is named year or date"),
+        (origins("1843", "1849"), "author", "the index has no column 'author'"),
+    ],
+)
+def test_texts_without_periods(found: Origins | None, by: str, says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        find_periods(found, by)
+
+
+@pytest.fixture
+def run(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: run_main(["change", str(index), *arguments], monkeypatch, capsys)
+
+
+def test_the_command_ranks_words(run: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, error = run("--by", "decade", "--min-count", "5", "--top", "3")
+    assert (code, error) == (0, "elmo: 120 sentences belong to no period and are left out\n")
+    lines = out.splitlines()
+    assert lines[0].split() == ["word", "excess", "apd", "prt", "1840s", "1900s"]
+    assert lines[1].split()[0] == "gay"
+    assert lines[-1] == "3 of 11 words with 5 uses or more both in 1840s and in 1900s"
+    facts = json.loads(run("--by", "decade", "--min-count", "5", "--json")[1])
+    assert (facts["between"], facts["num_words"], facts["words"][0]["word"]) == (["1840s", "1900s"], 11, "gay")
+
+
+def test_the_command_shows_a_word(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'elmo-torch[analysis]'")
+    code, out, error = run("--by", "year", "--word", "gay", "--picture", "gay.svg")
+    assert code == 0, error
+    assert "Nearest to the mean of 1901:" in out
+    assert "[gay]" in out
+    assert "c.txt, line " in out
+    assert out.splitlines()[-1].startswith("gay: from 1843 to 1901, excess 0.")
+    picture = (tmp_path / "gay.svg").read_text()
+    assert "1849" in picture
+    facts = json.loads(run("--by", "year", "--word", "gay", "--json")[1])
+    assert [period["name"] for period in facts["periods"]] == ["1843", "1849", "1901"]
+    assert np.array(facts["prt"]).shape == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--by", "decade", "--word", "nowhere"], "two periods with uses of 'nowhere' are needed, and none has one"),
+        (["--by", "decade", "--word", "park"], "two periods with uses of 'park' are needed, and only 1840s has one"),
+        (["--by", "decade", "--min-count", "999"], "min_count: no word has 999 uses both in 1840s and in 1900s"),
+        (["--by", "decade", "--between", "1840s", "2000s"], "there is no period '2000s'; there are 1840s, 1900s"),
+        (["--by", "decade", "--between", "1840s", "1840s"], "1840s cannot be compared with itself; name two periods"),
+        (["--by", "decade", "--picture", "a.png"], "--picture shows the uses of one word; name it with --word"),
+        (["--by", "decade", "--word", "gay", "--picture", "a.gif"], "a.gif: pictures end in .png or .svg"),
+        (["--by", "decade", "--word", "gay", "--min-count", "9"], "--min-count is for the ranking of all words"),
+        (["--by", "decade", "--min-count", "0"], "min_count: 0 is not positive"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    run: Callable[..., tuple[int, str, str]], arguments: list[str], says: str, tmp_path: Path
+) -> None:
+    code, out, error = run(*arguments)
+    assert (code, out) == (2, "")
+    assert says in error
+    assert error.splitlines()[-1].startswith("elmo: ")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_folder_that_is_no_index(tmp_path: Path) -> None:
+    with pytest.raises(ElmoError, match="is no index"):
+        ChangeIndex(tmp_path, "decade")
+
+
+def test_pictures_of_many_periods(index: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'elmo-torch[analysis]'")
+    plot_change(tmp_path / "gay.png", ChangeIndex(index, "file").word("gay"))
+    assert (tmp_path / "gay.png").stat().st_size > 10_000

@@ -1,0 +1,245 @@
+"""Vectors of types are the means of their uses, senses are groups of uses, and gensim reads and tests what we write."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import run_main
+from elmo import formats
+from elmo.analysis import type_vectors as module
+from elmo.analysis.clusters import cluster_as_needed, mean_silhouette
+from elmo.analysis.type_vectors import add_to_rows, type_vectors
+from elmo.analysis.word_tests import evaluate_analogies, evaluate_similarity, load_word_vectors
+from elmo.embed.embedder import Embedder
+from elmo.errors import ElmoError
+from elmo.formats.word_vectors import write_word_vectors
+from elmo.tasks.common.static_vectors import read_vectors
+from elmo.text.corpus import Corpus
+from elmo.text.prepare import prepare
+from make_bilm_hdf5 import make
+
+WORDS = ["They", "saw", "a", "new", "play", "in", "the", "park", "drama", "."]
+
+ROUNDING = 2e-6
+"""Means of float32 vectors that were computed in other batches."""
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("model"))[0]
+
+
+@pytest.fixture(scope="module")
+def model(model_folder: Path) -> Embedder:
+    return Embedder(formats.load(model_folder))
+
+
+@pytest.fixture(scope="module")
+def sentences() -> list[list[str]]:
+    random = np.random.default_rng(0)
+    return [[*random.choice(WORDS, random.integers(1, 9)).tolist(), f"once{number}"] for number in range(90)]
+
+
+@pytest.fixture(scope="module")
+def corpus(sentences: list[list[str]], tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "text.txt").write_text("\n".join(map(" ".join, sentences)))
+    return prepare([folder / "text.txt"], folder / "corpus", min_count=1, workers=1)
+
+
+@pytest.mark.parametrize("layer", [1, "mean", "token"])
+def test_a_type_has_the_mean_of_its_uses(
+    model: Embedder, corpus: Corpus, sentences: list[list[str]], layer: int | str
+) -> None:
+    uses: defaultdict[str, list[np.ndarray]] = defaultdict(list)
+    for tokens, vectors in zip(sentences, model.embed(sentences, layers=layer), strict=True):
+        for token, vector in zip(tokens, vectors, strict=True):
+            uses[token].append(vector)
+    found = type_vectors(model, corpus, layer=layer, min_count=2)
+    assert set(found.names) == set(WORDS)
+    assert found.counts == [len(uses[name]) for name in found.names]
+    assert all(a >= b for a, b in pairwise(found.counts))
+    wanted = [np.mean(uses[name], axis=0) for name in found.names]
+    np.testing.assert_allclose(found.vectors, wanted, atol=ROUNDING, rtol=0)
+
+
+def test_rows_are_added_up() -> None:
+    random = np.random.default_rng(0)
+    rows, vectors = random.integers(-1, 5, 200), random.normal(size=(200, 3)).astype(np.float32)
+    sums, wanted = np.ones((6, 3)), np.ones((6, 3))
+    add_to_rows(sums, rows, vectors)
+    np.add.at(wanted, rows[rows >= 0], vectors[rows >= 0].astype(np.float64))
+    np.testing.assert_allclose(sums, wanted, rtol=1e-12)
+    add_to_rows(sums, np.full(2, -1), vectors[:2])
+    np.testing.assert_allclose(sums, wanted, rtol=1e-12)
+
+
+def test_senses(model: Embedder, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts of the senses add up to that of the word, and the weighted mean of their directions points where the
+    uses do. A word with one use has one sense."""
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    plain = type_vectors(model, corpus, layer=1, min_count=1)
+    found = type_vectors(model, corpus, layer=1, min_count=1, senses=2)
+    assert all(a >= b for a, b in pairwise(found.counts))
+    for word, count in zip(plain.names, plain.counts, strict=True):
+        own = [number for number, name in enumerate(found.names) if name.split("#")[0] == word]
+        names = [found.names[number] for number in own]
+        assert names == ([word] if word.startswith("once") else [f"{word}#1", f"{word}#2"])
+        assert abs(sum(found.counts[number] for number in own) - count) <= 1  # each is rounded
+        length = np.linalg.norm(plain.vectors[plain.names.index(word)])
+        np.testing.assert_allclose(np.linalg.norm(found.vectors[own], axis=1), length, rtol=1e-4)
+    again = type_vectors(model, corpus, layer=1, min_count=1, senses=2)
+    assert again.names == found.names
+    assert np.array_equal(again.vectors, found.vectors)
+    monkeypatch.setattr(module, "LEAST_SILHOUETTE", 1.1)  # nothing is separated so well
+    single = type_vectors(model, corpus, layer=1, min_count=2, senses="auto")
+    assert sorted(single.names) == sorted(WORDS)
+
+
+def directions(centers: list[list[float]], spread: float, size: int = 40) -> np.ndarray:
+    """Points around centers on the unit sphere, `size` around each."""
+    random = np.random.default_rng(0)
+    points = np.concatenate([np.array(center) + spread * random.normal(size=(size, 3)) for center in centers])
+    return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_as_many_groups_as_needed(number: int) -> None:
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    units = directions(np.eye(3)[:number].tolist(), 0.1)
+    groups = cluster_as_needed(units, 5, 0.6)
+    assert len(set(groups.tolist())) == number
+    assert all(len(set(part.tolist())) == 1 for part in np.split(groups, number))
+
+
+def test_silhouettes_are_those_of_scikit_learn() -> None:
+    metrics = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn: pip install 'elmo-torch[sklearn]'")
+    units = directions([[1, 0, 0], [0, 1, 0]], 0.5)
+    groups = np.random.default_rng(1).integers(0, 4, len(units))
+    groups[0] = 5  # alone in its group, and no vector is in group 4
+    wanted = metrics.silhouette_score(units, groups, metric="cosine")
+    assert mean_silhouette(units, groups) == pytest.approx(wanted, abs=1e-5)
+    assert mean_silhouette(units, np.zeros(len(units), np.int64)) == 0
+
+
+def test_gensim_reads_what_we_write(tmp_path: Path) -> None:
+    gensim = pytest.importorskip("gensim", reason="needs the extra 'static'")
+    words, vectors = ["naïve", "b", "c"], np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    write_word_vectors(tmp_path / "words.kv", words, vectors, [9, 8, 7])
+    write_word_vectors(tmp_path / "words.txt", words, vectors, [9, 8, 7])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["words.kv", "words.txt"]
+    keyed = gensim.models.KeyedVectors.load(str(tmp_path / "words.kv"))
+    assert keyed.index_to_key == words
+    assert np.array_equal(keyed.vectors, vectors)
+    assert [keyed.get_vecattr(word, "count") for word in words] == [9, 8, 7]
+    text = gensim.models.KeyedVectors.load_word2vec_format(str(tmp_path / "words.txt"))
+    assert text.index_to_key == words
+    np.testing.assert_allclose(text.vectors, vectors, rtol=1e-4)  # five digits
+    assert read_vectors(tmp_path / "words.txt").words == words
+
+
+def test_word_tests(tmp_path: Path) -> None:
+    """The rank correlation and accuracy of small files that can be checked by hand."""
+    pytest.importorskip("gensim", reason="needs the extra 'static'")
+    angles = {"a": 0, "b": 10, "c": 30, "d": 90, "e": 100}
+    vectors = np.array(
+        [[np.cos(np.radians(angle)), np.sin(np.radians(angle))] for angle in angles.values()], np.float32
+    )
+    write_word_vectors(tmp_path / "words.kv", list(angles), vectors)
+    keyed = load_word_vectors(tmp_path / "words.kv")
+    (tmp_path / "pairs.tsv").write_text("# word pairs\na\tb\t9\na\tC\t8\nd\ta\t9.5\na\te\t1\na\tunknown\t3\n")
+    # By cosine: ab, ac, ad, ae; by the people: ad, ab, ac, ae. 1 - 6 (1 + 1 + 4) / (4 (16 - 1)) = 0.4.
+    found = evaluate_similarity(keyed, tmp_path / "pairs.tsv")
+    assert found.spearman == pytest.approx(0.4)
+    assert found.share_unknown == pytest.approx(1 / 5)
+    (tmp_path / "pairs.csv").write_text((tmp_path / "pairs.tsv").read_text().replace("\t", ","))
+    assert evaluate_similarity(keyed, tmp_path / "pairs.csv") == found
+    (tmp_path / "analogies.txt").write_text(": tens\na b d e\n: wrong\na b d c\na b unknown c\n: none\nx y z a\n")
+    solved = evaluate_analogies(keyed, tmp_path / "analogies.txt")
+    assert (solved.accuracy, solved.num_tested, solved.sections) == (0.5, 2, {"tens": 1.0, "wrong": 0.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("analogies", "a b c d\n", "expected four words on each line, and a line such as ': capitals'"),
+        ("analogies", ": x\nq r s t\n", "none of its analogies has vectors for all four words"),
+        ("analogies", "", "expected four words on each line"),
+        ("similarity", "a b 3\n", "fewer than two of its pairs have vectors; expected two words and a number"),
+        ("similarity", "a\tb\t3\n", "fewer than two of its pairs have vectors"),
+    ],
+)
+def test_files_that_test_nothing(name: str, content: str, says: str, tmp_path: Path) -> None:
+    pytest.importorskip("gensim", reason="needs the extra 'static'")
+    write_word_vectors(tmp_path / "words.txt", list("abcd"), np.eye(4, dtype=np.float32))
+    keyed = load_word_vectors(tmp_path / "words.txt")
+    (tmp_path / "file").write_text(content)
+    evaluate = evaluate_analogies if name == "analogies" else evaluate_similarity
+    with pytest.raises(ElmoError, match=says):
+        evaluate(keyed, tmp_path / "file")
+
+
+def test_the_command(
+    model_folder: Path,
+    corpus: Corpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A corpus and its text give the same file, tested on the user's files; nothing else is left behind."""
+    pytest.importorskip("gensim", reason="needs the extra 'static'")
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.tsv").write_text("saw\tplay\t9\nnew\tpark\t8\nthe\tin\t1\n")
+    (tmp_path / "four.txt").write_text(": x\nsaw play new park\n")
+    tests = ["--similarity", "pairs.tsv", "--analogies", "four.txt"]
+    common = ["types", str(model_folder), str(corpus.folder)]
+    code, out, error = run_main([*common, "a.txt", "--layer", "1", *tests], monkeypatch, capsys)
+    assert code == 0, error
+    first, second, last = out.splitlines()
+    assert first.startswith("pairs.tsv: Spearman ")
+    assert second.endswith("% of 1 analogies solved")
+    assert last.startswith(f"a.txt: vectors of 10 words, 12 wide, from {corpus.num_tokens} tokens, ")
+    text = str(corpus.folder.parent / "text.txt")
+    assert run_main(["types", str(model_folder), text, "b.txt", "--layer", "1"], monkeypatch, capsys)[0] == 0
+    assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text()
+    code, out, error = run_main([*common, "c.kv", "--senses", "2", "--json", *tests[:0]], monkeypatch, capsys)
+    assert code == 0, error
+    assert json.loads(out)["num_vectors"] == 20
+    assert load_word_vectors("c.kv").index_to_key[0][-2:] in ("#1", "#2")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "b.txt", "c.kv", "pairs.tsv", "four.txt"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["a.txt", "--min-count", "9999"], "min_count: no word of the text occurs 9999 times; choose a lower number"),
+        (["a.txt", "--similarity", "none.tsv"], "none.tsv: no such file"),
+        (["there.txt"], "there.txt: exists already; remove it, or name another file"),
+        (["a.txt", "--lowercase"], "is a corpus, whose text is already tokenized; leave out --lowercase"),
+        (["a.txt", "--layer", "all"], "all"),
+    ],
+)
+def test_bad_input_is_one_sentence(
+    arguments: list[str],
+    says: str,
+    model_folder: Path,
+    corpus: Corpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("gensim", reason="needs the extra 'static'")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there.txt").write_text("")
+    code, out, error = run_main(["types", str(model_folder), str(corpus.folder), *arguments], monkeypatch, capsys)
+    assert (code, out) == (2, "")
+    assert says in error
+    assert error.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["there.txt"]

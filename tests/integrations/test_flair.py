@@ -1,0 +1,100 @@
+"""`ElmoEmbeddings` in Flair: the numbers, and a tagger that is trained, saved and loaded."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import elmo
+from elmo.embed.layers import Layers
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+
+flair: Any = pytest.importorskip("flair", reason="needs the extra 'flair'", exc_type=ImportError)
+from flair.data import Sentence  # noqa: E402 - skips first
+from flair.embeddings import StackedEmbeddings  # noqa: E402
+from flair.models import SequenceTagger  # noqa: E402
+
+from elmo.integrations.flair import ElmoEmbeddings  # noqa: E402
+
+TOKENS = [["They", "saw", "a", "new", "play", "."], ["Kinder", "spielen"]]
+ROUNDING = 2e-6
+"""Of float32 in batches of other sizes."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("model"))[0]
+
+
+def vectors_of(embeddings: Any) -> list[np.ndarray]:
+    sentences = [Sentence(tokens) for tokens in TOKENS]
+    embeddings.embed(sentences)
+    return [np.stack([token.embedding.cpu().numpy() for token in sentence]) for sentence in sentences]
+
+
+@pytest.mark.parametrize("layers", ["all", "top", 1, [0.5, 0.25, 0.25]], ids=str)
+def test_tokens_have_our_vectors(folder: Path, layers: Layers) -> None:
+    embeddings = ElmoEmbeddings(folder, layers)
+    model = elmo.load(folder)
+    for found, wanted in zip(vectors_of(embeddings), model.embed(TOKENS, layers=layers), strict=True):
+        if layers == "all":  # one layer after the other, in the vector of each token
+            wanted = np.concatenate(list(wanted), axis=1)
+        assert found.shape[1] == embeddings.embedding_length
+        np.testing.assert_allclose(found, wanted, atol=ROUNDING, rtol=0)
+
+
+def test_among_other_embeddings_and_pickled(folder: Path) -> None:
+    """Each choice of layers has a name of its own, or Flair would take one's vectors for the other's."""
+    top, bottom = ElmoEmbeddings(folder, "top"), ElmoEmbeddings(folder, "token")
+    assert top.name != bottom.name
+    both = vectors_of(StackedEmbeddings([top, bottom]))
+    parts = [vectors_of(one) for one in (top, bottom)]
+    # Flair orders the parts of a stack by their names.
+    order = sorted((0, 1), key=lambda number: (top, bottom)[number].name)
+    wanted = np.concatenate([parts[number][0] for number in order], axis=1)
+    np.testing.assert_allclose(both[0], wanted, atol=ROUNDING, rtol=0)
+    np.testing.assert_allclose(vectors_of(pickle.loads(pickle.dumps(top)))[1], parts[0][1], atol=ROUNDING, rtol=0)
+
+
+def test_a_tagger_learns_is_saved_and_loaded(folder: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    sentences = [Sentence(tokens) for tokens in TOKENS]
+    for sentence in sentences:
+        for token in sentence:
+            token.add_label("case", "upper" if token.text[0].isupper() else "lower")
+    dictionary = flair.data.Corpus(sentences, sample_missing_splits=False).make_label_dictionary("case")
+    plain = {"use_rnn": False, "use_crf": False, "reproject_embeddings": False}
+    undropped = dict.fromkeys(("dropout", "word_dropout", "locked_dropout"), 0.0)
+    tagger = SequenceTagger(ElmoEmbeddings(folder), dictionary, "case", **plain, **undropped)
+    optimizer = torch.optim.Adam(tagger.parameters(), 0.05)
+    losses: list[float] = []
+    for _ in range(200):
+        loss, _ = tagger.forward_loss(sentences)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 4
+    tagger.save(tmp_path / "tagger.pt")
+    again = SequenceTagger.load(tmp_path / "tagger.pt")
+    sentence = Sentence(TOKENS[0])
+    again.predict(sentence)
+    assert [token.get_label("case").value for token in sentence] == [
+        "upper",
+        "lower",
+        "lower",
+        "lower",
+        "lower",
+        "lower",
+    ]
+
+
+def test_bad_arguments_are_one_sentence(folder: Path) -> None:
+    with pytest.raises(ElmoError, match="9"):
+        ElmoEmbeddings(folder, 9)

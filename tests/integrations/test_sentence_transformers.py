@@ -1,0 +1,83 @@
+"""`ElmoTokens` in a SentenceTransformer: its numbers, what it saves, and that its mix is trained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import elmo
+from elmo.errors import ElmoError
+from make_bilm_hdf5 import make
+
+library = pytest.importorskip(
+    "sentence_transformers", reason="needs the extra 'sentence-transformers'", exc_type=ImportError
+)
+from sentence_transformers.sentence_transformer.modules import Pooling  # noqa: E402 - skips first
+
+from elmo.integrations.sentence_transformers import ElmoTokens  # noqa: E402
+
+TEXTS = ["They saw a new play.", "", "Kinder spielen", "A play on Broadway."]
+TOKENS = [["They", "saw", "a", "new", "play", "."], [], ["Kinder", "spielen"], ["A", "play", "on", "Broadway", "."]]
+ROUNDING = 1e-5
+"""The module and the packed engine round differently."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("model"))[0]
+
+
+def build(folder: Path, **options: Any) -> Any:
+    tokens = ElmoTokens(folder, tokenizer="ptb", **options)
+    modules = [tokens, Pooling(tokens.get_embedding_dimension())]
+    return library.SentenceTransformer(modules=modules, device="cpu")
+
+
+def test_texts_have_the_mean_of_their_tokens(folder: Path) -> None:
+    """An untrained mix is the mean of the layers; a text without tokens has zeros, alone and among others."""
+    found = build(folder).encode(TEXTS)
+    wanted = elmo.load(folder).embed(TOKENS, pool="mean")
+    np.testing.assert_allclose(found, wanted, atol=ROUNDING, rtol=0)
+    assert not build(folder).encode([""]).any()
+
+
+def test_lower_case_and_prompts(folder: Path) -> None:
+    lower = build(folder, lowercase=True)
+    plain = build(folder)
+    assert np.array_equal(lower.encode(["A Play"]), plain.encode(["a play"]))
+    assert np.array_equal(plain.encode(["play"], prompt="new "), plain.encode(["new play"]))
+
+
+def test_a_saved_model_needs_no_other_folder(folder: Path, tmp_path: Path) -> None:
+    """The mix is saved as it is, and `elmo.load` reads the folder of the module."""
+    model = build(folder, requires_grad=True)
+    tokens: Any = model[0]
+    tokens.elmo.mixes[0].scores.data[0] = 2.0
+    model.save(str(tmp_path / "saved"))
+    again = library.SentenceTransformer(str(tmp_path / "saved"), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(again.encode(TEXTS), model.encode(TEXTS), atol=ROUNDING, rtol=0)
+    assert again[0].get_config_dict() == tokens.get_config_dict()
+    (part,) = [path for path in (tmp_path / "saved").iterdir() if path.name.startswith("0_")]
+    assert elmo.load(part).width == tokens.get_embedding_dimension()
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_gradients_reach_what_is_trained(folder: Path, requires_grad: bool) -> None:
+    model = build(folder, requires_grad=requires_grad)
+    features = model.preprocess(TEXTS) if hasattr(model, "preprocess") else model.tokenize(TEXTS)
+    model(features)["sentence_embedding"].sum().backward()
+    module: Any = model[0].elmo
+    assert module.mixes[0].scores.grad.abs().sum() > 0
+    assert [p.grad is not None for p in module.bilm.parameters()] == [requires_grad] * len(
+        list(module.bilm.parameters())
+    )
+
+
+def test_bad_arguments_are_one_sentence(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ElmoError, match="tokenizer 'klingon' is unknown"):
+        ElmoTokens(folder, tokenizer="klingon")
+    with pytest.raises(ElmoError, match="nowhere"):
+        ElmoTokens(tmp_path / "nowhere")

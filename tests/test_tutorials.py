@@ -1,0 +1,87 @@
+"""The commands and the Python of the tutorials run, one after the other, on small files and for a few steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import make_bilm_hdf5
+from pages import ROOT, blocks, commands, run_commands
+
+SENTENCES = "They saw a new play on Broadway .\nChildren play in the park .\n"
+PARAGRAPH = "The party won the election. They danced at the party all night, and he made a spectacular play.\n"
+TREES = """\
+1\tA\ta\tDET\t_\tDefinite=Def|PronType=Art\t2\tdet\t_\t_
+2\tlány\tlány\tNOUN\t_\tCase=Nom|Number=Sing\t3\tnsubj\t_\t_
+3\tolvasott\tolvas\tVERB\t_\tMood=Ind|Tense=Past\t0\troot\t_\tSpaceAfter=No
+4\t.\t.\tPUNCT\t_\t_\t3\tpunct\t_\t_
+
+1\tA\ta\tDET\t_\tDefinite=Def|PronType=Art\t2\tdet\t_\t_
+2\tfiú\tfiú\tNOUN\t_\tCase=Nom|Number=Sing\t3\tnsubj\t_\t_
+3\taludt\talszik\tVERB\t_\tMood=Ind|Tense=Past\t0\troot\t_\tSpaceAfter=No
+4\t.\t.\tPUNCT\t_\t_\t3\tpunct\t_\t_
+
+"""
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_page(name: str, shorter: Mapping[str, str] | None = None) -> None:
+    run_commands(commands(page(name)), shorter or {})
+
+
+def test_first_vectors(folder: Path) -> None:
+    (folder / "sentences.txt").write_text(SENTENCES)  # which the page's first command writes
+    run_page("first-vectors.md")
+    load, compare = blocks(page("first-vectors.md"), "python")
+    exec(load + compare, names := {})
+    assert [array.shape for array in names["vectors"]] == [(6, 384), (6, 384)]
+    assert 0 < names["cosine"] < 0.9
+
+
+def test_an_old_model(folder: Path) -> None:
+    make_bilm_hdf5.make(folder / "published")
+    for file in (folder / "published").iterdir():
+        kind = "options" if file.suffix == ".json" else "weights"
+        file.rename(folder / f"elmo_2x4096_512_2048cnn_2xhighway_{kind}{file.suffix}")
+    (folder / "sentences.txt").write_text(SENTENCES)
+    run_page("tutorials/old-model.md")
+    (folder / "old.hdf5").write_bytes((folder / "carried.hdf5").read_bytes())
+    _, *ours = blocks(page("tutorials/old-model.md"), "python")  # the first is of a toolkit that can't be installed
+    exec("\n".join(ours), names := {})
+    assert names["difference"] == 0
+    assert [array.shape[:2] for array in names["vectors"]] == [(3, 8), (3, 6)]
+
+
+@pytest.mark.slow
+def test_search_and_explore(folder: Path) -> None:
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    (folder / "wiki.txt").write_text(PARAGRAPH * 3)
+    run_page("tutorials/search.md", {"elmo explore": "elmo explore --help"})
+
+
+@pytest.mark.slow
+def test_a_tagger(folder: Path) -> None:
+    pytest.importorskip("spacy", reason="needs spaCy: pip install 'elmo-torch[spacy]'")
+    for name in ("text", "heldout"):
+        (folder / f"{name}.txt").write_text("A lány a kertben olvasott. A fiú aludt.\n" * 30, encoding="utf-8")
+    for name in ("train", "dev", "test"):
+        (folder / f"{name}.conllu").write_text(TREES * 2, encoding="utf-8")
+    shorter = {
+        "--recipe auto": "--recipe tiny --max-steps 3 --set training.batch_size=4",
+        "training.max_epochs=15": "training.max_epochs=1 --set lstm=[8,8]",
+    }
+    run_page("tutorials/tagger.md", shorter)
+    exec("\n".join(blocks(page("tutorials/tagger.md"), "python")), names := {})
+    assert len(names["tags"]["upos"]) == 6
+    assert (folder / "tagged.conllu").read_text(encoding="utf-8").count("\n\n") == 4
