@@ -180,6 +180,12 @@ class TextConfig:
     language: str | None = None
     oov_rate: float | None = None
 
+    def __str__(self) -> str:
+        """Describe it in a few words."""
+        language = f", language {self.language}" if self.language else ""
+        case = "in lower case" if self.lowercase else "case kept"
+        return f"tokenizer {self.tokenizer}, {self.text}{language}, {case}"
+
 
 def bilm_config(values: object, where: str, *, ignore_unknown: bool = False) -> BiLMConfig:
     """Build the sizes of a biLM as `from_mapping` does, from options that may have no `char_cnn`.

@@ -209,6 +209,12 @@ def test_trained_models_know_their_text(run: Run, tmp_path: Path) -> None:
     tuned = formats.load("tuned").text
     assert tuned is not None
     assert (tuned.tokenizer, tuned.text, tuned.lowercase) == ("words", "paragraphs", True)
-    package_of_tuned = formats.load("tuned")
-    formats.save_native(package_of_tuned, tmp_path / "copy")
+    formats.save_native(formats.load("tuned"), tmp_path / "copy")
     assert formats.load(tmp_path / "copy").text == tuned
+    Path("more.txt").write_text(TOKENIZED * 40)
+    assert run("finetune", "run", "again", "more.txt", "--batch-size", "2", "--epochs", "0.1")[0] == 0
+    again = formats.load("again").text
+    assert again is not None
+    assert (again.tokenizer, again.text, again.lowercase) == ("words", "paragraphs", True), (
+        "tokenized text adds nothing"
+    )

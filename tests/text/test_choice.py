@@ -93,6 +93,7 @@ def test_what_is_given_holds_and_what_differs_is_said(given, reading, notes) -> 
 
 
 def test_whitespace_for_tokenized_text_is_no_difference() -> None:
+    assert choose_cut(TextConfig(), RAW, tokenizer="ptb").notes == (), "nobody knows what cut the training text"
     assert choose_cut(OWN, TOKENIZED, tokenizer="whitespace").notes == ()
     assert choose_cut(TextConfig(lowercase=True), TOKENIZED, lowercase=False).notes == (
         "the model's training text was in lower case, and this text is not",
@@ -115,7 +116,7 @@ def test_a_function_that_a_model_names_is_not_run() -> None:
     with pytest.raises(ElmoError, match="cut by os:system, which is a function from outside of this package; if you"):
         choose_cut(own, RAW)
     with pytest.raises(ElmoError, match="pass tokenizer=os:system"):
-        how_to_cut(own)
+        how_to_cut(own, RAW)
     assert tokenizer_for_query(RAW, "whitespace", own) == "whitespace"
     assert choose_cut(own, TOKENIZED).tokenizer == "whitespace"
     assert choose_cut(own, RAW, tokenizer="os:system").tokenizer == "os:system", "whoever passes it knows it"
@@ -145,10 +146,13 @@ def test_queries_are_cut_as_the_text() -> None:
 
 def test_text_in_memory_needs_a_tokenizer() -> None:
     with pytest.raises(ElmoError, match="the model does not say how its training text was cut; name a tokenizer"):
-        how_to_cut(None)
-    assert how_to_cut(None, "ptb", "de") == TextConfig("ptb", language="de")
-    assert how_to_cut(OWN) == OWN
-    assert how_to_cut(OWN, "words").tokenizer == "words"
+        how_to_cut(None, RAW)
+    assert how_to_cut(None, RAW, "ptb", "de") == TextConfig("ptb", language="de")
+    assert how_to_cut(OWN, RAW) == OWN
+    assert how_to_cut(OWN, RAW, "words").tokenizer == "words"
+    assert how_to_cut(TextConfig(), TOKENIZED) == TextConfig()
+    with pytest.warns(UserWarning, match=r"looks like raw text, .* or pass the tokenizer that comes nearest"):
+        how_to_cut(TextConfig(), RAW)
 
 
 def test_the_beginning_of_a_text_is_looked_at_without_consuming_it(tmp_path: Path, monkeypatch) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from elmo.errors import ElmoError
 from elmo.text import tokenizers
 from elmo.text.rules import split_sentences
-from elmo.text.tokenizers import PlacedToken, align, get_tokenizer, is_code, locate
+from elmo.text.tokenizers import PlacedToken, align, get_tokenizer, is_code, language_of, locate
 
 PTB = {
     "I can't, won't, don't and cannot.": "I ca n't , wo n't , do n't and can not .",
@@ -300,3 +300,42 @@ def test_spacy_tokens_contain_no_whitespace(monkeypatch):
 @pytest.mark.skipif(importlib.util.find_spec("spacy") is None, reason="needs the extra spacy")
 def test_spacy():
     assert get_tokenizer("spacy:de")("Das ist z.B.  gut.") == ["Das", "ist", "z.B.", "gut", "."]
+
+
+GERMAN = ["Am 3. Mai kam sie an.", "Vgl. Abb. 4 und Dr. Meier.", "„Ja.“", "Er ging."]
+HUNGARIAN = ["Sokat utazott, pl. Bécsben járt.", "A 19. században élt.", "Jó!"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("sentencex") is None, reason="needs the extra sentences")
+@pytest.mark.parametrize(("language", "sentences"), [("de", GERMAN), ("de-AT", GERMAN), ("hu", HUNGARIAN)])
+def test_sentences_end_by_the_rules_of_their_language(language, sentences):
+    paragraph = "  " + " \t".join(sentences) + " "
+    assert split_sentences(paragraph, language) == sentences
+    assert split_sentences(paragraph) != sentences
+    assert split_sentences(" ", language) == []
+
+
+def test_sentences_of_english_need_no_other_rules(monkeypatch):
+    """Nor does a language whose code is unknown, if the package that has the rules is not there."""
+    monkeypatch.setattr("elmo.text.rules.import_extra", None)
+    assert split_sentences("Mr. A came. He left.", "en-GB") == ["Mr. A came.", "He left."]
+    assert split_sentences("Mr. A came. He left.", "xx") == ["Mr. A came.", "He left."]
+
+
+def test_what_others_take_for_an_end_is_none_before_a_small_letter(monkeypatch):
+    """A stand-in, which ends a sentence at every period, as sentencex does at ordinal numbers."""
+
+    def get_sentence_boundaries(language: str, text: str) -> list[dict[str, int]]:
+        assert language == "qx"
+        return [{"end_index": match.end()} for match in re.finditer(r"\.\s*|\Z", text)]
+
+    sentencex = types.SimpleNamespace(get_sentence_boundaries=get_sentence_boundaries)
+    monkeypatch.setattr("elmo.text.rules.is_split_by_language", lambda language: language is not None)
+    monkeypatch.setattr("elmo.text.rules.import_extra", lambda name, purpose: sentencex)
+    assert split_sentences("A 19. század. Jó. ", "qx") == ["A 19. század.", "Jó."]
+    assert split_sentences("a. b", "qx") == ["a. b"]
+
+
+def test_names_of_tokenizers_say_a_language():
+    names = ("spacy:de", "stanza:la", "icu:th", "spacy:xx", "ptb", "jieba:lcut")
+    assert [*map(language_of, names)] == ["de", "la", "th", None, None, None]

@@ -38,7 +38,8 @@ def command(model: str, as_json: bool) -> None:
     print_result(
         f"{model}: {loaded.origin}.\n{describe_model(loaded)}\nVectors: {loaded.config.num_layers} layers, "
         f"{loaded.config.width} wide{', and a warm state' if loaded.warm_arrays else ''}"
-        f"{f'; those of {len(loaded.types):,} words are stored' if loaded.types else ''}.",
+        f"{f'; those of {len(loaded.types):,} words are stored' if loaded.types else ''}."
+        f"{f'{chr(10)}Training text: {loaded.text}.' if loaded.text else ''}",
         {
             "model": model,
             "origin": loaded.origin,
@@ -52,6 +53,7 @@ def command(model: str, as_json: bool) -> None:
             "num_types": 0 if loaded.types is None else len(loaded.types),
             "num_mixes": loaded.num_mixes,
             "num_token_vectors": None if loaded.token_vectors is None else len(loaded.token_vectors.words),
+            "text": None if loaded.text is None else to_mapping(loaded.text),
             "card": loaded.card,
             "config": to_mapping(loaded.config),
         },

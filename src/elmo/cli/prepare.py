@@ -43,7 +43,12 @@ from elmo.errors import ElmoError
     help="Bytes read of each word, plus two for its boundaries.",
 )
 @click.option("--workers", type=int, metavar="N", help="Processes that tokenize. Default: one for each core.")
-@click.option("--language", metavar="CODE", help="Language of the text, such as en, for the model card.")
+@click.option(
+    "--language",
+    metavar="CODE",
+    help="Language of the text, such as de, by whose rules paragraphs are split into sentences; for the model card, "
+    "too. Default: that of the tokenizer, as in spacy:de.",
+)
 @click.option("--license", metavar="NAME", help="License of the text, such as cc-by-sa-4.0, for the model card.")
 @json_option
 def command(
@@ -68,11 +73,15 @@ def command(
     depends only on the number of distinct words. If the same command has already made FOLDER, there is nothing to do;
     any other existing FOLDER is refused.
     """
+    from elmo.text.choice import note_on_sentences
     from elmo.text.prepare import prepare
+    from elmo.text.tokenizers import language_of
     from elmo.text.vocabulary import Vocabulary
 
     if vocabulary_file and is_given("min_count"):
         raise ElmoError("--min-count: has no effect when --vocabulary names the words; leave one of them out")
+    if (note := note_on_sentences(text, language or language_of(tokenizer))) is not None:
+        click.echo(f"elmo: {note}", err=True)
     was_there = folder.exists()  # `prepare` opens it if it is the same corpus, and refuses it otherwise
     corpus = prepare(
         inputs,

@@ -265,7 +265,7 @@ class SentenceEmbedder(ABC):
             model = elmo.load("en")
             model.tokenize("They didn't play. We did.")  # [["They", "did", "n't", "play", "."], ["We", "did", "."]]
         """
-        return [sentence.tokens for sentence in cut_text(text, how_to_cut(self.text, tokenizer, language))]
+        return [sentence.tokens for sentence in cut_text(text, how_to_cut(self.text, text, tokenizer, language))]
 
     def embed_text(
         self,
@@ -294,7 +294,7 @@ class SentenceEmbedder(ABC):
             for token, (start, end), vector in zip(found.tokens, found.spans, found.vectors):
                 print(token, start, end, vector[:3])
         """
-        sentences = cut_text(text, how_to_cut(self.text, tokenizer, language))
+        sentences = cut_text(text, how_to_cut(self.text, text, tokenizer, language))
         # A sentence without tokens gives an array of the right shape if the text has none.
         arrays = self.embed([sentence.tokens for sentence in sentences] or [[]], layers=layers, state=state)
         return EmbeddedText(

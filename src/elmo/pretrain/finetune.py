@@ -147,7 +147,7 @@ def finetune(
     origin = model.origin
     recipe = Recipe(require_characters(model, "trained"), model.config.lstm, training, model.config.bidirectional)
     if new_softmax:
-        start = Model(model.bilm)
+        start = Model(model.bilm, text=model.text)
         first = Pretrainer(corpus, folder / "softmax", recipe, start=start, freeze_bilm=True, device=device)
         # The second run has begun with this softmax, which must stay as it is even if `training` now allows more steps.
         if (folder / "run").exists():

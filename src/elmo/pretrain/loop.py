@@ -14,11 +14,13 @@ import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.formats.model import Model, require_characters, require_softmax
@@ -117,7 +119,8 @@ class Pretrainer:
             lambda: self.run_folder.claim(None if start is None else Start.of(start))
         )
 
-        self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}", text=corpus.cut)
+        self.model = Model(bilm, softmax, corpus.vocabulary(), f"run folder {folder.name}")
+        self.model.text = _text_after(corpus, start)
         self.batches = Batches(corpus, training, recipe.bidirectional, rows)
         products = PRODUCTS[training.precision]
         self.objective = Objective(bilm, softmax, training.dropout, products, training.word_dropout)
@@ -304,6 +307,17 @@ class Pretrainer:
         """The tensors of a checkpoint: those that all processes have in common, and those of this process's rows."""
         common = common_tensors(self.objective, self.optimizer, {"average": self.average, "best": self.best})
         return common, row_tensors(self.state, self.batches.streams)
+
+
+def _text_after(corpus: Corpus, start: Model | None) -> TextConfig:
+    """Return how text is to be cut for the trained model: like the corpus.
+
+    If that had been tokenized, nobody knows how, and what the model knew at the start still holds.
+    """
+    cut, known = corpus.cut, None if start is None else start.text
+    if known is None or cut.tokenizer != "whitespace":
+        return cut
+    return replace(cut, tokenizer=known.tokenizer, text=known.text, language=cut.language or known.language)
 
 
 def _require_trainable(corpus: Corpus, recipe: Recipe, start: Model | None, processes: Processes) -> None:

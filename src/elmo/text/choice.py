@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.reading import STDIN, read_blocks, tokenize_block
 from elmo.text.rules import is_not_english, is_split_by_language
-from elmo.text.tokenizers import get_tokenizer, is_code
+from elmo.text.tokenizers import get_tokenizer, is_code, language_of
 
 SAMPLE = 1 << 16
 """How many characters of a text are looked at."""
@@ -98,7 +99,8 @@ def choose_cut(
             notes.append(_UNKNOWN if own is None else _TOKENIZED)
         elif is_raw:
             _refuse_code(known, "--tokenizer ")
-    elif own is not None and tokenizer != known.tokenizer and (tokenizer != "whitespace" or is_raw):
+    # What cut a text that had been tokenized is not known, so nothing can be said against a choice.
+    elif known.tokenizer not in ("whitespace", tokenizer) and (tokenizer != "whitespace" or is_raw):
         notes.append(f"the model's training text was cut by tokenizer {known.tokenizer}, not by {tokenizer}")
     if own is not None and lowercase is not None and lowercase != own.lowercase:
         notes.append(
@@ -111,16 +113,26 @@ def choose_cut(
         tokenizer or (known.tokenizer if is_own else "whitespace"),
         text or (known.text if is_own else "sentences"),
         known.lowercase if lowercase is None else lowercase,
-        language or known.language,
+        language or language_of(tokenizer or "") or known.language,
         is_own,
     )
-    if choice.text != "sentences" and is_not_english(choice.language) and not is_split_by_language(choice.language):
-        notes.append(no_rules_for(str(choice.language)))
+    if (note := note_on_sentences(choice.text, choice.language)) is not None:
+        notes.append(note)
     return replace(choice, notes=tuple(notes))
 
 
-def how_to_cut(own: TextConfig | None, tokenizer: str | None = None, language: str | None = None) -> TextConfig:
-    """Return how raw text is cut for a model, with another tokenizer or language if they are given.
+def how_to_cut(
+    own: TextConfig | None, text: str, tokenizer: str | None = None, language: str | None = None
+) -> TextConfig:
+    """Return how a text in memory is cut for a model, with another tokenizer or language if they are given.
+
+    A text that looks raw gets a warning if the model's training text had been tokenized by another program.
+
+    Args:
+        own: How the model's training text was cut.
+        text: The text.
+        tokenizer: The name of a tokenizer that the user chose.
+        language: The language that the user chose.
 
     Raises:
         ElmoError: If nobody names a tokenizer, or the model names a function from outside of this package.
@@ -132,9 +144,11 @@ def how_to_cut(own: TextConfig | None, tokenizer: str | None = None, language: s
                 "'words' for other languages)"
             )
         _refuse_code(own, "tokenizer=")
+        if own.tokenizer == "whitespace" and looks_tokenized(text) is False:
+            warnings.warn(_TOKENIZED.replace("--tokenizer", "tokenizer"), stacklevel=3)
         return replace(own, language=language or own.language)
     known = own or TextConfig()
-    return replace(known, tokenizer=tokenizer, language=language or known.language)
+    return replace(known, tokenizer=tokenizer, language=language or language_of(tokenizer) or known.language)
 
 
 def _refuse_code(own: TextConfig, option: str) -> None:
@@ -172,8 +186,15 @@ _TOKENIZED = (
 )
 
 
-def no_rules_for(language: str) -> str:
-    """Return the sentence that says that sentences of this language are split by the rules of English."""
+def note_on_sentences(text: str, language: str | None) -> str | None:
+    """Return a sentence if paragraphs of this language are split by the rules of English, for want of its own.
+
+    Args:
+        text: The layout.
+        language: The language, or None if it is not known.
+    """
+    if text in ("sentences", "conllu") or not is_not_english(language) or is_split_by_language(language):
+        return None
     return (
         f"sentences of language {language} are split by our rules, which know the abbreviations of English only; "
         "pip install 'elmo-torch[sentences]' for rules of that language, or give one sentence a line"

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
+from elmo.text.tokenizers import language_of
 from elmo.text.vocabulary import Vocabulary
 
 TYPES, CHARACTERS, TOKENS, SENTENCES, DESCRIPTION = (
@@ -106,7 +107,7 @@ class Corpus:
     def cut(self) -> TextConfig:
         """How the text was cut, for the models that are trained on it."""
         settings = self.settings
-        language = settings.get("language") or self.source.get("language")
+        language = settings.get("language") or self.source.get("language") or language_of(settings["tokenizer"])
         return TextConfig(
             settings["tokenizer"], settings["text"], settings["lowercase"], language, round(self.oov_rate, 6)
         )

@@ -122,7 +122,7 @@ def cut_text(text: str, how: TextConfig, tokenize: Tokenizer | None = None) -> l
         tokenize: The tokenizer; by default the one that `how` names.
     """
     tokenize = tokenize or get_tokenizer(how.tokenizer)
-    is_tokenized = how.tokenizer == "whitespace" and how.text == "sentences"
+    is_tokenized = how.tokenizer == "whitespace" and how.text in ("sentences", "conllu")
     layout = "sentences" if is_tokenized else "wrapped" if how.text == "wrapped" else "paragraphs"
     found: list[RawSentence] = []
     for start, sentence in split_block(text, layout, how.language):

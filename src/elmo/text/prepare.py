@@ -44,7 +44,7 @@ from elmo.text.counting import MergedTypes, SortedTypes, TypeCounter, merge, ren
 from elmo.text.parallel import tokenize_files
 from elmo.text.reading import STDIN, check_text, expand
 from elmo.text.rules import is_split_by_language
-from elmo.text.tokenizers import get_tokenizer
+from elmo.text.tokenizers import get_tokenizer, language_of
 from elmo.text.vocabulary import SPECIAL_WORDS, UNK_ID, Vocabulary
 
 PLACE_DTYPE = np.dtype("<i4")
@@ -111,7 +111,8 @@ def prepare(
         workers: The number of processes that tokenize, by default one per core. It does not change the result. Unless
             it is 1, a script needs Python's usual `if __name__ == "__main__":`.
         language: The language of the text as a code such as `en`, by whose rules paragraphs are split into sentences
-            (see `split_sentences`); also for the cards of models trained on the corpus.
+            (see `split_sentences`); by default the one that the tokenizer's name says. Also for the cards of models
+            trained on the corpus.
         license: The license of the text, for the same cards.
         places: A file to write, outside of the folder, if the corpus is made: where each sentence of the corpus begins,
             as the number of its file (from 0) and of its line (from 1), (num_sentences, 2) in `PLACE_DTYPE`.
@@ -128,8 +129,8 @@ def prepare(
         tokenizer, text, encoding, lowercase, min_count, max_vocabulary, max_characters, vocabulary is not None
     )
     # Our own rules take no notice of the language, and corpora from older versions were all made by them.
-    if text != "sentences" and is_split_by_language(language):
-        settings = replace(settings, language=language)
+    if text != "sentences" and is_split_by_language(known := language or language_of(tokenizer)):
+        settings = replace(settings, language=known)
     _check(settings, vocabulary)
     require_positive("workers", workers)
     require_parent(folder)

@@ -181,7 +181,7 @@ def split_sentences(paragraph: str, language: str | None = None) -> list[str]:
 def sentence_spans(paragraph: str, language: str | None = None) -> Iterator[tuple[int, int]]:
     """Yield the start and the end (exclusive) of each sentence that `split_sentences` returns, in characters."""
     if is_split_by_language(language):
-        yield from _spans_by_language(paragraph, str(language))
+        yield from _spans_by_language(paragraph, _code(str(language)))
         return
     start = 0
     for match in _compiled(_BOUNDARY).finditer(paragraph):
@@ -200,7 +200,12 @@ def is_split_by_language(language: str | None) -> bool:
 
 def is_not_english(language: str | None) -> bool:
     """Return whether this is the code of a language that our own rules were not made for."""
-    return language is not None and language.partition("-")[0].lower() not in _OWN_LANGUAGES
+    return language is not None and _code(language) not in _OWN_LANGUAGES
+
+
+def _code(language: str) -> str:
+    """Return the code of a language without that of a country: `sentencex` doesn't know de-AT."""
+    return language.replace("_", "-").partition("-")[0].lower()
 
 
 @cache

@@ -100,6 +100,12 @@ def is_code(name: str) -> bool:
     return ":" in name and name.partition(":")[0] not in _LANGUAGES and not [*entry_points(group=GROUP, name=name)]
 
 
+def language_of(name: str) -> str | None:
+    """Return the language that the name of a tokenizer says, such as "de" for "spacy:de", or None."""
+    kind, _, language = name.partition(":")
+    return language if kind in _LANGUAGES and language not in ("xx", "multilingual") else None
+
+
 def locate(text: str, tokenize: Tokenizer) -> list[PlacedToken]:
     """Return the tokens of a text with their places in it.
 
