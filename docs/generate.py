@@ -35,9 +35,11 @@ SHARED: dict[str, type] = {"elmo": ElmoConfig, "training": TaskTrainingConfig, "
 INTEGRATIONS = {
     "allennlp": "AllenNLP's classes",
     "bilm": "bilm-tf's functions",
+    "flair": "Flair",
     "many_langs": "ELMoForManyLangs' embedder",
     "ray": "Ray",
     "simple_elmo": "simple_elmo's model",
+    "sentence_transformers": "Sentence Transformers",
     "sklearn": "scikit-learn",
     "spacy": "spaCy",
 }
