@@ -38,9 +38,11 @@ OTHERS = ("CHANGELOG", "CONTRIBUTING", "SECURITY")
 INTEGRATIONS = {
     "allennlp": "AllenNLP's classes",
     "bilm": "bilm-tf's functions",
+    "flair": "Flair",
     "many_langs": "ELMoForManyLangs' embedder",
     "ray": "Ray",
     "simple_elmo": "simple_elmo's model",
+    "sentence_transformers": "Sentence Transformers",
     "sklearn": "scikit-learn",
     "spacy": "spaCy",
 }

@@ -53,7 +53,8 @@ PUBLIC_MODULES = {
         *("Annotated", "ContextIndex", "LinearProbe", "Neighbors", "Score", "Tagged", "Use", "Uses", "WordNeighbor"),
         *("build_index", "evaluate_typos", "evaluate_wsd", "find_neighbors", "fit_probe", "gather_uses"),
         *("mark_uses", "nearest_uses", "plot_uses", "probe_pos", "read_annotated", "read_conllu"),
-        *("read_first_senses", "separation", "with_typos"),
+        *("read_first_senses", "separation", "with_typos", "ChangeIndex", "plot_change", "type_vectors"),
+        *("evaluate_analogies", "evaluate_similarity", "load_word_vectors"),
     ],
     "elmo.pretrain": [
         *("FineTuning", "Pretrainer", "PretrainingConfig", "Recipe", "finetune", "load_pretraining_recipe", "prepare"),

@@ -500,7 +500,7 @@ def test_a_shape_larger_than_its_data(tmp_path: Path) -> None:
         data, shape = archive.read("x/data.pkl"), (77_777).to_bytes(4, "little")
     assert data.count(b"J" + shape + b"\x85") == 1
     source = write_pickle(tmp_path / "model", data.replace(b"J" + shape + b"\x85", b"J\xff\xff\xff\x01\x85"), old=False)
-    assert_refused(source, "weights.th", "damaged or truncated")
+    assert_refused(source, "weights.th", "damaged")
 
 
 def test_records_of_one_name(tmp_path: Path) -> None:

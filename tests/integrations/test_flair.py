@@ -14,6 +14,7 @@ import elmo
 from elmo.embed.layers import Layers
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
+from pages import ROOT, blocks
 
 flair: Any = pytest.importorskip("flair", reason="needs the extra 'flair'", exc_type=ImportError)
 from flair.data import Sentence  # noqa: E402 - skips first
@@ -98,3 +99,11 @@ def test_a_tagger_learns_is_saved_and_loaded(folder: Path, tmp_path: Path) -> No
 def test_bad_arguments_are_one_sentence(folder: Path) -> None:
     with pytest.raises(ElmoError, match="9"):
         ElmoEmbeddings(folder, 9)
+
+
+def test_the_page_runs() -> None:
+    code = blocks((ROOT / "docs" / "libraries.md").read_text(encoding="utf-8"), "python")[0]
+    dictionary = flair.data.Dictionary(add_unk=False)
+    dictionary.add_item("person")
+    exec(code, names := {"dictionary": dictionary})
+    assert names["sentence"][4].embedding.shape == (names["embeddings"].embedding_length,) == (3 * 384,)

@@ -11,6 +11,7 @@ import pytest
 import elmo
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
+from pages import ROOT, blocks
 
 library = pytest.importorskip(
     "sentence_transformers", reason="needs the extra 'sentence-transformers'", exc_type=ImportError
@@ -81,3 +82,13 @@ def test_bad_arguments_are_one_sentence(folder: Path, tmp_path: Path) -> None:
         ElmoTokens(folder, tokenizer="klingon")
     with pytest.raises(ElmoError, match="nowhere"):
         ElmoTokens(tmp_path / "nowhere")
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, library, datasets = blocks((ROOT / "docs" / "libraries.md").read_text(encoding="utf-8"), "python")
+    exec(library, names := {})
+    assert np.array_equal(names["again"].encode(["A play."]), names["model"].encode(["A play."]))
+    pytest.importorskip("datasets", reason="needs datasets: pip install datasets")
+    exec(datasets, names := {})
+    assert np.array(names["data"]["vector"]).shape == (2, 384)

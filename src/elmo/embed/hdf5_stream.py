@@ -84,7 +84,9 @@ def _write_headers(file: BinaryIO, shapes: Iterator[Sequence[int]], dtype: np.dt
         rows = np.broadcast_to(header, len(block)).copy()
         rows["dims"] = dims
         rows["length"] = lengths
-        rows["address"] = np.where(lengths > 0, data + np.cumsum(lengths) - lengths, UNDEFINED).astype(np.uint64)
+        # NumPy 1 would make floating-point numbers of signed and unsigned ones together.
+        addresses = (data + np.cumsum(lengths) - lengths).astype(np.uint64)
+        rows["address"] = np.where(lengths > 0, addresses, np.uint64(UNDEFINED))
         file.write(rows.data)
         data += int(lengths.sum())
     return start, size
