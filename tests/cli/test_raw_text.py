@@ -15,6 +15,8 @@ from bridge import make_model
 from commands import run_main
 from elmo import formats
 from elmo.config import TextConfig
+from elmo.errors import ElmoError
+from elmo.tasks.task import load_task_recipe
 from elmo.text.choice import choose_cut
 
 RAW = "They didn't play. She wrote one, too.\n\nNew plays: none.\n"
@@ -99,7 +101,14 @@ def test_what_a_model_names_is_not_run(run: Run) -> None:
     formats.save_native(model, Path("strange"))
     code, _, err = run("embed", "strange", "raw.txt", "a.h5")
     assert code == 2
-    assert "was cut by os:system, which is a function from outside of this package; if you trust it" in err
+    assert "the model names tokenizer os:system, a function from outside of this package; if you trust it" in err
+
+
+@pytest.mark.parametrize("task", ["classify", "snli", "squad"])
+def test_what_a_recipe_names_is_not_run(task: str) -> None:
+    """Recipes are in the folders of trained models, which may come from a stranger."""
+    with pytest.raises(ElmoError, match=r"the recipe names tokenizer os:system, .*; offer it as an entry point"):
+        load_task_recipe(task, None, {"tokenizer": "os:system"})
 
 
 def test_neighbors_reads_text_and_query_as_the_model(run: Run) -> None:

@@ -294,7 +294,7 @@ BAD = {
     "weights": ({"layers": [1.0]}, "layers: 1 weights for 3 layers"),
     "pool": ({"pool": "sum"}, "pool: 'sum' is none of mean, max, first-last"),
     "no pool": ({"pool": None}, "pool: None is none of"),
-    "tokenizer": ({"tokenizer": "words"}, "tokenizer 'words' is unknown"),
+    "tokenizer": ({"tokenizer": "moses"}, "tokenizer 'moses' is unknown"),
     "precision": ({"precision": "int3"}, "precision: 'int3' is none of"),
     "batch_size": ({"batch_size": 0}, "batch_size: 0 is not positive"),
     "model": ({"model": "no/such/folder"}, "no such file or folder"),

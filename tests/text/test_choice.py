@@ -113,11 +113,15 @@ def test_a_model_that_does_not_say_reads_as_before_and_raw_text_is_noticed() -> 
 def test_a_function_that_a_model_names_is_not_run() -> None:
     """The model may come from a stranger, and any function of any module can be named."""
     own = TextConfig("os:system", "sentences")
-    with pytest.raises(ElmoError, match="cut by os:system, which is a function from outside of this package; if you"):
+    with pytest.raises(
+        ElmoError, match="the model names tokenizer os:system, a function from outside of this package; if you trust it"
+    ):
         choose_cut(own, RAW)
-    with pytest.raises(ElmoError, match="pass tokenizer=os:system"):
+    with pytest.raises(ElmoError, match="pass tokenizer='os:system'"):
         how_to_cut(own, RAW)
     assert tokenizer_for_query(RAW, "whitespace", own) == "whitespace"
+    with pytest.raises(ElmoError, match="the index names tokenizer os:system"):
+        tokenizer_for_query(RAW, "os:system", OWN)
     assert choose_cut(own, TOKENIZED).tokenizer == "whitespace"
     assert choose_cut(own, RAW, tokenizer="os:system").tokenizer == "os:system", "whoever passes it knows it"
 

@@ -173,15 +173,16 @@ def tokenizer_for_input(index: ContextIndex | None, own: TextConfig | None = Non
     """Return the name of the tokenizer for the text that people type: the one that cut the text of the index.
 
     People type raw text. Without an index, or if the text of the index had been tokenized before (its own is then
-    `whitespace`), the tokenizer of the model's training text is taken, or `ptb` if that is not known either.
+    `whitespace`), the tokenizer of the model's training text is taken, or `ptb` if that is not known either. Functions
+    from outside of this package are left out, since index and model may come from a stranger.
 
     Args:
         index: The index.
         own: How the model's training text was cut.
     """
     indexed = "whitespace" if index is None else str(index.text.corpus.reading["tokenizer"])
-    names = (indexed, "whitespace" if own is None or is_code(own.tokenizer) else own.tokenizer, "ptb")
-    return next(name for name in names if name != "whitespace")
+    names = (indexed, "whitespace" if own is None else own.tokenizer, "ptb")
+    return next(name for name in names if name != "whitespace" and not is_code(name))
 
 
 def settings(asked: QueryParams) -> ExplorationConfig:

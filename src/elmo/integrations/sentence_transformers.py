@@ -22,7 +22,7 @@ from torch import Tensor
 
 from elmo.extras import import_extra
 from elmo.formats.elmo import Elmo
-from elmo.text.tokenizers import get_tokenizer
+from elmo.text.tokenizers import get_tokenizer, refuse_code
 
 _InputModule: Any = import_extra("sentence_transformers.base.modules", "ElmoTokens").InputModule
 
@@ -132,4 +132,6 @@ class ElmoTokens(_InputModule):
         known = ("token", "cache_folder", "revision", "local_files_only")
         where: dict[str, Any] = {key: kwargs[key] for key in known if key in kwargs}
         folder = cls.load_dir_path(model_name_or_path, subfolder, **where)
-        return cls(folder, **cls.load_config(model_name_or_path, subfolder, **where))
+        settings = cls.load_config(model_name_or_path, subfolder, **where)
+        refuse_code(str(settings.get("tokenizer", "")), "the model", "make the module yourself")
+        return cls(folder, **settings)

@@ -17,7 +17,7 @@ from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.text.reading import STDIN, read_blocks, tokenize_block
 from elmo.text.rules import is_not_english, is_split_by_language
-from elmo.text.tokenizers import get_tokenizer, is_code, language_of
+from elmo.text.tokenizers import get_tokenizer, is_code, language_of, refuse_code
 
 SAMPLE = 1 << 16
 """How many characters of a text are looked at."""
@@ -86,7 +86,7 @@ def choose_cut(
         language: The language, for splitting sentences.
 
     Raises:
-        ElmoError: If the tokenizer of the training text is the code of someone else.
+        ElmoError: If the training text was cut by a function from outside of this package.
     """
     known = own or TextConfig()
     is_tokenized = None if sample is None else looks_tokenized(sample)
@@ -98,7 +98,7 @@ def choose_cut(
         if is_tokenized is False and known.tokenizer == "whitespace" and text != "conllu":
             notes.append(_UNKNOWN if own is None else _TOKENIZED)
         elif is_raw:
-            _refuse_code(known, "--tokenizer ")
+            refuse_code(known.tokenizer, "the model", f"if you trust it, pass --tokenizer {known.tokenizer}")
     # What cut a text that had been tokenized is not known, so nothing can be said against a choice.
     elif known.tokenizer not in ("whitespace", tokenizer) and (tokenizer != "whitespace" or is_raw):
         notes.append(f"the model's training text was cut by tokenizer {known.tokenizer}, not by {tokenizer}")
@@ -143,21 +143,12 @@ def how_to_cut(
                 "the model does not say how its training text was cut; name a tokenizer (tokenizer='ptb' for English, "
                 "'words' for other languages)"
             )
-        _refuse_code(own, "tokenizer=")
+        refuse_code(own.tokenizer, "the model", f"if you trust it, pass tokenizer={own.tokenizer!r}")
         if own.tokenizer == "whitespace" and looks_tokenized(text) is False:
             warnings.warn(_TOKENIZED.replace("--tokenizer", "tokenizer"), stacklevel=3)
         return replace(own, language=language or own.language)
     known = own or TextConfig()
     return replace(known, tokenizer=tokenizer, language=language or language_of(tokenizer) or known.language)
-
-
-def _refuse_code(own: TextConfig, option: str) -> None:
-    """Refuse to run what a model names: it may come from a stranger."""
-    if is_code(own.tokenizer):
-        raise ElmoError(
-            f"the model's training text was cut by {own.tokenizer}, which is a function from outside of this package; "
-            f"if you trust it, pass {option}{own.tokenizer}"
-        )
 
 
 def tokenizer_for_query(sentence: str, of_text: str, own: TextConfig | None) -> str:
@@ -167,8 +158,12 @@ def tokenizer_for_query(sentence: str, of_text: str, own: TextConfig | None) -> 
         sentence: The sentence, raw or tokenized.
         of_text: The tokenizer by which the text was cut.
         own: How the model's training text was cut, for a text that was tokenized by another program.
+
+    Raises:
+        ElmoError: If the text is that of an index, which was cut by a function from outside of this package.
     """
     if of_text != "whitespace":
+        refuse_code(of_text, "the index", f"if you trust it, pass --tokenizer {of_text}")
         return of_text
     # Without any marks there is little for a tokenizer to do, and nothing that it could spoil.
     if own is None or is_code(own.tokenizer) or looks_tokenized(sentence):

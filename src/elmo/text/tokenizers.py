@@ -100,6 +100,21 @@ def is_code(name: str) -> bool:
     return ":" in name and name.partition(":")[0] not in _LANGUAGES and not [*entry_points(group=GROUP, name=name)]
 
 
+def refuse_code(name: str, whose: str, then: str) -> None:
+    """Refuse a tokenizer that a file names if it is a function by its module: the file may come from a stranger.
+
+    Args:
+        name: The name of the tokenizer.
+        whose: What names it, the beginning of the message.
+        then: What the user can do, the end of the message.
+
+    Raises:
+        ElmoError: If it is such a function.
+    """
+    if is_code(name):
+        raise ElmoError(f"{whose} names tokenizer {name}, a function from outside of this package; {then}")
+
+
 def language_of(name: str) -> str | None:
     """Return the language that the name of a tokenizer says, such as "de" for "spacy:de", or None."""
     kind, _, language = name.partition(":")

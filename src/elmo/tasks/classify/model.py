@@ -20,6 +20,7 @@ from elmo.tasks.common.modules import AttentivePooling, BiLSTMs, CharacterEmbedd
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
 from elmo.tasks.task import TaskModel, Vocabularies
+from elmo.text.tokenizers import refuse_code
 
 NUMBERS_OF_LABELS = ("one", "several")
 CLASS_WEIGHTS = ("none", "balanced")
@@ -55,6 +56,7 @@ class ClassifyRecipe(TaskRecipe):
     dropout: float = 0.5
 
     def __post_init__(self) -> None:
+        refuse_code(self.tokenizer, "the recipe", "offer it as an entry point of the group elmo.tokenizers instead")
         require_choice("labels", self.labels, NUMBERS_OF_LABELS)
         require_choice("class_weights", self.class_weights, CLASS_WEIGHTS)
         require_positive("max_tokens", self.max_tokens)

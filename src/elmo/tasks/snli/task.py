@@ -20,7 +20,7 @@ from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
 from elmo.text.reading import read_lines
-from elmo.text.tokenizers import Tokenizer, get_tokenizer
+from elmo.text.tokenizers import Tokenizer, get_tokenizer, refuse_code
 
 LABEL, PREMISE, HYPOTHESIS = "gold_label", "sentence1", "sentence2"
 """The keys of SNLI's JSON objects."""
@@ -68,6 +68,7 @@ class SnliRecipe(TaskRecipe):
     with_elmo: WithElmoConfig = WithElmoConfig()
 
     def __post_init__(self) -> None:
+        refuse_code(self.tokenizer, "the recipe", "offer it as an entry point of the group elmo.tokenizers instead")
         require_share("dropout", self.dropout)
         require_positive("size", self.size)
         if len(set(self.labels)) < max(2, len(self.labels)):

@@ -20,6 +20,7 @@ from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
 from elmo.tasks.squad.data import Bounds, SquadExample
 from elmo.tasks.squad.layers import BiAttention, BiGRU, SelfAttention
 from elmo.tasks.task import Sentence, TaskModel
+from elmo.text.tokenizers import refuse_code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,7 @@ class SquadRecipe(TaskRecipe):
     longest_answer: int = 17
 
     def __post_init__(self) -> None:
+        refuse_code(self.tokenizer, "the recipe", "offer it as an entry point of the group elmo.tokenizers instead")
         require_share("dropout", self.dropout)
         for name in ("size", "longest_answer"):
             require_positive(name, getattr(self, name))
