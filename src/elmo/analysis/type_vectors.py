@@ -36,7 +36,10 @@ MAX_SENSES = 5
 """The largest number of senses that "auto" tries."""
 
 LEAST_SILHOUETTE = 0.1
-"""The mean silhouette that senses must have with "auto" (docs/lab-notes.md)."""
+"""The mean silhouette that senses must have with "auto".
+
+Words with one meaning usually have more, too (docs/lab-notes.md): the clusters are of contexts.
+"""
 
 SENSE = "#"
 """What separates a word from the number of its sense, from 1, in names such as `bank#2`."""
@@ -76,7 +79,7 @@ def type_vectors(
         layer: Any choice of layers that gives one vector per token.
         min_count: How often a type must occur to get a vector.
         senses: The number of senses of each type; fewer if it has fewer uses. "auto" tries 2 to 5, and keeps the number
-            that separates the uses best, or one sense if none separates them well.
+            that separates the uses best, or one sense if none separates them well. It splits nearly every word.
         work: The folder for what is kept on disk; by default that for temporary files of the system.
 
     Raises:
