@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,17 @@ def test_legend_says_what_is_drawn(tmp_path: Path, monkeypatch) -> None:
     assert labels[7:] == ["other senses (2)"]
     assert texts[0] == "Title of ours"
     assert [text.split(" (")[0] for text in texts[1:]] == ["First principal component", "Second principal component"]
+
+
+def test_each_layer_has_a_plot(tmp_path: Path, monkeypatch) -> None:
+    figures = pytest.importorskip("matplotlib.figure")
+    titles: list[list[str]] = []
+    monkeypatch.setattr(
+        figures.Figure, "savefig", lambda self, *_, **__: titles.append([axes.get_title() for axes in self.axes])
+    )
+    layers = [replace(make_uses([[1, 0], [0, 1], [1, n]], ["", "", ""], ["p", "q", "r"]), layer=n) for n in (0, 1)]
+    plot_uses(tmp_path / "x.svg", layers)
+    assert titles == [["Layer 0", "Layer 1"]]
 
 
 def test_pictures_that_cannot_be_drawn_are_refused(tmp_path: Path) -> None:

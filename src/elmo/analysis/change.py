@@ -69,12 +69,12 @@ def distances(sums: NDArray[np.float64], counts: NDArray[np.int64]) -> Distances
         half the squared distance between the means (of Gretton et al. 2012, eq. 3, with a linear kernel).
     """
     products = sums @ np.swapaxes(sums, -1, -2)
-    counts = counts.astype(np.float64)
+    n = counts.astype(np.float64)
     squares = np.diagonal(products, axis1=-2, axis2=-1)
     with np.errstate(divide="ignore", invalid="ignore"):
         # Of the pairs within a period, those of a use with itself are left out; each of them adds a cosine of 1.
-        within = np.where(counts > 1, 1 - (squares - counts) / (counts * (counts - 1)), np.nan)
-        apd = 1 - products / (counts[..., :, None] * counts[..., None, :])
+        within = np.where(n > 1, 1 - (squares - n) / (n * (n - 1)), np.nan)
+        apd = 1 - products / (n[..., :, None] * n[..., None, :])
         prt = 1 - products / np.sqrt(squares[..., :, None] * squares[..., None, :])
     excess = apd - (within[..., :, None] + within[..., None, :]) / 2
     same = np.eye(counts.shape[-1], dtype=bool)

@@ -165,8 +165,8 @@ def plot_uses(path: str | Path, uses: Uses | Sequence[Uses], title: str = "") ->
         raise ElmoError(f"{path}: {len(plots[0].senses) if plots else 0} uses make no picture; it takes 3")
     figure = new_figure()
     figure.set_size_inches(11, 6 if len(plots) == 1 else 3.6)
-    figure.suptitle(title or "Uses of a word")
     all_axes = figure.subplots(1, len(plots), squeeze=False)[0]
+    (all_axes[0].set_title if len(plots) == 1 else figure.suptitle)(title or "Uses of a word")
     for axes, of_layer in zip(all_axes, plots, strict=True):
         points, shares = project(of_layer.vectors)
         _draw_senses(axes, of_layer, points)

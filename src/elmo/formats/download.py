@@ -222,7 +222,7 @@ def _opened(address: str, headers: dict[str, str]) -> Generator[Any]:
     session: Any = get_session()
     options: dict[str, Any] = {"headers": headers, "timeout": constants.HF_HUB_DOWNLOAD_TIMEOUT}
     if callable(session.stream):
-        opened = session.stream("GET", address, **options)
+        opened: Any = session.stream("GET", address, **options)
     else:  # in requests, that is a setting and no method
         opened = session.get(address, stream=True, **options)
     with opened as reply:
