@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, chdir
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from elmo import formats
 from elmo.embed import Embedder, Written
 from elmo.embed.unfinished import unfinished_work, work_folder_of
 from elmo.errors import ElmoError
-from elmo.text.reading import read_sentences
+from elmo.text.located import read_located
 from make_bilm_hdf5 import make
 from running import started, wait_until
 
@@ -123,6 +123,21 @@ def test_only_what_is_missing_is_embedded_in_the_same_windows(model: Embedder, t
     written = model.write(tmp_path / "a.h5", SENTENCES, batch_size=2)
     assert windows == whole[3:]
     assert written.notes == ("continued an interrupted run after 24 sentences",)
+
+
+@pytest.mark.usefixtures("always_safe")
+def test_places_are_not_left_out_of_half_a_file(model: Embedder, tmp_path: Path) -> None:
+    text, path = tmp_path / "text.txt", tmp_path / "a.parquet"
+    text.write_text("\n".join(" ".join(sentence) for sentence in SENTENCES), encoding="utf-8")
+
+    def until_interrupted() -> Iterator[list[str]]:
+        yield from list(read_located([text]))[:30]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.write(path, until_interrupted(), batch_size=1, located=True)
+    with pytest.raises(ElmoError, match=r"unfinished work of another command \(other located\)"):
+        model.write(path, SENTENCES, batch_size=1)
 
 
 def test_what_is_short_leaves_nothing(model: Embedder, tmp_path: Path) -> None:
@@ -329,7 +344,8 @@ def whole(folder: Path, ending: str) -> Path:
 def write(folder: Path, name: str) -> Written:
     """What the command does, in this process."""
     model = Embedder(formats.load(folder / "model"))
-    return model.write(folder / name, read_sentences([folder / "text.txt"]), layers="top")
+    with chdir(folder):  # since the names of files are written, too
+        return model.write(folder / name, read_located(["text.txt"]), layers="top", located=True)
 
 
 def embedding(folder: Path, *arguments: str, before: str = ":") -> AbstractContextManager[subprocess.Popen[str]]:

@@ -126,11 +126,17 @@ inline void add_products(int sums, int left, int right) {
         }
 }
 
-// Leaf 7 of a processor with AMX-BF16 and AMX-TILE.
-inline bool ask_processor(unsigned leaf, unsigned part, unsigned*, unsigned*, unsigned*, unsigned* edx) {
-    require(leaf == 7 && part == 0, "another leaf was asked for");
-    *edx = 1u << 22 | 1u << 24;
-    return true;
+// This processor, with AMX-BF16 and AMX-TILE.
+inline int ask_processor(unsigned leaf, unsigned part, unsigned* eax, unsigned* ebx, unsigned* ecx, unsigned* edx) {
+    const int known = __get_cpuid_count(leaf, part, eax, ebx, ecx, edx);
+    if (leaf == 7 && part == 0) *edx |= 1u << 22 | 1u << 24;
+    return known;
+}
+
+// The registers that this system keeps, and tiles with their shapes.
+__attribute__((target("xsave"))) inline unsigned long long kept_states(unsigned number) {
+    require(number == 0, "another register was read");
+    return _xgetbv(0) | 3u << 17;
 }
 
 // A system that grants tiles (ARCH_REQ_XCOMP_PERM of state 18), but for tests that have it refuse.
@@ -148,13 +154,13 @@ inline long ask_system(long call, long request, long state) {
 #undef _tile_loadd
 #undef _tile_stored
 #undef _tile_dpbf16ps
-#undef _xgetbv
 #define _tile_loadconfig(from) emulated::load_shapes(from)
 #define _tile_release() emulated::release()
 #define _tile_zero(tile) emulated::zero(tile)
 #define _tile_loadd(tile, from, step) emulated::load(tile, from, step)
 #define _tile_stored(tile, to, step) emulated::store(tile, to, step)
 #define _tile_dpbf16ps(sums, left, right) emulated::add_products(sums, left, right)
-#define _xgetbv(number) (uint64_t{3} << 17)
+#undef _xgetbv
+#define _xgetbv emulated::kept_states
 #define __get_cpuid_count(leaf, part, eax, ebx, ecx, edx) emulated::ask_processor(leaf, part, eax, ebx, ecx, edx)
 #define syscall(call, request, state) emulated::ask_system(call, request, state)

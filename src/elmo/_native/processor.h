@@ -12,6 +12,7 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <immintrin.h>
 #if defined(HAS_AMX)
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -41,12 +42,9 @@ Answer ask(unsigned leaf, unsigned subleaf = 0) {
 bool has(unsigned word, unsigned bits) { return (word & bits) == bits; }
 
 // The registers that the system keeps for each thread (XCR0); the others can't be used, whatever the processor has.
-unsigned kept_states() {
+__attribute__((target("xsave"))) unsigned kept_states() {
     constexpr unsigned OSXSAVE = 1u << 27;
-    if (!has(ask(1).c, OSXSAVE)) return 0;
-    unsigned low, high;
-    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return low;
+    return has(ask(1).c, OSXSAVE) ? static_cast<unsigned>(_xgetbv(0)) : 0;
 }
 
 bool made_by_intel() {

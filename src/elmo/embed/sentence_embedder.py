@@ -236,8 +236,8 @@ class SentenceEmbedder(ABC):
                 "pool": pool,
                 "precision": self.precision,
                 "state": state,
-            }
-            | ({"located": True} if located else {}),
+                "located": located or None,  # None is what unfinished work of earlier versions says
+            },
             dtype=dtype,
             overwrite=overwrite,
             resumable=state != "carry",

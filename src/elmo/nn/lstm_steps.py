@@ -174,12 +174,13 @@ class _Steps(NamedTuple):
             return
         weight_ih, weight_hh, weight_hr = self._rounded(joined.dtype)
         in_size = weight_ih.shape[1]
-        from_inputs = joined[:, :in_size] @ weight_ih.t()
+        from_inputs = _apart(joined[:, :in_size]) @ weight_ih.t()
         steps = step_slices(self.batch_sizes)
         for number, (now, rows) in enumerate(zip(steps, self.batch_sizes, strict=True)):
             here, out = cells.rows(now), outputs[now]
             c_before = cells.cell[steps[number - 1]][:rows] if number else cell
-            _step(from_inputs[now], joined[now][:, in_size:] @ weight_hh.t(), bias, c_before, self.cell_clip, here)
+            from_hidden = _apart(joined[now, in_size:]) @ weight_hh.t()
+            _step(from_inputs[now], from_hidden, bias, c_before, self.cell_clip, here)
             if weight_hr is not None:
                 out.copy_(here.mixed @ weight_hr.t())
             if self.proj_clip is not None:
@@ -255,7 +256,16 @@ class _Steps(NamedTuple):
         out_size = len(self.weight) // 4 if self.weight_hr is None else len(self.weight_hr)
         in_size = self.weight.shape[1] - out_size
         weight_ih, weight_hh = self.weight.to(dtype).split([in_size, out_size], dim=1)
-        return weight_ih, weight_hh, None if self.weight_hr is None else self.weight_hr.to(dtype)
+        return _apart(weight_ih), _apart(weight_hh), None if self.weight_hr is None else self.weight_hr.to(dtype)
+
+
+def _apart(part: Tensor) -> Tensor:
+    """Return some columns of a matrix in memory of their own, if torch's products would read others as well.
+
+    On processors with AMX, those of bfloat16 (torch 2.13) read a few numbers after each row. They multiply them by 0,
+    but what is not computed yet may be NaN.
+    """
+    return part.contiguous() if part.dtype == torch.bfloat16 and part.is_cpu else part
 
 
 def _step(
