@@ -51,6 +51,7 @@ import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -218,7 +219,7 @@ class Bench:
 
     def store_types(self, model: Path) -> Path:
         """Convert a model to our own format, and store the token vectors of the training text's vocabulary with it."""
-        corpus, _ = self.make_corpus()
+        corpus, _ = self.training_corpus
         stored, words = self.work / f"{model.name}-stored", self.work / "words.txt"
         words.write_text("\n".join(corpus.vocabulary().words), encoding="utf-8")
         _run([sys.executable, "-m", "elmo", "convert", str(model / "lm_weights.hdf5"), str(stored)])
@@ -260,7 +261,7 @@ class Bench:
     def pretrain(self) -> dict[str, Any]:
         """Measure steps of training. Each repeat is a training of its own, first of bilm-tf and then of ours."""
         batch_size, steps, peer_steps = (16, 4, 4) if self.arguments.quick else (128, 12, 6)
-        corpus, text = self.make_corpus()
+        corpus, text = self.training_corpus
         settings = {"training.batch_size": batch_size, "training.fresh_starts": False}
         recipe = load_pretraining_recipe(TRAINED, settings)
         options = _training_options(recipe, corpus.vocabulary_size)
@@ -304,8 +305,9 @@ class Bench:
             "threads": self.arguments.threads,
         }
 
-    def make_corpus(self) -> tuple[Corpus, Path]:
-        """Return our corpus and the tokenized text, which bilm-tf reads with the same vocabulary."""
+    @cached_property
+    def training_corpus(self) -> tuple[Corpus, Path]:
+        """Our corpus and the tokenized text, which bilm-tf reads with the same vocabulary."""
         text = self.work / "train.txt"
         num_tokens = 100_000 if self.arguments.quick else TRAINING_TOKENS
         with text.open("w", encoding="utf-8") as file:

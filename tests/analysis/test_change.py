@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from commands import run_main
-from elmo import formats
 from elmo.analysis import change as module
 from elmo.analysis.change import ChangeIndex, distances, plot_change
 from elmo.analysis.origins import Origins
@@ -19,7 +18,6 @@ from elmo.analysis.search import build_index
 from elmo.analysis.search import vectors as stored
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
-from make_bilm_hdf5 import make
 
 pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
 
@@ -74,16 +72,6 @@ def test_one_use_has_no_distance_within_its_period() -> None:
     assert np.isnan(found.excess[0, 1])
     assert np.isfinite(found.apd[0, 1])
     assert np.isnan(found.apd[0, 2])
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("model"))[0]
-
-
-@pytest.fixture(scope="module")
-def model(model_folder: Path) -> Embedder:
-    return Embedder(formats.load(model_folder))
 
 
 def sentences(seed: int, changed: bool) -> list[list[str]]:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from commands import run_main
-from elmo import formats
 from elmo.analysis import type_vectors as module
 from elmo.analysis.clusters import cluster_as_needed, mean_silhouette
 from elmo.analysis.type_vectors import add_to_rows, type_vectors
@@ -22,22 +21,11 @@ from elmo.formats.word_vectors import write_word_vectors
 from elmo.tasks.common.static_vectors import read_vectors
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
-from make_bilm_hdf5 import make
 
 WORDS = ["They", "saw", "a", "new", "play", "in", "the", "park", "drama", "."]
 
 ROUNDING = 2e-6
 """Means of float32 vectors that were computed in other batches."""
-
-
-@pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("model"))[0]
-
-
-@pytest.fixture(scope="module")
-def model(model_folder: Path) -> Embedder:
-    return Embedder(formats.load(model_folder))
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +197,7 @@ def test_the_command(
     text = str(corpus.folder.parent / "text.txt")
     assert run_main(["types", str(model_folder), text, "b.txt", "--layer", "1"], monkeypatch, capsys)[0] == 0
     assert (tmp_path / "a.txt").read_text() == (tmp_path / "b.txt").read_text()
-    code, out, error = run_main([*common, "c.kv", "--senses", "2", "--json", *tests[:0]], monkeypatch, capsys)
+    code, out, error = run_main([*common, "c.kv", "--senses", "2", "--json"], monkeypatch, capsys)
     assert code == 0, error
     assert json.loads(out)["num_vectors"] == 20
     assert load_word_vectors("c.kv").index_to_key[0][-2:] in ("#1", "#2")

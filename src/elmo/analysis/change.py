@@ -138,12 +138,13 @@ class ChangeIndex:
     Raises:
         ElmoError: If the folder is not an index or is damaged, or if its metadata does not have two periods or more.
 
-    Example::
-
+    Example:
+        ```python
         build_index(model, ["letters/*.txt"], "letters.index", metadata="dates.tsv")
         index = ChangeIndex("letters.index", "decade")
         print([one.word for one in index.rank(min_count=20)[:10]])
         plot_change("gay.png", index.word("gay"))
+        ```
     """
 
     def __init__(self, folder: str | Path, by: str, dates: str | None = None) -> None:

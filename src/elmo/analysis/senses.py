@@ -164,20 +164,22 @@ def plot_uses(path: str | Path, uses: Uses | Sequence[Uses], title: str = "") ->
     if not plots or len(plots[0].senses) < 3:
         raise ElmoError(f"{path}: {len(plots[0].senses) if plots else 0} uses make no picture; it takes 3")
     figure = new_figure()
-    figure.set_size_inches(11, 6 if len(plots) == 1 else 3.6)
+    is_one = len(plots) == 1
+    figure.set_size_inches(11, 6 if is_one else 3.6)
     all_axes = figure.subplots(1, len(plots), squeeze=False)[0]
-    (all_axes[0].set_title if len(plots) == 1 else figure.suptitle)(title or "Uses of a word")
+    (all_axes[0].set_title if is_one else figure.suptitle)(title or "Uses of a word")
     for axes, of_layer in zip(all_axes, plots, strict=True):
         points, shares = project(of_layer.vectors)
         _draw_senses(axes, of_layer, points)
-        if len(plots) > 1:
+        if is_one:
+            for axis, number, share in zip(
+                (axes.set_xlabel, axes.set_ylabel), ("First", "Second"), shares, strict=True
+            ):
+                axis(f"{number} principal component ({share:.0%} of the variance)")
+        else:
             axes.set(title=f"Layer {of_layer.layer}", xlim=(-1, 1), ylim=(-1, 1), xticks=(), yticks=(), aspect="equal")
-            continue
-        for axis, number, share in zip((axes.set_xlabel, axes.set_ylabel), ("First", "Second"), shares, strict=True):
-            axis(f"{number} principal component ({share:.0%} of the variance)")
     handles, labels = all_axes[-1].get_legend_handles_labels()
-    place = "outside right upper" if len(plots) == 1 else "outside lower center"
-    columns = 1 if len(plots) == 1 else len(labels)
+    place, columns = ("outside right upper", 1) if is_one else ("outside lower center", len(labels))
     figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize="small", labelspacing=1)
     save_figure(figure, path, path.suffix[1:])
 

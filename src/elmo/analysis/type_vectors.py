@@ -83,12 +83,13 @@ def type_vectors(
         work: The folder for what is kept on disk; by default that for temporary files of the system.
 
     Raises:
-        ElmoError: If no type occurs often enough, or if senses are asked for and faiss is not installed.
+        ElmoError: If no type occurs often enough, or if types are divided into senses and faiss is not installed.
 
-    Example::
-
+    Example:
+        ```python
         found = type_vectors(model, Corpus.open("corpus/"), layer=1, senses="auto")
         print(found.names[:10], found.vectors.shape)
+        ```
     """
     require_positive("min_count", min_count)
     if senses != "auto":

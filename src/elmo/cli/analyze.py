@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from elmo.cli.shared import device_option, examples, json_option, print_result
+from elmo.cli.shared import add_options, device_option, examples, json_option, print_result
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -92,17 +92,6 @@ TASKS = (
 NER = "--task ner --train train.conll --dev dev.conll"
 
 
-def options(*groups: Sequence[Callable[[Command], Command]]) -> Callable[[Command], Command]:
-    """Return a decorator that adds the options of all groups to a command, in the given order."""
-
-    def add(function: Command) -> Command:
-        for option in reversed([option for group in groups for option in group]):
-            function = option(function)
-        return function
-
-    return add
-
-
 @click.group(
     epilog=examples(
         f"elmo analyze layers model/ {NER} --out analysis/",
@@ -124,7 +113,7 @@ def command() -> None:
     epilog=examples(f"elmo analyze layers model/ {NER} --out analysis/ --seeds 3"),
 )
 @MODEL
-@options(TASKS, COMMON)
+@add_options(*TASKS, *COMMON)
 def layers(**arguments: Any) -> None:
     """Compare tasks without ELMo, with the last layer of MODEL, and with all layers (Table 2).
 
@@ -140,7 +129,7 @@ def layers(**arguments: Any) -> None:
     epilog=examples(f"elmo analyze placement model/ {NER} --out analysis/"),
 )
 @MODEL
-@options(TASKS, COMMON)
+@add_options(*TASKS, *COMMON)
 def placement(**arguments: Any) -> None:
     """Compare ELMo at the input of the lowest RNN, at its output, and at both (Table 3).
 
@@ -156,7 +145,7 @@ def placement(**arguments: Any) -> None:
     epilog=examples(f"elmo analyze efficiency model/ {NER} --out analysis/"),
 )
 @MODEL
-@options(TASKS, COMMON)
+@add_options(*TASKS, *COMMON)
 def efficiency(**arguments: Any) -> None:
     """Train on 0.1, 1, 10 and 100 % of the training set, with ELMo and without (Figure 1).
 
@@ -173,7 +162,7 @@ def efficiency(**arguments: Any) -> None:
     epilog=examples(f"elmo analyze weights model/ {NER} --out analysis/"),
 )
 @MODEL
-@options(TASKS, COMMON)
+@add_options(*TASKS, *COMMON)
 def weights(**arguments: Any) -> None:
     """Show the weights that tasks learn for the layers, at each place where their recipes use ELMo (Figure 2).
 
@@ -189,7 +178,7 @@ def weights(**arguments: Any) -> None:
     epilog=examples(f"elmo analyze finetuning model/ {NER} --out analysis/"),
 )
 @MODEL
-@options(TASKS, COMMON)
+@add_options(*TASKS, *COMMON)
 def finetuning(device: str, **arguments: Any) -> None:
     """Fine-tune MODEL on the task's text for an epoch, and compare perplexity and scores (Table 7).
 
@@ -213,7 +202,7 @@ def finetuning(device: str, **arguments: Any) -> None:
 @click.argument("tests", nargs=-1, required=True, metavar="TEST.data.xml...")
 @SEMCOR
 @click.option("--senses", required=True, metavar="FILE", help="WordNet's index.sense, which gives the first sense.")
-@options(COMMON)
+@add_options(*COMMON)
 def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool, **arguments: Any) -> None:
     """Find word senses in each TEST by the nearest sense in SemCor, for each layer and for mixes of layers (Table 5).
 
@@ -247,7 +236,7 @@ def wsd(tests: tuple[str, ...], semcor: str, senses: str, out: Path, quick: bool
 @click.option(
     "--conll2000", nargs=2, metavar="TRAIN TEST", help="CoNLL-2000. The end of TRAIN becomes the development set."
 )
-@options(COMMON)
+@add_options(*COMMON)
 def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, quick: bool, **arguments: Any) -> None:
     """Predict parts of speech (Penn's tags for English) by a linear classifier on each layer of MODEL (Table 6)."""
     from elmo.analysis.paper.representations import TaggedCorpus, analyze_pos, draw_pos, with_dev
@@ -272,7 +261,7 @@ def pos(ud: Sequence[str] | None, conll2000: Sequence[str] | None, out: Path, qu
 @MODEL
 @SEMCOR
 @click.option("--static", metavar="FILE", help="Static vectors to compare with, in the text format of word2vec.")
-@options(COMMON)
+@add_options(*COMMON)
 def neighbors(semcor: str, static: str | None, out: Path, quick: bool, **arguments: Any) -> None:
     """Find the nearest words to "play" without context, and in SemCor the uses nearest to the paper's (Table 4).
 

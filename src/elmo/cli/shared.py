@@ -95,76 +95,75 @@ def print_result(sentence: str, figures: dict[str, Any], as_json: bool, *, to_st
     click.echo(sentence, err=to_stderr)
 
 
-def reading_options(command: Command) -> Command:
-    """Add the options `--tokenizer`, `--text`, `--encoding` and `--lowercase`, the keywords of `read_sentences`."""
-    options = (
-        click.option(
-            "--tokenizer",
-            default="whitespace",
-            show_default=True,
-            metavar="NAME",
-            help="whitespace (for tokenized text), ptb (for raw English), words, chars, spacy:LANGUAGE (such as "
-            "spacy:de), stanza:LANGUAGE, icu:LANGUAGE, MODULE:FUNCTION, or one of another package.",
-        ),
-        click.option(
-            "--text",
-            type=click.Choice(["sentences", "paragraphs", "wrapped", "conllu"]),
-            default="sentences",
-            show_default=True,
-            help="What a line holds: a sentence, a paragraph, or a part of a paragraph that is wrapped over several "
-            "lines and ends at a blank line; or CoNLL-U, a word a line.",
-        ),
-        click.option(
-            "--encoding",
-            default="utf-8",
-            show_default=True,
-            metavar="NAME",
-            help="Encoding of the text, for example latin-1.",
-        ),
-        click.option(
-            "--lowercase", is_flag=True, help="Convert the text to lower case. The published models keep case."
-        ),
-    )
-    for option in reversed(options):  # as decorators that are written one below the other: the last is applied first
-        command = option(command)
-    return command
+def add_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that adds options to a command, in the given order."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):  # as decorators below each other, of which the last is applied first
+            command = option(command)
+        return command
+
+    return add
 
 
-def text_options(command: Command) -> Command:
-    """Add the options of `reading_options`, and `--language`, to a command with a model, which knows its own."""
-    options = (
-        click.option(
-            "--tokenizer",
-            metavar="NAME",
-            help="How to cut the text: whitespace (for tokenized text), ptb (for raw English), words, chars, "
-            "spacy:LANGUAGE, stanza:LANGUAGE, icu:LANGUAGE, MODULE:FUNCTION, or one of another package. Default: for "
-            "raw text that of the model's training text, for tokenized text whitespace.",
-        ),
-        click.option(
-            "--text",
-            type=click.Choice(["sentences", "paragraphs", "wrapped", "conllu"]),
-            help="What a line holds: a sentence, a paragraph, or a part of a paragraph that is wrapped over several "
-            "lines and ends at a blank line; or CoNLL-U, a word a line. Default: conllu for files named so "
-            "(x.conllu, x.conllu.xz); else as --tokenizer, and sentences if that is given.",
-        ),
-        click.option(
-            "--encoding", default="utf-8", show_default=True, help="Encoding of the text, for example latin-1."
-        ),
-        click.option(
-            "--lowercase/--no-lowercase",
-            default=None,
-            help="Whether to convert the text to lower case. Default: as the model's training text.",
-        ),
-        click.option(
-            "--language",
-            metavar="CODE",
-            help="Language of the text, such as de, by whose rules paragraphs are split into sentences. Default: the "
-            "model's.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+reading_options = add_options(
+    click.option(
+        "--tokenizer",
+        default="whitespace",
+        show_default=True,
+        metavar="NAME",
+        help="whitespace (for tokenized text), ptb (for raw English), words, chars, spacy:LANGUAGE (such as "
+        "spacy:de), stanza:LANGUAGE, icu:LANGUAGE, MODULE:FUNCTION, or one of another package.",
+    ),
+    click.option(
+        "--text",
+        type=click.Choice(["sentences", "paragraphs", "wrapped", "conllu"]),
+        default="sentences",
+        show_default=True,
+        help="What a line holds: a sentence, a paragraph, or a part of a paragraph that is wrapped over several "
+        "lines and ends at a blank line; or CoNLL-U, a word a line.",
+    ),
+    click.option(
+        "--encoding",
+        default="utf-8",
+        show_default=True,
+        metavar="NAME",
+        help="Encoding of the text, for example latin-1.",
+    ),
+    click.option("--lowercase", is_flag=True, help="Convert the text to lower case. The published models keep case."),
+)
+"""Add the options `--tokenizer`, `--text`, `--encoding` and `--lowercase`, the keywords of `read_sentences`."""
+
+
+text_options = add_options(
+    click.option(
+        "--tokenizer",
+        metavar="NAME",
+        help="How to cut the text: whitespace (for tokenized text), ptb (for raw English), words, chars, "
+        "spacy:LANGUAGE, stanza:LANGUAGE, icu:LANGUAGE, MODULE:FUNCTION, or one of another package. Default: for "
+        "raw text that of the model's training text, for tokenized text whitespace.",
+    ),
+    click.option(
+        "--text",
+        type=click.Choice(["sentences", "paragraphs", "wrapped", "conllu"]),
+        help="What a line holds: a sentence, a paragraph, or a part of a paragraph that is wrapped over several "
+        "lines and ends at a blank line; or CoNLL-U, a word a line. Default: conllu for files named so "
+        "(x.conllu, x.conllu.xz); else as --tokenizer, and sentences if that is given.",
+    ),
+    click.option("--encoding", default="utf-8", show_default=True, help="Encoding of the text, for example latin-1."),
+    click.option(
+        "--lowercase/--no-lowercase",
+        default=None,
+        help="Whether to convert the text to lower case. Default: as the model's training text.",
+    ),
+    click.option(
+        "--language",
+        metavar="CODE",
+        help="Language of the text, such as de, by whose rules paragraphs are split into sentences. Default: the "
+        "model's.",
+    ),
+)
+"""Add the options of `reading_options`, and `--language`, to a command with a model, which knows its own."""
 
 
 class TextModel(Protocol):

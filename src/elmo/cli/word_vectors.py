@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from elmo.cli.shared import is_given
+from elmo.cli.shared import add_options, is_given
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -42,29 +42,25 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
         del corpus  # Windows cannot delete files that are still mapped into memory
 
 
-def word_test_options(command: Command) -> Command:
-    """Add the options `--similarity` and `--analogies`, the files of `run_word_tests`."""
-    options = (
-        click.option(
-            "--similarity",
-            multiple=True,
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Then compare cosines with people's judgements: two words and a number on each line, with tabs "
-            "between them. May be repeated. Needs gensim.",
-        ),
-        click.option(
-            "--analogies",
-            multiple=True,
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Then solve analogies: four words on each line, and a line ': NAME' before each section. May be "
-            "repeated. Needs gensim.",
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+word_test_options = add_options(
+    click.option(
+        "--similarity",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Then compare cosines with people's judgements: two words and a number on each line, with tabs "
+        "between them. May be repeated. Needs gensim.",
+    ),
+    click.option(
+        "--analogies",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Then solve analogies: four words on each line, and a line ': NAME' before each section. May be "
+        "repeated. Needs gensim.",
+    ),
+)
+"""Add the options `--similarity` and `--analogies`, the files of `run_word_tests`."""
 
 
 def require_word_tests(similarity: tuple[Path, ...], analogies: tuple[Path, ...]) -> None:

@@ -260,10 +260,11 @@ class SentenceEmbedder(ABC):
             ElmoError: If the model does not say how its text was cut and `tokenizer` is missing, or a tokenizer is
                 unknown or is a function from outside of this package that the model names.
 
-        Example::
-
+        Example:
+            ```python
             model = elmo.load("en")
             model.tokenize("They didn't play. We did.")  # [["They", "did", "n't", "play", "."], ["We", "did", "."]]
+            ```
         """
         return [sentence.tokens for sentence in cut_text(text, how_to_cut(self.text, text, tokenizer, language))]
 
@@ -288,11 +289,12 @@ class SentenceEmbedder(ABC):
         Raises:
             ElmoError: As `tokenize` and `embed` do.
 
-        Example::
-
+        Example:
+            ```python
             found = elmo.load("en").embed_text("She wrote a play. It's new.")
             for token, (start, end), vector in zip(found.tokens, found.spans, found.vectors):
                 print(token, start, end, vector[:3])
+            ```
         """
         sentences = cut_text(text, how_to_cut(self.text, text, tokenizer, language))
         # A sentence without tokens gives an array of the right shape if the text has none.

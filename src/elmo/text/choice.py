@@ -44,7 +44,7 @@ class Choice:
     lowercase: bool
     language: str | None
     is_own: bool = False
-    """Whether it is the way of the model's training text, which nobody asked for."""
+    """Whether raw text is cut as the model's training text was, without an option that says so."""
     notes: tuple[str, ...] = ()
 
     def reading(self, encoding: str = "utf-8") -> dict[str, Any]:
@@ -239,9 +239,10 @@ def unknown_note(
     tokens = [token for sentence in found for token in sentence]
     if len(tokens) < FEWEST:
         return None
+    unknown = set(tokens)
     with vocabulary_file.open(encoding="utf-8", newline="\n") as file:
-        words = {line.rstrip("\n") for line in file}
-    share = sum(token not in words for token in tokens) / len(tokens)
+        unknown.difference_update(line.rstrip("\n") for line in file)
+    share = sum(token in unknown for token in tokens) / len(tokens)
     if share <= 2 * own.oov_rate + 0.05:
         return None
     language = f" in the language of the model ({own.language})" if own.language else ""

@@ -67,10 +67,11 @@ def get_tokenizer(name: str) -> Tokenizer:
     Raises:
         ElmoError: If the name or the language is unknown, or a package is not installed.
 
-    Example::
-
+    Example:
+        ```python
         get_tokenizer("ptb")("They didn't play.")  # ["They", "did", "n't", "play", "."]
         get_tokenizer("jieba:lcut")("他去银行存钱。")  # any function of any package
+        ```
     """
     if name in RULES:
         return RULES[name]
