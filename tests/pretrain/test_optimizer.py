@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from elmo.pretrain.optimizer import BETAS, clip_gradients, make_optimizer, schedule
+from elmo.pretrain.optimizer import BETAS, clip_gradients, make_optimizer
 from elmo.pretrain.recipe import PretrainingConfig
 
 
@@ -119,14 +119,6 @@ def test_muon_moves_inner_matrices_along_an_orthogonal_one() -> None:
     assert moved.max() < 1.2
     for parameter in (module["bilm"]["embedding"], module["softmax"]["weight"]):
         torch.testing.assert_close(parameter.detach(), -0.01 * gradient.sign(), msg="Adam's first step")
-
-
-def test_schedule() -> None:
-    """A line up, a level, a line down."""
-    assert [schedule(x, 0.1, 0.5) for x in (0, 0.05, 0.1, 0.5, 0.75, 1)] == pytest.approx([0, 0.5, 1, 1, 0.5, 0])
-    assert [schedule(x, 0.0, 1.0) for x in (0, 0.25, 1)] == pytest.approx([1, 0.75, 0])
-    assert [schedule(x, 0.0, 0.0) for x in (0, 0.5, 1)] == [1, 1, 1]
-    assert schedule(1.1, 0.0, 0.5) == 0, "minutes may be up a little late"
 
 
 def test_the_schedule_multiplies_the_rate() -> None:

@@ -167,6 +167,17 @@ def test_the_rate_falls_with_steps(recipe: Recipe, examples: list[NerExample], t
     assert [row["learning_rate"] for row in curve(tmp_path)] == pytest.approx([0.01, 0.005, 0.0025])
 
 
+def test_the_rate_falls_to_zero(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
+    """Over the last two thirds of three epochs of three steps, or at once when the minutes are up."""
+    settings = recipe(training__decay=2 / 3, training__max_epochs=3)
+    trainer = make_trainer(tmp_path / "epochs", settings, examples)
+    trainer.train()
+    assert [row["learning_rate"] for row in curve(tmp_path / "epochs")] == pytest.approx([0.01, 0.005, 0])
+    hurried = make_trainer(tmp_path / "minutes", recipe(training__decay=1.0, training__max_minutes=1.0), examples)
+    hurried.progress.seconds = 45.0
+    assert hurried.learning_rate == pytest.approx(0.0025)
+
+
 def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
     """When they are used up, the epoch is cut short, measured and kept. With more minutes, training continues."""
     trainer = make_trainer(tmp_path, recipe(training__max_minutes=1e-9), examples)

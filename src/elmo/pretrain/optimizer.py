@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from elmo.nn.row_adam import RowAdam
 from elmo.pretrain.muon import Muon
 from elmo.pretrain.recipe import PretrainingConfig
+from elmo.training.schedule import schedule
 
 BETAS = (0.9, 0.99)
 """The decay of Adam's two averages. With these values a row that gets its first gradient late in the run moves by the
@@ -61,17 +62,6 @@ class Optimizer:
                 group["lr"] = rate * factor
             with torch.sparse.check_sparse_tensor_invariants(False):  # explicitly, or torch warns in every step
                 part.step()
-
-
-def schedule(done: float, warmup: float, decay: float) -> float:
-    """Return the factor of the learning rate after the share `done` of a run.
-
-    The factor rises linearly from 0 to 1 over the first `warmup` of the run, and falls linearly to 0 over the last
-    `decay` of it. All three arguments are shares of the run, from 0 to 1.
-    """
-    rise = 1.0 if done >= warmup else done / warmup
-    fall = 1.0 if decay == 0 else min(1.0, (1 - done) / decay)
-    return max(0.0, min(rise, fall))
 
 
 def make_optimizer(

@@ -83,6 +83,8 @@ class TaskTrainingConfig:
         plateau_patience: See `plateau_factor`.
         decay_factor: What the learning rate is multiplied by every `decay_steps` steps.
         decay_steps: See `decay_factor`.
+        decay: The share of the training, from 0 to 1, over which the learning rate falls linearly to zero at the end:
+            that of `max_epochs`, or of `max_minutes` if these are up first.
         ema_decay: If given, an exponential moving average of the weights is evaluated and kept in place of the weights
             themselves. It starts at the random initial weights, and each step keeps this share of it.
         precision: `float32`, or `bf16`: recurrent layers then round the factors of their matrix products to bfloat16 in
@@ -111,6 +113,7 @@ class TaskTrainingConfig:
     plateau_patience: int = 1
     decay_factor: float = 1.0
     decay_steps: int = 100
+    decay: float = 0.0
     ema_decay: float | None = None
     # Not autocast: only the products of recurrent layers are rounded, which are most of the work. Scores and losses,
     # such as the CRF's, stay exact.
@@ -132,6 +135,8 @@ class TaskTrainingConfig:
             if (getattr(self, name) or 0) > 1:
                 raise ElmoError(f"training.{name}: {getattr(self, name)} is above 1, and would raise the learning rate")
         require_not_negative("training.weight_decay", self.weight_decay)
+        if not 0 <= self.decay <= 1:
+            raise ElmoError(f"training.decay: {self.decay} is not in [0, 1]")
         require_seed("training.seed", self.seed)
         if not 0 < self.share <= 1:
             raise ElmoError(f"training.share: {self.share} is not in (0, 1]")

@@ -28,6 +28,7 @@ from elmo.tasks.recipe import TaskTrainingConfig
 from elmo.tasks.task import Scores, Task, TaskModel
 from elmo.training.interruption import on_interrupt, saving_to
 from elmo.training.metrics import MetricsFile, Row
+from elmo.training.schedule import schedule
 
 E = TypeVar("E")
 P = TypeVar("P")
@@ -213,7 +214,11 @@ class Trainer(Generic[E, P]):
     def learning_rate(self) -> float:
         """The learning rate of the next step."""
         config, progress = self.config, self.progress
-        return config.learning_rate * progress.rate * config.decay_factor ** (progress.step // config.decay_steps)
+        rate = config.learning_rate * progress.rate * config.decay_factor ** (progress.step // config.decay_steps)
+        done = progress.step / (config.max_epochs * self.steps_per_epoch)
+        if config.max_minutes is not None:
+            done = max(done, progress.seconds / (60 * config.max_minutes))
+        return rate * schedule(done, 0.0, config.decay)
 
     def _end_epoch(self) -> None:
         """Evaluate the dev set, keep the weights if they are the best so far, and begin the next epoch."""
