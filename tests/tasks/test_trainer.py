@@ -172,10 +172,10 @@ def test_the_rate_falls_to_zero(recipe: Recipe, examples: list[NerExample], tmp_
     settings = recipe(training__decay=2 / 3, training__max_epochs=3)
     trainer = make_trainer(tmp_path / "epochs", settings, examples)
     trainer.train()
-    assert [row["learning_rate"] for row in curve(tmp_path / "epochs")] == pytest.approx([0.01, 0.005, 0])
+    assert [row["learning_rate"] for row in curve(tmp_path / "epochs")] == pytest.approx([0.02, 0.01, 0])
     hurried = make_trainer(tmp_path / "minutes", recipe(training__decay=1.0, training__max_minutes=1.0), examples)
     hurried.progress.seconds = 45.0
-    assert hurried.learning_rate == pytest.approx(0.0025)
+    assert hurried.learning_rate == pytest.approx(0.005)
 
 
 def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
