@@ -314,7 +314,7 @@ def predict(
 
     Without predicates, srl finds them by the forms of the words. For tag, the result is CoNLL-U. If FILE is CoNLL-U,
     too, the model's tags replace those in it, and everything else stays as it is; ner writes its tags to MISC, as in
-    NER=B-PER. classify reads the documents of CoNLL-U, which begin at "# newdoc".
+    NER=B-PER. For classify, CoNLL-U is one text, unless "# newdoc" begins several.
     """  # noqa: D301 - see above
     import json
 

@@ -59,23 +59,24 @@ def test_documents_of_conllu(tmp_path: Path) -> None:
     found = read_labelled(path, "label", several=True)
     assert [example.labels for example in found] == [("a", "b"), ("c",)]
     assert [example.sentences for example in found] == [(("It", "rains", "."), ("No",)), (("x",), ("y",))]
-    assert list(read_unlabelled(path)) == [TextExample(example.sentences) for example in found]
+    assert list(read_unlabelled(path, "label")) == [TextExample(example.sentences) for example in found]
 
 
-def test_sentences_of_conllu_without_documents(tmp_path: Path) -> None:
+def test_conllu_without_marks_of_documents(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
-    path.write_text(conllu("# mood = good\na b", "# mood = bad\nc"))
+    path.write_text(conllu("# mood = good\na b", "# mood = bad\nc", "d"))
     assert read_labelled(path, "mood", several=False) == [
         TextExample((("a", "b"),), ("good",)),
-        TextExample((("c",),), ("bad",)),
+        TextExample((("c",), ("d",)), ("bad",)),
     ]
+    assert list(read_unlabelled(path, "label")) == [TextExample((("a", "b"), ("c",), ("d",)))]
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         (conllu("# newdoc id = x7\na"), "document x7: no comment '# label = …' has its label"),
-        (conllu("# label = a\na", "b"), "document 2: no comment '# label = …'"),
+        (conllu("a", "b"), "document 1: no comment '# label = …'"),
         (conllu("# newdoc\n# label = a\nx", "# label = b\ny"), r"document 1: the text has 2 labels \(a, b\)"),
         ("# newdoc\n", "a.conllu: holds no text; expected CoNLL-U"),
     ],

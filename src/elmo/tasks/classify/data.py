@@ -64,8 +64,8 @@ def read_texts(path: str | Path, tokenize: Tokenizer, *, several: bool) -> list[
 def read_labelled(path: str | Path, label_comment: str, *, several: bool) -> list[TextExample]:
     """Read the labelled documents of a file of CoNLL-U, whose words are given.
 
-    A document begins at a comment "# newdoc". In a file that has none, each sentence is a text. The labels of a text
-    are in a comment of its sentences, as in "# label = weather".
+    The labels of a document are in a comment of its sentences, as in "# label = weather". It begins at a comment
+    "# newdoc" or, in a file that has none, at its labels. A file with neither is one document.
 
     Args:
         path: The file.
@@ -76,7 +76,7 @@ def read_labelled(path: str | Path, label_comment: str, *, several: bool) -> lis
         ElmoError: If the file is no CoNLL-U, or a text has another number of labels.
     """
     examples: list[TextExample] = []
-    for number, document in enumerate(_documents(path), 1):
+    for number, document in enumerate(_documents(path, label_comment), 1):
         values = [value for sentence in document for value in sentence.comments(label_comment)]
         labels = [label for value in values for label in value.split(SEPARATOR) if label.strip() or not several]
         try:
@@ -91,9 +91,9 @@ def read_labelled(path: str | Path, label_comment: str, *, several: bool) -> lis
     return examples
 
 
-def read_unlabelled(path: str | Path, encoding: str = "utf-8") -> Iterator[TextExample]:
+def read_unlabelled(path: str | Path, label_comment: str, encoding: str = "utf-8") -> Iterator[TextExample]:
     """Yield the documents of a file of CoNLL-U, plain or compressed, without their labels (see `read_labelled`)."""
-    return (TextExample(_words(document)) for document in _documents(path, encoding))
+    return (TextExample(_words(document)) for document in _documents(path, label_comment, encoding))
 
 
 def parse_text(line: str, tokenize: Tokenizer) -> Sentences:
@@ -121,12 +121,13 @@ def first_tokens(sentences: Sentences, number: int | None) -> Sentences:
     return tuple(kept)
 
 
-def _documents(path: str | Path, encoding: str = "utf-8") -> Iterator[list[ColumnSentence]]:
+def _documents(path: str | Path, label_comment: str, encoding: str = "utf-8") -> Iterator[list[ColumnSentence]]:
     document: list[ColumnSentence] = []
     has_documents = False
     for sentence in read_columns(str(path), None, encoding):
         has_documents = has_documents or sentence.begins_document
-        if document and (sentence.begins_document or not has_documents):
+        begins = sentence.begins_document if has_documents else bool(sentence.comments(label_comment))
+        if document and begins:
             yield document
             document = []
         document.append(sentence)

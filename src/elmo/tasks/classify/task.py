@@ -45,7 +45,7 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
 
     def read_layout(self, path: str, layout: str, recipe: ClassifyRecipe, encoding: str) -> Iterator[TextExample]:
         """Yield the documents of a file of CoNLL-U without their labels."""
-        return read_unlabelled(path, encoding)
+        return read_unlabelled(path, recipe.label_comment, encoding)
 
     def tokenizer(self, recipe: ClassifyRecipe) -> str:
         """Return the recipe's tokenizer."""
