@@ -47,8 +47,7 @@ class ColumnSentence:
 
     def attribute(self, key: str) -> tuple[str | None, ...]:
         """Return the value of a key of `misc` for each word, as in "NER=B-PER", or None where it has none."""
-        items = (dict(item.partition("=")[::2] for item in misc.split("|")) for misc in self.column("misc"))
-        return tuple(found.get(key) for found in items)
+        return tuple(_item_of(misc, key) for misc in self.column("misc"))
 
     def comments(self, key: str) -> list[str]:
         """Return the values of all comments of the form "# key = value"."""
@@ -144,3 +143,8 @@ def _columns(lines: Iterable[tuple[str, str]], names: tuple[str, ...]) -> Column
         places.append(len(rows))
         rows.append(tuple(columns))
     return ColumnSentence(tuple(rows[place][form] for place in places), names, tuple(rows), tuple(places))
+
+
+def _item_of(misc: str, key: str) -> str | None:
+    found = (item.partition("=") for item in misc.split("|"))
+    return next((value for name, _, value in found if name == key), None)
