@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -68,6 +69,23 @@ def test_search_and_explore(folder: Path) -> None:
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     (folder / "wiki.txt").write_text(PARAGRAPH * 3)
     run_page("tutorials/search.md", {"elmo explore": "elmo explore --help"})
+
+
+@pytest.mark.slow
+def test_one_corpus(folder: Path) -> None:
+    """Of the whole corpus, with one step of each training: only the scores are others."""
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    for name in ("train", "dev", "test"):
+        shutil.copy(ROOT / "examples" / "letters" / f"{name}.conllu", folder)
+    letter = blocks(page("tutorials/one-corpus.md"), "text")[1]
+    (folder / "letter.txt").write_text(letter, encoding="utf-8")
+    short = "--set training.epoch_steps=1 --set training.share=0.1 --set lstm=[8]"
+    tasks = [f"elmo task train {task}" for task in ("tag", "ner", "classify")]
+    shorter = {task: f"{task} {short} --set training.max_epochs=1" for task in tasks}
+    shorter |= {"--set training.max_epochs=15": "", "--set training.max_epochs=20": ""}
+    run_page("tutorials/one-corpus.md", {**shorter, "elmo explore": "elmo explore --help"})
+    named = (folder / "named.conllu").read_text(encoding="utf-8")
+    assert (named.count("# text = "), named.count("NER=")) == (letter.count("\n"), 35)
 
 
 @pytest.mark.slow

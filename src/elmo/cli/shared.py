@@ -190,8 +190,9 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, **g
         **given: The other values of `text_options`.
     """
     from elmo.text.choice import choose_cut, sample_of, unknown_note
+    from elmo.text.conllu import is_conllu
 
-    if given["text"] is None and paths and all(".conllu" in Path(path).suffixes for path in paths):
+    if given["text"] is None and paths and all(map(is_conllu, paths)):
         given["text"] = "conllu"
     sample = sample_of(paths, encoding)
     choice = choose_cut(model.text, sample, **given)

@@ -289,8 +289,8 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     "--text",
     "layout",
     metavar="FORMAT",
-    help="plain; for tag also conllu, or columns as in the training set of RUN. Default: conllu for a FILE so named "
-    "(x.conllu, x.conllu.xz), and plain for others.",
+    help="plain; for tag, ner and classify also conllu; for tag columns, as in the training set of RUN. Default: "
+    "conllu for a FILE so named (x.conllu, x.conllu.xz), and plain for others.",
 )
 @click.option(
     "--encoding", default="utf-8", show_default=True, metavar="NAME", help="Encoding of the text, for example latin-1."
@@ -313,7 +313,8 @@ def predict(
     tag       a sentence
 
     Without predicates, srl finds them by the forms of the words. For tag, the result is CoNLL-U. If FILE is CoNLL-U,
-    too, the model's tags replace those in it, and everything else stays as it is.
+    too, the model's tags replace those in it, and everything else stays as it is; ner writes its tags to MISC, as in
+    NER=B-PER. For classify, CoNLL-U is one text, unless "# newdoc" begins several.
     """  # noqa: D301 - see above
     import json
 

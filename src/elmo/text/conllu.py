@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from elmo.errors import ElmoError
 
@@ -21,6 +22,11 @@ _SENT_ID = re.compile(r"#\s*sent_id\s*=\s*(.*?)\s*")
 
 _NO_WORD = re.compile(r"\d+[-.]\d+")
 """Numbers of lines that are not words: several words written as one ("1-2"), or a word left out of the text ("8.1")."""
+
+
+def is_conllu(path: str | Path) -> bool:
+    """Return whether a file is CoNLL-U by its name, such as "x.conllu" or "x.conllu.xz"."""
+    return ".conllu" in Path(path).suffixes
 
 
 def split_word(line: str, where: str) -> list[str] | None:

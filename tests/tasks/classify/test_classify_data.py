@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.tasks.classify.data import TextExample, first_tokens, parse_text, read_texts
+from elmo.tasks.classify.data import TextExample, first_tokens, parse_text, read_labelled, read_texts, read_unlabelled
 from elmo.text.tokenizers import get_tokenizer
 
 PTB = get_tokenizer("ptb")
@@ -39,6 +39,52 @@ def test_several_labels_are_a_set(tmp_path: Path) -> None:
     lines = ["b|a|b\tx", "\tx", '{"labels": ["b", " a"], "text": "x"}', '{"labels": [], "text": "x"}']
     found = read(tmp_path / "a", "\n".join([*lines, '{"label": 3, "text": "x"}']), several=True)
     assert [example.labels for example in found] == [("a", "b"), (), ("a", "b"), (), ("3",)]
+
+
+def conllu(*sentences: str) -> str:
+    """Sentences in CoNLL-U: comments on lines of their own, then words between spaces."""
+    blocks: list[str] = []
+    for sentence in sentences:
+        *comments, words = sentence.split("\n")
+        lines = [f"{n}\t{word}" + "\t_" * 8 for n, word in enumerate(words.split(), 1)]
+        blocks.append("\n".join([*comments, *lines, "", ""]))
+    return "".join(blocks)
+
+
+def test_documents_of_conllu(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(
+        conllu("# newdoc id = 1\n# label = a|b\nIt rains .", "No", "# newdoc\n# label =\nx", "# label=c\ny")
+    )
+    found = read_labelled(path, "label", several=True)
+    assert [example.labels for example in found] == [("a", "b"), ("c",)]
+    assert [example.sentences for example in found] == [(("It", "rains", "."), ("No",)), (("x",), ("y",))]
+    assert list(read_unlabelled(path, "label")) == [TextExample(example.sentences) for example in found]
+
+
+def test_conllu_without_marks_of_documents(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(conllu("# mood = good\na b", "# mood = bad\nc", "d"))
+    assert read_labelled(path, "mood", several=False) == [
+        TextExample((("a", "b"),), ("good",)),
+        TextExample((("c",), ("d",)), ("bad",)),
+    ]
+    assert list(read_unlabelled(path, "label")) == [TextExample((("a", "b"), ("c",), ("d",)))]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (conllu("# newdoc id = x7\na"), "document x7: no comment '# label = …' has its label"),
+        (conllu("a", "b"), "document 1: no comment '# label = …'"),
+        (conllu("# newdoc\n# label = a\nx", "# label = b\ny"), r"document 1: the text has 2 labels \(a, b\)"),
+        ("# newdoc\n", "a.conllu: holds no text; expected CoNLL-U"),
+    ],
+)
+def test_documents_without_one_label_are_named(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "a.conllu").write_text(text)
+    with pytest.raises(ElmoError, match=says):
+        read_labelled(tmp_path / "a.conllu", "label", several=False)
 
 
 def test_line_ends_and_lists_of_tokens_are_sentences() -> None:

@@ -106,6 +106,39 @@ def test_sentences_are_read_and_written(recipe: Recipe, tmp_path: Path) -> None:
     assert TASK.parse("In New York", str.split) == NerExample(("In", "New", "York"))
 
 
+CONLLU = """\
+# sent_id = 1
+1\tIn\tin\tADP\t_\t_\t2\tcase\t_\t_
+2\tNew\tNew\tPROPN\t_\t_\t0\troot\t_\tNER=B-LOC
+3\tYork\tYork\tPROPN\t_\t_\t2\tflat\t_\tname=I-PER|NER=I-LOC|SpaceAfter=No
+
+"""
+
+
+def test_conllu_has_its_tags_in_misc(recipe: Recipe, tmp_path: Path) -> None:
+    """They are written there, too, and all else stays as it was."""
+    path = tmp_path / "a.conllu"
+    path.write_text(CONLLU)
+    (example,) = TASK.read(str(path), recipe())
+    assert (example.tokens, example.spans) == (("In", "New", "York"), (Span(1, 3, "LOC"),))
+    changed = CONLLU.replace("case\t_\t_", "case\t_\tNER=O")
+    assert TASK.as_text(example, example.spans) == changed.replace("NER=I-LOC|SpaceAfter=No", "SpaceAfter=No|NER=I-LOC")
+    (other,) = TASK.read(str(path), recipe(misc_key="name"))
+    assert other.spans == (Span(2, 3, "PER"),)
+    (unanswered,) = TASK.read_layout(str(path), "conllu", recipe(misc_key="name"), "utf-8")
+    assert unanswered.spans == ()
+    assert "NER=B-LOC|name=O\n" in TASK.as_text(unanswered, ())
+
+
+def test_conllu_without_tags_names_its_keys(recipe: Recipe, tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(CONLLU)
+    with pytest.raises(ElmoError, match=r"a.conllu: no word has a tag Entity=… .*: NER, SpaceAfter, name"):
+        TASK.read(str(path), recipe(misc_key="Entity"))
+    with pytest.raises(ElmoError, match=r"a.conllu, sentence 1, word 3: 'No' is not a tag such as"):
+        TASK.read(str(path), recipe(misc_key="SpaceAfter"))
+
+
 @pytest.mark.parametrize(
     ("setting", "says"),
     [

@@ -20,8 +20,8 @@ from comparing import loss_depends_on_seed
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
 from elmo.formats import Model, save_native
+from elmo.tasks.common.columns import ColumnSentence, read_columns
 from elmo.tasks.run_folder import make_elmo_input, make_elmo_layers
-from elmo.tasks.tag.data import TagExample, read_examples
 from elmo.tasks.tag.lemma_rules import LemmaRule
 from elmo.tasks.tag.model import LemmaHead, TagModel, TagRecipe
 from elmo.tasks.tag.task import TASK
@@ -70,20 +70,20 @@ def make_recipe(**overrides: Any) -> TagRecipe:
     return read_recipe(TagRecipe, "tag", ("tag",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
 
 
-def make_tagger(recipe: TagRecipe, examples: list[TagExample], bilm: Model | None = None) -> TagModel:
+def make_tagger(recipe: TagRecipe, examples: list[ColumnSentence], bilm: Model | None = None) -> TagModel:
     torch.manual_seed(0)
     elmo = make_elmo_input(bilm, recipe.elmo, make_elmo_layers(bilm, recipe.elmo, "cpu"))
     return TASK.model(recipe, TASK.vocabularies(examples, recipe), elmo)
 
 
 @pytest.fixture
-def examples(tmp_path: Path) -> list[TagExample]:
+def examples(tmp_path: Path) -> list[ColumnSentence]:
     path = tmp_path / "examples.conllu"
     path.write_text(make_conllu(), encoding="utf-8")
-    return list(read_examples(str(path), None))
+    return list(read_columns(str(path), None))
 
 
-def test_one_model_learns_all_targets(examples: list[TagExample]) -> None:
+def test_one_model_learns_all_targets(examples: list[ColumnSentence]) -> None:
     """Every column can be told from the form and the words around it or is learned by heart: the loss falls to what
     smoothing leaves, and at least nine words in ten are right."""
     model = make_tagger(make_recipe(dropout=0.0, word_dropout=0.0), examples, make_model())
@@ -97,7 +97,7 @@ def test_one_model_learns_all_targets(examples: list[TagExample]) -> None:
     assert min(scores[name] for name in ("upos", "xpos", "feats", "lemma")) > 90
 
 
-def test_batches_and_padding_change_nothing(examples: list[TagExample]) -> None:
+def test_batches_and_padding_change_nothing(examples: list[ColumnSentence]) -> None:
     model = make_tagger(make_recipe(), examples, make_model()).eval()
     alone = [model.predict([example])[0] for example in examples]
     assert model.predict(examples) == alone
@@ -106,11 +106,11 @@ def test_batches_and_padding_change_nothing(examples: list[TagExample]) -> None:
     assert sum(parts) == pytest.approx(whole, rel=1e-5)
 
 
-def test_dropout_and_initial_weights_depend_on_the_seed(examples: list[TagExample]) -> None:
+def test_dropout_and_initial_weights_depend_on_the_seed(examples: list[ColumnSentence]) -> None:
     assert loss_depends_on_seed(make_tagger(make_recipe(), examples), examples)
 
 
-def test_vocabularies(examples: list[TagExample]) -> None:
+def test_vocabularies(examples: list[ColumnSentence]) -> None:
     """Lemmas are rules. A column without values in the training set is no target."""
     found = TASK.vocabularies(examples, make_recipe(targets=["lemma", "deps", "xpos"]))
     assert found["targets"] == ["lemma", "xpos"]
@@ -131,7 +131,7 @@ def test_the_best_rule_that_can_be_applied_is_chosen() -> None:
     assert LemmaHead(3, [str(rules[0])]).best(scores, ["a", "ab", "abc"]) == ["a", "ab", "abc"]
 
 
-def test_lemmas_without_annotation_are_not_learned(examples: list[TagExample]) -> None:
+def test_lemmas_without_annotation_are_not_learned(examples: list[ColumnSentence]) -> None:
     """Unless the form is the same, an underscore says that the lemma is unknown."""
     head = LemmaHead(3, [str(LemmaRule.of("dogs", "dog")), str(LemmaRule.of("_", "_"))])
     assert [head.place(*pair) for pair in (("cats", "cat"), ("cats", "_"), ("_", "_"), ("cat", "dog"))] == [

@@ -16,8 +16,8 @@ from elmo.formats.native import WEIGHTS as BILM_WEIGHTS
 from elmo.integrations.spacy.parts import StoredAsFolder, find_sentences, group_docs
 from elmo.nn.devices import use_device
 from elmo.tasks.checkpoint import WEIGHTS
+from elmo.tasks.common.columns import ColumnSentence
 from elmo.tasks.run_folder import BILM, CONFIG, VOCABULARIES, StoredRun, read_run
-from elmo.tasks.tag.data import TagExample
 from elmo.tasks.tag.model import TagPrediction
 from elmo.tasks.trainer import predict
 from elmo.text.conllu import EMPTY
@@ -139,8 +139,8 @@ class ElmoTagger(StoredAsFolder):
         return self
 
 
-def _example(words: list[str]) -> TagExample:
-    return TagExample(tuple(words), ("form",), tuple((word,) for word in words), tuple(range(len(words))))
+def _example(words: list[str]) -> ColumnSentence:
+    return ColumnSentence(tuple(words), ("form",), tuple((word,) for word in words), tuple(range(len(words))))
 
 
 def _set(token: Any, target: str, value: str) -> None:

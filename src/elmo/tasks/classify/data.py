@@ -1,15 +1,16 @@
-"""Labelled texts: a label, a tab and the text on each line, or JSON lines."""
+"""Labelled texts: a label, a tab and the text on each line, JSON lines, or documents in CoNLL-U."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import cast
 
 from elmo.errors import ElmoError
+from elmo.tasks.common.columns import ColumnSentence, read_columns
 from elmo.tasks.common.objects import as_tokens, get, is_list_of, read_object, whole
 from elmo.text.reading import read_lines
 from elmo.text.rules import split_sentences
@@ -60,6 +61,41 @@ def read_texts(path: str | Path, tokenize: Tokenizer, *, several: bool) -> list[
     return examples
 
 
+def read_labelled(path: str | Path, label_comment: str, *, several: bool) -> list[TextExample]:
+    """Read the labelled documents of a file of CoNLL-U, whose words are given.
+
+    The labels of a document are in a comment of its sentences, as in "# label = weather". It begins at a comment
+    "# newdoc" or, in a file that has none, at its labels. A file with neither is one document.
+
+    Args:
+        path: The file.
+        label_comment: What the comment with the labels begins with, in place of "label".
+        several: Whether a text may have any number of labels, as in "# label = a|b", instead of exactly one.
+
+    Raises:
+        ElmoError: If the file is no CoNLL-U, or a text has another number of labels.
+    """
+    examples: list[TextExample] = []
+    for number, document in enumerate(_documents(path, label_comment), 1):
+        values = [value for sentence in document for value in sentence.comments(label_comment)]
+        labels = [label for value in values for label in value.split(SEPARATOR) if label.strip() or not several]
+        try:
+            if not labels and not several:
+                raise ElmoError(f"no comment '# {label_comment} = …' has its label (--set label_comment=…)")
+            examples.append(TextExample(_words(document), _check(labels, several)))
+        except ElmoError as error:
+            named = next(iter(document[0].comments("newdoc id")), number)
+            raise ElmoError(f"{path}, document {named}: {error}") from None
+    if not examples:
+        raise ElmoError(f"{path}: holds no text; expected CoNLL-U")
+    return examples
+
+
+def read_unlabelled(path: str | Path, label_comment: str, encoding: str = "utf-8") -> Iterator[TextExample]:
+    """Yield the documents of a file of CoNLL-U, plain or compressed, without their labels (see `read_labelled`)."""
+    return (TextExample(_words(document)) for document in _documents(path, label_comment, encoding))
+
+
 def parse_text(line: str, tokenize: Tokenizer) -> Sentences:
     """Return the sentences of a line of plain text, or of a JSON object.
 
@@ -83,6 +119,24 @@ def first_tokens(sentences: Sentences, number: int | None) -> Sentences:
         kept.append(sentence[:number])
         number -= len(sentence)
     return tuple(kept)
+
+
+def _documents(path: str | Path, label_comment: str, encoding: str = "utf-8") -> Iterator[list[ColumnSentence]]:
+    document: list[ColumnSentence] = []
+    has_documents = False
+    for sentence in read_columns(str(path), None, encoding):
+        has_documents = has_documents or sentence.begins_document
+        begins = sentence.begins_document if has_documents else bool(sentence.comments(label_comment))
+        if document and begins:
+            yield document
+            document = []
+        document.append(sentence)
+    if document:
+        yield document
+
+
+def _words(document: Sequence[ColumnSentence]) -> Sentences:
+    return tuple(sentence.tokens for sentence in document)
 
 
 def _read_line(line: str, tokenize: Tokenizer, several: bool) -> TextExample:

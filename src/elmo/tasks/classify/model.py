@@ -39,6 +39,7 @@ class ClassifyRecipe(TaskRecipe):
             scikit-learn's `class_weight="balanced"` does. With several labels, it does so for the texts with and
             without each label.
         tokenizer: The tokenizer that cuts the sentences of texts (as `--tokenizer`).
+        label_comment: What the comment with a text's labels begins with in CoNLL-U, as in "# label = weather".
         max_tokens: Only so many tokens of a text are read. None reads all of them.
         words: The word vectors.
         characters: The convolution over a word's characters.
@@ -49,6 +50,7 @@ class ClassifyRecipe(TaskRecipe):
     labels: str = "one"
     class_weights: str = "none"
     tokenizer: str = "ptb"
+    label_comment: str = "label"
     max_tokens: int | None = 1000
     words: WordsConfig
     characters: CharactersConfig

@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from statistics import fmean
 from typing import cast
 
 from elmo.errors import ElmoError
-from elmo.tasks.classify.data import SEPARATOR, TextExample, first_tokens, parse_text, read_texts
+from elmo.tasks.classify.data import (
+    SEPARATOR,
+    TextExample,
+    first_tokens,
+    parse_text,
+    read_labelled,
+    read_texts,
+    read_unlabelled,
+)
 from elmo.tasks.classify.model import ClassifyModel, ClassifyRecipe, LabelsPrediction, TextPrediction
 from elmo.tasks.common.labels import LabelPrediction, combine_labels, mean_probabilities
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
+from elmo.text.conllu import is_conllu
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
 
 class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
     """Reads labels with texts, and scores as scikit-learn does."""
 
-    name, metric, recipe, reading = "classify", "macro_f1", ClassifyRecipe, ("tokenizer",)
+    name, metric, recipe, reading = "classify", "macro_f1", ClassifyRecipe, ("tokenizer", "label_comment")
+    layouts = ("conllu",)
 
     def read(self, path: str, recipe: ClassifyRecipe) -> list[TextExample]:
         """Read the labelled texts of a file, as far as the recipe's `max_tokens`."""
-        found = read_texts(path, get_tokenizer(recipe.tokenizer), several=recipe.several)
+        if is_conllu(path):
+            found = read_labelled(path, recipe.label_comment, several=recipe.several)
+        else:
+            found = read_texts(path, get_tokenizer(recipe.tokenizer), several=recipe.several)
         # What the model doesn't read need not be in caches and lists of words.
         return [replace(text, sentences=first_tokens(text.sentences, recipe.max_tokens)) for text in found]
+
+    def read_layout(self, path: str, layout: str, recipe: ClassifyRecipe, encoding: str) -> Iterator[TextExample]:
+        """Yield the documents of a file of CoNLL-U without their labels."""
+        return read_unlabelled(path, recipe.label_comment, encoding)
 
     def tokenizer(self, recipe: ClassifyRecipe) -> str:
         """Return the recipe's tokenizer."""

@@ -66,9 +66,14 @@ def _parse(line: str, token_column: int, where: str) -> tuple[str, str]:
     token, tag = columns[place].strip(), columns[-1].strip()
     if not token:
         raise ElmoError(f"{where}: the token is empty")
+    check_tag(tag, where)
+    return token, tag
+
+
+def check_tag(tag: str, where: str) -> None:
+    """Raise ElmoError, which begins with `where`, unless a tag has the form of one."""
     if not _TAG.fullmatch(tag):
         raise ElmoError(f"{where}: {tag!r} is not a tag such as O, B-LOC or I-LOC")
-    return token, tag
 
 
 def format_conll(tokens: Sequence[str], tags: Sequence[str]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -11,14 +12,16 @@ from torch import Tensor, nn
 from elmo.errors import ElmoError
 from elmo.schema import require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, pad_ids, padding_mask
+from elmo.tasks.common.columns import ColumnSentence, read_columns
 from elmo.tasks.common.crf import CRF
 from elmo.tasks.common.modules import BiLSTMs, CharacterEmbedding, WordEmbedding
-from elmo.tasks.common.spans import Span, allowed_sequences, score_spans, spans_of, tags_for, tags_of
+from elmo.tasks.common.spans import OUTSIDE, Span, allowed_sequences, score_spans, spans_of, tags_for, tags_of
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
-from elmo.tasks.ner.data import format_conll, read_conll
+from elmo.tasks.ner.data import check_tag, format_conll, read_conll
 from elmo.tasks.recipe import CharactersConfig, TaskRecipe, WordsConfig
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
+from elmo.text.conllu import EMPTY, is_conllu
 from elmo.text.tokenizers import Tokenizer
 
 Spans = tuple[Span, ...]
@@ -31,6 +34,8 @@ class NerRecipe(TaskRecipe):
     Attributes:
         token_column: The column of the token in files, counted from 0, or from the end if negative. The last column is
             the tag.
+        misc_key: The key of the tag in the last column of CoNLL-U (MISC), as in "NER=B-PER". Words without it are
+            outside of entities.
         scheme: The scheme of the tags that the model predicts, BIO or BIOUL.
         words: The word vectors.
         characters: The convolution over a word's characters.
@@ -39,6 +44,7 @@ class NerRecipe(TaskRecipe):
     """
 
     token_column: int = 0
+    misc_key: str = "NER"
     scheme: str = "BIOUL"
     words: WordsConfig
     characters: CharactersConfig
@@ -55,10 +61,12 @@ class NerRecipe(TaskRecipe):
 
 @dataclass(frozen=True)
 class NerExample:
-    """A sentence and the entities in it."""
+    """A sentence and the entities in it, and for CoNLL-U its lines, and the key of the tags in them."""
 
     tokens: tuple[str, ...]
     spans: Spans = ()
+    lines: ColumnSentence | None = None
+    misc_key: str = ""
 
 
 class NerModel(TaskModel[NerExample, Spans]):
@@ -104,14 +112,22 @@ class NerModel(TaskModel[NerExample, Spans]):
 
 
 class Ner(Task[NerRecipe, NerExample, Spans]):
-    """Reads CoNLL columns in any tagging scheme, scores as conlleval does, and writes BIO."""
+    """Reads CoNLL columns or CoNLL-U in any tagging scheme, scores as conlleval does, and writes BIO."""
 
-    name, metric, recipe, reading = "ner", "f1", NerRecipe, ("token_column",)
+    name, metric, recipe, reading = "ner", "f1", NerRecipe, ("token_column", "misc_key")
+    layouts = ("conllu",)
 
     def read(self, path: str, recipe: NerRecipe) -> list[NerExample]:
-        """Read the sentences of a CoNLL file."""
+        """Read the sentences of a CoNLL file, or of one of CoNLL-U, which is told by its name."""
+        if is_conllu(path):
+            return _read_conllu(path, recipe.misc_key)
         sentences = read_conll(path, recipe.token_column)
         return [NerExample(sentence.tokens, tuple(spans_of(sentence.tags))) for sentence in sentences]
+
+    def read_layout(self, path: str, layout: str, recipe: NerRecipe, encoding: str) -> Iterator[NerExample]:
+        """Yield the sentences of a file of CoNLL-U without their entities."""
+        for sentence in read_columns(path, None, encoding):
+            yield NerExample(sentence.tokens, lines=sentence, misc_key=recipe.misc_key)
 
     def parse(self, line: str, tokenize: Tokenizer) -> NerExample:
         """Make an example from a sentence."""
@@ -144,13 +160,41 @@ class Ner(Task[NerRecipe, NerExample, Spans]):
         return score_spans([example.spans for example in examples], predictions)
 
     def as_text(self, example: NerExample, prediction: Spans) -> str:
-        """Write a token and its BIO tag on each line, and a blank line at the end."""
-        return format_conll(example.tokens, tags_of(prediction, len(example.tokens), "BIO")) + "\n"
+        """Write a token and its BIO tag on each line, and a blank line at the end.
+
+        Of CoNLL-U, write the lines that were read, with the tags in MISC.
+        """
+        tags = tags_of(prediction, len(example.tokens), "BIO")
+        if example.lines is not None:
+            return example.lines.with_columns({example.misc_key: tags})
+        return format_conll(example.tokens, tags) + "\n"
 
     def as_json(self, example: NerExample, prediction: Spans) -> dict[str, object]:
         """Return `tokens`, and `entities` with `start`, `end` (one past the last token), `type` and `text`."""
         entities = [span._asdict() | {"text": " ".join(example.tokens[span.start : span.end])} for span in prediction]
         return {"tokens": list(example.tokens), "entities": entities}
+
+
+def _read_conllu(path: str, key: str) -> list[NerExample]:
+    """Read the sentences of CoNLL-U whose MISC has the tags, and require that some word has one."""
+    examples: list[NerExample] = []
+    has_tags = False
+    for sentence in read_columns(path, None):
+        tags = sentence.attribute(key)
+        for word, tag in enumerate(tags, 1):
+            if tag is not None:
+                check_tag(tag, f"{path}, sentence {len(examples) + 1}, word {word}")
+                has_tags = True
+        spans = tuple(spans_of([tag or OUTSIDE for tag in tags]))
+        examples.append(NerExample(sentence.tokens, spans, sentence, key))
+    if not has_tags:
+        columns = (example.lines.column("misc") for example in examples if example.lines)
+        keys = {item.partition("=")[0] for misc in chain.from_iterable(columns) for item in misc.split("|")} - {EMPTY}
+        raise ElmoError(
+            f"{path}: no word has a tag {key}=… in its last column, MISC; set the recipe's misc_key to the key of the "
+            f"tags (--set misc_key=…). The keys in this file are: {', '.join(sorted(keys)) or 'none'}"
+        )
+    return examples
 
 
 TASK = Ner()

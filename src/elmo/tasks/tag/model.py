@@ -13,10 +13,10 @@ from elmo.errors import ElmoError
 from elmo.nn.packing import Packing
 from elmo.schema import require_choice, require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, padding_mask
+from elmo.tasks.common.columns import ColumnSentence
 from elmo.tasks.common.modules import BiLSTM, CharacterEmbedding, WordEmbedding, variational_dropout
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import CharacterWidthsConfig, TaskRecipe, WordsConfig
-from elmo.tasks.tag.data import TagExample
 from elmo.tasks.tag.lemma_rules import LemmaRule
 from elmo.tasks.task import TaskModel, Vocabularies
 from elmo.text.conllu import CONLLU, EMPTY
@@ -134,7 +134,7 @@ class LemmaHead(LabelHead):
         return lemmas
 
 
-class TagModel(TaskModel[TagExample, TagPrediction]):
+class TagModel(TaskModel[ColumnSentence, TagPrediction]):
     """Word, character and ELMo vectors, a stack of biLSTMs with residual connections, and a softmax for each target.
 
     Source: Straka 2018, sec. 3, whose tagger this follows.
@@ -160,7 +160,7 @@ class TagModel(TaskModel[TagExample, TagPrediction]):
                 LemmaHead(width + self.characters.width, labels) if is_lemma else LabelHead(width, labels)
             )
 
-    def loss(self, examples: Sequence[TagExample]) -> Tensor:
+    def loss(self, examples: Sequence[ColumnSentence]) -> Tensor:
         """Return the mean cross-entropy of a word, in nats, summed over the targets."""
         forms = [form for example in examples for form in example.tokens]
         losses: list[Tensor] = []
@@ -169,7 +169,7 @@ class TagModel(TaskModel[TagExample, TagPrediction]):
             losses.append(head.loss(vectors, forms, values, self._smoothing))
         return torch.stack(losses).sum()
 
-    def predict(self, examples: Sequence[TagExample]) -> list[TagPrediction]:
+    def predict(self, examples: Sequence[ColumnSentence]) -> list[TagPrediction]:
         """Return the best value of each target for each word."""
         forms = [form for example in examples for form in example.tokens]
         found: list[TagPrediction] = [{} for _ in examples]
@@ -179,7 +179,7 @@ class TagModel(TaskModel[TagExample, TagPrediction]):
                 prediction[target] = tuple(next(values) for _ in example.tokens)
         return found
 
-    def _heads(self, examples: Sequence[TagExample]) -> list[tuple[str, LabelHead, Tensor]]:
+    def _heads(self, examples: Sequence[ColumnSentence]) -> list[tuple[str, LabelHead, Tensor]]:
         """Return each target with its head, and the vectors (N, D) that the head reads of the words of all examples."""
         sentences = [example.tokens for example in examples]
         lengths = lengths_of(sentences)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from elmo.errors import ElmoError
+from elmo.tasks.common.columns import ColumnSentence, from_text, read_columns
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
-from elmo.tasks.tag.data import TagExample, from_text, read_examples
 from elmo.tasks.tag.lemma_rules import LemmaRule
 from elmo.tasks.tag.metric import score_tags
 from elmo.tasks.tag.model import TagModel, TagPrediction, TagRecipe
@@ -18,34 +18,34 @@ from elmo.text.conllu import EMPTY
 from elmo.text.tokenizers import Tokenizer
 
 
-class Tag(Task[TagRecipe, TagExample, TagPrediction]):
+class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
     """Reads CoNLL-U or columns, scores as the CoNLL 2018 shared task does, and keeps what it doesn't predict."""
 
     name, metric, recipe, reading = "tag", "mean", TagRecipe, ("columns",)
     layouts = ("conllu", "columns")
 
-    def read(self, path: str, recipe: TagRecipe) -> list[TagExample]:
+    def read(self, path: str, recipe: TagRecipe) -> list[ColumnSentence]:
         """Read the sentences of a file of CoNLL-U, or of the recipe's columns."""
-        if examples := list(read_examples(path, recipe.columns)):
+        if examples := list(read_columns(path, recipe.columns)):
             return examples
         raise ElmoError(f"{path}: holds no sentence; expected {'columns' if recipe.columns else 'CoNLL-U'}")
 
-    def read_layout(self, path: str, layout: str, recipe: TagRecipe, encoding: str) -> Iterator[TagExample]:
+    def read_layout(self, path: str, layout: str, recipe: TagRecipe, encoding: str) -> Iterator[ColumnSentence]:
         """Yield the sentences of a file of CoNLL-U, or of the recipe's columns."""
         if layout == "columns" and recipe.columns is None:
             raise ElmoError(f"{path}: the model was trained on CoNLL-U, so no columns are known; use --text conllu")
-        return read_examples(path, None if layout == "conllu" else recipe.columns, encoding)
+        return read_columns(path, None if layout == "conllu" else recipe.columns, encoding)
 
-    def parse(self, line: str, tokenize: Tokenizer) -> TagExample:
+    def parse(self, line: str, tokenize: Tokenizer) -> ColumnSentence:
         """Make an example from a sentence."""
         return from_text(line, tokenize)
 
-    def sentences(self, example: TagExample) -> Sequence[Sentence]:
+    def sentences(self, example: ColumnSentence) -> Sequence[Sentence]:
         """Return the one sentence of the example."""
         return [example.tokens]
 
     def vocabularies(
-        self, train: Sequence[TagExample], recipe: TagRecipe, found: FileWords | None = None
+        self, train: Sequence[ColumnSentence], recipe: TagRecipe, found: FileWords | None = None
     ) -> Vocabularies:
         """Return the `targets`, the `labels of` each, and the `words` with a vector of their own, those of files first.
 
@@ -76,17 +76,17 @@ class Tag(Task[TagRecipe, TagExample, TagPrediction]):
         """Make a model with random weights."""
         return TagModel(recipe, vocabularies, elmo)
 
-    def score(self, examples: Sequence[TagExample], predictions: Sequence[TagPrediction]) -> Scores:
+    def score(self, examples: Sequence[ColumnSentence], predictions: Sequence[TagPrediction]) -> Scores:
         """Return the percentage of words that are right for each target, and more (see `metric.score_tags`)."""
         targets = list(predictions[0])
         gold = {t: [value for example in examples for value in example.column(t)] for t in targets}
         return score_tags(gold, {t: [value for found in predictions for value in found[t]] for t in targets})
 
-    def as_text(self, example: TagExample, prediction: TagPrediction) -> str:
+    def as_text(self, example: ColumnSentence, prediction: TagPrediction) -> str:
         """Write the lines that were read, with the predicted columns in place of theirs."""
         return example.with_columns(prediction)
 
-    def as_json(self, example: TagExample, prediction: TagPrediction) -> dict[str, object]:
+    def as_json(self, example: ColumnSentence, prediction: TagPrediction) -> dict[str, object]:
         """Return `tokens`, and a list of values for each target."""
         return {"tokens": list(example.tokens), **{name: list(values) for name, values in prediction.items()}}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,9 +15,11 @@ from elmo.text.tokenizers import Tokenizer, locate
 Line = tuple[str, ...]
 """The columns of a line. A line that holds no word is a single column."""
 
+_NEWDOC = re.compile(r"#\s*newdoc\b")
+
 
 @dataclass(frozen=True)
-class TagExample:
+class ColumnSentence:
     """A sentence: its words, and the lines that they come from.
 
     Attributes:
@@ -42,6 +45,20 @@ class TagExample:
         column = self.names.index(name)
         return tuple(self.lines[place][column] for place in self.places)
 
+    def attribute(self, key: str) -> tuple[str | None, ...]:
+        """Return the value of a key of `misc` for each word, as in "NER=B-PER", or None where it has none."""
+        return tuple(_item_of(misc, key) for misc in self.column("misc"))
+
+    def comments(self, key: str) -> list[str]:
+        """Return the values of all comments of the form "# key = value"."""
+        form = re.compile(rf"#\s*{re.escape(key)}\s*=\s*(.*?)\s*")
+        return [found[1] for line in self.lines if len(line) == 1 and (found := form.fullmatch(line[0]))]
+
+    @property
+    def begins_document(self) -> bool:
+        """Whether a comment says that a document begins here ("# newdoc", with an id or without)."""
+        return any(len(line) == 1 and _NEWDOC.match(line[0]) for line in self.lines)
+
     def with_columns(self, values: Mapping[str, Sequence[str]]) -> str:
         """Return the sentence as text, with new values for each word in some columns, and a blank line at the end.
 
@@ -59,7 +76,7 @@ class TagExample:
         return "".join("\t".join(line) + "\n" for line in lines) + "\n"
 
 
-def read_examples(path: str, columns: Sequence[str] | None, encoding: str = "utf-8") -> Iterator[TagExample]:
+def read_columns(path: str, columns: Sequence[str] | None, encoding: str = "utf-8") -> Iterator[ColumnSentence]:
     """Yield the sentences of a file, plain or compressed.
 
     Args:
@@ -78,7 +95,7 @@ def read_examples(path: str, columns: Sequence[str] | None, encoding: str = "utf
             yield example
 
 
-def from_text(text: str, tokenize: Tokenizer) -> TagExample:
+def from_text(text: str, tokenize: Tokenizer) -> ColumnSentence:
     """Return the sentence of a plain text as CoNLL-U, whose columns of tags are all empty."""
     text = " ".join(text.split())
     located = locate(text, tokenize)
@@ -88,10 +105,10 @@ def from_text(text: str, tokenize: Tokenizer) -> TagExample:
         if one.end == other.start:
             misc[place] = "SpaceAfter=No"
     words = [(str(n), token, *[EMPTY] * 7, note) for n, (token, note) in enumerate(zip(tokens, misc, strict=True), 1)]
-    return TagExample(tuple(tokens), CONLLU, ((f"# text = {text}",), *words), tuple(range(1, len(words) + 1)))
+    return ColumnSentence(tuple(tokens), CONLLU, ((f"# text = {text}",), *words), tuple(range(1, len(words) + 1)))
 
 
-def _conllu(lines: Iterable[tuple[str, str]]) -> TagExample:
+def _conllu(lines: Iterable[tuple[str, str]]) -> ColumnSentence:
     rows: list[Line] = []
     places: list[int] = []
     for where, line in lines:
@@ -106,10 +123,10 @@ def _conllu(lines: Iterable[tuple[str, str]]) -> TagExample:
                 raise ElmoError(f"{where}: column {name} is empty; CoNLL-U has {EMPTY} where there is no value")
         places.append(len(rows))
         rows.append(tuple(columns))
-    return TagExample(tuple(rows[place][1] for place in places), CONLLU, tuple(rows), tuple(places))
+    return ColumnSentence(tuple(rows[place][1] for place in places), CONLLU, tuple(rows), tuple(places))
 
 
-def _columns(lines: Iterable[tuple[str, str]], names: tuple[str, ...]) -> TagExample:
+def _columns(lines: Iterable[tuple[str, str]], names: tuple[str, ...]) -> ColumnSentence:
     rows: list[Line] = []
     places: list[int] = []
     form = names.index("form")
@@ -125,4 +142,9 @@ def _columns(lines: Iterable[tuple[str, str]], names: tuple[str, ...]) -> TagExa
             )
         places.append(len(rows))
         rows.append(tuple(columns))
-    return TagExample(tuple(rows[place][form] for place in places), names, tuple(rows), tuple(places))
+    return ColumnSentence(tuple(rows[place][form] for place in places), names, tuple(rows), tuple(places))
+
+
+def _item_of(misc: str, key: str) -> str | None:
+    found = (item.partition("=") for item in misc.split("|"))
+    return next((value for name, _, value in found if name == key), None)

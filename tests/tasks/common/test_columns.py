@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.tasks.tag.data import from_text, read_examples
+from elmo.tasks.common.columns import from_text, read_columns
 from elmo.text.tokenizers import get_tokenizer
 
 SENTENCE = """\
@@ -30,14 +30,14 @@ def write(path: Path, text: str) -> str:
 def test_conllu_is_written_as_it_was_read(tmp_path: Path) -> None:
     """Comments, ranges, empty nodes, misc, and forms with spaces in them."""
     text = f"{SENTENCE}\n{SENTENCE.replace('Haus', 'Dach')}\n"
-    first, second = read_examples(write(tmp_path / "a.conllu", text), None)
+    first, second = read_columns(write(tmp_path / "a.conllu", text), None)
     assert first.tokens == ("von", "dem", "Haus", "a\u00a0b")
     assert first.column("xpos") == ("APPR", "ART", "NN", "_")
     assert first.with_columns({}) + second.with_columns({}) == text
 
 
 def test_only_the_columns_of_words_are_replaced(tmp_path: Path) -> None:
-    (example,) = read_examples(write(tmp_path / "a.conllu", SENTENCE), None)
+    (example,) = read_columns(write(tmp_path / "a.conllu", SENTENCE), None)
     found = example.with_columns({"upos": ["A", "B", "C", "D"]})
     expected = SENTENCE
     for old, new in zip(("ADP", "DET", "NOUN", "X"), "ABCD", strict=True):
@@ -46,15 +46,28 @@ def test_only_the_columns_of_words_are_replaced(tmp_path: Path) -> None:
 
 
 def test_what_has_no_column_goes_to_misc(tmp_path: Path) -> None:
-    (example,) = read_examples(write(tmp_path / "a.conllu", SENTENCE), None)
+    (example,) = read_columns(write(tmp_path / "a.conllu", SENTENCE), None)
     lines = example.with_columns({"chunk": ["O", "O", "B-NP", "O"]}).split("\n")
     assert lines[3].endswith("\t_\tchunk=O")
     assert lines[5].endswith("\tSpacesAfter=\\s\\s|chunk=B-NP")
 
 
+def test_values_of_misc_and_of_comments(tmp_path: Path) -> None:
+    text = SENTENCE.replace("0\troot\t0:root\t", "0\troot\t0:root\tNER=B-A=1|").replace(
+        "# sent_id", "#newdoc id = 5\n# sent_id"
+    )
+    first, second = read_columns(write(tmp_path / "a.conllu", f"{text}\n{SENTENCE}"), None)
+    assert first.attribute("NER") == (None, None, "B-A=1", None)
+    assert second.attribute("NER") == (None,) * 4
+    assert first.comments("text") == ["Vom Haus  (a\u00a0b)"]
+    assert first.comments("newdoc id") == ["5"]
+    assert first.comments("ext") == []
+    assert (first.begins_document, second.begins_document) == (True, False)
+
+
 def test_plain_columns_are_split_at_tabs_or_spaces(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "-DOCSTART- -X- O\n\nEU NNP B-NP\n. . O\n\nA\tDT\tB-NP\n")
-    first, second = read_examples(path, ("form", "xpos", "chunk"))
+    first, second = read_columns(path, ("form", "xpos", "chunk"))
     assert (first.tokens, first.column("chunk")) == (("EU", "."), ("B-NP", "O"))
     assert second.with_columns({"chunk": ["O"]}) == "A\tDT\tO\n\n"
     with pytest.raises(ElmoError, match="there is no column upos; columns are form, xpos, chunk"):
@@ -73,7 +86,7 @@ def test_plain_columns_are_split_at_tabs_or_spaces(tmp_path: Path) -> None:
 )
 def test_broken_files_are_refused(tmp_path: Path, text: str, columns: tuple[str, ...] | None, says: str) -> None:
     with pytest.raises(ElmoError, match=says):
-        list(read_examples(write(tmp_path / "a", text), columns))
+        list(read_columns(write(tmp_path / "a", text), columns))
 
 
 def test_plain_text_becomes_conllu() -> None:
