@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, position_of, unit
+from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, hint, position_of, unit
 from elmo.analysis.origins import Origin
 from elmo.analysis.search.text import IndexedText
 from elmo.analysis.search.vectors import VectorStore
@@ -146,6 +146,7 @@ class ContextIndex:
             there = "".join(f", {column} {value}" for column, value in (where or {}).items())
             raise ElmoError(
                 f"the index has no use of {what}{tagged}{there}; is its text tokenized and cased like the word?"
+                f"{hint(words[0], self.text.types) if words and not (tags or where) else ''}"
             )
         target = unit(self.embedder.embed([query], layers=self.layer)[0][position])
         uses = self._nearest(target, query, top, chosen, num_uses)
