@@ -12,6 +12,7 @@ import click
 from elmo.cli.shared import (
     choose_reading,
     count_bytes,
+    counted,
     device_option,
     examples,
     is_given,
@@ -152,6 +153,7 @@ def command(
             overwrite=overwrite,
             total_bytes=count_bytes(paths),
             located=is_parquet,
+            facts=choice.facts,
             **options,
         )
     _report(written, choice, as_json)
@@ -214,7 +216,7 @@ def _report(written: Written, choice: Choice, as_json: bool) -> None:
     for note in written.notes:
         click.echo(f"elmo: {note}", err=True)
     print_result(
-        f"{written.path}: {written.num_sentences:,} sentences, {written.num_tokens:,} tokens in "
+        f"{written.path}: {counted(written.num_sentences, 'sentence')}, {counted(written.num_tokens, 'token')} in "
         f"{written.seconds:.1f} s ({written.tokens_per_second:,.0f} tokens/s){choice}",
         {
             "file": str(written.path),

@@ -95,6 +95,11 @@ def print_result(sentence: str, figures: dict[str, Any], as_json: bool, *, to_st
     click.echo(sentence, err=to_stderr)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 sentence", "2,000 sentences"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def add_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Return a decorator that adds options to a command, in the given order."""
 

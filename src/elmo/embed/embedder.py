@@ -72,8 +72,6 @@ class Embedder(SentenceEmbedder):
         self._warm_state = model.warm_arrays
         self._state: States | None = None
         self.batch_tokens = BATCH_TOKENS.get("cpu" if self._gpu is None else self._gpu.type, BATCH_TOKENS["cpu"])
-        self.source: str | Path | None = None
-        """What the model was loaded from, if that is known: a name, or an absolute path."""
 
     def __copy__(self) -> Self:
         """Return an embedder that shares the weights, and from now on has a carried state of its own."""
@@ -198,9 +196,14 @@ def load(source: str | Path, *, device: str | torch.device = "cpu", precision: P
         ElmoError: If the model cannot be read, or the device or precision is not available.
     """
     embedder = Embedder(formats.load(source, with_softmax=False), device=device, precision=precision)
-    is_path = not (is_bundled(source) or is_download(source)) and Path(source).exists()
-    embedder.source = Path(source).absolute() if is_path else source
+    embedder.source = lasting_source(source)
     return embedder
+
+
+def lasting_source(source: str | Path) -> str | Path:
+    """Return a source that means the same in other folders and processes: a name, or an absolute path."""
+    is_path = not (is_bundled(source) or is_download(source)) and Path(source).exists()
+    return Path(source).absolute() if is_path else source
 
 
 def _load_again(source: str | Path, device: str, precision: Precision, fingerprint: str) -> Embedder:

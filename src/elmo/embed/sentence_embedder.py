@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo import __version__
 from elmo.config import BiLMConfig, TextConfig
 from elmo.embed.batching import Sentence, windows
+from elmo.embed.description import Facts
 from elmo.embed.layers import Entry, Layers, VectorLayout, layer_weights
 from elmo.embed.pooling import POOLS, Pool
 from elmo.embed.writers import DType, Written, write_embeddings
@@ -80,6 +82,8 @@ class SentenceEmbedder(ABC):
     """How the model's training text was cut, if that is known."""
     vocabulary_file: Path | None = None
     """The words of the training text, if there is such a file."""
+    source: str | Path | None = None
+    """What the model was loaded from, if that is known: a name, or an absolute path."""
     batch_tokens: int
     """Maximum number of tokens in a batch, including the boundaries `<S>` and `</S>`."""
     _gpu: torch.device | None
@@ -101,6 +105,12 @@ class SentenceEmbedder(ABC):
     def width(self) -> int:
         """Width of a vector (D), both directions together."""
         return self.config.width
+
+    @property
+    def model_name(self) -> str:
+        """What the model was loaded from, as files that are made with it call it."""
+        # A whole path would tell whoever gets the file what the folders of this machine are called.
+        return self.source.name if isinstance(self.source, Path) else self.source or "made in memory"
 
     def embed(
         self,
@@ -189,6 +199,7 @@ class SentenceEmbedder(ABC):
         overwrite: bool = False,
         total_bytes: int | None = None,
         located: bool = False,
+        facts: Facts | None = None,
     ) -> Written:
         """Embed sentences and write their vectors to a file.
 
@@ -214,6 +225,8 @@ class SentenceEmbedder(ABC):
             total_bytes: Size of the text in bytes of UTF-8. It serves only to show the remaining time on a terminal.
             located: Whether the sentences are from `elmo.text.located.read_located`. A `.parquet` file then has columns
                 `file`, `id`, `start` and `end` (see `LocatedSentence`).
+            facts: What else to store in the file about what made it, such as the tokenizer: strings by name. The model,
+                its checksum, the layers and the other options above are stored anyway.
 
         Returns:
             The path, the number of sentences and tokens, the seconds that all runs took together, and notes for the
@@ -225,18 +238,29 @@ class SentenceEmbedder(ABC):
         """
         job = self._job(layers, pool, state, batch_size)
         located = located and str(path).endswith(".parquet")
+        checksum = self.warm_fingerprint if state == "warm" else self.fingerprint
         return write_embeddings(
             path,
             sentences,
             lambda rest, first: self._windows(rest, job, first),
             VectorLayout(self.width, self.num_layers if job.weights is None else None, pool is not None, located),
             {
-                "model": self.warm_fingerprint if state == "warm" else self.fingerprint,
+                "model": checksum,
                 "layers": job.weights or "all",
                 "pool": pool,
                 "precision": self.precision,
                 "state": state,
                 "located": located or None,  # None is what unfinished work of earlier versions says
+            },
+            facts={
+                "made_by": f"elmo {__version__}",
+                "model": self.model_name,
+                "model_checksum": checksum,
+                "layers": layers if isinstance(layers, str) else str(layers),
+                "pool": pool or "none",
+                "precision": self.precision,
+                "state": state,
+                **(facts or {}),
             },
             dtype=dtype,
             overwrite=overwrite,

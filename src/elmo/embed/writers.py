@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 
 from elmo.embed.batching import Sentence
+from elmo.embed.description import Facts
 from elmo.embed.layers import Entry, VectorLayout
 from elmo.embed.unfinished import EmbeddingProgress, Unfinished, tidy_up, unfinished_work
 from elmo.errors import ElmoError
@@ -84,6 +85,7 @@ def write_embeddings(
     layout: VectorLayout,
     job: Mapping[str, object],
     *,
+    facts: Facts | None = None,
     dtype: DType = "float32",
     overwrite: bool = False,
     resumable: bool = True,
@@ -101,6 +103,7 @@ def write_embeddings(
         layout: The shape of a sentence's array.
         job: Everything that determines the vectors, as values that JSON can store. Unfinished work of another job is
             refused.
+        facts: What to store in the file about what made it.
         dtype: The type of the stored numbers.
         overwrite: Replace an existing file, and discard unfinished work of another job or text.
         resumable: Keep the finished part after an interruption.
@@ -117,7 +120,7 @@ def write_embeddings(
         before = work.progress
         start = time.perf_counter() - before.seconds
         with (
-            _open(work, layout, np.dtype(dtype)) as writer,
+            _open(work, layout, np.dtype(dtype), facts or {}) as writer,
             _Saving(work, writer, resumable) as saving,
             _progress_bar(before, total_bytes) as show,
         ):
@@ -233,7 +236,7 @@ def _progress_bar(before: EmbeddingProgress, total_bytes: int | None) -> Generat
 
 
 @contextmanager
-def _open(work: Unfinished, layout: VectorLayout, dtype: np.dtype[Any]) -> Generator[Writer]:
+def _open(work: Unfinished, layout: VectorLayout, dtype: np.dtype[Any], facts: Facts) -> Generator[Writer]:
     """Open the writer for the ending of the file. Formats are imported on use, because pyarrow is optional."""
     suffix = work.path.suffix
     if suffix == ".parquet":
@@ -242,7 +245,7 @@ def _open(work: Unfinished, layout: VectorLayout, dtype: np.dtype[Any]) -> Gener
         from elmo.embed.npz import NpzWriter as Format
     else:
         from elmo.embed.hdf5 import HDF5Writer as Format
-    writer = Format(work.folder, layout, dtype, work.progress.sizes)
+    writer = Format(work.folder, layout, dtype, work.progress.sizes, facts)
     try:
         yield writer
     finally:

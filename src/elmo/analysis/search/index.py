@@ -18,7 +18,7 @@ from elmo.analysis.search.vectors import VectorStore
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json
-from elmo.schema import require_positive
+from elmo.schema import require_positive, to_mapping
 from elmo.text.corpus import open_matrix
 from elmo.text.vocabulary import SPECIAL_WORDS
 
@@ -45,6 +45,30 @@ def part_name(number: int) -> str:
 def is_index(folder: str | Path) -> bool:
     """Whether the description in this folder says that it is an index built by `elmo index`."""
     return _find_description(Path(folder)) is not None
+
+
+def describe_index(folder: str | Path) -> dict[str, Any]:
+    """Return what an index holds, and what made it, by name. Neither its model nor faiss is needed.
+
+    Raises:
+        ElmoError: If the folder is not an index, or is damaged.
+    """
+    facts = _read_description(Path(folder))
+    text = IndexedText(Path(folder), facts["tags"])
+    corpus = text.corpus
+    return {
+        "model": facts.get("model_name"),
+        "model_checksum": facts["model"],
+        "layer": facts["layer_name"],
+        "vectors": facts["vectors"],
+        "num_tokens": corpus.num_tokens,
+        "num_sentences": corpus.num_sentences,
+        "num_types": corpus.num_types,
+        "tags": facts["tags"],
+        "metadata": [] if text.origins is None else [*text.origins.columns],
+        "source": dict(corpus.source),
+        "text": to_mapping(corpus.cut),
+    }
 
 
 def open_uses(folder: str | Path) -> tuple[IndexedText, VectorStore]:
