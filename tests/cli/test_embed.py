@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import io
 import json
 import os
@@ -67,6 +68,13 @@ def test_a_large_file_is_announced(elmo: Run, folder: Path, monkeypatch: pytest.
     _, out, err = elmo("model", "text.txt", "c.npz", "--tokenizer", "whitespace", "--dtype", "float16", "--json")
     assert err.endswith("about 9 tokens will take 0.0 GB; --layers mean takes one of the 3 layers' space\n")
     assert json.loads(out)["num_bytes"] == (folder / "c.npz").stat().st_size
+
+
+def test_the_case_of_an_ending_does_not_matter(elmo: Run, folder: Path) -> None:
+    (folder / "text.GZ").write_bytes(gzip.compress(TEXT.encode()))
+    assert elmo("model", "text.GZ", "out.H5", "--layers", "top")[0] == 0
+    with h5py.File(folder / "out.H5") as file:
+        assert set(file) == {"0", "1", "2", "3", "sentence_to_index"}
 
 
 def names(folder: Path) -> set[str]:

@@ -136,7 +136,7 @@ def command(
     if alias and is_given("layers"):
         raise ElmoError("--all, --top and --average are other names for values of --layers; pass only one of them")
     check_target(output, overwrite)
-    is_parquet = output.suffix == ".parquet"
+    is_parquet = output.suffix.lower() == ".parquet"
     if ids and not is_parquet:
         raise ElmoError(f"--ids: {output} can't keep them; name a .parquet file")
     paths = expand(texts)

@@ -218,7 +218,7 @@ def count_sentences(paths: Sequence[str], text: str) -> int | None:
         The number of sentences, or None if counting is not worth reading the text twice: if stderr is not a terminal,
         if a line is not a sentence, or if a file is compressed or standard input.
     """
-    plain = all(Path(path).is_file() and Path(path).suffix not in COMPRESSED for path in paths)
+    plain = all(Path(path).is_file() and Path(path).suffix.lower() not in COMPRESSED for path in paths)
     if not (plain and text == "sentences" and sys.stderr.isatty()):
         return None
     return sum(_count_lines(Path(path)) for path in paths)
@@ -226,7 +226,7 @@ def count_sentences(paths: Sequence[str], text: str) -> int | None:
 
 def count_bytes(paths: Sequence[str]) -> int | None:
     """Return the size of the text in `paths` in bytes, or None if it is unknown (compressed files, standard input)."""
-    if not all(Path(path).is_file() and Path(path).suffix not in COMPRESSED for path in paths):
+    if not all(Path(path).is_file() and Path(path).suffix.lower() not in COMPRESSED for path in paths):
         return None
     return sum(Path(path).stat().st_size for path in paths)
 

@@ -56,7 +56,8 @@ def find_vectors(path: Path) -> VectorFile | None:
     Raises:
         ElmoError: If the file is damaged, or needs a package that is not installed.
     """
-    read = {".h5": _read_hdf5, ".hdf5": _read_hdf5, ".npz": _read_npz, ".parquet": _read_parquet}.get(path.suffix)
+    readers = {".h5": _read_hdf5, ".hdf5": _read_hdf5, ".npz": _read_npz, ".parquet": _read_parquet}
+    read = readers.get(path.suffix.lower())
     return read(path) if read is not None and path.is_file() else None
 
 

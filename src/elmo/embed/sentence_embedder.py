@@ -237,7 +237,7 @@ class SentenceEmbedder(ABC):
                 text, or if an option or a sentence is invalid.
         """
         job = self._job(layers, pool, state, batch_size)
-        located = located and str(path).endswith(".parquet")
+        located = located and str(path).lower().endswith(".parquet")
         checksum = self.warm_fingerprint if state == "warm" else self.fingerprint
         return write_embeddings(
             path,

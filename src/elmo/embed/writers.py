@@ -197,7 +197,7 @@ def check_target(path: Path, overwrite: bool) -> None:
         ElmoError: If the ending is unknown, the parent folder is missing, `path` is a folder, or it is a file and
             `overwrite` is false, or if pyarrow is missing for `.parquet`.
     """
-    if path.suffix not in ENDINGS:
+    if path.suffix.lower() not in ENDINGS:
         raise ElmoError(f"{path}: the ending selects the format; use one of {', '.join(ENDINGS)}")
     require_parent(path)
     if path.is_dir():
@@ -205,7 +205,7 @@ def check_target(path: Path, overwrite: bool) -> None:
     if path.exists() and not overwrite:
         tidy_up(path)
         raise ElmoError(f"{path}: exists already; remove it, or pass --overwrite (overwrite=True)")
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         import_extra("pyarrow", f"{path}: writing Parquet")
 
 
@@ -238,7 +238,7 @@ def _progress_bar(before: EmbeddingProgress, total_bytes: int | None) -> Generat
 @contextmanager
 def _open(work: Unfinished, layout: VectorLayout, dtype: np.dtype[Any], facts: Facts) -> Generator[Writer]:
     """Open the writer for the ending of the file. Formats are imported on use, because pyarrow is optional."""
-    suffix = work.path.suffix
+    suffix = work.path.suffix.lower()
     if suffix == ".parquet":
         from elmo.embed.parquet import ParquetWriter as Format
     elif suffix == ".npz":
