@@ -4,6 +4,7 @@ import copy
 import itertools
 import json
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,6 +73,8 @@ def _layers(oracle: Oracle, sentence: list[str], max_characters: int) -> np.ndar
     [
         ("token", [1, 0, 0]),
         ("top", [0, 0, 1]),
+        (-1, [0, 0, 1]),
+        (-3, [1, 0, 0]),
         (1, [0, 1, 0]),
         ("mean", [1 / 3, 1 / 3, 1 / 3]),
         ([0.5, -1.0, 2.0], [0.5, -1.0, 2.0]),
@@ -216,6 +219,20 @@ def test_matches_published_vectors(shared: Path, release: str) -> None:
         assert_same(got[column::3], expected, atol=2e-6)
 
 
+@pytest.mark.parametrize("dtype", [None, object])
+def test_arrays_of_strings_are_sentences(model: Embedder, tmp_path: Path, dtype) -> None:
+    sentences = np.array([["A", "new", "play"], ["Kinder", "spielen", "."]], dtype)
+    assert_same(model.embed(sentences), model.embed(sentences.tolist()), atol=0)
+    assert model.write(tmp_path / "vectors.h5", sentences).num_tokens == 6
+
+
+def test_is_shown_in_one_line(folder: Path, loaded: formats.Model) -> None:
+    shape = "num_layers=3, width=12"
+    assert repr(elmo.load(folder)) == f"Embedder('{folder.name}', {shape}, precision='float32', device='cpu')"
+    assert repr(Embedder(loaded)) == f"Embedder('made in memory', {shape}, precision='float32', device='cpu')"
+    assert re.fullmatch(rf"Model\(.*lm_weights.*, {shape}\)", repr(loaded))
+
+
 # --- copies, and other processes
 
 
@@ -285,6 +302,10 @@ def test_works_in_a_worker_of_a_data_loader(folder: Path) -> None:
         (lambda model: model.embed([7]), "sentence 0: expected a list of tokens, found int"),
         (lambda model: model.stream([["a"]], layers="last"), "layers: 'last' is none of all, top, mean, token"),
         (lambda model: model.stream([["a"]], layers=3), "no layer 3; this model has layers 0 to 2"),
+        (lambda model: model.stream([["a"]], layers=-4), "no layer -4; this model has layers 0 to 2"),
+        (lambda model: model.embed(np.zeros((1, 2))), "sentence 0: token .*0.0.* is not a string"),
+        (lambda model: model.embed(np.array([[["a"]]])), "sentence 0: expected a list of tokens, found ndarray"),
+        (lambda model: model.embed(np.array(["a"])), r"sentence 0: expected a list of tokens.*\.split\(\)"),
         (lambda model: model.stream([["a"]], layers=np.int64(3)), "no layer 3; this model has layers 0 to 2"),
         (lambda model: model.stream([["a"]], layers=1.0), "layers: 1.0 is none of all, top, mean, token"),
         (lambda model: model.stream([["a"]], layers=[1.0, 2.0]), "layers: 2 weights for 3 layers"),

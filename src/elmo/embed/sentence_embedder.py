@@ -96,6 +96,14 @@ class SentenceEmbedder(ABC):
 
         return self._gpu or torch.device("cpu")
 
+    def __repr__(self) -> str:
+        """Tell what this embeds with."""
+        device = "cpu" if self._gpu is None else str(self._gpu)
+        return (
+            f"{type(self).__name__}({self.model_name!r}, num_layers={self.num_layers}, width={self.width}, "
+            f"precision={self.precision!r}, device={device!r})"
+        )
+
     @property
     def num_layers(self) -> int:
         """Number of layers including layer 0 (L+1)."""
@@ -124,7 +132,7 @@ class SentenceEmbedder(ABC):
         """Embed tokenized sentences and return one float32 array for each, in their order.
 
         Args:
-            sentences: Lists of tokens, without `<S>` and `</S>`.
+            sentences: Lists of tokens, without `<S>` and `</S>`. NumPy's arrays of strings will do, too.
             layers: Which layers become a token's vector. The default `"mean"` averages all of them; `"all"` keeps
                 them apart. See `Layers` for the other choices.
             pool: How to reduce a sentence to one vector: `"mean"`, `"max"` or `"first-last"` (see `pool_tokens`).

@@ -124,6 +124,10 @@ class ContextIndex:
                 "again, or rebuild it"
             )
 
+    def __repr__(self) -> str:
+        """Tell how much text this searches, and by what."""
+        return f"ContextIndex({self.num_tokens:,} tokens, {self.layer_name}, {self.embedder!r})"
+
     def find_neighbors(
         self,
         word: str,
