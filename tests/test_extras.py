@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -18,7 +19,8 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 def test_each_package_is_in_the_extra_that_is_named() -> None:
     extras = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     for package, extra in EXTRAS.items():  # names on the index have hyphens, and sometimes more after them: faiss-cpu
-        assert any(re.match(rf"{package}\b(?!_)", line.replace("-", "_").replace("_cpu", "")) for line in extras[extra])
+        name = {"sklearn": "scikit_learn"}.get(package, package)
+        assert any(re.match(rf"{name}\b(?!_)", line.replace("-", "_").replace("_cpu", "")) for line in extras[extra])
 
 
 def test_a_missing_package_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +35,13 @@ def test_a_package_that_is_broken_is_not_called_missing(tmp_path: Path, monkeypa
     monkeypatch.delitem(sys.modules, "faiss", raising=False)
     with pytest.raises(ElmoError, match="an index needs faiss, which can't be imported: No module named 'no_such_mod"):
         import_extra("faiss", "an index")
+
+
+@pytest.mark.parametrize("package", ["flair", "ray", "sentence_transformers", "sklearn", "spacy"])
+def test_an_integration_names_the_extra_that_it_lacks(package: str) -> None:
+    code = f"import sys; sys.modules['{package}'] = None; import elmo.integrations.{package}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    says = f"needs {package}, which is not installed: pip install 'elmo-torch[{EXTRAS[package]}]'"
+    *_, last = run.stderr.splitlines()
+    assert last.startswith("elmo.errors.ElmoError: ")
+    assert last.endswith(says)

@@ -32,7 +32,7 @@ ALLOWED = {
     "nn": BASE | {"_native"},
     "formats": BASE | {"nn", "text"},
     "_native": set[str](),
-    "embed": MODEL | {"_native"},
+    "embed": MODEL | {"_native", "__version__"},
     "training": BASE | {"formats", "nn", "text"},
     "pretrain": MODEL | {"training"},
     "tasks": MODEL | {"embed", "training"},

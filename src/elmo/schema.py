@@ -12,6 +12,7 @@ import reprlib
 import types
 import typing
 from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from elmo.errors import ElmoError
@@ -50,7 +51,9 @@ def from_mapping(kind: type[T], values: object, where: str, *, ignore_unknown: b
     fields = {field.name: field for field in dataclasses.fields(typing.cast(Any, kind))}
     unknown = sorted(str(key) for key in values if key not in fields)
     if unknown and not ignore_unknown:
-        raise ElmoError(f"{where}: unknown key {shown(unknown[0])}; known keys are {', '.join(fields)}")
+        near = _nearest_key(unknown[0], hints)
+        hint = f"; did you mean {near}?" if near else ""
+        raise ElmoError(f"{where}: unknown key {shown(unknown[0])}; known keys are {', '.join(fields)}{hint}")
     arguments: dict[str, object] = {}
     for name, field in fields.items():
         if name in values:
@@ -61,6 +64,18 @@ def from_mapping(kind: type[T], values: object, where: str, *, ignore_unknown: b
         return kind(**arguments)
     except ElmoError as error:
         raise ElmoError(f"{where}: {error}") from None
+
+
+def _nearest_key(key: str, hints: Mapping[str, Any]) -> str | None:
+    """Return the key that was probably meant, among those of a dataclass and of its parts; None if there is none."""
+    names = {name: name for name in hints}
+    for part, hint in hints.items():
+        if dataclasses.is_dataclass(hint):
+            names |= {
+                field.name: f"{part}.{field.name}" for field in dataclasses.fields(hint) if field.name not in names
+            }
+    found = get_close_matches(key, names, 1, 0.75)
+    return names[found[0]] if found else None
 
 
 def to_mapping(config: object) -> dict[str, Any]:

@@ -147,6 +147,8 @@ def test_words_are_nearest_by_token_vectors_whatever_the_sentence(model: Embedde
     ("word", "query", "options", "says"),
     [
         ("plays", QUERY, {}, "the word 'plays' is not among the tokens of the query: She wrote a play ."),
+        ("plays", ["He", "plays.", "(Plays)", "player"], {}, r"plays\.'.*'\(Plays\)': another tokenizer, such as ptb"),
+        ("she", QUERY, {}, r"\(there is 'She': ignore case, or write it so\)"),
         ("wrote", QUERY, {}, r"the text has no use of 'wrote' \(7 sentences read"),
         ("play", QUERY, {"occurrence": 2}, "occurrence: 2 was asked for, but 'play' occurs 1 times in the query"),
         ("play", QUERY, {"top": 0}, "top: 0 is not positive"),

@@ -304,6 +304,7 @@ def test_another_model_is_refused(model: Embedder, text: str, tmp_path: Path) ->
     [
         ({"word": "plays"}, "the word 'plays' is not among the tokens of the query"),
         ({"word": "She"}, "the index has no use of 'She'; is its text tokenized"),
+        ({"word": "She", "among": ["Park"]}, r"no use of 'Park'; .* \(there is 'park': ignore case"),
         ({"top": 0}, "top: 0 is not positive"),
         ({"any_word": True, "among": ["a"]}, "any_word and among exclude each other"),
         ({"tags": ["NN"]}, "the index has no parts of speech; build it from tagged text"),

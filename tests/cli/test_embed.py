@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import io
 import json
 import os
@@ -56,6 +57,26 @@ def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     return run
 
 
+def test_a_large_file_is_announced(elmo: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And its size is told at the end. All layers are 3, each 12 wide; a line end is not in the sample."""
+    monkeypatch.setattr("elmo.cli.embed.LARGE", 600.0)
+    code, out, err = elmo("model", "text.txt", "a.npz", "--tokenizer", "whitespace")
+    assert (code, " MB in " in out) == (0, True)
+    assert "a.npz: about 9 tokens will take 0.0 GB; --layers mean takes one of the 3 layers' space, --dtype" in err
+    _, _, err = elmo("model", "text.txt", "b.npz", "--tokenizer", "whitespace", "--layers", "mean")
+    assert "will take" not in err
+    _, out, err = elmo("model", "text.txt", "c.npz", "--tokenizer", "whitespace", "--dtype", "float16", "--json")
+    assert err.endswith("about 9 tokens will take 0.0 GB; --layers mean takes one of the 3 layers' space\n")
+    assert json.loads(out)["num_bytes"] == (folder / "c.npz").stat().st_size
+
+
+def test_the_case_of_an_ending_does_not_matter(elmo: Run, folder: Path) -> None:
+    (folder / "text.GZ").write_bytes(gzip.compress(TEXT.encode()))
+    assert elmo("model", "text.GZ", "out.H5", "--layers", "top")[0] == 0
+    with h5py.File(folder / "out.H5") as file:
+        assert set(file) == {"0", "1", "2", "3", "sentence_to_index"}
+
+
 def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
@@ -63,7 +84,7 @@ def names(folder: Path) -> set[str]:
 def test_writes_all_layers_of_every_line(elmo: Run, folder: Path) -> None:
     code, out, err = elmo("model", "text.txt", "out.h5")
     assert (code, err) == (0, ""), "quiet without a terminal"
-    assert out.startswith("out.h5: 4 sentences, 10 tokens in ")
+    assert out.startswith("out.h5: 4 sentences, 10 tokens, 0.0 MB in ")
     assert out.count("\n") == 1
     expected = Embedder(formats.load(folder / "model")).embed(SENTENCES, layers="all")
     with h5py.File(folder / "out.h5") as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,6 +95,39 @@ def test_info_shows_the_card(tmp_path: Path) -> None:
     assert shown.index("Architecture: ") < shown.index("native: model holds")
     facts = json.loads(CliRunner().invoke(cli, ["info", str(tmp_path / "model"), "--json"]).output)
     assert facts["card"].startswith("---\n")
+
+
+def test_info_says_what_commands_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors, a corpus and an index: what they hold, and what made them."""
+    pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
+    monkeypatch.chdir(tmp_path)
+    make_native(tmp_path / "model")
+    (tmp_path / "text.txt").write_text("They didn't play .\n", encoding="utf-8")
+    for made, sentence, facts in (
+        (
+            ["embed", "model", "text.txt", "v.h5", "--layers", "top", "--tokenizer", "ptb"],
+            r"v\.h5: vectors of tokens: 1 sentence and 5 tokens, 12 wide, float32\.\n"
+            r"Made by elmo \S+: layers top, .*tokenizer ptb",
+            {"kind": "vectors", "num_sentences": 1, "width": 12},
+        ),
+        (
+            ["prepare", "corpus", "text.txt", "--min-count", "1"],
+            r"corpus: corpus for pretraining: 4 tokens in 1 sentence, 7 types, of which 7 are the vocabulary .*\n"
+            r"Made by elmo prepare from text\.txt: tokenizer whitespace, sentences, case kept\.",
+            {"kind": "corpus", "num_tokens": 4, "vocabulary_size": 7},
+        ),
+        (
+            ["index", "model", "text.txt", "x.index", "--layer", "1", "--tokenizer", "ptb"],
+            r"x\.index: index of 5 tokens in 1 sentence, 8 types, vectors in float16\.\n"
+            r"Made by elmo index from text\.txt with model model \(layer 1, checksum \w+\): tokenizer ptb",
+            {"kind": "index", "num_tokens": 5, "model": "model"},
+        ),
+    ):
+        assert CliRunner().invoke(cli, made).exit_code == 0
+        output = CliRunner().invoke(cli, ["info", made[3 if made[0] != "prepare" else 1]]).output
+        assert re.match(sentence, output), output
+        told = json.loads(CliRunner().invoke(cli, ["info", made[3 if made[0] != "prepare" else 1], "--json"]).output)
+        assert told.items() >= facts.items()
 
 
 def test_convert_stores_half_precision(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_vocabulary_file(text, tmp_path):
 
 def test_standard_input(tmp_path):
     result = run(tmp_path / "corpus", "-", input="a a a\n")
-    assert "3 tokens in 1 sentences" in result.output
+    assert "3 tokens in 1 sentence," in result.output
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,12 @@ def test_bad_input_gives_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_misspelt_verb_is_met_with_a_suggestion(run: Callable[..., Done]) -> None:
+    done = run("pretain", "corpus", "run")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("Error: No such command 'pretain'. Did you mean 'pretrain'?\n")
+
+
 @pytest.mark.parametrize(
     "raised", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), lambda: torch.empty(1 << 52)]
 )
@@ -165,7 +171,7 @@ def test_perplexity_agrees_with_the_scores_of_the_sentences(
         ("index", ["text.txt", "out.index"], "2 sentences, 6 tokens"),
         ("warm", ["text.txt"], "2 sentences, 6 tokens"),
         ("perplexity", ["text.txt", "--sentences"], "\thé came .\n"),
-        ("neighbors", ["text.txt", "--word", "CAME", "--in", "She CAME."], "1 nearest of 1 uses in 2 sentences"),
+        ("neighbors", ["text.txt", "--word", "CAME", "--in", "She CAME."], "1 nearest of 1 use in 2 sentences"),
         ("finetune", ["out", "text.txt", "--min-count", "1", "--new-softmax", "--set", "training.max_steps=1"], ""),
     ],
 )

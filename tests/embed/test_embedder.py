@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import copy
+import itertools
 import json
+import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,9 +12,11 @@ import h5py
 import numpy as np
 import pytest
 import torch
+import torch.utils.data
 from hypothesis import given
 from hypothesis import strategies as st
 
+import elmo
 from comparing import assert_same
 from elmo import formats
 from elmo.embed import Embedder
@@ -67,6 +73,8 @@ def _layers(oracle: Oracle, sentence: list[str], max_characters: int) -> np.ndar
     [
         ("token", [1, 0, 0]),
         ("top", [0, 0, 1]),
+        (-1, [0, 0, 1]),
+        (-3, [1, 0, 0]),
         (1, [0, 1, 0]),
         ("mean", [1 / 3, 1 / 3, 1 / 3]),
         ([0.5, -1.0, 2.0], [0.5, -1.0, 2.0]),
@@ -211,6 +219,77 @@ def test_matches_published_vectors(shared: Path, release: str) -> None:
         assert_same(got[column::3], expected, atol=2e-6)
 
 
+@pytest.mark.parametrize("dtype", [None, object])
+def test_arrays_of_strings_are_sentences(model: Embedder, tmp_path: Path, dtype) -> None:
+    sentences = np.array([["A", "new", "play"], ["Kinder", "spielen", "."]], dtype)
+    assert_same(model.embed(sentences), model.embed(sentences.tolist()), atol=0)
+    assert model.write(tmp_path / "vectors.h5", sentences).num_tokens == 6
+
+
+def test_is_shown_in_one_line(folder: Path, loaded: formats.Model) -> None:
+    shape = "num_layers=3, width=12"
+    assert repr(elmo.load(folder)) == f"Embedder('{folder.name}', {shape}, precision='float32', device='cpu')"
+    assert repr(Embedder(loaded)) == f"Embedder('made in memory', {shape}, precision='float32', device='cpu')"
+    assert re.fullmatch(rf"Model\(.*lm_weights.*, {shape}\)", repr(loaded))
+
+
+# --- copies, and other processes
+
+
+def test_can_be_pickled(folder: Path) -> None:
+    """Its vectors are equal to the bit, and a carried state goes on where it was."""
+    model = elmo.load(folder, precision="auto")
+    model.embed([["a"]], state="carry")
+    again = pickle.loads(pickle.dumps(model))
+    assert_same(again.embed(SENTENCES, layers="all"), model.embed(SENTENCES, layers="all"), atol=0)
+    assert_same(again.embed([["b"]], state="carry"), model.embed([["b"]], state="carry"), atol=0)
+    assert len(pickle.dumps(elmo.load(folder))) < 1000, "the weights are not in it"
+
+
+def test_a_pickle_holds_an_absolute_path(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    pickled = pickle.dumps(elmo.load(folder.name))
+    monkeypatch.chdir(tmp_path)
+    assert pickle.loads(pickled).source == folder
+
+
+def test_a_pickle_of_a_model_that_was_replaced_is_refused(tmp_path: Path) -> None:
+    pickled = pickle.dumps(elmo.load(make(tmp_path)[0]))
+    make(tmp_path, seed=1)
+    with pytest.raises(ElmoError, match="holds another model than when the Embedder was pickled"):
+        pickle.loads(pickled)
+
+
+def test_a_model_in_memory_cannot_be_pickled(model: Embedder) -> None:
+    with pytest.raises(ElmoError, match=r"was not loaded by elmo\.load: write it to a folder"):
+        pickle.dumps(model)
+
+
+@pytest.mark.parametrize("make_copy", [copy.copy, copy.deepcopy])
+def test_copies_share_the_weights_but_not_the_state(loaded: formats.Model, make_copy) -> None:
+    model = Embedder(loaded)
+    model.embed([["a"]], state="carry")
+    other = make_copy(model)
+    assert_same(other.embed(SENTENCES), model.embed(SENTENCES), atol=0)
+    assert_same(other.embed([["b"]], state="carry"), model.embed([["b"]], state="carry"), atol=0)
+    other.reset_state()
+    other.embed([["c"]], state="carry")
+    assert_same(model.embed([["a"]], state="carry"), _carried(loaded, [["a"], ["b"], ["a"]]), atol=0)
+
+
+def _carried(loaded: formats.Model, words: list[list[str]]) -> list[np.ndarray]:
+    return Embedder(loaded).embed(words, state="carry", batch_size=1)[-1:]
+
+
+def test_works_in_a_worker_of_a_data_loader(folder: Path) -> None:
+    """A spawned process is given a pickle; a forked one is not."""
+    model = elmo.load(folder)
+    loader = torch.utils.data.DataLoader(
+        SENTENCES, 2, collate_fn=model.embed, num_workers=1, multiprocessing_context="spawn"
+    )
+    assert_same(list(itertools.chain.from_iterable(loader)), model.embed(SENTENCES))
+
+
 # --- bad input
 
 
@@ -223,6 +302,10 @@ def test_matches_published_vectors(shared: Path, release: str) -> None:
         (lambda model: model.embed([7]), "sentence 0: expected a list of tokens, found int"),
         (lambda model: model.stream([["a"]], layers="last"), "layers: 'last' is none of all, top, mean, token"),
         (lambda model: model.stream([["a"]], layers=3), "no layer 3; this model has layers 0 to 2"),
+        (lambda model: model.stream([["a"]], layers=-4), "no layer -4; this model has layers 0 to 2"),
+        (lambda model: model.embed(np.zeros((1, 2))), "sentence 0: token .*0.0.* is not a string"),
+        (lambda model: model.embed(np.array([[["a"]]])), "sentence 0: expected a list of tokens, found ndarray"),
+        (lambda model: model.embed(np.array(["a"])), r"sentence 0: expected a list of tokens.*\.split\(\)"),
         (lambda model: model.stream([["a"]], layers=np.int64(3)), "no layer 3; this model has layers 0 to 2"),
         (lambda model: model.stream([["a"]], layers=1.0), "layers: 1.0 is none of all, top, mean, token"),
         (lambda model: model.stream([["a"]], layers=[1.0, 2.0]), "layers: 2 weights for 3 layers"),

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -12,6 +13,7 @@ import pytest
 
 from elmo import formats
 from elmo.embed import Embedder
+from elmo.embed.description import find_vectors
 from elmo.embed.npz import NpzWriter
 from elmo.embed.sentence_embedder import WINDOW_BATCHES
 from elmo.errors import ElmoError
@@ -56,6 +58,48 @@ def test_files_hold_what_embed_returns(model: Embedder, folder: Path, ending, la
     for one, other in zip(got, expected, strict=True):
         assert one.dtype == dtype
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(("layers", "pool"), CHOICES)
+@pytest.mark.parametrize("ending", ["h5", "npz", "parquet"])
+def test_files_say_what_they_hold_and_what_made_them(model: Embedder, folder: Path, ending, layers, pool) -> None:
+    path = folder / f"vectors.{ending}"
+    model.write(path, SENTENCES, layers=layers, pool=pool, dtype="float16", facts={"tokenizer": "ptb"})
+    found = find_vectors(path)
+    assert found is not None
+    num_layers = model.num_layers if layers == "all" else None
+    width = model.width
+    assert (found.num_sentences, found.num_layers, found.width) == (5, num_layers, width)
+    assert (found.dtype, found.pooled) == ("float16", pool is not None)
+    wanted = {"model_checksum": model.fingerprint, "layers": layers, "pool": pool or "none", "tokenizer": "ptb"}
+    assert found.facts.items() >= wanted.items()
+    if ending == "h5":
+        assert found.facts["num_tokens"] == sum(map(len, SENTENCES))
+
+
+def test_files_of_other_programs_have_no_facts(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "old.h5", "w") as file:
+        file["0"] = np.zeros((3, 2, 4), np.float32)
+        file["weights"] = np.zeros(1)
+    np.savez(tmp_path / "old.npz", **{"0": np.zeros((2, 4))})
+    with zipfile.ZipFile(tmp_path / "old.npz", "a") as archive:
+        archive.comment = b"not JSON"
+    for name, shape in (("old.h5", (2, 3, 4, "float32")), ("old.npz", (1, None, 4, "float64"))):
+        found = find_vectors(tmp_path / name)
+        assert found is not None
+        assert (found.num_sentences, found.num_layers, found.width, found.dtype) == shape
+        assert found.facts == {}
+
+
+def test_other_files_are_no_vectors(tmp_path: Path) -> None:
+    make(tmp_path / "model")
+    np.savez(tmp_path / "other.npz", weights=np.zeros(2))
+    (tmp_path / "text.h5").write_text("no HDF5")
+    for path in (tmp_path / "model" / "lm_weights.hdf5", tmp_path / "other.npz", tmp_path / "text.h5", tmp_path):
+        assert find_vectors(path) is None
+    (tmp_path / "bad.npz").write_text("no zip file")
+    with pytest.raises(ElmoError, match=r"bad\.npz: is damaged"):
+        find_vectors(tmp_path / "bad.npz")
 
 
 def read_h5(path: Path, pool: str | None) -> list[np.ndarray]:

@@ -337,6 +337,31 @@ def test_an_old_measurement_is_not_reported_as_that_of_the_end(
     assert found[1] is None
 
 
+def test_without_a_terminal_a_line_a_minute_tells_how_far_it_is(
+    corpus: Corpus,
+    recipe: Callable[..., Recipe],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Here a minute passes with each step. The last line has the loss, and steps beyond a new end are not "of" it."""
+    monkeypatch.setattr("elmo.pretrain.reporter.LINE_SECONDS", 0.0)
+    write_recipe(recipe(loss="full"), tmp_path / "recipe.yaml")
+    run = tmp_path / "run"
+    command = ["pretrain", str(corpus.folder), str(run), "--recipe", str(tmp_path / "recipe.yaml"), "--device", "cpu"]
+    code, out, err = run_main([*command, "--max-steps", "3"], monkeypatch, capsys)
+    figures = r"[\d,]+ tok/s, loss \d+\.\d{3}, perplexity [\d.]+/[\d.]+, \d\d:\d\d left"
+    assert code == 0
+    assert re.fullmatch("".join(rf"elmo: {run}: step {step} of 3, {figures}\n" for step in (1, 2, 3)), err)
+    end = r"steps, [\d.]+ minutes, training loss (\d+\.\d{3}), perplexity [\d.]+/[\d.]+\n"
+    found = re.fullmatch(rf"{run}: 3 of 3 {end}", out)
+    assert found
+    assert float(found[1]) == pytest.approx(read_rows(run / "metrics.csv")[-1]["loss"], abs=1e-3)
+    code, out, err = run_main([*command, "--max-steps", "2"], monkeypatch, capsys)
+    assert (code, err) == (0, "")
+    assert re.fullmatch(rf"{run}: 3 {end}", out)
+
+
 def test_heldout_text_without_words_is_refused(
     corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,7 +68,9 @@ def test_overrides_are_yaml_values() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("training.batchsize=64", "unknown key 'batchsize'"),
+        ("training.batchsize=64", r"unknown key 'batchsize'; known keys are .*; did you mean batch_size\?"),
+        ("batch_size=64", r"unknown key 'batch_size'; .*; did you mean training\.batch_size\?"),
+        ("nothing=64", "unknown key 'nothing'; known keys are char_cnn, lstm, training, bidirectional$"),
         ("training.batch_size=many", "batch_size: expected int, found 'many'"),
         pytest.param(f"lstm.cell_clip=1{'0' * 400}", "cell_clip: a number of 401 digits", id="long"),
         ("training.batch_size=0", "training.batch_size: 0 is not positive"),

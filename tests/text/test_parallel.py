@@ -3,6 +3,7 @@
 import multiprocessing
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -55,6 +56,22 @@ def test_a_killed_process_is_reported(tmp_path, monkeypatch):
         process.kill()
     with pytest.raises(ElmoError, match="a process that tokenizes the text ended early"):
         list(blocks)
+
+
+def test_stopping_does_not_wait_for_blocks_that_are_not_wanted_any_more(tmp_path, monkeypatch):
+    """Ctrl-C closes the generator. All blocks but the first would take a minute each."""
+    (tmp_path / "slow.py").write_text(
+        "import time\ndef cut(sentence):\n    time.sleep(60 * (sentence > '1'))\n    return [sentence]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(reading, "BLOCK_SIZE", 4)
+    (tmp_path / "text").write_text("000\n" + "222\n" * 20)
+    settings = {"tokenizer": "slow:cut", "text": "sentences", "encoding": "utf-8", "lowercase": False}
+    blocks = tokenize_files([str(tmp_path / "text")], **settings, workers=2)
+    assert next(blocks).sentences == [["000"]]
+    start = time.monotonic()
+    blocks.close()
+    assert time.monotonic() - start < 10, "half a second, but the machine may be busy"
 
 
 def test_no_more_processes_than_available_cores(monkeypatch):

@@ -1,5 +1,6 @@
 """Reading text: every compression and encoding gives the same lines, and errors name what cannot be read."""
 
+import bz2
 import gzip
 import io
 import lzma
@@ -77,9 +78,21 @@ IN_LATIN = rf"corpus.txt, line 1204: not valid UTF-8 \(byte 0xE9\)\. {ADVICE}"
         (LATIN, "utf-8", 1, IN_LATIN),
         (b"a\n" + "语".encode()[:2], "utf-8", 1 << 18, r"line 2: not valid UTF-8 \(byte 0xE8\)"),
         ("a\n".encode("utf-16"), "utf-8", 1 << 18, r"line 1: .* --encoding utf-16"),
+        ("Café\n“語”\n".encode().replace("é".encode(), b"\xe9"), "utf-8", 1 << 18, r"line 1: .* --encoding latin-1"),
+        ("Café\n“Ja”, 5 €\n".encode("cp1252"), "utf-8", 1 << 18, r"line 1: .* -f cp1252 .* --encoding cp1252"),
+        (b"\x81\n", "cp1252", 1 << 18, r"line 1: not valid CP1252 \(byte 0x81\).* --encoding latin-1"),
         ("a\n".encode("utf-16-be"), "utf-16", 1 << 18, "start with BOM; name its byte order: utf-16-le or utf-16-be"),
     ],
-    ids=["latin-1", "latin-1 in small blocks", "a character cut off", "utf-16", "utf-16 without its mark"],
+    ids=[
+        "latin-1",
+        "latin-1 in small blocks",
+        "a character cut off",
+        "utf-16",
+        "quotes in UTF-8",
+        "cp1252",
+        "not cp1252",
+        "utf-16 without its mark",
+    ],
 )
 def test_undecodable_bytes_are_named_with_their_line(tmp_path, monkeypatch, content, encoding, block_size, message):
     monkeypatch.setattr(reading, "BLOCK_SIZE", block_size)
@@ -87,6 +100,24 @@ def test_undecodable_bytes_are_named_with_their_line(tmp_path, monkeypatch, cont
     path.write_bytes(content)
     with pytest.raises(ElmoError, match=f"^{re.escape(str(tmp_path))}.*{message}"):
         list(read_lines(path, encoding))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"%PDF-1.4\n%only ASCII so far\n", "is a PDF, not text; extract its text first"),
+        (b"PK\x03\x04\x14\0\x06\0", "is a ZIP archive or a document"),
+        (COMPRESSIONS[".gz"](b"text"), "is compressed by gzip; decompress it, or let its name end in .gz"),
+        (COMPRESSIONS[".xz"](b"text"), "is compressed by xz"),
+        (bz2.compress(b"text"), "is compressed by bzip2"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_files_that_are_no_text_are_named_for_what_they_are(tmp_path, content, message, encoding):
+    """In latin-1, which has a character for each byte, they would otherwise be read."""
+    (tmp_path / "text.txt").write_bytes(content)
+    with pytest.raises(ElmoError, match=rf"text\.txt: {message}"):
+        list(read_lines(tmp_path / "text.txt", encoding))
 
 
 def test_other_encodings_are_read_by_their_name(tmp_path):

@@ -1,6 +1,7 @@
 """The nearest uses of a word in context, and its nearest words without context (Peters et al. 2018, Table 4)."""
 
 import heapq
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
 from elmo.schema import require_positive
+
+_WORD = re.compile(r"\w+")
 
 TYPES_AT_ONCE = 2048
 """Number of types whose token vectors are computed in one batch."""
@@ -117,7 +120,7 @@ def find_neighbors(
     if not num_uses:
         raise ElmoError(
             f"the text has no use of {word!r} ({text.num_sentences:,} sentences read, those equal to the query left "
-            "out); is the text tokenized and cased like the word?"
+            f"out); is the text tokenized and cased like the word?{hint(word, text.types)}"
         )
     words = _nearest_words(embedder, query[position], text.types, top)
     return Neighbors(query, position, best.uses(), words, text.num_sentences, num_uses, len(text.types))
@@ -196,10 +199,29 @@ def position_of(query: Sequence[str], word: str, ignore_case: bool, occurrence: 
     """Return the position of occurrence number `occurrence` (from 1) of `word`; raise an ElmoError if there is none."""
     found = matches(query, word, ignore_case)
     if not found:
-        raise ElmoError(f"the word {word!r} is not among the tokens of the query: {' '.join(query)}")
+        raise ElmoError(f"the word {word!r} is not among the tokens of the query: {' '.join(query)}{hint(word, query)}")
     if not 1 <= occurrence <= len(found):
         raise ElmoError(f"occurrence: {occurrence} was asked for, but {word!r} occurs {len(found)} times in the query")
     return found[occurrence - 1]
+
+
+NEAR_FORMS = 5
+"""How many tokens a message shows that contain a word."""
+
+
+def hint(word: str, tokens: Iterable[str]) -> str:
+    """Return the end of a message that a word is not among tokens: those that contain it, and what to do about them.
+
+    It is empty if there are none.
+    """
+    folded = word.casefold()
+    found = (token for token in dict.fromkeys(tokens) if folded in {token.casefold(), *_WORD.findall(token.casefold())})
+    if not (near := list(islice(found, NEAR_FORMS))):
+        return ""
+    advice = "ignore case, or write it so"
+    if any(token.casefold() != folded for token in near):
+        advice = "another tokenizer, such as ptb for English or words, separates marks from words"
+    return f" (there is {', '.join(map(repr, near))}: {advice})"
 
 
 def excerpt(tokens: Sequence[str], position: int, context: int) -> tuple[str, str, str]:

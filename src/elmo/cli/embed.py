@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import click
 from elmo.cli.shared import (
     choose_reading,
     count_bytes,
+    counted,
     device_option,
     examples,
     is_given,
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
     show_default=True,
     callback=parse_layers,
     metavar="LAYERS",
-    help="all (each kept separate), top, mean, token (layer 0), the number of a layer, or weights such as 0.2,0.3,0.5.",
+    help="all (each kept separate, where embed in Python takes the mean), top, mean, token (layer 0), the number of a "
+    "layer, or weights such as 0.2,0.3,0.5.",
 )
 @click.option("--all", "alias", flag_value="all", help="The same as --layers all, for scripts written for AllenNLP.")
 @click.option("--top", "alias", flag_value="top", metavar="N", help="The same as --layers top.")
@@ -134,7 +136,7 @@ def command(
     if alias and is_given("layers"):
         raise ElmoError("--all, --top and --average are other names for values of --layers; pass only one of them")
     check_target(output, overwrite)
-    is_parquet = output.suffix == ".parquet"
+    is_parquet = output.suffix.lower() == ".parquet"
     if ids and not is_parquet:
         raise ElmoError(f"--ids: {output} can't keep them; name a .parquet file")
     paths = expand(texts)
@@ -144,6 +146,8 @@ def command(
     with _saying_what_is_kept(output), _open(model, device, devices, precision, threads) as embedder:
         choice = choose_reading(embedder, paths, encoding=encoding, **given)
         sentences = _Text(paths, choice.reading(encoding) | ({"ids": ids} if is_parquet else {}))
+        if (note := _note_on_size(embedder, paths, choice, encoding, alias or layers, options)) is not None:
+            click.echo(f"elmo: {output}: {note}", err=True)
         written = embedder.write(
             output,
             # A run that continues, or starts over, reads the text a second time, unless it comes from a pipe.
@@ -152,9 +156,44 @@ def command(
             overwrite=overwrite,
             total_bytes=count_bytes(paths),
             located=is_parquet,
+            facts=choice.facts,
             **options,
         )
     _report(written, choice, as_json)
+
+
+LARGE = 2e9
+"""Files larger than this many bytes are announced before they are written."""
+
+
+def _note_on_size(
+    embedder: SentenceEmbedder,
+    paths: list[str],
+    choice: Choice,
+    encoding: str,
+    layers: Layers,
+    options: Mapping[str, Any],
+) -> str | None:
+    """Return a sentence about the size of the file if it will be large, by the number of tokens in a sample."""
+    from elmo.text.choice import sample_of
+    from elmo.text.reading import tokenize_block
+    from elmo.text.tokenizers import get_tokenizer
+
+    num_bytes = count_bytes(paths)
+    if num_bytes is None or num_bytes < LARGE / 1e5 or options["pool"] or not (sample := sample_of(paths, encoding)):
+        return None  # unknown, or too short a text: no token of a byte has a hundred thousand bytes of vectors
+    tokenize = get_tokenizer(choice.tokenizer)
+    found = tokenize_block(sample, tokenize, choice.text, choice.lowercase, choice.language)
+    num_tokens = num_bytes * sum(map(len, found)) / len(sample.encode(encoding, "replace"))
+    num_layers = embedder.num_layers if layers == "all" else 1
+    is_half = options["dtype"] == "float16"
+    size = num_tokens * num_layers * embedder.width * (2 if is_half else 4)
+    if size < LARGE:
+        return None
+    ways = [] if layers != "all" else [f"--layers mean takes one of the {num_layers} layers' space"]
+    ways += [] if is_half else ["--dtype float16 half"]
+    advice = f"; {', '.join(ways)}" if ways else ""
+    return f"about {num_tokens:,.0f} tokens will take {size / 1e9:,.1f} GB{advice}"
 
 
 class _Text:
@@ -213,13 +252,16 @@ def _saying_what_is_kept(output: Path) -> Generator[None]:
 def _report(written: Written, choice: Choice, as_json: bool) -> None:
     for note in written.notes:
         click.echo(f"elmo: {note}", err=True)
+    num_bytes = written.path.stat().st_size
+    sizes = f"{counted(written.num_sentences, 'sentence')}, {counted(written.num_tokens, 'token')}"
     print_result(
-        f"{written.path}: {written.num_sentences:,} sentences, {written.num_tokens:,} tokens in "
+        f"{written.path}: {sizes}, {num_bytes / 1e6:,.1f} MB in "
         f"{written.seconds:.1f} s ({written.tokens_per_second:,.0f} tokens/s){choice}",
         {
             "file": str(written.path),
             "num_sentences": written.num_sentences,
             "num_tokens": written.num_tokens,
+            "num_bytes": num_bytes,
             "seconds": round(written.seconds, 3),
             "tokens_per_second": round(written.tokens_per_second, 1),
             "reading": choice.reading(),

@@ -9,6 +9,7 @@ import click
 
 from elmo.cli.shared import (
     choose_reading,
+    counted,
     device_option,
     examples,
     json_option,
@@ -119,7 +120,8 @@ def command(
         click.echo(f"elmo: continued after {built.num_kept_tokens:,} tokens of an interrupted run", err=True)
     # Tokens of an earlier run took none of this run's time.
     rate = (built.num_tokens - built.num_kept_tokens) / built.seconds
-    done = f"{output}: {built.num_sentences:,} sentences, {built.num_tokens:,} tokens, {built.num_bytes / 1e6:,.1f} MB"
+    sizes = f"{counted(built.num_sentences, 'sentence')}, {counted(built.num_tokens, 'token')}"
+    done = f"{output}: {sizes}, {built.num_bytes / 1e6:,.1f} MB"
     print_result(
         f"{done}; already complete"
         if built.was_there

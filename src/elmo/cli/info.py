@@ -1,14 +1,31 @@
-"""`elmo info`: show what a model file or folder contains."""
+"""`elmo info`: show what a model contains, and what a file of vectors, a corpus or an index holds."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import examples, json_option, print_result
+from elmo.cli.shared import counted, examples, json_option, print_result
+
+if TYPE_CHECKING:
+    from elmo.embed.description import VectorFile
+
+SHOWN_FILES = 5
+"""How many files of a text are named."""
 
 
 @click.command(
-    epilog=examples("elmo info en", "elmo info run/", "elmo info lm_weights.hdf5", "elmo info owner/name --json")
+    epilog=examples(
+        "elmo info en",
+        "elmo info run/",
+        "elmo info lm_weights.hdf5",
+        "elmo info vectors.h5",
+        "elmo info owner/name --json",
+    )
 )
 @click.argument("model")
 @json_option
@@ -16,8 +33,13 @@ def command(model: str, as_json: bool) -> None:
     """Show the card of MODEL if it has one, how its format was recognised, and its sizes.
 
     MODEL is a folder, file or archive in any supported format (docs/formats.md), a repository on the Hugging Face Hub,
-    en (the model that comes with the package), or a run folder of elmo task.
+    en (the model that comes with the package), or a run folder of elmo task. Of the vectors that elmo embed writes, of
+    a corpus folder and of an index, it shows what they hold and what made them.
     """
+    if (found := _describe_result(Path(model))) is not None:
+        sentence, figures = found
+        print_result(f"{model}: {sentence}", {"path": model, **figures}, as_json)
+        return
     from elmo.formats import load
     from elmo.formats.card import describe_model, without_head
     from elmo.formats.native import CONFIG, is_native
@@ -59,6 +81,71 @@ def command(model: str, as_json: bool) -> None:
         },
         as_json,
     )
+
+
+def _describe_result(path: Path) -> tuple[str, dict[str, Any]] | None:
+    """Describe what a command made, in words and as figures; None if that is neither vectors, a corpus nor an index."""
+    if path.is_file():
+        from elmo.embed.description import find_vectors
+
+        vectors = find_vectors(path)
+        return None if vectors is None else (_tell_vectors(vectors), {"kind": "vectors", **asdict(vectors)})
+    if (path / "corpus.json").is_file():
+        from elmo.text.corpus import Corpus
+
+        corpus = Corpus.open(path)
+        sizes = ("num_tokens", "num_sentences", "num_types", "vocabulary_size", "oov_rate", "settings", "source")
+        return (
+            f"corpus for pretraining: {counted(corpus.num_tokens, 'token')} in "
+            f"{counted(corpus.num_sentences, 'sentence')}, "
+            f"{corpus.num_types:,} types, of which {corpus.vocabulary_size:,} are the vocabulary "
+            f"({corpus.oov_rate:.2%} of the tokens are not in it).\nMade by elmo prepare from "
+            f"{_inputs(corpus.source)}: {corpus.cut}.",
+            {"kind": "corpus", **{name: getattr(corpus, name) for name in sizes}},
+        )
+    if (path / "index.json").is_file():
+        from elmo.analysis.search import describe_index
+        from elmo.config import TextConfig
+
+        facts = describe_index(path)
+        tags = f", parts of speech {', '.join(facts['tags'])}" if facts["tags"] else ""
+        metadata = f", metadata {', '.join(facts['metadata'])}" if facts["metadata"] else ""
+        return (
+            f"index of {counted(facts['num_tokens'], 'token')} in {counted(facts['num_sentences'], 'sentence')}, "
+            f"{counted(facts['num_types'], 'type')}, vectors in {facts['vectors']}{tags}{metadata}.\n"
+            f"Made by elmo index from {_inputs(facts['source'])} with model {facts['model'] or 'unknown'} "
+            f"({facts['layer']}, checksum {facts['model_checksum']}): {TextConfig(**facts['text'])}.",
+            {"kind": "index", **facts},
+        )
+    return None
+
+
+def _tell_vectors(vectors: VectorFile) -> str:
+    """Tell what a file of vectors holds, and what made it."""
+    from elmo.formats.card import without_head
+
+    tokens = f" and {counted(vectors.facts['num_tokens'], 'token')}" if "num_tokens" in vectors.facts else ""
+    layers = "" if vectors.num_layers is None else f", {counted(vectors.num_layers, 'layer')}"
+    numbers = "" if vectors.width is None else f"{layers}, {vectors.width} wide, {vectors.dtype}"
+    kind = "sentences" if vectors.pooled else "tokens"
+    held = f"vectors of {kind}: {counted(vectors.num_sentences, 'sentence')}{tokens}{numbers}."
+    facts = {
+        key: value for key, value in vectors.facts.items() if key not in ("made_by", "num_tokens", "num_sentences")
+    }
+    if not facts:
+        return f"{held}\nThe file does not say what made it."
+    by = vectors.facts.get("made_by", "another program")
+    told = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in facts.items())
+    return without_head(
+        f"{held}\nMade by {by}: {told}."
+    )  # without control characters, as the file may come from a stranger
+
+
+def _inputs(source: Mapping[str, Any]) -> str:
+    """Name the files of a text."""
+    names = [str(name) for name in source.get("inputs", ())]
+    more = f" and {len(names) - SHOWN_FILES} more files" if len(names) > SHOWN_FILES else ""
+    return ", ".join(names[:SHOWN_FILES]) + more or "a text"
 
 
 def _tell_run(folder: Path, as_json: bool) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import warnings
+from difflib import get_close_matches
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -46,6 +47,14 @@ class LazyGroup(click.Group):
         if cmd_name not in VERBS:
             return None
         return importlib.import_module(f"elmo.cli.{cmd_name}").command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command of a verb, and suggest one where a verb is misspelt."""
+        if args[0] not in VERBS and (near := get_close_matches(args[0], VERBS, 1)):
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{near[0]}'?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs in the help text without importing their modules."""

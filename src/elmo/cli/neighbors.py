@@ -10,6 +10,7 @@ import click
 from elmo.cli.shared import (
     choose_reading,
     count_sentences,
+    counted,
     device_option,
     examples,
     is_given,
@@ -158,9 +159,9 @@ def command(
         found = find_neighbors(embedder, progress, word, tokens, layer=layer, **choice)
     if not as_json:
         _print_lists(found)
-    what = "words" if any_word else "uses"
+    what = counted(found.num_uses, "word" if any_word else "use")
     print_result(
-        f"{len(found.uses)} nearest of {found.num_uses:,} {what} in {found.num_sentences:,} sentences",
+        f"{len(found.uses)} nearest of {what} in {counted(found.num_sentences, 'sentence')}",
         dataclasses.asdict(found),
         as_json,
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import choose_reading, device_option, examples, json_option, print_result, text_options
+from elmo.cli.shared import choose_reading, counted, device_option, examples, json_option, print_result, text_options
 
 if TYPE_CHECKING:
     from elmo.formats.model import State
@@ -78,8 +78,8 @@ def command(
     names = ("forward", "backward")[: len(result.directions)]
     each = ", ".join(f"{name} {value:,.2f}" for name, value in zip(names, result.directions, strict=True))
     print_result(
-        f"perplexity {result.mean:,.2f} ({each}) on {result.num_tokens:,} tokens in {result.num_sentences:,} "
-        f"sentences, {result.oov_rate:.2%} outside of the vocabulary{choice}",
+        f"perplexity {result.mean:,.2f} ({each}) on {counted(result.num_tokens, 'token')} in "
+        f"{counted(result.num_sentences, 'sentence')}, {result.oov_rate:.2%} outside of the vocabulary{choice}",
         {
             "perplexity": result.mean,
             **{f"{name}_perplexity": value for name, value in zip(names, result.directions, strict=True)},

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from elmo.cli.shared import examples, is_given, json_option, print_result, reading_options
+from elmo.cli.shared import counted, examples, is_given, json_option, print_result, reading_options
 from elmo.errors import ElmoError
 
 
@@ -109,7 +109,8 @@ def command(
         "oov_rate": corpus.oov_rate,
     }
     sentence = (
-        f"{folder}: {corpus.num_tokens:,} tokens in {corpus.num_sentences:,} sentences, {corpus.num_types:,} types, "
+        f"{folder}: {counted(corpus.num_tokens, 'token')} in {counted(corpus.num_sentences, 'sentence')}, "
+        f"{counted(corpus.num_types, 'type')}, "
         f"of which {corpus.vocabulary_size:,} are the vocabulary ({corpus.oov_rate:.2%} of the tokens are not in it)"
     )
     print_result(sentence, figures, as_json)

@@ -120,17 +120,25 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
     score = progress.heldout_perplexity if progress.heldout_step == progress.step else None
     if training.best is not None and progress.best_step is not None:
         score = progress.best_perplexity
-        heldout_score = f", weights of step {progress.best_step:,}, held-out perplexity {score:,.2f}"
+        score_text = f", weights of step {progress.best_step:,}, held-out perplexity {score:,.2f}"
     else:
-        heldout_score = "" if score is None else f", held-out perplexity {score:,.2f}"
+        score_text = "" if score is None else f", held-out perplexity {score:,.2f}"
+    losses = _last_losses(run)
+    if score is None and losses:
+        # The loss of a part of the vocabulary says nothing of perplexity.
+        is_part = training.recipe.training.loss == "sampled"
+        ways = "/".join(f"{value:,.2f}" for key, value in losses.items() if key != "loss")
+        score_text = f", training loss {losses['loss']:.3f}{' (sampled)' if is_part else f', perplexity {ways}'}"
+    # There may be more steps than the end that was named later.
+    of_all = f" of {training.total_steps:,}" if progress.step <= training.total_steps else ""
     print_result(
-        f"{run}: {progress.step:,} of {training.total_steps:,} steps, {progress.seconds / 60:.1f} minutes"
-        f"{spread}{heldout_score}{again}",
+        f"{run}: {progress.step:,}{of_all} steps, {progress.seconds / 60:.1f} minutes{spread}{score_text}{again}",
         {
             "run": str(run),
             "step": progress.step,
             "total_steps": training.total_steps,
             "seconds": progress.seconds,
+            **losses,
             "heldout_perplexity": score,
             "best_step": progress.best_step,
             "batch_size": batch_size,
@@ -139,3 +147,11 @@ def _report(run: Path, training: Pretrainer, as_json: bool) -> None:
         },
         as_json,
     )
+
+
+def _last_losses(run: Path) -> dict[str, float]:
+    """Return the loss, and the perplexity of each direction, of the last row of metrics; nothing if there is none."""
+    from elmo.training.metrics import METRICS, read_rows
+
+    row = next((row for row in reversed(read_rows(run / METRICS)) if "loss" in row), {})
+    return {key: value for key, value in row.items() if key in ("loss", "forward_perplexity", "backward_perplexity")}

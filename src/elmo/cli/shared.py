@@ -95,6 +95,11 @@ def print_result(sentence: str, figures: dict[str, Any], as_json: bool, *, to_st
     click.echo(sentence, err=to_stderr)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 sentence", "2,000 sentences"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def add_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
     """Return a decorator that adds options to a command, in the given order."""
 
@@ -214,7 +219,7 @@ def count_sentences(paths: Sequence[str], text: str) -> int | None:
         The number of sentences, or None if counting is not worth reading the text twice: if stderr is not a terminal,
         if a line is not a sentence, or if a file is compressed or standard input.
     """
-    plain = all(Path(path).is_file() and Path(path).suffix not in COMPRESSED for path in paths)
+    plain = all(Path(path).is_file() and Path(path).suffix.lower() not in COMPRESSED for path in paths)
     if not (plain and text == "sentences" and sys.stderr.isatty()):
         return None
     return sum(_count_lines(Path(path)) for path in paths)
@@ -222,7 +227,7 @@ def count_sentences(paths: Sequence[str], text: str) -> int | None:
 
 def count_bytes(paths: Sequence[str]) -> int | None:
     """Return the size of the text in `paths` in bytes, or None if it is unknown (compressed files, standard input)."""
-    if not all(Path(path).is_file() and Path(path).suffix not in COMPRESSED for path in paths):
+    if not all(Path(path).is_file() and Path(path).suffix.lower() not in COMPRESSED for path in paths):
         return None
     return sum(Path(path).stat().st_size for path in paths)
 

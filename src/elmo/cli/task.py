@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import device_option, examples, json_option, print_result
+from elmo.cli.shared import counted, device_option, examples, json_option, print_result
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def evaluate(
                 click.echo(f"{name}\t{value:.2f}")
     metric = trained.task.metric
     print_result(
-        f"{metric} {scores[metric]:.2f} on {len(found):,} examples, {rate:,.0f} a second",
+        f"{metric} {scores[metric]:.2f} on {counted(len(found), 'example')}, {rate:,.0f} a second",
         {"scores": scores, "num_examples": len(found), "examples_per_second": rate},
         as_json,
     )

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from elmo.cli.shared import choose_reading, device_option, examples, is_given, json_option, print_result, text_options
+from elmo.cli.shared import (
+    choose_reading,
+    counted,
+    device_option,
+    examples,
+    is_given,
+    json_option,
+    print_result,
+    text_options,
+)
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -114,11 +123,11 @@ def _store_state(
         lengths: list[int] = []
         chosen = islice(filter(None, read_sentences(paths, **_chosen(loaded, paths, reading))), max_sentences)
         # The sentences are counted as they pass, so that they need not be kept.
-        counted = (lengths.append(len(sentence)) or sentence for sentence in chosen)
-        state = mean_state(loaded, tqdm(counted, unit="sentence", disable=None))
+        passing = (lengths.append(len(sentence)) or sentence for sentence in chosen)
+        state = mean_state(loaded, tqdm(passing, unit="sentence", disable=None))
         save_warm_state(state, folder, loaded.bilm)
     print_result(
-        f"{folder / WARM}: warm state of {len(lengths):,} sentences, {sum(lengths):,} tokens",
+        f"{folder / WARM}: warm state of {counted(len(lengths), 'sentence')}, {counted(sum(lengths), 'token')}",
         {"file": str(folder / WARM), "num_sentences": len(lengths), "num_tokens": sum(lengths)},
         as_json,
     )

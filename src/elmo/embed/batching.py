@@ -85,6 +85,8 @@ def windows(
     num_tokens = 0
     for number, sentence in enumerate(sentences, first):
         check_sentence(sentence, number)
+        if isinstance(sentence, np.ndarray):  # arrays of strings, whose tokens would be slow to look up
+            sentence = cast("Sentence", sentence.tolist())
         length = len(sentence) + 2
         full = num_tokens + length > max_tokens if max_sentences is None else len(window) == max_sentences
         if window and full:
@@ -122,9 +124,9 @@ def plan_batches(lengths: Sequence[int], max_tokens: int, max_sentences: int | N
 
 
 def check_sentence(sentence: object, number: int) -> None:
-    """Raise ElmoError if sentence `number` is not a list of strings."""
+    """Raise ElmoError if sentence `number` is not a list or an array of strings."""
     refuse_string(sentence, number)
-    if not isinstance(sentence, Sequence):
+    if not isinstance(sentence, Sequence | np.ndarray) or (isinstance(sentence, np.ndarray) and sentence.ndim != 1):
         raise ElmoError(f"sentence {number}: expected a list of tokens, found {type(sentence).__name__}")
     for token in cast("Sequence[Any]", sentence):
         if not isinstance(token, str):

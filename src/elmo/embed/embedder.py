@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from elmo.embed.pooling import Pool, pool_tokens
 from elmo.embed.sentence_embedder import EmbeddedWindow, EmbeddingOptions, SentenceEmbedder
 from elmo.errors import ElmoError
 from elmo.formats.model import Model, State, require_warm_state
+from elmo.formats.sources import is_bundled, is_download
 from elmo.formats.stored import StateArrays
 from elmo.nn.processor import means_processor
 from elmo.text.characters import number_types
@@ -45,6 +46,9 @@ class Embedder(SentenceEmbedder):
     once: it does not follow a model whose training goes on, and does not keep that model in memory. Where there are
     native kernels, it does not import torch.
 
+    What `load` returned can be pickled, and so sent to other processes. A pickle holds the name of the model, not its
+    weights, and whoever reads it loads the model again. Copies (`copy.deepcopy`) share the weights.
+
     Args:
         model: The model to embed with. If `device` is a GPU, its biLM is moved there and put into evaluation mode.
         device: A torch device or its name, such as `"cpu"`, `"cuda:1"` or `"auto"`, a GPU if there is one.
@@ -68,6 +72,31 @@ class Embedder(SentenceEmbedder):
         self._warm_state = model.warm_arrays
         self._state: States | None = None
         self.batch_tokens = BATCH_TOKENS.get("cpu" if self._gpu is None else self._gpu.type, BATCH_TOKENS["cpu"])
+
+    def __copy__(self) -> Self:
+        """Return an embedder that shares the weights, and from now on has a carried state of its own."""
+        copied = object.__new__(type(self))
+        vars(copied).update(vars(self))
+        return copied
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return a copy that shares the weights, which never change. Packed ones could not be copied."""
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the source of the model instead of its packed weights, which only this process can use.
+
+        Raises:
+            ElmoError: If the model has no source because it was made in memory.
+        """
+        if self.source is None:
+            raise ElmoError(
+                "this Embedder can't be pickled, because its model was not loaded by elmo.load: write it to a "
+                "folder (elmo.formats.save_native), and load that"
+            )
+        device = "cpu" if self._gpu is None else str(self._gpu)
+        state = {"_state": self._state, "batch_tokens": self.batch_tokens}
+        return _load_again, (self.source, device, self.precision, self.fingerprint), state
 
     def reset_state(self) -> None:
         """Forget the state that calls with `state="carry"` left, so that the next batch starts from zeros."""
@@ -166,7 +195,23 @@ def load(source: str | Path, *, device: str | torch.device = "cpu", precision: P
     Raises:
         ElmoError: If the model cannot be read, or the device or precision is not available.
     """
-    return Embedder(formats.load(source, with_softmax=False), device=device, precision=precision)
+    embedder = Embedder(formats.load(source, with_softmax=False), device=device, precision=precision)
+    embedder.source = lasting_source(source)
+    return embedder
+
+
+def lasting_source(source: str | Path) -> str | Path:
+    """Return a source that means the same in other folders and processes: a name, or an absolute path."""
+    is_path = not (is_bundled(source) or is_download(source)) and Path(source).exists()
+    return Path(source).absolute() if is_path else source
+
+
+def _load_again(source: str | Path, device: str, precision: Precision, fingerprint: str) -> Embedder:
+    """Load the model of a pickled embedder, if it is still the same."""
+    embedder = load(source, device=device, precision=precision)
+    if embedder.fingerprint != fingerprint:
+        raise ElmoError(f"{source}: holds another model than when the Embedder was pickled; pickle a new one")
+    return embedder
 
 
 def find_gpu(device: str | torch.device) -> torch.device | None:

@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 
 from elmo.embed.append import DATA, close_all, make_safe, open_at
+from elmo.embed.description import INDEX, POOLED, Facts
 from elmo.embed.hdf5_stream import BLOCK, DATA_START, describe_data_sets
 from elmo.embed.layers import Entry, VectorLayout
 
@@ -23,6 +24,8 @@ ROOM_BYTES = 1 << 16
 class HDF5Writer:
     """Writes data sets `"0"`, `"1"`, …, one per sentence, (T, D) or (L+1, T, D), and `sentence_to_index`.
 
+    What made the file is in its attributes.
+
     `sentence_to_index`, (1,), holds a JSON object that maps a sentence (its tokens joined by spaces) to the name of
     its data set; among equal sentences the last one wins, as in AllenNLP. Pooled vectors are one data set
     `sentence_vectors`, (N, D) or (N, L+1, D), instead of the numbered ones.
@@ -32,10 +35,13 @@ class HDF5Writer:
         layout: The shape of a sentence's array.
         dtype: The type of the stored numbers.
         sizes: The result of the last `commit` of an interrupted run, from which to continue; empty to start.
+        facts: What makes the file.
     """
 
-    def __init__(self, folder: Path, layout: VectorLayout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
-        self._path, self._layout, self._dtype = folder / DATA, layout, dtype
+    def __init__(
+        self, folder: Path, layout: VectorLayout, dtype: np.dtype[Any], sizes: Mapping[str, int], facts: Facts
+    ) -> None:
+        self._path, self._layout, self._dtype, self._facts = folder / DATA, layout, dtype, facts
         self._count = sizes.get("sentences", 0)
         self._data, self._lengths, self._index = self._files = [
             open_at(folder / name, sizes.get(name, 0)) for name in (DATA, "lengths", "index")
@@ -66,19 +72,27 @@ class HDF5Writer:
             iter([(self._count, *self._layout.pooled_shape)]) if pooled else self._shapes(),
             1 if pooled else self._count,
             self._dtype,
-            "sentence_vectors" if pooled else "",
+            POOLED if pooled else "",
         )
         self._index.write(b"}" if self._count else b"{}")
         size = self._index.tell()
-        if size > INDEX_BYTES:
-            self._data.close()
-            return [f"sentence_to_index is left out: it would take {size >> 20} MB; entries are in the text's order"]
-        self._reserve(size)
+        is_short = size <= INDEX_BYTES
+        self._reserve(size if is_short else 0)
         self._data.close()
         self._index.seek(0)
         with h5py.File(self._path, "r+", locking=False) as file:
-            file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())[0] = self._index.read()
-        return []
+            file.attrs.update({**self._facts, "num_sentences": self._count, "num_tokens": self._num_tokens()})
+            if is_short:
+                file.create_dataset(INDEX, (1,), dtype=h5py.string_dtype())[0] = self._index.read()
+        if is_short:
+            return []
+        return [f"{INDEX} is left out: it would take {size >> 20} MB; entries are in the text's order"]
+
+    def _num_tokens(self) -> int:
+        self._lengths.seek(0)
+        return sum(
+            int(np.frombuffer(block, np.int32).sum()) for block in iter(lambda: self._lengths.read(4 * BLOCK), b"")
+        )
 
     def _reserve(self, size: int) -> None:
         """Reserve `size` more bytes on the disk, since HDF5's library ends the process if the disk is full."""

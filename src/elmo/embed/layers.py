@@ -17,7 +17,7 @@ Layers = Literal["all", "top", "mean", "token"] | int | Sequence[float]
 - `"top"`: the last layer;
 - `"mean"`: the average of all layers (eq. 1 of Peters et al. 2018 with equal weights, from which a task's mix starts);
 - `"token"`: layer 0, which does not depend on the context;
-- an integer: the layer of that number, where 0 is the token layer;
+- an integer: the layer of that number, where 0 is the token layer, and -1 the last one;
 - a sequence of L+1 numbers: the sum of the layers with these weights, which are not normalized.
 """
 
@@ -47,9 +47,9 @@ def layer_weights(layers: Layers, num_layers: int) -> list[float] | None:
             return [1 / num_layers] * num_layers
         layers = 0 if layers == "token" else num_layers - 1
     if isinstance(layers, int | np.integer):
-        if not 0 <= layers < num_layers:
+        if not -num_layers <= layers < num_layers:
             raise ElmoError(f"layers: there is no layer {layers}; this model has layers 0 to {num_layers - 1}")
-        return [float(number == layers) for number in range(num_layers)]
+        return [float(number == layers % num_layers) for number in range(num_layers)]
     if len(layers) != num_layers:
         raise ElmoError(
             f"layers: {len(layers)} weights for {num_layers} layers (including layer 0); give one weight for each layer"

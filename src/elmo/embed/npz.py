@@ -1,5 +1,6 @@
 """Writes embeddings as NumPy's `.npz`: a zip file of arrays that `np.load` reads one by one."""
 
+import json
 import shutil
 import struct
 from collections.abc import Iterator, Mapping
@@ -11,13 +12,15 @@ import numpy as np
 from numpy.lib import format as npy
 
 from elmo.embed.append import DATA, close_all, make_safe, open_at
+from elmo.embed.description import POOLED, Facts
 from elmo.embed.layers import Entry, VectorLayout
 
 
 class NpzWriter:
     """Writes arrays `"0"`, `"1"`, …, one per sentence, (T, D) or (L+1, T, D).
 
-    Pooled vectors are one array `sentence_vectors`, (N, D) or (N, L+1, D), instead.
+    Pooled vectors are one array `sentence_vectors`, (N, D) or (N, L+1, D), instead. What made the file is the
+    comment of the zip file, as JSON.
 
     The directory of the zip file stays in memory until the end, at about half a kilobyte per array. Prefer `.h5` or
     `.parquet` for millions of sentences that are not pooled.
@@ -27,9 +30,12 @@ class NpzWriter:
         layout: The shape of a sentence's array.
         dtype: The type of the stored numbers.
         sizes: The result of the last `commit` of an interrupted run, from which to continue; empty to start.
+        facts: What makes the file.
     """
 
-    def __init__(self, folder: Path, layout: VectorLayout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, folder: Path, layout: VectorLayout, dtype: np.dtype[Any], sizes: Mapping[str, int], facts: Facts
+    ) -> None:
         self._dtype, self._layout = dtype, layout
         self._count = sizes.get("sentences", 0)
         # The header of an array states its length, so pooled vectors wait in a separate file until all are there.
@@ -37,6 +43,7 @@ class NpzWriter:
         members = list(_members(self._data, self._data.tell()))
         self._zip = ZipFile(self._data, "w")  # appends at the current position of the file
         self._zip.infolist().extend(members)
+        self._zip.comment = json.dumps(facts).encode()
 
     def add(self, window: list[Entry]) -> None:
         """Append the entries of a window."""
@@ -62,7 +69,7 @@ class NpzWriter:
                 "shape": (self._count, *self._layout.pooled_shape),
             }
             self._pooled.seek(0)
-            with self._zip.open(ZipInfo("sentence_vectors.npy"), "w", force_zip64=True) as member:
+            with self._zip.open(ZipInfo(f"{POOLED}.npy"), "w", force_zip64=True) as member:
                 npy.write_array_header_1_0(member, header)
                 shutil.copyfileobj(self._pooled, member)
         self._zip.close()

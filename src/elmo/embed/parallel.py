@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from elmo.config import BiLMConfig, TextConfig
 from elmo.embed.batching import Sentence
-from elmo.embed.embedder import Embedder, find_gpu, load
+from elmo.embed.embedder import Embedder, find_gpu, lasting_source, load
 from elmo.embed.engine import Precision
 from elmo.embed.handover import Parcel, pack, unpack
 from elmo.embed.sentence_embedder import EmbeddedWindow, EmbeddingOptions, SentenceEmbedder
@@ -70,6 +70,7 @@ class ParallelEmbedder(SentenceEmbedder):
         if not devices:
             raise ElmoError("devices: the list is empty; name at least one device")
         self._gpu, *_ = map(find_gpu, devices)
+        self.source = lasting_source(source)
         threads = max(1, num_threads() // max(1, devices.count("cpu")))
         self._workers = [_Worker(device) for device in devices]
         try:

@@ -1,5 +1,6 @@
 """Writes embeddings as Parquet, one row per sentence, for data frames and query engines."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from pyarrow import parquet as pyarrow_parquet
 
 from elmo.embed.append import DATA, close_all, make_safe, open_at
+from elmo.embed.description import KEY, Facts
 from elmo.embed.layers import Entry, VectorLayout
 from elmo.embed.parquet_footer import join_footers
 from elmo.text.located import LocatedSentence
@@ -33,7 +35,7 @@ class ParquetWriter:
     """Writes columns `sentence` (its number), `tokens` (list of strings) and the vectors (see `vector_columns`).
 
     If the sentences know where they are from, further columns are `file`, `id`, and `start` and `end` (lists of the
-    places of the tokens in the file, see `LocatedSentence`).
+    places of the tokens in the file, see `LocatedSentence`). What made the file is in its metadata, as JSON.
 
     Every commit completes a small Parquet file, so that nothing before it is rewritten. These files follow each other
     in one file, and its last footer describes all of them.
@@ -43,9 +45,12 @@ class ParquetWriter:
         layout: The shape of a sentence's array.
         dtype: The type of the stored numbers.
         sizes: The result of the last `commit` of an interrupted run, from which to continue; empty to start.
+        facts: What makes the file.
     """
 
-    def __init__(self, folder: Path, layout: VectorLayout, dtype: np.dtype[Any], sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, folder: Path, layout: VectorLayout, dtype: np.dtype[Any], sizes: Mapping[str, int], facts: Facts
+    ) -> None:
         self._layout, self._dtype = layout, dtype
         self._rows: list[Entry] = []
         self._num_bytes = 0
@@ -57,7 +62,8 @@ class ParquetWriter:
                 ("tokens", pa.list_(pa.string())),
                 *(_PLACES if layout.located else ()),
                 *((name, column.type) for name, column in vector_columns([], layout, dtype).items()),
-            ]
+            ],
+            {KEY: json.dumps(facts)},
         )
         self._writer: Any = None
 

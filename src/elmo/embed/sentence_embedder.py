@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from elmo import __version__
 from elmo.config import BiLMConfig, TextConfig
 from elmo.embed.batching import Sentence, windows
+from elmo.embed.description import Facts
 from elmo.embed.layers import Entry, Layers, VectorLayout, layer_weights
 from elmo.embed.pooling import POOLS, Pool
 from elmo.embed.writers import DType, Written, write_embeddings
@@ -80,6 +82,8 @@ class SentenceEmbedder(ABC):
     """How the model's training text was cut, if that is known."""
     vocabulary_file: Path | None = None
     """The words of the training text, if there is such a file."""
+    source: str | Path | None = None
+    """What the model was loaded from, if that is known: a name, or an absolute path."""
     batch_tokens: int
     """Maximum number of tokens in a batch, including the boundaries `<S>` and `</S>`."""
     _gpu: torch.device | None
@@ -92,6 +96,14 @@ class SentenceEmbedder(ABC):
 
         return self._gpu or torch.device("cpu")
 
+    def __repr__(self) -> str:
+        """Tell what this embeds with."""
+        device = "cpu" if self._gpu is None else str(self._gpu)
+        return (
+            f"{type(self).__name__}({self.model_name!r}, num_layers={self.num_layers}, width={self.width}, "
+            f"precision={self.precision!r}, device={device!r})"
+        )
+
     @property
     def num_layers(self) -> int:
         """Number of layers including layer 0 (L+1)."""
@@ -101,6 +113,12 @@ class SentenceEmbedder(ABC):
     def width(self) -> int:
         """Width of a vector (D), both directions together."""
         return self.config.width
+
+    @property
+    def model_name(self) -> str:
+        """What the model was loaded from, as files that are made with it call it."""
+        # A whole path would tell whoever gets the file what the folders of this machine are called.
+        return self.source.name if isinstance(self.source, Path) else self.source or "made in memory"
 
     def embed(
         self,
@@ -114,7 +132,7 @@ class SentenceEmbedder(ABC):
         """Embed tokenized sentences and return one float32 array for each, in their order.
 
         Args:
-            sentences: Lists of tokens, without `<S>` and `</S>`.
+            sentences: Lists of tokens, without `<S>` and `</S>`. NumPy's arrays of strings will do, too.
             layers: Which layers become a token's vector. The default `"mean"` averages all of them; `"all"` keeps
                 them apart. See `Layers` for the other choices.
             pool: How to reduce a sentence to one vector: `"mean"`, `"max"` or `"first-last"` (see `pool_tokens`).
@@ -189,6 +207,7 @@ class SentenceEmbedder(ABC):
         overwrite: bool = False,
         total_bytes: int | None = None,
         located: bool = False,
+        facts: Facts | None = None,
     ) -> Written:
         """Embed sentences and write their vectors to a file.
 
@@ -214,6 +233,8 @@ class SentenceEmbedder(ABC):
             total_bytes: Size of the text in bytes of UTF-8. It serves only to show the remaining time on a terminal.
             located: Whether the sentences are from `elmo.text.located.read_located`. A `.parquet` file then has columns
                 `file`, `id`, `start` and `end` (see `LocatedSentence`).
+            facts: What else to store in the file about what made it, such as the tokenizer: strings by name. The model,
+                its checksum, the layers and the other options above are stored anyway.
 
         Returns:
             The path, the number of sentences and tokens, the seconds that all runs took together, and notes for the
@@ -224,19 +245,30 @@ class SentenceEmbedder(ABC):
                 text, or if an option or a sentence is invalid.
         """
         job = self._job(layers, pool, state, batch_size)
-        located = located and str(path).endswith(".parquet")
+        located = located and str(path).lower().endswith(".parquet")
+        checksum = self.warm_fingerprint if state == "warm" else self.fingerprint
         return write_embeddings(
             path,
             sentences,
             lambda rest, first: self._windows(rest, job, first),
             VectorLayout(self.width, self.num_layers if job.weights is None else None, pool is not None, located),
             {
-                "model": self.warm_fingerprint if state == "warm" else self.fingerprint,
+                "model": checksum,
                 "layers": job.weights or "all",
                 "pool": pool,
                 "precision": self.precision,
                 "state": state,
                 "located": located or None,  # None is what unfinished work of earlier versions says
+            },
+            facts={
+                "made_by": f"elmo {__version__}",
+                "model": self.model_name,
+                "model_checksum": checksum,
+                "layers": layers if isinstance(layers, str) else str(layers),
+                "pool": pool or "none",
+                "precision": self.precision,
+                "state": state,
+                **(facts or {}),
             },
             dtype=dtype,
             overwrite=overwrite,

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, Self
 import numpy as np
 
 from elmo.embed.batching import Sentence
+from elmo.embed.description import Facts
 from elmo.embed.layers import Entry, VectorLayout
 from elmo.embed.unfinished import EmbeddingProgress, Unfinished, tidy_up, unfinished_work
 from elmo.errors import ElmoError
@@ -84,6 +85,7 @@ def write_embeddings(
     layout: VectorLayout,
     job: Mapping[str, object],
     *,
+    facts: Facts | None = None,
     dtype: DType = "float32",
     overwrite: bool = False,
     resumable: bool = True,
@@ -101,6 +103,7 @@ def write_embeddings(
         layout: The shape of a sentence's array.
         job: Everything that determines the vectors, as values that JSON can store. Unfinished work of another job is
             refused.
+        facts: What to store in the file about what made it.
         dtype: The type of the stored numbers.
         overwrite: Replace an existing file, and discard unfinished work of another job or text.
         resumable: Keep the finished part after an interruption.
@@ -117,7 +120,7 @@ def write_embeddings(
         before = work.progress
         start = time.perf_counter() - before.seconds
         with (
-            _open(work, layout, np.dtype(dtype)) as writer,
+            _open(work, layout, np.dtype(dtype), facts or {}) as writer,
             _Saving(work, writer, resumable) as saving,
             _progress_bar(before, total_bytes) as show,
         ):
@@ -194,7 +197,7 @@ def check_target(path: Path, overwrite: bool) -> None:
         ElmoError: If the ending is unknown, the parent folder is missing, `path` is a folder, or it is a file and
             `overwrite` is false, or if pyarrow is missing for `.parquet`.
     """
-    if path.suffix not in ENDINGS:
+    if path.suffix.lower() not in ENDINGS:
         raise ElmoError(f"{path}: the ending selects the format; use one of {', '.join(ENDINGS)}")
     require_parent(path)
     if path.is_dir():
@@ -202,7 +205,7 @@ def check_target(path: Path, overwrite: bool) -> None:
     if path.exists() and not overwrite:
         tidy_up(path)
         raise ElmoError(f"{path}: exists already; remove it, or pass --overwrite (overwrite=True)")
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         import_extra("pyarrow", f"{path}: writing Parquet")
 
 
@@ -233,16 +236,16 @@ def _progress_bar(before: EmbeddingProgress, total_bytes: int | None) -> Generat
 
 
 @contextmanager
-def _open(work: Unfinished, layout: VectorLayout, dtype: np.dtype[Any]) -> Generator[Writer]:
+def _open(work: Unfinished, layout: VectorLayout, dtype: np.dtype[Any], facts: Facts) -> Generator[Writer]:
     """Open the writer for the ending of the file. Formats are imported on use, because pyarrow is optional."""
-    suffix = work.path.suffix
+    suffix = work.path.suffix.lower()
     if suffix == ".parquet":
         from elmo.embed.parquet import ParquetWriter as Format
     elif suffix == ".npz":
         from elmo.embed.npz import NpzWriter as Format
     else:
         from elmo.embed.hdf5 import HDF5Writer as Format
-    writer = Format(work.folder, layout, dtype, work.progress.sizes)
+    writer = Format(work.folder, layout, dtype, work.progress.sizes, facts)
     try:
         yield writer
     finally:

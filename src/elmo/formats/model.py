@@ -125,6 +125,11 @@ class Model:
     text: TextConfig | None = None
     vocabulary_file: Path | None = None
 
+    def __repr__(self) -> str:
+        """Tell what this is, without its weights."""
+        config = self.config
+        return f"Model({self.origin!r}, num_layers={config.num_layers}, width={config.width})"
+
     @property
     def config(self) -> BiLMConfig:
         """The sizes of the biLM."""

@@ -17,9 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-import ray
-import ray.data
 import torch
 
 from elmo.embed import Layers, Pool, load
@@ -28,8 +25,17 @@ from elmo.embed.layers import VectorLayout
 from elmo.embed.parquet import vector_columns
 from elmo.embed.writers import DTYPES, DType
 from elmo.errors import ElmoError
+from elmo.extras import import_extra
 from elmo.schema import require_choice, require_positive
 from elmo.text.tokenizers import get_tokenizer
+
+try:
+    import pyarrow
+    import ray
+    import ray.data
+except ModuleNotFoundError:
+    import_extra("ray.data", "elmo.integrations.ray")
+    raise
 
 pa: Any = pyarrow
 """pyarrow has no type annotations, so it is used as `Any`."""

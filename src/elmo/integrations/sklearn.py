@@ -19,15 +19,21 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn import base
 
 from elmo.embed import Embedder, load
 from elmo.embed.engine import Precision
 from elmo.embed.layers import Layers
 from elmo.embed.pooling import POOLS, Pool
 from elmo.errors import ElmoError
+from elmo.extras import import_extra
 from elmo.schema import require_choice
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
+
+try:
+    from sklearn import base
+except ModuleNotFoundError:
+    import_extra("sklearn.base", "ElmoVectorizer")
+    raise
 
 MODELS_KEPT = 2
 """Number of loaded models that a process keeps, so that a grid search does not load one for each candidate."""

@@ -41,7 +41,7 @@ def find_device(name: str) -> torch.device:
         return torch.device("cpu")
     found = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(number or 0) >= found:
-        raise ElmoError(f"device: there is no {name} (torch finds {found} GPUs); use --device cpu")
+        raise ElmoError(f"device: there is no {name} (torch finds {found} GPUs); use the device cpu")
     return torch.device("cuda", int(number or 0))
 
 
@@ -83,7 +83,7 @@ def parse_devices(names: str) -> list[str]:
         return [name.strip() for name in names.split(",")]
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if count == 0:
-        raise ElmoError("devices: torch finds no GPU; use --device cpu")
+        raise ElmoError("devices: torch finds no GPU; use the device cpu")
     return [f"cuda:{number}" for number in range(count)]
 
 

@@ -67,7 +67,7 @@ class Processes:
             if place.index >= (found := torch.cuda.device_count()):
                 raise ElmoError(
                     f"this machine has {found} CUDA devices, fewer than processes: start as many processes as devices, "
-                    "or pass --device cpu"
+                    "or use the device cpu"
                 )
             torch.cuda.set_device(place)
         if not dist.is_initialized():

@@ -1,7 +1,12 @@
-"""What pretraining reports: rows of `metrics.csv` and TensorBoard, held-out perplexity, and a progress line."""
+"""What pretraining reports: rows of `metrics.csv` and TensorBoard, held-out perplexity, and a progress line.
+
+Where there is no terminal for a progress line, as in the log of a cluster, it is a line a minute.
+"""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -35,13 +40,16 @@ FIELDS: tuple[str, ...] = (
 - Held-out perplexities are always of the whole vocabulary (see `elmo.pretrain.perplexity`).
 """
 
+LINE_SECONDS = 60.0
+"""The time between two lines where there is no terminal."""
+
 
 class _StoppedError(Exception):
     """A stop was requested while held-out text was being measured."""
 
 
 class Reporter:
-    """Reports a pretraining run: rows of metrics, held-out perplexity, and a progress line on a terminal.
+    """Reports a pretraining run: rows of metrics, held-out perplexity, and a progress line, or lines, on stderr.
 
     Every process of the run has a reporter and must call it after the same steps, since all of them keep the progress,
     of which the sums since the last row are a part. Only that of process 0 measures and writes.
@@ -57,6 +65,7 @@ class Reporter:
             step = run.progress.step
             self._metrics = MetricsFile(run.folder, "step", step, columns=FIELDS, tensorboard=True)
             self._bar = tqdm(total=run.total_steps, initial=step, unit="step", disable=None)
+            self._last_line = time.monotonic()
 
     @property
     def has_news(self) -> bool:
@@ -70,6 +79,8 @@ class Reporter:
             self._bar.total = self._expected_steps()
             self._bar.set_postfix_str(progress_text(self._summary()) + self._best_text(), refresh=False)
             self._bar.update()
+            if self._bar.disable and time.monotonic() - self._last_line >= LINE_SECONDS:
+                self._write_line()
         if self._is_due(self._run.recipe.training.log_every_steps) or self._is_evaluation_due():
             self.write_row()
 
@@ -102,6 +113,17 @@ class Reporter:
         if self._metrics is not None:
             self._bar.close()
             self._metrics.close()
+
+    def _write_line(self) -> None:
+        """Write what a terminal would show."""
+        progress, total = self._run.progress, self._expected_steps()
+        left = tqdm.format_interval((total - progress.step) * progress.seconds / progress.step)
+        figures = progress_text(self._summary()) + self._best_text()
+        folder = self._run.folder
+        print(
+            f"elmo: {folder}: step {progress.step:,} of {total:,}, {figures}, {left} left", file=sys.stderr, flush=True
+        )
+        self._last_line = time.monotonic()
 
     def _summary(self) -> Row:
         """The metrics of all steps since the last row."""

@@ -57,6 +57,11 @@ class Choice:
             "language": self.language,
         }
 
+    @property
+    def facts(self) -> dict[str, str]:
+        """What a file of vectors keeps of it."""
+        return {"tokenizer": self.tokenizer, "text": self.text, "lowercase": "yes" if self.lowercase else "no"}
+
     def __str__(self) -> str:
         """The end of a result for people: how raw text was cut without their asking."""
         lower = ", in lower case" if self.lowercase else ""

@@ -39,7 +39,7 @@ def open_text(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, 
             ) from None
         # The compressed file is opened here and not by name in the libraries, so that its position can be asked for.
         position = file.tell if file.seekable() else None
-        match Path(path).suffix:
+        match Path(path).suffix.lower():
             case ".gz":
                 stream = stack.enter_context(gzip.open(file))
                 yield cast(BinaryIO, stream), position, (EOFError, zlib.error, gzip.BadGzipFile)

@@ -15,14 +15,22 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
+from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
 from elmo.cores import available_cores
 from elmo.errors import ElmoError
 from elmo.text.reading import Advance, read_units, tokenize_numbered
 from elmo.text.tokenizers import get_tokenizer
+
+_handing_over = threading.Lock()
+"""Held by a worker process all the time except while it tokenizes.
+
+The process may be ended only meanwhile: if it ended in handing over a result, the main process would wait for the rest.
+"""
 
 
 @dataclass(frozen=True)
@@ -39,9 +47,16 @@ class _Task:
         return tokenize_numbered(block.text, tokenize, self.text, self.lowercase, self.language, place)
 
     def run_joined(self, block: _Block) -> tuple[str, Sequence[int]]:
-        """Return the sentences as one string, which is sent between processes faster than a list of lists."""
-        sentences, lines = self.run(block)
-        return "\n".join(map(" ".join, sentences)), lines
+        """Do the work in another process, and return the sentences as one string.
+
+        A string is sent between processes faster than a list of lists.
+        """
+        _handing_over.release()
+        try:
+            sentences, lines = self.run(block)
+            return "\n".join(map(" ".join, sentences)), lines
+        finally:
+            _handing_over.acquire()
 
 
 class _Block(NamedTuple):
@@ -124,12 +139,15 @@ def _run_in_pool(task: _Task, blocks: Iterable[_Block], workers: int) -> Generat
     context = multiprocessing.get_context("spawn")
     if sys.platform == "win32":
         workers = min(workers, 61)  # Windows cannot wait for more processes
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=start_worker)
+    stop, stopping = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_tokenizing, initargs=(stop,))
     on_the_way: deque[tuple[_Block, Future[tuple[str, Sequence[int]]]]] = deque()
     try:
         for block in blocks:
             # The text of the block is with its worker now, and not needed here.
-            on_the_way.append((block._replace(text=""), pool.submit(task.run_joined, block)))
+            with _held_interrupts():
+                future = pool.submit(task.run_joined, block)
+            on_the_way.append((block._replace(text=""), future))
             # `pool.map` would read all blocks at once. A block for each worker and one more keep all of them busy, and
             # results are taken in the order of the text.
             if len(on_the_way) > workers + 1:
@@ -141,8 +159,29 @@ def _run_in_pool(task: _Task, blocks: Iterable[_Block], workers: int) -> Generat
             "a process that tokenizes the text ended early: either memory ran out (use fewer workers), or a script "
             'calls this without `if __name__ == "__main__":`'
         ) from None
+    except BaseException:  # Ctrl-C, or an error of whoever reads this, where the generator is closed
+        stopping.close()  # without it, each worker would first finish the blocks that it has, which takes long
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
+        stopping.close()
+        stop.close()
+
+
+@contextmanager
+def _held_interrupts() -> Generator[None]:
+    """Have Ctrl-C wait until the end of the context, and never reach processes that are started in it.
+
+    It would stop them with a traceback of their own while they import what they need.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _taken(block: _Block, result: Future[tuple[str, Sequence[int]]]) -> TokenizedBlock:
@@ -150,6 +189,19 @@ def _taken(block: _Block, result: Future[tuple[str, Sequence[int]]]) -> Tokenize
     # Tokens contain no whitespace (see `Tokenizer`), so that this gives back what was joined.
     sentences = list(map(str.split, joined.split("\n"))) if lines else []  # of "" it would make one sentence
     return _placed(block, sentences, lines)
+
+
+def _start_tokenizing(stop: Connection) -> None:
+    """Start a worker process that ends at once when the other end of `stop` is closed, wherever it is in a text."""
+    start_worker()
+    _handing_over.acquire()
+
+    def end() -> None:
+        wait([stop])
+        _handing_over.acquire()
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
 def start_worker() -> None:

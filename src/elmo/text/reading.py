@@ -30,6 +30,22 @@ MAX_PARAGRAPH = 1 << 20
 Without this limit, text that has no blank line at all would become one paragraph that might not fit into memory.
 """
 
+SIGNATURES = {
+    b"%PDF-": "is a PDF, not text; extract its text first, for instance with pdftotext",
+    b"PK\x03\x04": "is a ZIP archive or a document (such as .docx, .odt or .epub), not text; extract its text first",
+    b"\xd0\xcf\x11\xe0": "is a document of an old Office program (such as .doc), not text; save it as plain text first",
+    b"{\\rtf": "is a document in RTF, not text; save it as plain text first",
+    b"\x1f\x8b": "is compressed by gzip; decompress it, or let its name end in .gz",
+    b"\xfd7zXZ\0": "is compressed by xz; decompress it, or let its name end in .xz",
+    b"\x28\xb5\x2f\xfd": "is compressed by zstd; decompress it, or let its name end in .zst",
+    b"BZh91AY&SY": "is compressed by bzip2; decompress it first",
+    b"7z\xbc\xaf": "is a 7z archive; extract its text first",
+    b"\x89HDF": "is an HDF5 file, not text",
+    b"\x89PNG": "is a picture, not text",
+    b"\xff\xd8\xff": "is a picture, not text",
+}
+"""How files begin that are often taken for text, and what to tell their users."""
+
 Advance = Callable[[int], object]
 """A callback that receives the number of bytes read from a file since its last call.
 
@@ -272,6 +288,8 @@ def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | No
     parts: list[str] = []
     is_first = True
     for data in _read_bytes(str(path), advance):
+        if is_first and (what := next((what for start, what in SIGNATURES.items() if data.startswith(start)), None)):
+            raise ElmoError(f"{_shown(path)}: {what}")
         text = decode(data)
         if is_first and text:
             text, is_first = text.removeprefix("\ufeff"), False  # the mark is text anywhere else
@@ -330,8 +348,15 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
 
 
 def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecodeError) -> str:
-    is_utf16 = line == 1 and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    other = "utf-16" if is_utf16 else "latin-1"
+    # In latin-1, the bytes 0x80 to 0x9F are control characters, which no text has. In Windows-1252 they are quotes,
+    # dashes and the like. In UTF-8 they are parts of characters, which are not looked at here.
+    strange = error.object.decode("utf-8", "surrogateescape")
+    if line == 1 and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        other = "utf-16"
+    elif codecs.lookup(encoding).name != "cp1252" and any("\udc80" <= letter <= "\udc9f" for letter in strange):
+        other = "cp1252"
+    else:
+        other = "latin-1"
     byte = f"byte 0x{error.object[error.start]:02X}"
     return (
         f"{_shown(path)}, line {line}: not valid {encoding.upper()} ({byte}). Convert it to UTF-8, for instance by "

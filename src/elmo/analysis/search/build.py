@@ -145,6 +145,7 @@ def build_index(
         num_kept = _embed_parts(embedder, text, work, weights, kind)
         write_all({work / NEW / WORDS: lambda path: _write_words(path, embedder, text)})
         facts = {"layer_name": layer_name(layer), "tags": text.tag_names, "source": dict(corpus.source)}
+        facts |= {"model_name": embedder.model_name}
         _complete(work, folder, job | facts)
     done = corpus.num_sentences, corpus.num_tokens, num_kept
     return Built(folder, *done, _size_of(folder), time.perf_counter() - start)

@@ -11,14 +11,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, position_of, unit
+from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, hint, position_of, unit
 from elmo.analysis.origins import Origin
 from elmo.analysis.search.text import IndexedText
 from elmo.analysis.search.vectors import VectorStore
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json
-from elmo.schema import require_positive
+from elmo.schema import require_positive, to_mapping
 from elmo.text.corpus import open_matrix
 from elmo.text.vocabulary import SPECIAL_WORDS
 
@@ -45,6 +45,30 @@ def part_name(number: int) -> str:
 def is_index(folder: str | Path) -> bool:
     """Whether the description in this folder says that it is an index built by `elmo index`."""
     return _find_description(Path(folder)) is not None
+
+
+def describe_index(folder: str | Path) -> dict[str, Any]:
+    """Return what an index holds, and what made it, by name. Neither its model nor faiss is needed.
+
+    Raises:
+        ElmoError: If the folder is not an index, or is damaged.
+    """
+    facts = _read_description(Path(folder))
+    text = IndexedText(Path(folder), facts["tags"])
+    corpus = text.corpus
+    return {
+        "model": facts.get("model_name"),
+        "model_checksum": facts["model"],
+        "layer": facts["layer_name"],
+        "vectors": facts["vectors"],
+        "num_tokens": corpus.num_tokens,
+        "num_sentences": corpus.num_sentences,
+        "num_types": corpus.num_types,
+        "tags": facts["tags"],
+        "metadata": [] if text.origins is None else [*text.origins.columns],
+        "source": dict(corpus.source),
+        "text": to_mapping(corpus.cut),
+    }
 
 
 def open_uses(folder: str | Path) -> tuple[IndexedText, VectorStore]:
@@ -100,6 +124,10 @@ class ContextIndex:
                 "again, or rebuild it"
             )
 
+    def __repr__(self) -> str:
+        """Tell how much text this searches, and by what."""
+        return f"ContextIndex({self.num_tokens:,} tokens, {self.layer_name}, {self.embedder!r})"
+
     def find_neighbors(
         self,
         word: str,
@@ -146,6 +174,7 @@ class ContextIndex:
             there = "".join(f", {column} {value}" for column, value in (where or {}).items())
             raise ElmoError(
                 f"the index has no use of {what}{tagged}{there}; is its text tokenized and cased like the word?"
+                f"{hint(words[0], self.text.types) if words and not (tags or where) else ''}"
             )
         target = unit(self.embedder.embed([query], layers=self.layer)[0][position])
         uses = self._nearest(target, query, top, chosen, num_uses)

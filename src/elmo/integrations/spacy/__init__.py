@@ -4,8 +4,14 @@ spaCy finds the components `elmo` and `elmo_tagger` and the layer `elmo.Tok2Vec.
 not import this package. `docs/spacy.md` shows how to use them.
 """
 
-from elmo.integrations.spacy.tagger import ElmoTagger, make_elmo_tagger
-from elmo.integrations.spacy.vectors import BiLMShim, CarriesBiLM, ElmoComponent, make_elmo, make_tok2vec
+from elmo.extras import import_extra
+
+try:
+    from elmo.integrations.spacy.tagger import ElmoTagger, make_elmo_tagger
+    from elmo.integrations.spacy.vectors import BiLMShim, CarriesBiLM, ElmoComponent, make_elmo, make_tok2vec
+except ModuleNotFoundError:
+    import_extra("spacy", "elmo.integrations.spacy")
+    raise
 
 __all__ = [
     "BiLMShim",

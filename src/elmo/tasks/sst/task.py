@@ -231,12 +231,12 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
         return {"binary_accuracy": 100 * sum(right) / len(right) if right else 0.0, **scores}
 
     def as_text(self, example: SstExample, prediction: LabelPrediction) -> str:
-        """Write the label, the probabilities from the most negative label to the most positive, and the tokens.
+        """Write the label, the probability of each label as label=0.123, and the tokens, with tabs between them.
 
-        Tabs separate the three.
+        The labels are in order, from the most negative one to the most positive.
         """
-        numbers = " ".join(f"{probability:.4f}" for probability in prediction.probabilities.values())
-        return f"{prediction.label}\t{numbers}\t{' '.join(example.tokens)}\n"
+        shares = (f"{label}={share:.3f}" for label, share in prediction.probabilities.items())
+        return "\t".join([prediction.label, *shares, " ".join(example.tokens)]) + "\n"
 
     def as_json(self, example: SstExample, prediction: LabelPrediction) -> dict[str, object]:
         """Return `tokens`, `label`, and `probabilities` by label."""

@@ -1,0 +1,138 @@
+"""What a file of vectors says about itself: its shape, and what made it.
+
+HDF5 keeps that as attributes of the file, `.npz` as the comment of the zip file, and Parquet in its metadata.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+from zipfile import BadZipFile, ZipFile
+
+import numpy as np
+from numpy.lib import format as npy
+
+from elmo.errors import ElmoError
+from elmo.extras import import_extra
+
+POOLED, INDEX = "sentence_vectors", "sentence_to_index"
+"""The names in `.h5` and `.npz` files of all vectors of sentences, and in `.h5` files of the sentences' numbers."""
+
+KEY = "elmo"
+"""The key of the facts in the metadata of a Parquet file."""
+
+Facts = Mapping[str, Any]
+"""What made a file, by name (see `SentenceEmbedder.write`): strings, numbers, or lists of them."""
+
+
+@dataclass(frozen=True)
+class VectorFile:
+    """The shape of a file of vectors.
+
+    Attributes:
+        num_sentences: The number of sentences.
+        num_layers: The number of layers that are kept apart, or None if there is one vector per token or sentence.
+        width: The width D of a vector; None if the file has none.
+        dtype: The type of the numbers; None if the file has none.
+        pooled: Whether there is one vector for each sentence instead of each token.
+        facts: What made the file; empty for files of other programs, and of earlier versions.
+    """
+
+    num_sentences: int
+    num_layers: int | None
+    width: int | None
+    dtype: str | None
+    pooled: bool
+    facts: Facts
+
+
+def find_vectors(path: Path) -> VectorFile | None:
+    """Read what a file says about itself, or return None if it is no file of vectors.
+
+    Raises:
+        ElmoError: If the file is damaged, or needs a package that is not installed.
+    """
+    readers = {".h5": _read_hdf5, ".hdf5": _read_hdf5, ".npz": _read_npz, ".parquet": _read_parquet}
+    read = readers.get(path.suffix.lower())
+    return read(path) if read is not None and path.is_file() else None
+
+
+def _read_hdf5(path: Path) -> VectorFile | None:
+    import h5py
+
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            pooled = POOLED in file
+            if not (pooled or "0" in file or INDEX in file):
+                return None
+            facts = {
+                name: value.item() if isinstance(value, np.generic) else value for name, value in file.attrs.items()
+            }
+            first: Any = file.get(POOLED if pooled else "0")
+            num_sentences = len(first) if pooled else len(file) - (INDEX in file)
+            return _described(None if first is None else (first.shape, first.dtype), num_sentences, pooled, facts)
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, SystemError):
+        return None  # damaged, or no HDF5: whoever reads it as a model will tell
+
+
+def _read_npz(path: Path) -> VectorFile | None:
+    try:
+        with ZipFile(path) as archive:
+            names = archive.namelist()
+            pooled = f"{POOLED}.npy" in names
+            first = f"{POOLED}.npy" if pooled else "0.npy"
+            if names and first not in names:
+                return None
+            facts = _parse(archive.comment)
+            if not names:
+                return _described(None, 0, pooled, facts)
+            with archive.open(first) as member:
+                npy.read_magic(member)
+                shape, _, dtype = npy.read_array_header_1_0(member)
+            return _described((shape, dtype), shape[0] if pooled else len(names), pooled, facts)
+    except (BadZipFile, EOFError, ValueError, struct.error) as error:
+        raise ElmoError(f"{path}: is damaged ({error}); write it again") from None
+
+
+def _read_parquet(path: Path) -> VectorFile | None:
+    pq = import_extra("pyarrow.parquet", f"{path}: reading Parquet")
+    try:
+        with pq.ParquetFile(path) as file:
+            schema, num_sentences = file.schema_arrow, file.metadata.num_rows
+    except (OSError, ValueError) as error:  # pyarrow's errors are among them
+        raise ElmoError(f"{path}: is damaged ({error}); write it again") from None
+    names = [name for name in schema.names if name in ("vector", "vectors") or name.startswith("layer_")]
+    if not names or "sentence" not in schema.names:
+        return None
+    facts = _parse((schema.metadata or {}).get(KEY.encode(), b""))
+    kind = schema.field(names[0]).type
+    pooled = not hasattr(kind.value_type, "list_size")
+    vector = kind if pooled else kind.value_type
+    dtype = np.dtype(vector.value_type.to_pandas_dtype())
+    layers = len(names) if names[0].startswith("layer_") else None
+    return VectorFile(num_sentences, layers, vector.list_size, dtype.name, pooled, facts)
+
+
+def _parse(stored: bytes) -> Facts:
+    """Read the facts of a file. Those of another program, which may have written anything there, are none."""
+    try:
+        facts: object = json.loads(stored)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", facts) if isinstance(facts, dict) else {}
+
+
+def _described(
+    first: tuple[tuple[int, ...], np.dtype[Any]] | None, num_sentences: int, pooled: bool, facts: Facts
+) -> VectorFile:
+    """Describe a file by the shape of its first array, (T, D) or (L+1, T, D), or of all pooled vectors."""
+    if first is None:
+        return VectorFile(num_sentences, None, None, None, pooled, facts)
+    shape, dtype = first
+    width = shape[-1]
+    layers = None if len(shape) == 2 else shape[1 if pooled else 0]
+    return VectorFile(num_sentences, layers, width, dtype.name, pooled, facts)
