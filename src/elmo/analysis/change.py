@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from elmo.analysis.neighbors import Use, unit
 from elmo.analysis.periods import find_periods
@@ -24,6 +23,7 @@ from elmo.analysis.style import INK, MARKERS, PERIODS, SMALL_SIZE
 from elmo.analysis.type_vectors import add_to_rows
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.progress import show_progress
 from elmo.schema import require_choice, require_positive
 from elmo.text.vocabulary import SPECIAL_WORDS
 
@@ -235,7 +235,7 @@ class ChangeIndex:
         rows = np.full(len(self.text.types), -1, np.int64)
         rows[ids] = np.arange(len(ids))
         tokens, sums = self.text.corpus.tokens, np.zeros((2 * len(ids), self._store.width))
-        with tqdm(total=len(tokens), unit=" tokens", unit_scale=True, disable=None, leave=False) as bar:
+        with show_progress("comparing", "tokens", len(tokens)) as bar:
             for numbers, vectors in self._store.blocks():
                 row, period = rows[tokens[numbers]], of_token[numbers]
                 add_to_rows(sums, np.where((row >= 0) & (period >= 0), 2 * row + period, -1), unit(vectors))

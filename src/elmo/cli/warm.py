@@ -13,6 +13,7 @@ import click
 
 from elmo.cli.shared import choose_reading, device_option, examples, is_given, json_option, print_result, text_options
 from elmo.errors import ElmoError
+from elmo.progress import show_progress
 
 if TYPE_CHECKING:
     from elmo.formats.model import Model
@@ -102,7 +103,6 @@ def command(
 def _store_state(
     model: str, paths: list[str], max_sentences: int, device: str, reading: dict[str, Any], as_json: bool
 ) -> None:
-    from tqdm import tqdm
 
     from elmo.embed.warm import mean_state
     from elmo.formats.native import WARM, save_warm_state
@@ -115,7 +115,7 @@ def _store_state(
         chosen = islice(filter(None, read_sentences(paths, **_chosen(loaded, paths, reading))), max_sentences)
         # The sentences are counted as they pass, so that they need not be kept.
         counted = (lengths.append(len(sentence)) or sentence for sentence in chosen)
-        state = mean_state(loaded, tqdm(counted, unit="sentence", disable=None))
+        state = mean_state(loaded, show_progress("reading", "sentences", None, counted))
         save_warm_state(state, folder, loaded.bilm)
     print_result(
         f"{folder / WARM}: warm state of {len(lengths):,} sentences, {sum(lengths):,} tokens",

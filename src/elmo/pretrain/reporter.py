@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
 from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
+from elmo.progress import show_progress
 from elmo.training.metrics import MetricsFile, Row
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class Reporter:
         if run.processes.is_first:
             step = run.progress.step
             self._metrics = MetricsFile(run.folder, "step", step, columns=FIELDS, tensorboard=True)
-            self._bar = tqdm(total=run.total_steps, initial=step, unit="step", disable=None)
+            self._bar = show_progress("pretraining", "steps", run.total_steps, initial=step)
 
     @property
     def has_news(self) -> bool:
@@ -161,7 +160,7 @@ class Reporter:
 
 def progress_text(row: Row) -> str:
     """Format a row of metrics for the progress line."""
-    parts = [f"{row['tokens_per_second']:,.0f} tok/s", f"loss {row['loss']:.3f}"]
+    parts = [f"{row['tokens_per_second']:,.0f} tokens/s", f"loss {row['loss']:.3f}"]
     perplexities = [row[k] for k in ("forward_perplexity", "backward_perplexity") if k in row]
     parts.append("perplexity " + "/".join(f"{value:,.1f}" for value in perplexities))
     return ", ".join(parts)
