@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=loadgroup --durations=10
 
-.PHONY: setup demo dist dist-test test test-all test-attack test-arm lint site docs clean
+.PHONY: setup demo dist dist-test test test-all test-attack test-arm lint notebooks site docs clean
 
 setup: .venv/installed
 
@@ -69,6 +69,10 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+# Runs examples/notebooks/*.ipynb and writes their outputs back.
+notebooks: setup
+	$(BIN)/python examples/run_notebooks.py
 
 # The site, in site/, with a check of its links.
 site: .venv/docs

@@ -1,13 +1,15 @@
-"""Pages of the site that are made from the code: the commands, the Python API, the recipes and the changelog.
+"""Pages of the site that are made from code: commands, the Python API, recipes, the changelog and notebooks.
 
 MkDocs calls `on_files` (`hooks` in mkdocs.yml). Nothing is written to docs/.
 """
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import importlib
 import inspect
+import json
 import re
 import typing
 from collections.abc import Iterator
@@ -28,6 +30,8 @@ from elmo.tasks import TASKS, get_task
 from elmo.tasks.recipe import ElmoConfig, TaskTrainingConfig, WordsConfig
 
 ROOT = Path(__file__).parents[1]
+
+NOTEBOOKS = ROOT / "examples" / "notebooks"
 
 SHARED: dict[str, type] = {"elmo": ElmoConfig, "training": TaskTrainingConfig, "words": WordsConfig}
 """The sections of a recipe that all tasks share, which are shown once."""
@@ -52,6 +56,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages to those of docs/."""
     for path, text in pages().items():
         files.append(File.generated(config, path, content=text))
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        for name, content in notebook_files(path).items():
+            files.append(File.generated(config, f"notebooks/{name}", content=content))
     return files
 
 
@@ -81,6 +88,47 @@ def root_page(name: str) -> str:
         return f"[{found[1]}]({found[2].removeprefix('docs/')})" if path.startswith("docs/") else found[1]
 
     return re.sub(r"\[([^\]]+)\]\(((?!https?:)[^)]+)\)", relink, (ROOT / f"{name}.md").read_text(encoding="utf-8"))
+
+
+# Notebooks. nbconvert does the same, but brings ten packages with it.
+
+
+def notebook_files(path: Path) -> dict[str, str | bytes]:
+    """Return the page of a notebook, its pictures and the notebook itself, by their names."""
+    text = path.read_text(encoding="utf-8")
+    lines: list[str] = []
+    files: dict[str, str | bytes] = {path.name: text}
+    for cell in json.loads(text)["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            lines += [relink_notebook(source), ""]
+            continue
+        magic, _, rest = source.partition("\n")
+        lines += fenced(*(("bash", rest) if magic == "%%bash" else ("python", source)))
+        for number, output in enumerate(cell["outputs"]):
+            data = output.get("data", {})
+            if picture := data.get("image/png"):
+                name = f"{path.stem}-{cell['id']}-{number}.png"
+                files[name] = base64.b64decode(picture)
+                lines += [f"![What the cell above shows]({name})", ""]
+            elif html := data.get("text/html"):
+                lines += ["".join(html), ""]
+            else:
+                lines += fenced("text", "".join(output.get("text", data.get("text/plain", ""))).strip("\n"))
+    lines.append(f"[Download this page as a notebook]({path.name})")
+    return {**files, f"{path.stem}.md": "\n".join(lines)}
+
+
+def fenced(language: str, text: str) -> list[str]:
+    """Return the lines of a block of code or output."""
+    return [f"```{language}", text, "```", ""]
+
+
+def relink_notebook(text: str) -> str:
+    """Return the text of a notebook with its links to pages and notebooks as links of the site."""
+    text = re.sub(r"\]\(\.\./\.\./docs/", "](../", text)
+    text = re.sub(r"\]\(([\w-]+)\.ipynb\)", r"](\1.md)", text)
+    return re.sub(r"\[([^\]]+)\]\([\w/.-]+\.py\)", r"`examples/notebooks/\1`", text)
 
 
 # Commands. mkdocs-click does the same, but leaves out the examples and the order of the verbs.

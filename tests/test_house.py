@@ -18,7 +18,7 @@ from elmo.tasks import TASKS
 
 SOURCE = Path(elmo.__file__).parent
 ROOT = Path(__file__).parents[1]
-BASE = {"config", "cores", "errors", "extras", "lazy", "schema", "targets"}
+BASE = {"config", "cores", "errors", "extras", "lazy", "progress", "schema", "targets"}
 MODEL = BASE | {"nn", "text", "formats"}
 ALLOWED = {
     "errors": set[str](),
@@ -27,6 +27,7 @@ ALLOWED = {
     "cores": set[str](),
     "extras": {"errors"},
     "lazy": set[str](),
+    "progress": set[str](),
     "targets": {"errors"},
     "text": BASE,
     "nn": BASE | {"_native"},

@@ -20,9 +20,9 @@ from elmo.analysis.paper.finding import (
     as_markdown,
     draw_panels,
     join_findings,
-    lines_of,
     once,
     read_finding,
+    series_of,
     table_markdown,
     write_finding,
 )
@@ -186,7 +186,7 @@ def test_panels_show_the_paper_above_and_ours_below() -> None:
     assert titles == ["x, paper", "x", "y|z"]
     assert figure.axes[1].get_ylabel() == "F1 (%)"
     assert [text.get_text() for axes in figure.axes for text in axes.texts] == ["2.0", "1.2", "1,000.0"]
-    published_line, own, _ = lines_of(TABLE)
+    published_line, own, _ = series_of(TABLE)
     assert (published_line.is_published, own.is_published, own.spread) == (True, False, {"a": 0.5})
 
 

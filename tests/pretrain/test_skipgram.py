@@ -15,6 +15,7 @@ from commands import run_main
 from elmo.cli.main import cli
 from elmo.pretrain import skipgram
 from elmo.pretrain.skipgram import SkipGramConfig, train_static
+from elmo.progress import show_progress
 from elmo.tasks.common.static_vectors import read_vectors
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import prepare
@@ -71,7 +72,7 @@ def test_sentences_are_those_of_the_text(corpus: Corpus, text: Path, monkeypatch
     counts = corpus.count_types()
     tokens = [word for line in lines for word in line]
     assert dict(zip(corpus.types(), counts.tolist(), strict=True)) == {w: tokens.count(w) for w in corpus.types()}
-    bar = skipgram.tqdm(total=1, disable=True)
+    bar = show_progress("training", "sentences", 1)
     sentences = skipgram.ChunkedSentences(corpus, np.array(corpus.types(), dtype=object), counts > 1, bar)
     wanted = [[word for word in line if word != "only"] for line in lines]
     assert list(sentences) == list(sentences) == wanted
@@ -86,7 +87,7 @@ def test_nothing_of_a_long_line_is_left_out(tmp_path: Path, monkeypatch: pytest.
     corpus = prepare([tmp_path / "text"], tmp_path / "corpus", min_count=1, workers=1)
     types, counts = corpus.types(), corpus.count_types()
     is_kept = np.array([word != "rare" for word in types])
-    bar = skipgram.tqdm(total=1, disable=True)
+    bar = show_progress("training", "sentences", 1)
     sentences = skipgram.ChunkedSentences(corpus, np.array(types, dtype=object), is_kept, bar)
     assert list(sentences) == [["a", "b", "c"], ["d", "e"], ["f"], ["a", "b", "c"], ["d"]]
     assert len(sentences) == 5

@@ -13,16 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from elmo.analysis.neighbors import Use, unit
 from elmo.analysis.periods import find_periods
-from elmo.analysis.pictures import MARKERS, Line, draw_lines, new_figure, require_picture, save_figure
+from elmo.analysis.pictures import Series, draw_curves, dress, new_figure, require_picture, save_figure
 from elmo.analysis.search.index import open_uses
 from elmo.analysis.senses import project
+from elmo.analysis.style import INK, MARKERS, PERIODS, SMALL_SIZE
 from elmo.analysis.type_vectors import add_to_rows
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.progress import show_progress
 from elmo.schema import require_choice, require_positive
 from elmo.text.vocabulary import SPECIAL_WORDS
 
@@ -234,7 +235,7 @@ class ChangeIndex:
         rows = np.full(len(self.text.types), -1, np.int64)
         rows[ids] = np.arange(len(ids))
         tokens, sums = self.text.corpus.tokens, np.zeros((2 * len(ids), self._store.width))
-        with tqdm(total=len(tokens), unit=" tokens", unit_scale=True, disable=None, leave=False) as bar:
+        with show_progress("comparing", "tokens", len(tokens)) as bar:
             for numbers, vectors in self._store.blocks():
                 row, period = rows[tokens[numbers]], of_token[numbers]
                 add_to_rows(sums, np.where((row >= 0) & (period >= 0), 2 * row + period, -1), unit(vectors))
@@ -294,22 +295,24 @@ def plot_change(path: str | Path, found: WordChange) -> None:
     require_picture(path)
     names = [period.name for period in found.periods]
     figure = new_figure()
-    figure.set_size_inches(12, 5)
-    uses, lines = figure.subplots(1, 2)
+    figure.set_size_inches(11, 4.5)
+    uses, curves = figure.subplots(1, 2)
     points, shares = project(found.vectors)
-    colours = import_extra("matplotlib", "a picture").colormaps["viridis"](np.linspace(0, 0.9, len(names)))
+    colour_map, start, end = PERIODS
+    colours = import_extra("matplotlib", "a picture").colormaps[colour_map](np.linspace(start, end, len(names)))
     for number, (name, colour) in enumerate(zip(names, colours, strict=True)):
         own = points[found.drawn == number]
         marker = MARKERS[number % len(MARKERS)]
         uses.scatter(*own.T, color=colour, marker=marker, s=20, alpha=0.6, edgecolors="none")
-        uses.scatter(*own.mean(axis=0), color=colour, marker=marker, s=150, edgecolors="black", label=name, zorder=3)
+        uses.scatter(*own.mean(axis=0), color=colour, marker=marker, s=120, edgecolors=INK, label=name, zorder=3)
     uses.set_title(f"Uses of “{found.word}”; the large marks are their means".replace("$", r"\$"))
     for axis, number, share in zip((uses.set_xlabel, uses.set_ylabel), ("First", "Second"), shares, strict=True):
         axis(f"{number} principal component ({share:.0%} of the variance)")
-    uses.legend(frameon=False, fontsize="small")
+    uses.legend(frameon=False, fontsize=SMALL_SIZE)
+    dress(uses)
     rows = [
-        Line(label, dict(zip(names[1:], row[0, 1:].tolist(), strict=True)))
-        for label, row in (("PRT", found.distances.prt), ("APD beyond that within", found.distances.excess))
+        Series(label, dict(zip(names, row[0].tolist(), strict=True)))
+        for label, row in (("prt", found.distances.prt), ("excess", found.distances.excess))
     ]
-    draw_lines(lines, names[1:], rows, f"distance from {names[0]}", 3)
+    draw_curves(curves, names, rows, f"distance from {names[0]}", 3)
     save_figure(figure, path, path.suffix[1:])

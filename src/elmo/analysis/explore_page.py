@@ -18,10 +18,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
+from elmo.analysis import style
 from elmo.analysis.explore import MAX_GROUPS, ExplorationConfig, look
 from elmo.analysis.neighbors import excerpt
 from elmo.analysis.origins import FILE
-from elmo.analysis.pictures import COLOURS
 from elmo.analysis.search import ContextIndex
 from elmo.config import TextConfig
 from elmo.embed.embedder import Embedder
@@ -31,15 +31,6 @@ from elmo.text.tokenizers import Tokenizer, is_code
 
 MAX_CHARACTERS, MAX_LINES, MAX_TOP = 1000, 30, 100
 """Limits of what the page accepts. Longer text is for `elmo embed`."""
-
-MARKS = (
-    "M-5,-5H5V5H-5Z",
-    "M0,-6L6,5H-6Z",
-    "M0,-6L6,0L0,6L-6,0Z",
-    "M-6,-2H-2V-6H2V-2H6V2H2V6H-2V2H-6Z",
-    "M0,6L6,-5H-6Z",
-)
-"""Shapes of the groups after the first, which has circles, so that groups differ even without colors."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -102,8 +93,7 @@ class Page:
             asked=asked,
             around=partial(excerpt, context=CONTEXT),
             link=self._linker(asked, sentences),
-            colours=COLOURS,
-            marks=MARKS,
+            style=style,
             line=asked.get("line", "0"),
             word=asked.get("word") if is_chosen else None,
             max_groups=MAX_GROUPS,

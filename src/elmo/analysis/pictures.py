@@ -1,7 +1,4 @@
-"""Plots with matplotlib, which is imported when the first one is drawn: colors, markers, and common kinds of plots.
-
-The colors are those of Okabe and Ito, which color-blind people can tell apart; each also has its own marker.
-"""
+"""Plots with matplotlib, which is imported when the first one is drawn: common kinds, in the look of `style`."""
 
 from __future__ import annotations
 
@@ -9,20 +6,25 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, NamedTuple
 
+from elmo.analysis.style import COLOURS, FAINT, FONTS, INK, MARKERS, SMALL_SIZE, SOFT, TEXT_SIZE, TITLE_SIZE
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-PUBLISHED = ("#000000", "#767676")
-"""Colors of the lines that show the paper's figures."""
+PUBLISHED = (INK, SOFT, "#8a939b")
+"""Colors of the paper's figures, whose marks are hollow."""
+
 BEHIND_TEXT = {"facecolor": "white", "edgecolor": "none", "pad": 1, "alpha": 0.8}
 DPI = 150
+LINE_LENGTH = 14
+"""Most characters in a line of the name of a place."""
+DODGE = 0.8
+"""The share of a place's width over which several dots are spread."""
 
 
-class Line(NamedTuple):
+class Series(NamedTuple):
     """Values at named places of an axis, with optional standard deviations. The paper's values are drawn hollow."""
 
     label: str
@@ -46,59 +48,138 @@ def save_figure(figure: Any, path: Path, kind: str) -> None:
     """Write a figure as "png" or "svg". The same figure always gives the same file: it holds no date or random ids."""
     # By default matplotlib writes the date, and names the parts of an SVG with a random salt.
     matplotlib = import_extra("matplotlib", "a picture")
-    with matplotlib.rc_context({"svg.hashsalt": "elmo"}):
+    with matplotlib.rc_context({"svg.hashsalt": "elmo", "font.sans-serif": FONTS}):
         figure.savefig(path, format=kind, dpi=DPI, metadata={"Date": None} if kind == "svg" else None)
 
 
-def draw_lines(
-    axes: Any, places: Sequence[str], lines: Sequence[Line], unit: str, digits: int = 1, *, with_values: bool = True
+def draw_dots(
+    axes: Any, places: Sequence[str], rows: Sequence[Series], unit: str, digits: int = 1, *, with_values: bool = True
 ) -> None:
-    """Draw lines over `places`, with a gap where a line has no value.
+    """Draw values of categories, such as settings: a dot for each, with its standard deviation as a bar.
 
-    The highest value of each place is written above its point, and all others below theirs. A legend
-    names the lines if there are several.
+    Several series stand next to each other at each place, and a legend names them. Nothing joins the dots, since there
+    is nothing between two categories.
 
     Args:
         axes: Axes of matplotlib.
-        places: The names of the places on the horizontal axis.
-        lines: The lines.
+        places: The categories on the horizontal axis.
+        rows: The values.
         unit: The label of the vertical axis.
-        digits: Digits after the decimal point.
-        with_values: Whether values are written next to the points.
+        digits: Digits after the decimal point of written values.
+        with_values: Whether values are written above the dots.
     """
-    styles = {False: zip(cycle(COLOURS), cycle(MARKERS)), True: zip(cycle(PUBLISHED), cycle(MARKERS))}
-    highest = {place: max(line.values.get(place, -math.inf) for line in lines) for place in places}
-    for line in lines:
-        colour, marker = next(styles[line.is_published])
-        known = [(x, place) for x, place in enumerate(places) if place in line.values]
+    there = {place: [number for number, row in enumerate(rows) if place in row.values] for place in places}
+    for number, (row, look) in enumerate(_looks(rows)):
+        known = [
+            (x + DODGE * ((there[place].index(number) + 0.5) / len(there[place]) - 0.5), place)
+            for x, place in enumerate(places)
+            if place in row.values
+        ]
         axes.errorbar(
-            range(len(places)),
-            [line.values.get(place, math.nan) for place in places],
-            yerr=[line.spread.get(place, 0.0) for place in places] if line.spread else None,
-            color=colour,
-            marker=marker,
-            linestyle="--" if line.is_published else "-",
-            markerfacecolor="white" if line.is_published else colour,
-            capsize=3,
-            label=line.label,
+            [x for x, _ in known],
+            [row.values[place] for _, place in known],
+            yerr=[row.spread.get(place, 0.0) for _, place in known] if row.spread else None,
+            linestyle="none",
+            capsize=2,
+            label=row.label,
+            **look,
         )
         for x, place in known if with_values else ():
-            text, offset = f"{line.values[place]:,.{digits}f}", (0, 9 if line.values[place] == highest[place] else -17)
-            where = {"xytext": offset, "textcoords": "offset points", "ha": "center", "fontsize": 8}
-            axes.annotate(text, (x, line.values[place]), bbox=BEHIND_TEXT, **where)
-    axes.set_xticks(range(len(places)), [place.replace(", ", ",\n") for place in places], fontsize="small")
+            top = row.values[place] + row.spread.get(place, 0.0)
+            where = {"xytext": (0, 6), "textcoords": "offset points", "ha": "center", "fontsize": SMALL_SIZE}
+            axes.annotate(f"{row.values[place]:,.{digits}f}", (x, top), color=INK, **where)
+    _set_places(axes, places, rows, unit)
+    if len(rows) > 1:  # so that it is plain which dots stand at which place
+        for x in range(1, len(places)):
+            axes.axvline(x - 0.5, color=FAINT, linewidth=0.8, zorder=0)
+    axes.margins(y=0.2 if with_values else 0.08)  # room for the values
+    _end_at_zero(axes, rows)
+
+
+def draw_curves(
+    axes: Any, places: Sequence[str], rows: Sequence[Series], unit: str, digits: int = 1, *, with_values: bool = True
+) -> None:
+    """Draw values of what has an order, such as shares of a text or periods: a line, its standard deviation shaded.
+
+    A line has a gap where it has no value. The arguments are those of `draw_dots`. The highest value of each place is
+    written above its point, and all others below theirs, or next to it where there is no room below.
+    """
+    for row, look in _looks(rows):
+        values = [row.values.get(place, math.nan) for place in places]
+        axes.plot(range(len(places)), values, linestyle="--" if row.is_published else "-", label=row.label, **look)
+        if row.spread:
+            low, high = zip(
+                *((value - d, value + d) for value, d in zip(values, _at(row.spread, places), strict=True)), strict=True
+            )
+            axes.fill_between(range(len(places)), low, high, color=look["color"], alpha=0.2, linewidth=0)
+    _set_places(axes, places, rows, unit)
+    axes.margins(y=0.2 if with_values else 0.08)
+    _end_at_zero(axes, rows)
+    bottom, top = axes.get_ylim()
+    for x, place in enumerate(places) if with_values else ():
+        values = [row.values[place] for row in rows if place in row.values]
+        for value in values:
+            above, beside = value == max(values), value - bottom < (top - bottom) / 15
+            offset, side = ((0, 8), "center") if above else ((8, 2), "left") if beside else ((0, -15), "center")
+            where = {"xytext": offset, "textcoords": "offset points", "ha": side, "fontsize": SMALL_SIZE}
+            axes.annotate(f"{value:,.{digits}f}", (x, value), color=INK, bbox=BEHIND_TEXT, **where)
+
+
+def _at(values: Mapping[str, float], places: Sequence[str]) -> list[float]:
+    return [values.get(place, 0.0) for place in places]
+
+
+def _looks(rows: Sequence[Series]) -> list[tuple[Series, dict[str, Any]]]:
+    """Return each series with its color and mark; the paper's have greys and hollow marks."""
+    styles = {False: zip(cycle(COLOURS), cycle(MARKERS)), True: zip(cycle(PUBLISHED), cycle(MARKERS))}
+    found: list[tuple[Series, dict[str, Any]]] = []
+    for row in rows:
+        colour, marker = next(styles[row.is_published])
+        face = "white" if row.is_published else colour
+        found.append((row, {"color": colour, "marker": marker, "markersize": 5, "markerfacecolor": face}))
+    return found
+
+
+def _set_places(axes: Any, places: Sequence[str], rows: Sequence[Series], unit: str) -> None:
+    """Name the places and the unit, and all series if there are several."""
+    axes.set_xticks(range(len(places)), [_in_lines(place) for place in places])
     axes.set_xlim(-0.5, len(places) - 0.5)
-    axes.margins(y=0.25 if with_values else 0.08)  # room for the values
     axes.set_ylabel(unit)
-    axes.grid(axis="y", alpha=0.3)
-    if len(lines) > 1:
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize="small")
+    axes.grid(axis="y", color=FAINT, linewidth=0.8)
+    axes.set_axisbelow(True)
+    if len(rows) > 1:
+        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False, fontsize=SMALL_SIZE)
+    dress(axes)
+
+
+def _in_lines(name: str) -> str:
+    """Return the name of a place in short lines, one for each part between commas or more."""
+    parts = name.replace(", ", ",\n").splitlines()
+    return "\n".join(line for part in parts for line in wrap(part, LINE_LENGTH))
+
+
+def _end_at_zero(axes: Any, rows: Sequence[Series]) -> None:
+    """Let the axis end at zero rather than below it, where no value is below."""
+    if axes.get_ylim()[0] < 0 <= min((value for row in rows for value in row.values.values()), default=0.0):
+        axes.set_ylim(bottom=0)
+
+
+def dress(axes: Any) -> None:
+    """Give axes the look of all pictures: no frame above and to the right, and text in the common sizes."""
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(SOFT)
+    axes.tick_params(colors=SOFT, labelcolor=INK, labelsize=SMALL_SIZE)
+    for text, size in ((axes.title, TITLE_SIZE), (axes.xaxis.label, TEXT_SIZE), (axes.yaxis.label, TEXT_SIZE)):
+        text.set(fontsize=size, color=INK)
 
 
 def draw_ratios(axes: Any) -> None:
     """Make the vertical axis logarithmic, with plain numbers as labels."""
     ticker = import_extra("matplotlib.ticker", "a picture")
     axes.set_yscale("log")
+    axes.autoscale(axis="y")  # it may have ended at zero
     axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.yaxis.set_minor_formatter(ticker.NullFormatter())
@@ -117,11 +198,13 @@ def draw_shares(axes: Any, rows: Mapping[str, Mapping[str, float]], unit: str) -
             hatch = "--" if share < 1 / 3 else ".." if share > 2 / 3 else None
             label = part if y == 0 else None
             axes.barh(y, share, left=starts[name], color=colour, alpha=0.6, hatch=hatch, edgecolor="white", label=label)
-            where = {"ha": "center", "va": "center", "fontsize": 9}
+            where = {"ha": "center", "va": "center", "fontsize": SMALL_SIZE, "color": INK}
             axes.text(starts[name] + share / 2, y, f"{share:.2f}", bbox=BEHIND_TEXT, **where)
             starts[name] += share
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_xlabel(unit)
-    axes.figure.legend(loc="outside upper center", ncols=len(rows[names[0]]), frameon=False)
+    dress(axes)
+    legend = {"loc": "outside upper center", "frameon": False, "fontsize": SMALL_SIZE}
+    axes.figure.legend(ncols=len(rows[names[0]]), **legend)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from elmo.analysis.neighbors import matches, unit
-from elmo.analysis.pictures import COLOURS, MARKERS, new_figure, require_picture, save_figure
+from elmo.analysis.pictures import dress, new_figure, require_picture, save_figure
+from elmo.analysis.style import COLOURS, INK, MARKERS, REST, SMALL_SIZE, TITLE_SIZE
 from elmo.analysis.wsd import ROUNDING, Vectors, embed_instances, only
 from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed.embedder import Embedder
@@ -167,7 +168,7 @@ def plot_uses(path: str | Path, uses: Uses | Sequence[Uses], title: str = "") ->
     is_one = len(plots) == 1
     figure.set_size_inches(11, 6 if is_one else 3.6)
     all_axes = figure.subplots(1, len(plots), squeeze=False)[0]
-    (all_axes[0].set_title if is_one else figure.suptitle)(title or "Uses of a word")
+    (all_axes[0].set_title if is_one else figure.suptitle)(title or "Uses of a word", fontsize=TITLE_SIZE, color=INK)
     for axes, of_layer in zip(all_axes, plots, strict=True):
         points, shares = project(of_layer.vectors)
         _draw_senses(axes, of_layer, points)
@@ -178,9 +179,10 @@ def plot_uses(path: str | Path, uses: Uses | Sequence[Uses], title: str = "") ->
                 axis(f"{number} principal component ({share:.0%} of the variance)")
         else:
             axes.set(title=f"Layer {of_layer.layer}", xlim=(-1, 1), ylim=(-1, 1), xticks=(), yticks=(), aspect="equal")
+        dress(axes)
     handles, labels = all_axes[-1].get_legend_handles_labels()
     place, columns = ("outside right upper", 1) if is_one else ("outside lower center", len(labels))
-    figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize="small", labelspacing=1)
+    figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize=SMALL_SIZE, labelspacing=1)
     save_figure(figure, path, path.suffix[1:])
 
 
@@ -209,7 +211,7 @@ def _draw_senses(axes: Any, uses: Uses, points: Vectors) -> None:
         axes.scatter(*points[chosen].T, c=colour, marker=marker, label=label, alpha=0.75, edgecolors="white")
     rest = [number for number, sense in enumerate(uses.senses) if sense not in commonest]
     if rest:
-        axes.scatter(*points[rest].T, c="#999999", marker=".", label=f"other senses ({len(rest)})", zorder=0)
+        axes.scatter(*points[rest].T, c=REST, marker=".", label=f"other senses ({len(rest)})", zorder=0)
 
 
 def _quote(uses: Uses, number: int) -> str:

@@ -15,7 +15,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from elmo.analysis.clusters import cluster, cluster_as_needed
 from elmo.analysis.neighbors import unit
@@ -23,6 +22,7 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.progress import show_progress
 from elmo.schema import require_positive
 from elmo.text.corpus import Corpus
 from elmo.text.vocabulary import SPECIAL_WORDS
@@ -134,7 +134,7 @@ def _windows(
             ahead.append(rows[ids])
             yield [types[id] for id in ids.tolist()]
 
-    with tqdm(total=corpus.num_tokens, unit=" tokens", unit_scale=True, disable=None, leave=False) as bar:
+    with show_progress("embedding", "tokens", corpus.num_tokens) as bar:
         for arrays in embedder.windows(sentences(), layers=weights):
             token_rows = np.concatenate([ahead.popleft() for _ in arrays])
             yield token_rows, np.concatenate(arrays)
@@ -185,7 +185,7 @@ def _split_into_senses(
 ) -> TypeVectors:
     """Replace each type that has several senses by these. The vector of a sense is the mean of its uses."""
     found: list[tuple[str, Any, int]] = []
-    for row, name in enumerate(tqdm(names, "senses", unit=" words", disable=None, leave=False)):
+    for row, name in enumerate(show_progress("finding senses", "words", len(names), names)):
         uses, count = sample.uses(row), int(counts[row])
         if senses == "auto":
             groups = cluster_as_needed(uses, MAX_SENSES, LEAST_SILHOUETTE)

@@ -20,6 +20,7 @@ from elmo.cli.shared import (
     text_options,
 )
 from elmo.errors import ElmoError
+from elmo.progress import show_progress
 
 if TYPE_CHECKING:
     from elmo.analysis.neighbors import Neighbors
@@ -116,8 +117,6 @@ def command(
     but a near use may be missed. It has its own layer and tokenizer, which is also used for SENTENCE, and its blank
     lines are not counted. A SENTENCE that is tokenized already, with spaces around its marks, stays as it is.
     """
-    from tqdm import tqdm
-
     from elmo.analysis.neighbors import find_neighbors
     from elmo.analysis.origins import parse_wanted
     from elmo.analysis.search import ContextIndex, is_index
@@ -155,7 +154,7 @@ def command(
         found = index.find_neighbors(word, tokens, among=among, tags=tags, where=wanted, **choice)
     else:
         total = count_sentences(paths, reading["text"])
-        progress = tqdm(read_sentences(paths, **reading), total=total, unit=" sentences", disable=None, leave=False)
+        progress = show_progress("searching", "sentences", total, read_sentences(paths, **reading))
         found = find_neighbors(embedder, progress, word, tokens, layer=layer, **choice)
     if not as_json:
         _print_lists(found)

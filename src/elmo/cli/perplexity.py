@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elmo.cli.shared import choose_reading, counted, device_option, examples, json_option, print_result, text_options
+from elmo.progress import show_progress
 
 if TYPE_CHECKING:
     from elmo.formats.model import State
@@ -61,8 +62,6 @@ def command(
     The columns of --sentences are the number of tokens, the number of tokens outside the vocabulary, the log
     probability (base e) in each direction, the perplexity, and the tokens.
     """
-    from tqdm import tqdm
-
     from elmo.formats import load
     from elmo.nn.devices import use_device
     from elmo.pretrain.perplexity import Perplexity, score_sentences
@@ -74,7 +73,7 @@ def command(
     text = read_sentences(paths, **choice.reading(encoding))
     scores: Iterable[SentenceScore] = score_sentences(loaded.to(use_device(device)), text, state, batch_size)
     # Sentences stream through: they are scored, printed and added up one batch at a time.
-    result = Perplexity.of(_print_scores(tqdm(scores, unit="sentence", disable=None), sentences))
+    result = Perplexity.of(_print_scores(show_progress("scoring", "sentences", None, scores), sentences))
     names = ("forward", "backward")[: len(result.directions)]
     each = ", ".join(f"{name} {value:,.2f}" for name, value in zip(names, result.directions, strict=True))
     print_result(

@@ -22,6 +22,7 @@ from elmo.cli.shared import (
     text_options,
 )
 from elmo.errors import ElmoError
+from elmo.progress import show_progress
 
 if TYPE_CHECKING:
     from elmo.formats.model import Model
@@ -111,7 +112,6 @@ def command(
 def _store_state(
     model: str, paths: list[str], max_sentences: int, device: str, reading: dict[str, Any], as_json: bool
 ) -> None:
-    from tqdm import tqdm
 
     from elmo.embed.warm import mean_state
     from elmo.formats.native import WARM, save_warm_state
@@ -124,7 +124,7 @@ def _store_state(
         chosen = islice(filter(None, read_sentences(paths, **_chosen(loaded, paths, reading))), max_sentences)
         # The sentences are counted as they pass, so that they need not be kept.
         passing = (lengths.append(len(sentence)) or sentence for sentence in chosen)
-        state = mean_state(loaded, tqdm(passing, unit="sentence", disable=None))
+        state = mean_state(loaded, show_progress("reading", "sentences", None, passing))
         save_warm_state(state, folder, loaded.bilm)
     print_result(
         f"{folder / WARM}: warm state of {counted(len(lengths), 'sentence')}, {counted(sum(lengths), 'token')}",

@@ -20,6 +20,7 @@ from elmo.embed.layers import Entry, VectorLayout
 from elmo.embed.unfinished import EmbeddingProgress, Unfinished, tidy_up, unfinished_work
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.progress import show_progress
 from elmo.schema import require_choice
 from elmo.targets import require_parent
 
@@ -29,9 +30,6 @@ DTYPES = ("float32", "float16")
 
 COMMIT_SECONDS = 10.0
 """Seconds between two commits to disk. A run that is killed loses about this much work."""
-
-BAR = "{percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-BAR_WITHOUT_TOTAL = "{elapsed}{postfix}"
 
 
 @dataclass(frozen=True)
@@ -215,15 +213,7 @@ def _progress_bar(before: EmbeddingProgress, total_bytes: int | None) -> Generat
     if not sys.stderr.isatty():
         yield lambda progress: None
         return
-    from tqdm import tqdm  # here, as importing it takes a while
-
-    bar: Any
-    with tqdm(
-        total=total_bytes,
-        initial=before.num_bytes,
-        bar_format=BAR_WITHOUT_TOTAL if total_bytes is None else BAR,
-        smoothing=0.05,
-    ) as bar:
+    with show_progress("embedding", "bytes", total_bytes, initial=before.num_bytes) as bar:
 
         def show(progress: EmbeddingProgress) -> None:
             rate = (progress.num_tokens - before.num_tokens) / max(progress.seconds - before.seconds, 1e-9)
@@ -231,6 +221,7 @@ def _progress_bar(before: EmbeddingProgress, total_bytes: int | None) -> Generat
             # A tokenizer may split words, and each token counts a byte for a separator: this can exceed the file.
             place = progress.num_bytes if total_bytes is None else min(progress.num_bytes, total_bytes)
             bar.update(place - bar.n)
+            bar.refresh()  # `update` leaves out what comes soon after another, which may be the last
 
         yield show
 

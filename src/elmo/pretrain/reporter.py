@@ -10,9 +10,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
 from elmo.pretrain.perplexity import Perplexity, perplexity_of, score_sentences
+from elmo.progress import show_progress
 from elmo.training.metrics import MetricsFile, Row
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Reporter:
         if run.processes.is_first:
             step = run.progress.step
             self._metrics = MetricsFile(run.folder, "step", step, columns=FIELDS, tensorboard=True)
-            self._bar = tqdm(total=run.total_steps, initial=step, unit="step", disable=None)
+            self._bar = show_progress("pretraining", "steps", run.total_steps, initial=step)
             self._last_line = time.monotonic()
 
     @property
@@ -117,7 +116,7 @@ class Reporter:
     def _write_line(self) -> None:
         """Write what a terminal would show."""
         progress, total = self._run.progress, self._expected_steps()
-        left = tqdm.format_interval((total - progress.step) * progress.seconds / progress.step)
+        left = self._bar.format_interval((total - progress.step) * progress.seconds / progress.step)
         figures = progress_text(self._summary()) + self._best_text()
         folder = self._run.folder
         print(
@@ -183,7 +182,7 @@ class Reporter:
 
 def progress_text(row: Row) -> str:
     """Format a row of metrics for the progress line."""
-    parts = [f"{row['tokens_per_second']:,.0f} tok/s", f"loss {row['loss']:.3f}"]
+    parts = [f"{row['tokens_per_second']:,.0f} tokens/s", f"loss {row['loss']:.3f}"]
     perplexities = [row[k] for k in ("forward_perplexity", "backward_perplexity") if k in row]
     parts.append("perplexity " + "/".join(f"{value:,.1f}" for value in perplexities))
     return ", ".join(parts)

@@ -9,17 +9,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from elmo.errors import ElmoError
 from elmo.formats.word_vectors import write_word_vectors
+from elmo.progress import show_progress
 from elmo.schema import require_positive, require_seed
 from elmo.targets import require_new_file
 from elmo.text.corpus import Corpus
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 CHUNK_SENTENCES = 1 << 13
 """How many sentences of the corpus are read at a time: it may be larger than the memory."""
@@ -92,7 +95,7 @@ def train_static(corpus: Corpus, path: Path, config: SkipGramConfig) -> int:
     )
     # The corpus has counted its types already. Without their counts gensim would read the whole text once more.
     model.build_vocab_from_freq(dict(zip(words[is_kept], counts[is_kept].tolist(), strict=True)))
-    with tqdm(total=config.epochs * corpus.num_sentences, unit="sentence", unit_scale=True, disable=None) as bar:
+    with show_progress("training", "sentences", config.epochs * corpus.num_sentences) as bar:
         # From both totals gensim knows which share of the training is over, by which its learning rate falls.
         sentences, num_words = ChunkedSentences(corpus, words, is_kept, bar), int(counts[is_kept].sum())
         model.train(sentences, total_examples=len(sentences), total_words=num_words, epochs=config.epochs)

@@ -18,10 +18,10 @@ from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from elmo.errors import ElmoError
 from elmo.nn.precision import PRODUCTS, own_products
+from elmo.progress import show_progress
 from elmo.tasks.checkpoint import load_weights, resume_task, save_task_checkpoint, save_weights
 from elmo.tasks.common.batches import cut_to_fit, plan_epoch, plan_evaluation
 from elmo.tasks.recipe import TaskTrainingConfig
@@ -123,7 +123,7 @@ class Trainer(Generic[E, P]):
         """
         saved = time.monotonic()
         total = self.config.max_epochs * self.steps_per_epoch
-        bar = tqdm(total=total, initial=self.progress.step, unit="batch", disable=None)
+        bar = show_progress("training", "batches", total, initial=self.progress.step)
         with saving_to(self.folder), on_interrupt(self.stop), bar:
             while not self.is_done and not self.stopped:
                 for batch in self.plan()[self.progress.batch :]:

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from elmo.config import MAX_CHARACTERS
 from elmo.errors import ElmoError
+from elmo.progress import show_progress
 from elmo.schema import require_positive
 from elmo.targets import remove_leftovers, require_parent, unfinished_folder
 from elmo.text.characters import NUM_CHARACTERS, encode_words, without_boundaries
@@ -184,14 +184,14 @@ def _build(
     if num_tokens == 0:
         raise ElmoError(f"{', '.join(paths) or 'no input'}: holds no text")
     # Find out which types there are, and give them ids.
-    with tqdm(total=sum(run.num_types for run in runs), desc="merging types", unit_scale=True, disable=None) as bar:
+    with show_progress("merging types", "types", sum(run.num_types for run in runs)) as bar:
         types = merge(runs, parts, bar.update)
     order, size, num_oov_tokens = _rank(types, runs[0], settings)
     _write_types(corpus, types, order, settings.max_characters)
     # Rewrite the tokens with those ids. `order` leads from ids to places by code points; its inverse is wanted here.
     ids = np.empty(len(order), np.int32)
     ids[order] = np.arange(len(order), dtype=np.int32)
-    with tqdm(total=num_tokens, desc="numbering tokens", unit_scale=True, disable=None) as bar:
+    with show_progress("numbering", "tokens", num_tokens) as bar:
         renumber(corpus / TOKENS, runs, ids, bar.update)
     return {
         "num_tokens": num_tokens,
@@ -221,7 +221,7 @@ def _read(
     with (
         (folder / SENTENCES).open("wb") as starts,
         places.open("wb") if places else nullcontext() as placed,
-        tqdm(total=size, desc="reading", unit="B", unit_scale=True, disable=None) as bar,
+        show_progress("reading", "bytes", size) as bar,
         closing(  # so that after an error or Ctrl-C no process goes on tokenizing
             tokenize_files(
                 paths,
@@ -283,7 +283,7 @@ def _write_types(folder: Path, types: MergedTypes, order: NDArray[np.int32], max
     with (
         (folder / TYPES).open("w", encoding="utf-8", newline="\n") as words,
         (folder / CHARACTERS).open("wb") as characters,
-        tqdm(total=len(order), desc="writing types", unit_scale=True, disable=None) as bar,
+        show_progress("writing types", "types", len(order)) as bar,
     ):
         header: dict[str, Any] = {"descr": "<i2", "fortran_order": False, "shape": (len(order), max_characters)}
         # Only the header is written by NumPy, so that the matrix never has to be in memory as a whole.

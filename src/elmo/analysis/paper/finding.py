@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from elmo.analysis.pictures import Line, draw_lines, new_figure, save_figure
+from elmo.analysis.pictures import Series, draw_dots, new_figure, save_figure
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json, write_text
 
@@ -202,24 +202,24 @@ def _escape(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def lines_of(table: Table) -> list[Line]:
-    """Return a line for each row, those of the paper first."""
-    published = [Line(f"{row}, paper", _numbers(cells), is_published=True) for row, cells in table.paper.items()]
-    ours = [Line(row, _numbers(cells), _numbers(table.spread.get(row, {}))) for row, cells in table.here.items()]
+def series_of(table: Table) -> list[Series]:
+    """Return a series for each row, those of the paper first."""
+    published = [Series(f"{row}, paper", _numbers(cells), is_published=True) for row, cells in table.paper.items()]
+    ours = [Series(row, _numbers(cells), _numbers(table.spread.get(row, {}))) for row, cells in table.here.items()]
     return published + ours
 
 
 def draw_panels(figure: Any, table: Table) -> None:
     """Draw a panel for each row, with the paper's figures above and ours below."""
-    lines = lines_of(table)
-    above, below = [line for line in lines if line.is_published], [line for line in lines if not line.is_published]
+    found = series_of(table)
+    above, below = [each for each in found if each.is_published], [each for each in found if not each.is_published]
     height, width = len([row for row in (above, below) if row]), max(len(above), len(below))
     figure.set_size_inches(3.2 * max(width, 2) + 0.5, 2.8 * height + 0.4)
     for start, row in enumerate(row for row in (above, below) if row):
-        for place, line in enumerate(row):
+        for place, each in enumerate(row):
             axes = figure.add_subplot(height, width, start * width + place + 1)
-            draw_lines(axes, table.columns, [line], axis_label(table))
-            axes.set_title(line.label)
+            draw_dots(axes, table.columns, [each], axis_label(table))
+            axes.set_title(each.label)
 
 
 def axis_label(table: Table) -> str:

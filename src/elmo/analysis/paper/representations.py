@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from elmo.analysis.neighbors import Use, excerpt, find_neighbors, unit
-from elmo.analysis.paper.finding import Cell, Finding, Table, lines_of, once
+from elmo.analysis.paper.finding import Cell, Finding, Table, once, series_of
 from elmo.analysis.paper.published import (
     DRAMA,
     FOUR_SETS,
@@ -26,7 +26,7 @@ from elmo.analysis.paper.published import (
     SPECIAL,
     TAGS,
 )
-from elmo.analysis.pictures import draw_lines
+from elmo.analysis.pictures import draw_dots
 from elmo.analysis.pos import most_frequent_tag, probe_pos
 from elmo.analysis.senses import gather_uses, separation
 from elmo.analysis.tagged import Tagged
@@ -175,11 +175,11 @@ def _quote(use: Use) -> str:
 
 
 def draw_neighbors(figure: Any, finding: Finding) -> None:
-    """Draw a line for each word: chance, then the layers."""
+    """Draw a dot for each word: by chance, then in each layer."""
     table = finding.tables[1]
     figure.set_size_inches(7, 4.5)
     axes = figure.add_subplot()
-    draw_lines(axes, table.columns, lines_of(table), table.unit, with_values=False)
+    draw_dots(axes, table.columns, series_of(table), table.unit, with_values=False)
     axes.set_title(table.title)
 
 
@@ -263,13 +263,13 @@ def _scores(counts: Mapping[str, Sequence[int]]) -> dict[str, float]:
 
 
 def draw_wsd(figure: Any, finding: Finding) -> None:
-    """Draw a panel for means of senses and one for single uses, with a line for each set."""
+    """Draw a panel for means of senses and one for single uses, with a dot for each set."""
     figure.set_size_inches(15, 5)
     for place, table in enumerate(finding.tables, 1):
         axes = figure.add_subplot(1, 2, place)
-        # First the paper's line and ours of several sets, which answer the question; then single sets.
-        lines = sorted(lines_of(table), key=lambda line: not (line.is_published or line.label in (FOUR_SETS, ALL)))
-        draw_lines(axes, table.columns, lines, table.unit, with_values=False)
+        # First the paper's figures and ours of several sets, which answer the question; then single sets.
+        rows = sorted(series_of(table), key=lambda row: not (row.is_published or row.label in (FOUR_SETS, ALL)))
+        draw_dots(axes, table.columns, rows, table.unit, with_values=False)
         axes.set_title(table.title)
 
 
@@ -336,7 +336,7 @@ def analyze_pos(
 
 
 def draw_pos(figure: Any, finding: Finding) -> None:
-    """Draw a line over the layers for each corpus."""
+    """Draw a dot for each corpus and layer."""
     (table,) = finding.tables
-    figure.set_size_inches(8, 4.5)
-    draw_lines(figure.add_subplot(), table.columns, lines_of(table), table.unit)
+    figure.set_size_inches(10, 4.5)
+    draw_dots(figure.add_subplot(), table.columns, series_of(table), table.unit)

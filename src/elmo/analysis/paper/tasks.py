@@ -21,8 +21,8 @@ from elmo.analysis.paper.finding import (
     Table,
     axis_label,
     draw_panels,
-    lines_of,
     once,
+    series_of,
 )
 from elmo.analysis.paper.published import (
     AFTER,
@@ -44,7 +44,7 @@ from elmo.analysis.paper.published import (
     TUNED_SCORES,
 )
 from elmo.analysis.paper.runs import Outcome, Settings, TaskRuns, score_rows, score_unit
-from elmo.analysis.pictures import draw_lines, draw_ratios, draw_shares
+from elmo.analysis.pictures import draw_curves, draw_ratios, draw_shares
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
 from elmo.formats.files import read_tensors
@@ -173,7 +173,7 @@ def draw_efficiency(figure: Any, finding: Finding) -> None:
     figure.set_size_inches(max(6.0, 4.5 * len(tables)), 4)
     for place, table in enumerate(tables, 1):
         axes = figure.add_subplot(1, len(tables), place)
-        draw_lines(axes, table.columns, lines_of(table), table.unit)
+        draw_curves(axes, table.columns, series_of(table), table.unit)
         axes.set_title(table.title)
         axes.set_xlabel("share of the training set, examples")
 
@@ -229,9 +229,9 @@ def read_mixes(folder: Path) -> dict[str, dict[str, float]]:
 
 def draw_weights(figure: Any, finding: Finding) -> None:
     """Draw a bar for each task and place."""
-    lines = lines_of(finding.tables[0])
-    figure.set_size_inches(7, 1.4 + 0.5 * len(lines))
-    rows = {line.label: {name: value for name, value in line.values.items() if name != GAMMA} for line in lines}
+    found = series_of(finding.tables[0])
+    figure.set_size_inches(7, 1.4 + 0.5 * len(found))
+    rows = {each.label: {name: value for name, value in each.values.items() if name != GAMMA} for each in found}
     draw_shares(figure.add_subplot(), rows, "share of each layer (lines: below 1/3, dots: above 2/3)")
 
 
@@ -304,7 +304,7 @@ def draw_finetuning(figure: Any, finding: Finding) -> None:
     figure.set_size_inches(10, 4.5)
     for place, table in enumerate(finding.tables, 1):
         axes = figure.add_subplot(1, 2, place)
-        draw_lines(axes, table.columns, lines_of(table), axis_label(table), with_values=False)
+        draw_curves(axes, table.columns, series_of(table), axis_label(table), with_values=False)
         axes.set_title(table.title)
         if place == 1:
             draw_ratios(axes)

@@ -19,7 +19,6 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from elmo.analysis.neighbors import TYPES_AT_ONCE, unit
 from elmo.analysis.origins import ORIGINS, PLACES
@@ -32,6 +31,7 @@ from elmo.embed.layers import Layers, layer_name, single_layer_weights
 from elmo.embed.unfinished import is_same_job, work_folder_of
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
+from elmo.progress import show_progress
 from elmo.schema import require_choice
 from elmo.targets import require_parent, unfinished_folder
 from elmo.text.vocabulary import SPECIAL_WORDS
@@ -219,7 +219,7 @@ def _embed_parts(embedder: Embedder, text: IndexedText, work: Path, weights: Seq
     size = min(PART_TOKENS, PART_BYTES // stored.token_bytes(kind, embedder.width))
     edges = np.searchsorted(starts, np.arange(0, num_tokens + size, size)).clip(max=len(starts) - 1)
     edges = np.unique(edges).tolist()
-    with tqdm(total=num_tokens, unit=" tokens", unit_scale=True, disable=None, leave=False) as bar:
+    with show_progress("indexing", "tokens", num_tokens) as bar:
         for number, (first, end) in enumerate(pairwise(edges)):
             path = work / part_name(number)
             if path.exists():
@@ -261,7 +261,7 @@ def _sample(embedder: Embedder, text: IndexedText, weights: Sequence[float]) -> 
     # As many of the shuffled sentences as have `size` tokens together; sentences differ much in length.
     num_sentences = int(np.searchsorted(np.cumsum(np.diff(corpus.starts)[order]), size)) + 1
     sentences = map(text.sentence, np.sort(order[:num_sentences]).tolist())
-    progress = tqdm(sentences, "learning from a sample", num_sentences, disable=None, leave=False)
+    progress = show_progress("learning from a sample", "sentences", num_sentences, sentences)
     return unit(np.concatenate(list(embedder.stream(progress, layers=weights)))[:size])
 
 

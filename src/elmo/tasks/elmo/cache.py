@@ -9,16 +9,15 @@ import shutil
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.formats.model import State
+from elmo.progress import show_progress
 from elmo.targets import unfinished_folder
 from elmo.tasks.recipe import ElmoConfig
 
@@ -94,7 +93,7 @@ class LiveLayers:
                 return
             done, size = _read_progress(progress, data)
             self._require_room(path.parent, sum(map(len, texts[done:])))
-            bar: tqdm[Any] = tqdm(desc="ELMo vectors", total=len(texts), initial=done, unit="sentence", disable=None)
+            bar = show_progress("ELMo vectors", "sentences", len(texts), initial=done)
             with data.open("r+b" if done else "wb") as file, bar:
                 # What was written after the last note of the progress may be half a window.
                 file.truncate(size)

@@ -1,0 +1,107 @@
+"""Runs the notebooks in `examples/notebooks` and writes their outputs back: `make notebooks`.
+
+Each runs in a copy of `examples`, so that what it writes stays nowhere, and from its first cell on. What is written
+back holds nothing that differs from run to run or from machine to machine, as far as the notebooks themselves allow it.
+
+    python examples/run_notebooks.py
+    python examples/run_notebooks.py senses change
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+NOTEBOOKS = Path(__file__).with_name("notebooks")
+SECONDS = 120
+"""The longest time that a notebook may take, of the processor. That of the clock depends on other programs."""
+PATIENCE = 1800
+"""Seconds of the clock after which a cell counts as hanging."""
+
+
+def run(path: Path, folder: Path) -> Any:
+    """Run a notebook in a copy of `examples`.
+
+    Args:
+        path: The notebook.
+        folder: Where to put the copy, which must not exist.
+
+    Returns:
+        The notebook with its new outputs, as nbformat has it.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: If a cell raises an error.
+        TimeoutError: If the notebook takes more than `SECONDS`, or a cell more than `PATIENCE`.
+    """
+    import nbclient
+    import nbformat
+
+    shutil.copytree(NOTEBOOKS.parent, folder, ignore=shutil.ignore_patterns("work", "__pycache__"))
+    notebook: Any = nbformat.read(path, as_version=4)
+    client = nbclient.NotebookClient(
+        notebook,
+        timeout=PATIENCE,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder / "notebooks")}},
+        startup_timeout=PATIENCE,
+        coalesce_streams=True,  # otherwise a stream is cut where it happened to be sent
+    )
+    before = processor_seconds()
+    client.execute(env=environment())
+    seconds = processor_seconds() - before
+    print(f"{path.name}: {seconds:.0f} seconds of the processor", flush=True)
+    if seconds > SECONDS:
+        raise TimeoutError(f"{path.name}: takes {seconds:.0f} seconds of the processor, and may take {SECONDS}")
+    return clean(notebook)
+
+
+def processor_seconds() -> float:
+    """Return the processor's time of all processes that this one has started and that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a notebook."""
+    return os.environ | {
+        "OMP_NUM_THREADS": "1",  # the number of threads changes the rounding
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),  # %%bash finds `elmo`
+        "PYTHONWARNINGS": "ignore:IProgress not found",  # of tqdm, with a path of this machine
+    }
+
+
+def clean(notebook: Any) -> Any:
+    """Leave out of a notebook what says when, where and in which program it ran."""
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    for cell in notebook.cells:
+        cell.metadata = {}
+        for output in cell.get("outputs", ()):
+            if "metadata" in output:
+                output.metadata = {}
+    return notebook
+
+
+def main() -> None:
+    """Run the notebooks that are named, or all."""
+    import nbformat
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="names of notebooks without .ipynb; default: all")
+    parser.add_argument("--to", type=Path, default=NOTEBOOKS, metavar="FOLDER", help="where to write; default: back")
+    arguments = parser.parse_args()
+    for path in [NOTEBOOKS / f"{name}.ipynb" for name in arguments.names] or sorted(NOTEBOOKS.glob("*.ipynb")):
+        with tempfile.TemporaryDirectory() as folder:
+            notebook = run(path, Path(folder) / "examples")
+        nbformat.write(notebook, arguments.to / path.name)
+
+
+if __name__ == "__main__":
+    main()
