@@ -213,6 +213,17 @@ def test_every_word_is_a_link_that_shows_its_uses(server: str) -> None:
     assert (code, "Nearest uses of “play”" in page) == (200, True), "a found use can be looked at in its turn"
 
 
+def test_the_start_page_says_what_to_do_and_has_an_example(server: str) -> None:
+    """The example is the first sentence of the index, whose tokens stay as they are."""
+    code, page = get(server)
+    assert (code, "press Show, and click the word" in page) == (200, True)
+    found = re.search(r'For example: <a href="/([^"]+)">([^<]+)</a>', page)
+    assert found is not None
+    code, page = get(f"{server}/{found[1]}")
+    assert (code, "press Show" in page) == (200, False)
+    assert re.findall(r'<a href="[^"]+">([^<]+)</a>', page) == found[2].split()
+
+
 def test_a_new_text_is_not_asked_for_the_old_word(server: str) -> None:
     """Browsers send text with line ends of their own."""
     query = f"text={quote_plus('a play' + chr(13) + chr(10) + 'A play .')}&line=1&word=1"

@@ -73,3 +73,11 @@ def test_bad_input_gives_one_sentence_and_leaves_nothing(elmo: Run, tmp_path: Pa
     assert err.startswith(says)
     assert err.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "text.txt"]
+
+
+def test_a_target_is_refused_before_the_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text.txt").write_text("a play\n")
+    code, _, err = run_main(["index", "nowhere", str(tmp_path / "text.txt"), str(tmp_path)], monkeypatch, capsys)
+    assert (code, err) == (2, f"elmo: {tmp_path}: exists already, and is not an index; name another folder\n")

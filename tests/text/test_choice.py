@@ -174,7 +174,7 @@ def test_the_beginning_of_a_text_is_looked_at_without_consuming_it(tmp_path: Pat
 
 
 def test_many_unknown_words_are_noticed(tmp_path: Path) -> None:
-    """The share is compared with that of the training text. A short text says nothing."""
+    """The share is compared with that of the training text. In a short text it has to be larger."""
     words = tmp_path / "vocabulary.txt"
     words.write_text("<S>\n</S>\n<UNK>\nthey\nplay\n.\n")
     known, strange = "they play .\n" * 50, "sie spielen .\n" * 50
@@ -184,7 +184,9 @@ def test_many_unknown_words_are_noticed(tmp_path: Path) -> None:
     assert note.startswith("67% of the first 150 tokens are not among the model's words, of its training text 4.0%")
     assert "in the language of the model (en), and cut as that was (tokenizer ptb)?" in note
     assert unknown_note(OWN, words, known, choice) is None
-    assert unknown_note(OWN, words, "sie spielen .\n", choice) is None
+    assert unknown_note(OWN, words, "sie spielen .\n", choice) is None, "three tokens say nothing"
+    assert unknown_note(OWN, words, "they play Ann and Bob and they . play they\n", choice) is None, "names"
+    assert unknown_note(OWN, words, "sie spielen heute , und sie spielen .\n", choice) is not None
     assert unknown_note(OWN, tmp_path / "none", strange, choice) is None
     assert unknown_note(TextConfig("ptb"), words, strange, choice) is None
     assert unknown_note(None, words, strange, choice) is None

@@ -92,10 +92,13 @@ def command(
     nothing.
     """
     from elmo.analysis.search import build_index
+    from elmo.analysis.search.build import require_target
     from elmo.embed.embedder import load
     from elmo.nn.processor import prepare_device
     from elmo.text.reading import expand
 
+    # What can be refused without the model is refused before it is loaded.
+    require_target(output)
     paths = expand(texts)
     embedder = load(model, device=prepare_device(device), precision=precision)
     encoding = reading["encoding"]

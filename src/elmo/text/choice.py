@@ -5,6 +5,7 @@ A file is taken for tokenized if its marks (commas, periods, ...) stand between 
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import warnings
@@ -22,8 +23,8 @@ from elmo.text.tokenizers import get_tokenizer, is_code, language_of, refuse_cod
 SAMPLE = 1 << 16
 """How many characters of a text are looked at."""
 
-FEWEST = 100
-"""With fewer tokens than these, the share of unknown ones says nothing."""
+FEWEST, MANY = 8, 100
+"""With fewer tokens than the first, the share of unknown ones says nothing; with fewer than the second, less."""
 
 _ATTACHED = re.compile(r"[^\W\d_][,;:!?،؛؟](?=\s)|[^\W\d_]\.[\"'“”’»)]*(?=\n|\Z)|\S[，。！？、；।]")
 _DETACHED = re.compile(r"(?<!\S)[,;:!?.،؛؟，。！？、；।](?!\S)")
@@ -248,7 +249,9 @@ def unknown_note(
     with vocabulary_file.open(encoding="utf-8", newline="\n") as file:
         unknown.difference_update(line.rstrip("\n") for line in file)
     share = sum(token in unknown for token in tokens) / len(tokens)
-    if share <= 2 * own.oov_rate + 0.05:
+    expected = min(1.0, 2 * own.oov_rate + 0.05)
+    # A few names make a large share of a short text, so three standard deviations more are allowed there.
+    if share <= expected + (3 * math.sqrt(expected * (1 - expected) / len(tokens)) if len(tokens) < MANY else 0):
         return None
     language = f" in the language of the model ({own.language})" if own.language else ""
     return (

@@ -112,9 +112,7 @@ def build_index(
     if tagged is not None:
         require_choice("tagged", tagged, COLUMNS)
     stored.import_faiss()
-    require_parent(folder)
-    if folder.exists() and not is_index(folder):  # only an index is ever replaced
-        raise ElmoError(f"{folder}: exists already, and is not an index; name another folder")
+    require_target(folder)
     how: dict[str, Any] = {
         "format": FORMAT,
         "model": embedder.fingerprint,
@@ -149,6 +147,13 @@ def build_index(
         _complete(work, folder, job | facts)
     done = corpus.num_sentences, corpus.num_tokens, num_kept
     return Built(folder, *done, _size_of(folder), time.perf_counter() - start)
+
+
+def require_target(folder: Path) -> None:
+    """Refuse a folder that can't become an index, whatever the model: only an index is ever replaced."""
+    require_parent(folder)
+    if folder.exists() and not is_index(folder):
+        raise ElmoError(f"{folder}: exists already, and is not an index; name another folder")
 
 
 def _size_of(folder: Path) -> int:
