@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-BAR = "{desc}: {percentage:3.0f}%|{bar:20}| {n_fmt} of {total_fmt}{unit}, {rate_fmt}, {elapsed}<{remaining}{postfix}"
+BAR = "{desc}: {percentage:3.0f}%|{bar:12}| {n_fmt} of {total_fmt}{unit}, {elapsed}<{remaining}{postfix}"
 BAR_WITHOUT_TOTAL = "{desc}: {n_fmt}{unit}, {rate_fmt}, {elapsed}{postfix}"
 
 LARGE = 100_000

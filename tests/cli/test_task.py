@@ -87,7 +87,7 @@ def test_train_evaluate_and_predict(trained: str) -> None:
     assert trained.startswith("run: dev f1 100.00, test f1 100.00, epoch ")
     assert "minutes" in trained
     lines = run("task", "evaluate", "run", "text.conll", "--device", "cpu").splitlines()
-    assert lines[:4] == ["precision\t100.00", "recall\t100.00", "f1/LOC\t100.00", "f1/PER\t100.00"]
+    assert lines[:4] == ["precision  100.00", "recall     100.00", "f1/LOC     100.00", "f1/PER     100.00"]
     assert lines[4].startswith("f1 100.00 on 7 examples, ")
     figures = json.loads(run("task", "evaluate", "run", "text.conll", "--json"))
     assert (figures["scores"]["f1"], figures["num_examples"]) == (100, 7)

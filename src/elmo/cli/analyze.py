@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from elmo.cli.shared import add_options, device_option, examples, json_option, print_result
+from elmo.cli.table import print_table
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -89,6 +90,9 @@ TASKS = (
         help="Number of runs of each setting.",
     ),
 )
+WIDEST = 40
+"""Most places of a cell in a table on the terminal. The files have all of it."""
+
 NER = "--task ner --train train.conll --dev dev.conll"
 
 
@@ -355,11 +359,13 @@ def _describe(model: str, config: Any) -> str:
 
 
 def _write(out: Path, finding: Finding, draw: Callable[[Any, Finding], None], as_json: bool) -> None:
-    from elmo.analysis.paper.finding import table_markdown, write_finding
+    from elmo.analysis.paper.finding import rows_as_text, write_finding
 
     path, *_ = write_finding(out, finding, draw)
     if not as_json:
         for table in finding.tables:
-            click.echo(f"{table.title}\n\n{table_markdown(table)}\n")
+            click.echo(f"{table.title}\n")
+            print_table((table.unit, "", *table.columns), rows_as_text(table), widest=WIDEST)
+            click.echo()
     minutes = sum(finding.seconds.values()) / 60
     print_result(f"{path.with_suffix('')}: .json, .md, .png, .svg, {minutes:.1f} minutes", finding.as_json(), as_json)

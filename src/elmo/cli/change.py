@@ -11,6 +11,7 @@ import click
 
 from elmo.cli.neighbors import marked
 from elmo.cli.shared import examples, is_given, json_option, print_result
+from elmo.cli.table import print_table
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -108,12 +109,13 @@ def _show_ranking(
     first, second = (uses.periods.names[period] for period in uses.periods.pair(between))
     shown = min(top, len(ranked))
     if not as_json:
-        click.echo(f"{'word':<20}{'excess':>9}{'apd':>9}{'prt':>9}{first:>12}{second:>12}")
-        for one in ranked[:top]:
-            click.echo(
-                f"{one.word:<20}{one.excess:>9.4f}{one.apd:>9.4f}{one.prt:>9.4f}"
-                f"{one.num_uses[0]:>12,}{one.num_uses[1]:>12,}"
-            )
+        print_table(
+            ("word", "excess", "apd", "prt", first, second),
+            [
+                (one.word, *map(_distance, (one.excess, one.apd, one.prt)), *(f"{number:,}" for number in one.num_uses))
+                for one in ranked[:top]
+            ],
+        )
     print_result(
         f"{shown} of {len(ranked):,} words with {min_count} uses or more both in {first} and in {second}",
         {
@@ -150,20 +152,26 @@ def _show_word(uses: ChangeIndex, word: str, top: int, picture: Path | None, as_
 
 def _print_word(found: WordChange) -> None:
     """Print the distances of each period from the previous one and from the first, then the uses of each period."""
-    before = found.periods[0].name
-    click.echo(f"{'':<12}{'uses':>8}   from the previous period      from {before}")
-    click.echo(f"{'':<12}{'':>8}{'excess':>9}{'apd':>9}{'prt':>9}{'excess':>9}{'apd':>9}{'prt':>9}")
     apd, prt, excess = found.distances
+    rows: list[tuple[str, ...]] = []
     for number, period in enumerate(found.periods):
-        click.echo(f"{period.name:<12}{period.num_uses:>8,}", nl=False)
-        for other in (number - 1, 0) if number else ():
-            click.echo("".join(f"{matrix[other, number]:>9.4f}" for matrix in (excess, apd, prt)), nl=False)
-        click.echo()
+        others = dict.fromkeys((number - 1, 0)) if number else ()  # only one before the second
+        distances = [
+            (found.periods[other].name, *(_distance(matrix[other, number]) for matrix in (excess, apd, prt)))
+            for other in others
+        ]
+        first, *rest = distances or [("", "", "", "")]
+        rows += [(period.name, f"{period.num_uses:,}", *first), *(("", "", *each) for each in rest)]
+    print_table(("period", "uses", "compared with", "excess", "apd", "prt"), rows)
     for period in found.periods:
         click.echo(f"\nNearest to the mean of {period.name}:")
         for use in period.uses:
             click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position)}  ({use.origin})")
     click.echo()
+
+
+def _distance(value: float) -> str:
+    return f"{value:.4f}"
 
 
 def _as_lists(matrix: Any) -> list[list[float | None]]:

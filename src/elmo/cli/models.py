@@ -5,6 +5,7 @@ from dataclasses import asdict
 import click
 
 from elmo.cli.shared import examples, is_given, json_option, print_result
+from elmo.cli.table import print_table
 from elmo.errors import ElmoError
 
 
@@ -54,10 +55,10 @@ def _list_published(language: str | None, as_json: bool) -> None:
         for model in models
     ]
     if not as_json:
-        _print_table([("NAME", "LANGUAGE", "SIZE", "TOKENS", "LICENCE", "ALIVE", "ADDRESS"), *rows])
+        print_table(("name", "language", "size", "tokens", "licence", "alive", "address"), rows)
     num_cached = sum(model.name in cached for model in models)
     print_result(
-        f"Published models: {len(models)}, of which {num_cached} in the cache. ALIVE is the day on which an address "
+        f"Published models: {len(models)}, of which {num_cached} in the cache. alive is the day on which an address "
         "was known to work; the unknown ones were not tried.",
         {"models": [asdict(model) | {"is_cached": model.name in cached} for model in models]},
         as_json,
@@ -70,7 +71,8 @@ def _list_cached(as_json: bool) -> None:
 
     models = cached_models()
     if not as_json:
-        _print_table(
+        print_table(
+            (),
             [
                 (
                     model.name,
@@ -79,7 +81,7 @@ def _list_cached(as_json: bool) -> None:
                     str(model.folder),
                 )
                 for model in models
-            ]
+            ],
         )
     print_result(
         f"{cache_folder()}: {sum(model.num_bytes for model in models) / 1e6:,.1f} MB; models: {len(models)}.",
@@ -101,9 +103,3 @@ def _remove(name: str, as_json: bool) -> None:
         {"removed": name, "folder": str(model.folder), "num_bytes": model.num_bytes},
         as_json,
     )
-
-
-def _print_table(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())

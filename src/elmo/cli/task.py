@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elmo.cli.shared import counted, device_option, examples, json_option, print_result
+from elmo.cli.table import print_table
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -227,9 +228,7 @@ def evaluate(
         text = trained.task.as_file(found, predicted)
         write_all({predictions: lambda path: path.write_text(text, encoding="utf-8")})
     if not as_json:
-        for name, value in scores.items():
-            if name != trained.task.metric:
-                click.echo(f"{name}\t{value:.2f}")
+        print_table((), [(name, f"{value:.2f}") for name, value in scores.items() if name != trained.task.metric])
     metric = trained.task.metric
     print_result(
         f"{metric} {scores[metric]:.2f} on {counted(len(found), 'example')}, {rate:,.0f} a second",

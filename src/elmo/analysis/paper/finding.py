@@ -179,6 +179,13 @@ def table_markdown(table: Table) -> str:
     """Return a table in Markdown. In rows that the paper has too, its figures are in the line above ours."""
     head = f"| {table.unit} | |{''.join(f' {column} |' for column in table.columns)}"
     lines = [head, f"|{'---|' * (len(table.columns) + 2)}"]
+    lines += [f"|{''.join(f' {_escape(cell)} |' for cell in row)}" for row in rows_as_text(table)]
+    return "\n".join(lines)
+
+
+def rows_as_text(table: Table) -> list[list[str]]:
+    """Return the rows of a table as text: the row's name, whose figures they are, and a cell for each column."""
+    found: list[list[str]] = []
     for row in table.rows:
         for source, rows, spread, digits in (
             ("paper", table.paper, {}, min(PAPERS_DIGITS, table.digits)),
@@ -186,14 +193,14 @@ def table_markdown(table: Table) -> str:
         ):
             if row in rows:
                 cells = (cell_text(rows[row].get(c), spread.get(row, {}).get(c), digits) for c in table.columns)
-                lines.append(f"| {_escape(row)} | {source} |{''.join(f' {cell} |' for cell in cells)}")
-    return "\n".join(lines)
+                found.append([row, source, *cells])
+    return found
 
 
 def cell_text(value: Cell | None, spread: Cell | None, digits: int) -> str:
     """Format a figure for a table, with its standard deviation if there is one."""
     if not isinstance(value, float | int):
-        return "" if value is None else _escape(value)
+        return "" if value is None else value
     text = f"{value:,.{digits}f}"
     return text if spread is None else f"{text} ± {spread:.{digits}f}"
 

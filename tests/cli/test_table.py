@@ -1,0 +1,36 @@
+"""Tables on a terminal: straight in any script, numbers to the right."""
+
+from __future__ import annotations
+
+import pytest
+
+from elmo.cli.table import print_table
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return capsys.readouterr().out.splitlines()
+
+
+def test_numbers_stand_on_the_right_and_text_on_the_left(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("word", "excess", "uses", "note"), [("bank", "-0.25", "1,024", "3 senses"), ("a", "", "7", "")])
+    assert shown(capsys) == [
+        "word  excess   uses  note",
+        "bank   -0.25  1,024  3 senses",
+        "a                 7",
+    ]
+
+
+def test_wide_characters_and_combining_marks_keep_columns_straight(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table((), [("猫", "1"), ("cafe\N{COMBINING ACUTE ACCENT}", "2"), ("cat", "3")])
+    assert shown(capsys) == ["猫    1", "cafe\N{COMBINING ACUTE ACCENT}  2", "cat   3"]
+
+
+def test_long_cells_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("sentence", "n"), [("They saw a new play", "1"), ("猫猫猫猫猫猫", "2")], widest=9)
+    assert shown(capsys) == ["sentence   n", "They saw…  1", "猫猫猫猫…  2"]
+
+
+def test_a_table_without_rows_is_its_head(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("word", "uses"), [])
+    print_table((), [])
+    assert shown(capsys) == ["word  uses"]
