@@ -263,7 +263,7 @@ def test_the_command_shows_a_word(run: Callable[..., tuple[int, str, str]], tmp_
         (["--by", "decade", "--picture", "a.png"], "--picture shows the uses of one word; name it with --word"),
         (["--by", "decade", "--word", "gay", "--picture", "a.gif"], "a.gif: pictures end in .png or .svg"),
         (["--by", "decade", "--word", "gay", "--min-count", "9"], "--min-count is for the ranking of all words"),
-        (["--by", "decade", "--min-count", "0"], "min_count: 0 is not positive"),
+        (["--by", "decade", "--min-count", "1"], "min_count: 1 is too low; the distances within a period are those of"),
     ],
 )
 def test_bad_input_is_one_sentence(

@@ -27,10 +27,23 @@ def text(tmp_path: Path) -> Path:
 
 def test_the_result_is_one_line(text, tmp_path):
     result = run(tmp_path / "corpus", text)
-    assert result.output == (
+    assert result.stdout == (
         f"{tmp_path / 'corpus'}: 18 tokens in 3 sentences, 7 types, of which 7 are the vocabulary "
         "(0.00% of the tokens are not in it)\n"
     )
+
+
+def test_raw_text_without_a_tokenizer_gets_a_warning(text, tmp_path):
+    """Cut at spaces, `began.` would be a word. Who names a tokenizer, and who has tokenized text, is not bothered."""
+    warning = f"elmo: {text}: this looks like raw text, and is cut at spaces only; pass --tokenizer"
+    assert run(tmp_path / "corpus", text).stderr.startswith(warning)
+    assert run(tmp_path / "at-spaces", text, "--tokenizer", "whitespace").stderr == ""
+    tokenized = tmp_path / "tokenized.txt"
+    tokenized.write_text("The play began .\n" * 3)
+    assert run(tmp_path / "tokenized", tokenized).stderr == ""
+    treebank = tmp_path / "treebank.conllu"
+    treebank.write_text(("# text = It ended.\n1\tIt" + "\t_" * 8 + "\n2\tended" + "\t_" * 8 + "\n\n") * 3)
+    assert run(tmp_path / "words", treebank, "--text", "conllu").stderr == ""
 
 
 def test_options_reach_the_corpus(text, tmp_path):

@@ -37,7 +37,7 @@ def test_longer_texts_are_read_fewer_times(tmp_path: Path) -> None:
 def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     recipe, line = choose_recipe(100_000, tmp_path / "run", {"training.n_epochs": 3, "lstm.projection_dim": 96})
     assert (recipe.training.n_epochs, recipe.lstm.projection_dim) == (3, 96)
-    assert "96 wide" in line
+    assert "; 192 wide" in line  # both directions, as everywhere else
     assert line.endswith(", 3 epochs")
 
 

@@ -198,13 +198,14 @@ class ChangeIndex:
 
         Args:
             between: The names of the two periods; by default the first and the last.
-            min_count: How many uses a word needs in each of the two periods.
+            min_count: How many uses a word needs in each of the two periods, at least 2.
             measure: The measure to rank by: "excess", "apd" or "prt" (see `Distances`).
 
         Raises:
-            ElmoError: If there is no such period, or no word occurs often enough in both.
+            ElmoError: If there is no such period, or no word occurs often enough in both, or `min_count` is below 2.
         """
-        require_positive("min_count", min_count)
+        if min_count < 2:
+            raise ElmoError(f"min_count: {min_count} is too low; the distances within a period are those of two uses")
         require_choice("measure", measure, MEASURES)
         pair = self.periods.pair(between)
         # Numbers 0 and 1 for the two periods, and -1 for all other tokens.

@@ -73,8 +73,9 @@ def command(
     depends only on the number of distinct words. If the same command has already made FOLDER, there is nothing to do;
     any other existing FOLDER is refused.
     """
-    from elmo.text.choice import note_on_sentences
+    from elmo.text.choice import looks_tokenized, note_on_sentences, sample_of
     from elmo.text.prepare import prepare
+    from elmo.text.reading import expand
     from elmo.text.tokenizers import language_of
     from elmo.text.vocabulary import Vocabulary
 
@@ -82,6 +83,14 @@ def command(
         raise ElmoError("--min-count: has no effect when --vocabulary names the words; leave one of them out")
     if (note := note_on_sentences(text, language or language_of(tokenizer))) is not None:
         click.echo(f"elmo: {note}", err=True)
+    if not is_given("tokenizer") and text != "conllu":
+        paths = expand(inputs)
+        if looks_tokenized(sample_of(paths, encoding) or "") is False:
+            click.echo(
+                f"elmo: {paths[0]}: this looks like raw text, and is cut at spaces only; pass --tokenizer (ptb for "
+                "English, words for other languages), or --tokenizer whitespace if spaces are right",
+                err=True,
+            )
     was_there = folder.exists()  # `prepare` opens it if it is the same corpus, and refuses it otherwise
     corpus = prepare(
         inputs,

@@ -51,6 +51,6 @@ def choose_recipe(num_tokens: int, folder: Path, overrides: Mapping[str, object]
     training = recipe.training
     end = f"{training.n_epochs:g} epochs" if training.max_minutes is None else f"{training.max_minutes:g} minutes"
     return recipe, (
-        f"auto: {num_tokens:,} tokens: recipe {size.name}{bound}; {recipe.lstm.projection_dim} wide with "
+        f"auto: {num_tokens:,} tokens: recipe {size.name}{bound}; {2 * recipe.lstm.projection_dim} wide with "
         f"{recipe.lstm.dim} cells, dropout {training.dropout:g}, {end}"
     )
