@@ -13,7 +13,7 @@ import torch
 
 from bridge import make_model
 from elmo import formats
-from elmo.embed import Embedder
+from elmo.embed import Embedder, load
 from elmo.embed.handover import pack, unpack
 from elmo.embed.parallel import WINDOWS_PER_DEVICE, ParallelEmbedder
 from elmo.embed.unfinished import work_folder_of
@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Embedder:
-    return Embedder(formats.load(folder))
+    return load(folder)  # by name, which files of vectors keep
 
 
 @pytest.fixture(scope="module")
