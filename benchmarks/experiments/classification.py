@@ -6,8 +6,9 @@ Started again, the script skips what is finished, and continues what was stopped
     python benchmarks/experiments/classification.py runs/ --only sst5-sentences --seeds 1 --set training.max_epochs=6
 
 `ewt-genres` are the documents of UD's English Web Treebank, whose ids begin with their genre: answers, email,
-newsgroup, reviews or weblog. `sst5-sentences` are the whole sentences of the Stanford Sentiment Treebank. The script
-writes the files that `elmo task train classify` reads, trains from several seeds, and leaves a record of each kind.
+newsgroup, reviews or weblog. `sst5-sentences` are the whole sentences of the Stanford Sentiment Treebank, and `letters`
+those of `examples/letters`. The script writes the files that `elmo task train classify` reads, trains from several
+seeds, and leaves a record of each kind.
 
 The linear model is logistic regression on TF-IDF of words and pairs of words. Its strength of regularization and its
 weights of classes are those that are best on the dev set.
@@ -29,7 +30,7 @@ from sklearn.pipeline import make_pipeline
 
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all, write_json
-from elmo.tasks.classify.data import read_texts
+from elmo.tasks.classify.data import read_labelled, read_texts
 from elmo.tasks.classify.task import score_texts
 from elmo.tasks.sst.data import read_trees
 from elmo.text.reading import read_lines
@@ -63,11 +64,18 @@ def feelings(path: Path) -> Iterator[Row]:
         yield {"label": FEELINGS[tree.phrases[-1].label], "tokens": list(tree.with_plain_quotes().tokens)}
 
 
+def topics(path: Path) -> Iterator[Row]:
+    """Yield the letters of a file of CoNLL-U."""
+    for text in read_labelled(path, "label", several=False):
+        yield {"label": text.labels[0], "sentences": list(map(list, text.sentences))}
+
+
 SETS: dict[str, tuple[str, Callable[[Path], Iterator[Row]]]] = {
     "ewt-genres": ("pos/ud_ewt_{}.conllu.xz", genres),
     "sst5-sentences": ("sst5/{}.txt.xz", feelings),
+    "letters": (str(Path(__file__).resolve().parents[2] / "examples" / "letters" / "{}.conllu"), topics),
 }
-"""The file of each part of a set below the data folder, and what reads it."""
+"""The file of each part of a set, below the data folder or absolute, and what reads it."""
 
 
 def write_files(name: str, folder: Path, data: Path) -> dict[str, Path]:
