@@ -47,18 +47,34 @@ DATA = {
 HEAD = """\
 # Little text
 
-What to expect of a tagger for a language, a century or a trade of which there is little text: tags, features and
-lemmas by one model (`elmo task train tag`), without ELMo and with a biLM that was pretrained on nothing but the text
-named. `benchmarks/experiments/little_text.py` trained them, and `benchmarks/pages/little_text.py` wrote this page.
-Figures are percentages of words, as the CoNLL 2018 script counts on given words: the mean and the standard deviation
-over seeds of the tagger. Where there is a test set they are of that, otherwise of the validation set, by whose score
-the epoch was chosen.
+How good will a tagger be if all you have is twenty to forty thousand annotated words,
+and does ELMo help? One model predicts parts of speech (UPOS), features and lemmas
+(`elmo task train tag`). It was trained without ELMo, and with a biLM that was
+pretrained on nothing but the text named.
 
-*LiBERTus* is a transformer (RoBERTa) pretrained from random weights on the thirteen training sets of SIGTYP 2024, with
-spaCy's tagger, and has the scores of its model cards. *hu_core_news_md* is HuSpaCy's model, whose vectors are of a web
-corpus of billions of words, with its published scores.
+Figures are percentages of words, as the CoNLL 2018 script counts on given words: the
+mean and the standard deviation over seeds of the tagger. They are of the test set where
+there is one, and otherwise of the validation set, by whose score the epoch was chosen.
+The minutes are those of one thread while other programs used the machine, too.
+
+*LiBERTus* is a transformer (RoBERTa) pretrained from random weights on the thirteen
+training sets of SIGTYP 2024, with spaCy's tagger. Its scores are those of its model
+cards. *hu_core_news_md* is HuSpaCy's model, whose vectors are of a web corpus of
+billions of words, with its published scores.
+
+`benchmarks/experiments/little_text.py` trained all others, and
+`benchmarks/pages/little_text.py` wrote this page. What else was tried is in the
+[lab notes](lab-notes.md#does-a-bilm-of-the-treebanks-own-sentences-help-a-tagger).
 
 """
+
+OLDER = """\
+These were trained before the recipe changed, and not repeated yet: {}.
+ELMo's vectors entered at the input only then (`elmo.at=input`), and the learning rate
+of 0.001 was halved on plateaus, for at most 60 epochs.
+
+"""
+"""What the page says of records whose recipe had no `training.decay` yet."""
 
 
 def write_page(root: Path) -> str:
@@ -77,7 +93,9 @@ def write_page(root: Path) -> str:
             first = DATA[name] if run is of_set[0] and name not in PUBLISHED else ""
             table += f"| {first} | {' | '.join(_row(run))} |\n"
     commands = "".join(f"```console\n{run.command}\n```\n" for run in runs)
-    return f"{HEAD}{table}\n{_bilms(root, names)}## Commands\n\n{commands}"
+    older = [f"`{run.data}`" for run in runs if run.recipe["training"].get("decay", 0) == 0]
+    note = OLDER.format(", ".join(dict.fromkeys(older))) if older else ""
+    return f"{HEAD}{table}\n{note}{_bilms(root, names)}## Commands\n\n{commands}"
 
 
 def _row(run: Run) -> Sequence[str]:
