@@ -21,7 +21,7 @@ LANGUAGES = {"bash", "bibtex", "console", "ini", "python", "text", "yaml"}
 TOOLS = {"awk", "cat", "cp", "echo", "mkdir", "pre-commit", "printf", "zcat"}
 """Programs that commands on pages use besides our own."""
 
-UNWRAPPED = {"results.md", "analysis.md", "little-text.md", "performance.md"}
+UNWRAPPED = {"results.md", "analysis.md", "performance.md"}
 """Pages whose lines may be longer: those of benchmarks/pages, and one with little but tables and commands."""
 
 PAST = {"lab-notes.md", "CHANGELOG.md"}
