@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -67,6 +69,7 @@ def test_json_has_all_uses_and_reading_options_apply_to_the_query(elmo: Run) -> 
         (["--word", "wrote", "--in", "She wrote it ."], "elmo: the text has no use of 'wrote' (5 sentences read"),
         (["--word", "play", "--in", "A play .", "--occurrence", "2"], "elmo: occurrence: 2 was asked for"),
         (["--word", "play", "--in", "A play .", "--layer", "all"], "elmo: layer: 'all' gives several vectors"),
+        (["--word", "play", "--in", "A play .", "--format", "csv", "--json"], "elmo: --format and --json exclude each"),
         (["--word", "play"], "Missing option '--in'"),
     ],
 )
@@ -74,6 +77,37 @@ def test_bad_input_gives_one_sentence(elmo: Run, arguments: list[str], says: str
     code, out, err = elmo("text.txt", *arguments)
     assert (code, out) == (2, "")
     assert says in err
+
+
+def test_kwic_has_the_words_below_each_other(elmo: Run, tmp_path: Path) -> None:
+    long = f"{'long ' * 30}before the play , {'and ' * 30}more"
+    (tmp_path / "mixed.txt").write_text(f"{long}\n木の 下の play です\nplay\nA Play !\n", encoding="utf-8")
+    query = ["mixed.txt", "--word", "play", "--in", "She wrote a play .", "--ignore-case", "--format", "kwic"]
+    code, out, err = elmo(*query)
+    assert (code, err) == (0, "4 nearest of 4 uses in 4 sentences\n"), "stdout has nothing but the uses"
+    shown = {line[6:].strip(): line for line in out.splitlines()}
+    assert all(float(line[:6]) <= 1 for line in shown.values())
+    # After the similarity and the left context, of 6 and 40 places. Each of the four Japanese characters takes two.
+    assert {text: line.lower().index("play") for text, line in shown.items()} == {
+        "long long long long long long before the  play  , and and and and and and and and and": 50,
+        "木の 下の  play  です": 46,
+        "play": 50,
+        "A  Play  !": 50,
+    }
+
+
+def test_csv_has_a_row_for_each_use(elmo: Run, tmp_path: Path) -> None:
+    (tmp_path / "marks.txt").write_text('He said , " a play , " twice .\nplay\n', encoding="utf-8")
+    query = ["marks.txt", "--word", "play", "--in", "She wrote a play ."]
+    code, out, err = elmo(*query, "--format", "csv")
+    assert (code, err) == (0, "2 nearest of 2 uses in 2 sentences\n")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    uses = json.loads(elmo(*query, "--json")[1])["uses"]
+    assert list(rows[0]) == ["rank", "score", "left", "word", "right", "sentence"]
+    assert [float(row["score"]) for row in rows] == pytest.approx([use["similarity"] for use in uses], abs=2e-6)
+    assert [row["rank"] for row in rows] == ["1", "2"]
+    found = {row["sentence"]: (row["left"], row["word"], row["right"]) for row in rows}
+    assert found == {"0": ('He said , " a', "play", ', " twice .'), "1": ("", "play", "")}
 
 
 def test_long_sentences_are_shown_around_the_word() -> None:
@@ -135,6 +169,10 @@ def test_files_lines_and_metadata_are_shown_and_chosen_by(elmo: Run, tmp_path: P
     assert found["num_uses"] == 3
     assert {use["origin"]["file"] for use in found["uses"]} == {"text.txt"}
     assert found["uses"][0]["origin"]["metadata"] == {"year": "1843", "title": "A Play"}
+    _, out, _ = elmo(*query, "--format", "csv")
+    rows = {row["file"] + row["line"]: row for row in csv.DictReader(io.StringIO(out))}
+    assert list(rows["more.txt2"])[-4:] == ["file", "line", "year", "title"]
+    assert [rows[place]["title"] for place in ("more.txt2", "text.txt4")] == ["", "A Play"]
     for options, says in (
         (["text.index", "--where", "year"], "elmo: 'year': expected a column and a value"),
         (["text.index", "--where", "y=1"], "elmo: the index has no column 'y' of metadata; it has file, year, title"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import click
 
+from elmo.cli.concordance import print_csv, print_kwic
 from elmo.cli.shared import (
     choose_reading,
     count_sentences,
@@ -48,6 +49,7 @@ SHOWN_TOKENS = 15
         'elmo neighbors model ud.index --word play --in "A new play !" --any-word --tag NOUN --tag PROPN',
         'elmo neighbors model corpus.index --word play --in "A new play !" --among drama --among game',
         'elmo neighbors model letters.index --word play --in "A new play !" --where year=1840..1849',
+        'elmo neighbors model corpus.txt --word play --in "A new play !" --top 100 --format csv > play.csv',
     )
 )
 @click.argument("model")
@@ -84,6 +86,15 @@ SHOWN_TOKENS = 15
     help="With an INDEX: search only files with this value of metadata, such as author=Austen, year=18* or "
     "year=1800..1849; file=NAME names a file. May be repeated.",
 )
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "kwic", "csv"]),
+    default="text",
+    show_default=True,
+    help="text; kwic (keyword in context), a line for each use, with WORD in the middle; or csv, a table with the "
+    "whole sentence of each use and, with an INDEX, its file, line and metadata.",
+)
 @device_option
 @text_options
 @json_option
@@ -100,6 +111,7 @@ def command(
     among: tuple[str, ...],
     tags: tuple[str, ...],
     where: tuple[str, ...],
+    form: str,
     device: str,
     tokenizer: str | None,
     text: str | None,
@@ -126,6 +138,8 @@ def command(
     from elmo.text.reading import expand, read_sentences, tokenize_block
     from elmo.text.tokenizers import get_tokenizer
 
+    if as_json and is_given("form"):
+        raise ElmoError("--format and --json exclude each other; leave one out")
     wanted = parse_wanted(where)
     embedder = load(model, device=prepare_device(device))
     index = ContextIndex(texts[0], embedder) if len(texts) == 1 and is_index(texts[0]) else None
@@ -156,13 +170,18 @@ def command(
         total = count_sentences(paths, reading["text"])
         progress = show_progress("searching", "sentences", total, read_sentences(paths, **reading))
         found = find_neighbors(embedder, progress, word, tokens, layer=layer, **choice)
-    if not as_json:
+    if form == "kwic":
+        print_kwic(found.uses)
+    elif form == "csv":
+        print_csv(found.uses, index.text.origins if index else None)
+    elif not as_json:
         _print_lists(found)
     what = counted(found.num_uses, "word" if any_word else "use")
     print_result(
         f"{len(found.uses)} nearest of {what} in {counted(found.num_sentences, 'sentence')}",
         dataclasses.asdict(found),
         as_json,
+        to_stderr=form != "text",
     )
 
 

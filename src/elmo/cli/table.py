@@ -23,14 +23,19 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, widest: i
         widest: The most places that a cell may take. What is longer is cut, with an ellipsis at its end.
     """
     lines = [[_cut(cell, widest) for cell in row] for row in ([head] if head else []) + list(rows)]
-    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(display_width, column)) for column in zip(*lines, strict=True)]
     is_right = [_are_numbers(column) for column in zip(*rows, strict=True)] or [False] * len(head)
     for line in lines:
         cells: list[str] = []
         for cell, width, right in zip(line, widths, is_right, strict=True):
-            space = " " * (width - _width(cell))
+            space = " " * (width - display_width(cell))
             cells.append(space + cell if right else cell + space)
         click.echo("  ".join(cells).rstrip())
+
+
+def display_width(text: str) -> int:
+    """Return how many places a text takes on a terminal: two for a wide character, none for a combining mark."""
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def _are_numbers(column: Sequence[str]) -> bool:
@@ -38,12 +43,8 @@ def _are_numbers(column: Sequence[str]) -> bool:
 
 
 def _cut(text: str, widest: int | None) -> str:
-    if widest is None or _width(text) <= widest:
+    if widest is None or display_width(text) <= widest:
         return text
-    while _width(text) >= widest:
+    while display_width(text) >= widest:
         text = text[:-1]
     return f"{text.rstrip()}…"
-
-
-def _width(text: str) -> int:
-    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)

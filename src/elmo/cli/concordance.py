@@ -1,0 +1,64 @@
+"""Uses of a word as a concordance: a line for each use with the word in the middle, or a table for other programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import click
+
+from elmo.cli.table import display_width
+
+if TYPE_CHECKING:
+    from elmo.analysis.neighbors import Use
+    from elmo.analysis.origins import Origins
+
+CONTEXT_WIDTH = 40
+"""Places on the terminal for the text on either side of a word."""
+
+COLUMNS = ("rank", "score", "left", "word", "right", "sentence")
+PLACE_COLUMNS = ("file", "line")
+"""The columns of a table of uses, and those that follow if it is known where the uses are from."""
+
+
+def print_kwic(uses: Sequence[Use]) -> None:
+    """Print each use with its similarity and as many whole tokens around it as fit, the words below each other."""
+    widest = max((display_width(use.tokens[use.position]) for use in uses), default=0)
+    for use in uses:
+        word = use.tokens[use.position]
+        left = " ".join(reversed(_fitting(use.tokens[: use.position][::-1])))
+        right = " ".join(_fitting(use.tokens[use.position + 1 :]))
+        before, after = " " * (CONTEXT_WIDTH - display_width(left)), " " * (widest - display_width(word))
+        click.echo(f"{use.similarity:6.3f}  {before}{left}  {word}{after}  {right}".rstrip())
+
+
+def print_csv(uses: Sequence[Use], origins: Origins | None) -> None:
+    """Print a table of uses with commas between columns. Sentences are whole, their tokens with spaces between them.
+
+    Args:
+        uses: The uses, nearest first.
+        origins: What is known of where the uses are from. The table then has their files, lines and metadata.
+    """
+    known = () if origins is None else origins.columns
+    head = [*COLUMNS, *(PLACE_COLUMNS if origins else ())]
+    # Each column keeps a name of its own, as programs read a row by the names of its columns.
+    names = [f"metadata.{name}" if name in head else name for name in known]
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow([*head, *names])
+    for rank, use in enumerate(uses, 1):
+        left, right = (" ".join(part) for part in (use.tokens[: use.position], use.tokens[use.position + 1 :]))
+        row = [rank, f"{use.similarity:.6f}", left, use.tokens[use.position], right, use.sentence]
+        if use.origin is not None:
+            row += [use.origin.file, use.origin.line, *(use.origin.metadata.get(name, "") for name in known)]
+        writer.writerow(row)
+    click.echo(table.getvalue(), nl=False)
+
+
+def _fitting(tokens: Sequence[str]) -> list[str]:
+    """Return the first tokens, as many as fit into `CONTEXT_WIDTH` with spaces between them."""
+    ends = accumulate(display_width(token) + 1 for token in tokens)
+    return [token for token, end in zip(tokens, ends, strict=True) if end <= CONTEXT_WIDTH + 1]
