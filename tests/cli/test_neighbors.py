@@ -79,6 +79,8 @@ def test_json_has_all_uses_and_reading_options_apply_to_the_query(elmo: Run) -> 
         (["--word", "play", "--in", "A play .", "--occurrence", "2"], "elmo: occurrence: 2 was asked for"),
         (["--word", "play", "--in", "A play .", "--layer", "all"], "elmo: layer: 'all' gives several vectors"),
         (["--word", "play", "--in", "A play .", "--format", "csv", "--json"], "elmo: --format and --json exclude each"),
+        (["--word", "new play", "--in", "A new play ."], "A new play . (only single tokens can be searched; name one"),
+        (["--word", "new play"], "cased like the word? (only single tokens can be searched; name one without spaces)"),
         (["--word", "play", "--occurrence", "1"], "elmo: --occurrence is for a sentence; name one with --in"),
         (["--word", "play", "--any-word"], "elmo: all words can be compared with the mean of one only in an index"),
     ],

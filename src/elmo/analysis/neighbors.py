@@ -263,8 +263,10 @@ NEAR_FORMS = 5
 def hint(word: str, tokens: Iterable[str]) -> str:
     """Return the end of a message that a word is not among tokens: those that contain it, and what to do about them.
 
-    It is empty if there are none.
+    If the word has several tokens, with spaces between them, it says that only one can be searched. It may be empty.
     """
+    if len(word.split()) > 1:
+        return " (only single tokens can be searched; name one without spaces)"
     folded = word.casefold()
     found = (token for token in dict.fromkeys(tokens) if folded in {token.casefold(), *_WORD.findall(token.casefold())})
     if not (near := list(islice(found, NEAR_FORMS))):
