@@ -87,6 +87,44 @@ def test_any_text_gives_the_nearest(model: Embedder, text, top: int) -> None:
     assert [use.similarity for use in found.uses] == pytest.approx([cos for cos, *_ in expected], abs=ROUNDING)
 
 
+@pytest.mark.parametrize("ignore_case", [False, True])
+def test_without_a_query_uses_are_nearest_to_their_mean(model: Embedder, ignore_case: bool) -> None:
+    """Equal sentences count as often as they occur in the mean, and once among the uses."""
+    forms = ("play", "Play") if ignore_case else ("play",)
+    uses = [
+        (tuple(sentence), place, vector.astype(np.float64))
+        for sentence in TEXT
+        for place, vector in enumerate(model.embed([sentence], layers=1)[0])
+        if sentence[place] in forms
+    ]
+    mean = np.mean([vector / np.linalg.norm(vector) for *_, vector in uses], axis=0)
+    expected = sorted({(*use,): cosine(mean, vector) for *use, vector in uses}.values(), reverse=True)[:3]
+    found = find_neighbors(model, iter(TEXT), "play", top=3, layer=1, ignore_case=ignore_case)
+    assert [use.similarity for use in found.uses] == pytest.approx(expected, abs=ROUNDING)
+    assert (found.query, found.position) == (("play",), 0)
+    assert found.num_averaged == found.num_uses == len(uses)
+    assert find_neighbors(model, TEXT, "play", QUERY).num_averaged == 0
+
+
+def test_the_sentence_of_one_word_counts_without_a_query(model: Embedder) -> None:
+    found = find_neighbors(model, [["play"], *TEXT], "play")
+    assert ("play",) in [use.tokens for use in found.uses]
+
+
+def test_a_mean_of_too_many_uses_is_refused_at_once(model: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neighbors, "MAX_KEPT", 5)
+    assert find_neighbors(model, TEXT, "play").num_averaged == 5
+    with pytest.raises(ElmoError, match="more than 5 uses of 'play', too many to average"):
+        find_neighbors(model, [*TEXT, QUERY], "play")
+
+
+def test_a_mean_needs_uses_and_one_word(model: Embedder) -> None:
+    with pytest.raises(ElmoError, match="no use of 'plays'"):
+        find_neighbors(model, TEXT, "plays")
+    with pytest.raises(ElmoError, match="only in an index"):
+        find_neighbors(model, TEXT, "play", any_word=True)
+
+
 def test_counts_tell_what_was_searched(model: Embedder) -> None:
     found = find_neighbors(model, TEXT, "play", QUERY)
     assert (found.num_sentences, found.num_uses) == (len(TEXT), 5)

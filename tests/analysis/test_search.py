@@ -26,6 +26,9 @@ QUERY = ["She", "wrote", "a", "play", "."]
 ROUNDING = 2e-6
 """Cosines of float32 vectors that were computed in other batches."""
 
+FLOAT16_ROUNDING = 1e-3
+"""Cosines to a mean of vectors in float16."""
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
@@ -85,6 +88,32 @@ def test_finds_what_the_exact_search_finds(model: Embedder, sentences, text: str
         expected = pytest.approx([word.similarity for word in exact.words], abs=1e-3)
         assert [word.similarity for word in found.words] == expected
         assert found.words[0].word == exact.words[0].word
+
+
+def test_the_sentence_of_one_word_counts_without_a_query(model: Embedder, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("play\nThey play .\n")
+    build_index(model, [str(tmp_path / "text.txt")], tmp_path / "index")
+    assert len(ContextIndex(tmp_path / "index", model).find_neighbors("play").uses) == 2
+
+
+def test_the_mean_of_all_uses_is_that_of_the_exact_search(model, sentences, text: str, tmp_path: Path) -> None:
+    build_index(model, [text], tmp_path / "index")
+    index = ContextIndex(tmp_path / "index", model)
+    for options in ({}, {"ignore_case": True}, {"top": 3}):
+        exact = find_neighbors(model, sentences, "play", **{"top": 12, **options})
+        found = index.find_neighbors("play", **{"top": 12, **options})
+        # The mean is that of vectors stored as float16.
+        assert [use.similarity for use in found.uses] == pytest.approx(
+            [use.similarity for use in exact.uses], abs=FLOAT16_ROUNDING
+        )
+        assert (found.query, found.num_averaged) == (exact.query, exact.num_averaged)
+    among = index.find_neighbors("play", among=["drama"])
+    assert {use.tokens[use.position] for use in among.uses} == {"drama"}
+    assert (among.num_averaged, among.num_uses) == tuple(
+        sum(sentence.count(word) for sentence in sentences) for word in ("play", "drama")
+    )
+    with pytest.raises(ElmoError, match="no use of 'PLAY' to average"):
+        index.find_neighbors("PLAY", any_word=True)
 
 
 def test_parts_are_searched_as_one(model: Embedder, text: str, tmp_path: Path, monkeypatch) -> None:

@@ -44,6 +44,15 @@ def test_prints_uses_with_the_word_marked_and_words_without_context(elmo: Run) -
     assert lines[-1] == "2 nearest of 3 uses in 5 sentences"
 
 
+def test_without_a_sentence_the_mean_of_all_uses_is_named_first(elmo: Run) -> None:
+    code, out, _ = elmo("text.txt", "--word", "play", "--top", "2")
+    lines = out.splitlines()
+    assert (code, lines[0]) == (0, "The mean of 3 uses of play")
+    assert lines[-1] == "2 nearest of 3 uses in 5 sentences, compared with the mean of 3 uses of play"
+    found = json.loads(elmo("text.txt", "--word", "Play", "--lowercase", "--json")[1])
+    assert (found["query"], found["num_averaged"]) == (["play"], 3)
+
+
 def test_case_matters_unless_it_is_ignored(elmo: Run, tmp_path: Path) -> None:
     (tmp_path / "cased.txt").write_text("a play .\nPlay in the park .\n")
     query = ["cased.txt", "--word", "play", "--in", "They saw a play .", "--json"]
@@ -70,7 +79,10 @@ def test_json_has_all_uses_and_reading_options_apply_to_the_query(elmo: Run) -> 
         (["--word", "play", "--in", "A play .", "--occurrence", "2"], "elmo: occurrence: 2 was asked for"),
         (["--word", "play", "--in", "A play .", "--layer", "all"], "elmo: layer: 'all' gives several vectors"),
         (["--word", "play", "--in", "A play .", "--format", "csv", "--json"], "elmo: --format and --json exclude each"),
-        (["--word", "play"], "Missing option '--in'"),
+        (["--word", "new play", "--in", "A new play ."], "A new play . (only single tokens can be searched; name one"),
+        (["--word", "new play"], "cased like the word? (only single tokens can be searched; name one without spaces)"),
+        (["--word", "play", "--occurrence", "1"], "elmo: --occurrence is for a sentence; name one with --in"),
+        (["--word", "play", "--any-word"], "elmo: all words can be compared with the mean of one only in an index"),
     ],
 )
 def test_bad_input_gives_one_sentence(elmo: Run, arguments: list[str], says: str) -> None:
@@ -131,6 +143,9 @@ def test_an_index_is_searched_with_its_filters(elmo: Run, tmp_path: Path) -> Non
     _, out, _ = elmo(*query, "--among", "They", "--among", "a")
     assert "[They] play" in out
     assert out.endswith("2 nearest of 2 uses in 2 sentences\n")
+    _, out, _ = elmo("t.index", "--word", "play", "--any-word", "--tag", "DET")
+    assert out.startswith("The mean of 2 uses of play\n")
+    assert out.endswith("1 nearest of 1 word in 2 sentences, compared with the mean of 2 uses of play\n")
     for arguments, says in (
         ([*query, "--layer", "1"], "elmo: t.index: an index has only one layer; leave out --layer"),
         (["text.txt", *query[1:], "--tag", "NOUN"], "elmo: --among, --tag and --where need an index"),

@@ -21,6 +21,9 @@ _WORD = re.compile(r"\w+")
 TYPES_AT_ONCE = 2048
 """Number of types whose token vectors are computed in one batch."""
 
+MAX_KEPT = 10_000
+"""Number of uses of a word whose vectors are kept until their mean is known."""
+
 
 @dataclass(frozen=True)
 class Use:
@@ -48,6 +51,7 @@ class WordNeighbor:
 class Neighbors:
     """The uses and words that are nearest to the token at `position` of `query`, nearest first.
 
+    If `num_averaged` is not 0, uses are nearest to the mean of that many uses of a word, and `query` is the word alone.
     `uses` are chosen from `num_uses` tokens of the text, which has `num_sentences` sentences. `words` are chosen from
     `num_types` types; they depend only on the characters of the word, not on its sentence.
     """
@@ -59,13 +63,14 @@ class Neighbors:
     num_sentences: int
     num_uses: int
     num_types: int
+    num_averaged: int = 0
 
 
 def find_neighbors(
     embedder: Embedder,
     sentences: Iterable[Sequence[str]],
     word: str,
-    query: Sequence[str],
+    query: Sequence[str] | None = None,
     *,
     occurrence: int = 1,
     top: int = 10,
@@ -78,11 +83,14 @@ def find_neighbors(
     The search is exact and uses the cosine. The text is read once, and only its types are kept in memory. Sentences
     equal to `query` are skipped, and a use in several equal sentences is returned only once.
 
+    Without `query`, uses are compared with the mean of the vectors of all uses, each scaled to length 1: those nearest
+    to it are the most typical. The vectors of up to 10,000 uses are kept in memory, and more are refused.
+
     Args:
         embedder: The model that embeds the query and the text.
         sentences: The tokenized text to search.
-        word: A token of `query`.
-        query: The tokens of a sentence that uses the word in the meaning to look for.
+        word: A token of `query`, or of the text.
+        query: The tokens of a sentence that uses the word in the meaning to look for; None for the mean of all uses.
         occurrence: Which occurrence of the word in `query` is meant, counted from 1.
         top: The number of uses, and of words, to return.
         layer: Any choice of layers that gives one vector per token.
@@ -90,7 +98,8 @@ def find_neighbors(
         any_word: Whether to search the uses of all words instead of those of `word`.
 
     Raises:
-        ElmoError: If the query or the text does not contain the word.
+        ElmoError: If the query or the text does not contain the word, or if there is no query and all words are to be
+            searched, or the word has too many uses.
 
     Example:
         ```python
@@ -101,29 +110,71 @@ def find_neighbors(
     """
     require_positive("top", top)
     weights = single_layer_weights(layer, embedder.num_layers)
-    query = tuple(query)
-    position = position_of(query, word, ignore_case, occurrence)
-    target = unit(embedder.embed([query], layers=weights)[0][position])
+    if query is None and any_word:
+        raise ElmoError("all words can be compared with the mean of one only in an index; build one with elmo index")
+    sentence = None if query is None else tuple(query)
 
     def positions(tokens: Sequence[str]) -> list[int]:
         return list(range(len(tokens))) if any_word else matches(tokens, word, ignore_case)
 
-    text = _Text(sentences, lambda tokens: tuple(tokens) != query and bool(positions(tokens)))
-    # The sentences are searched as they stream by; only the nearest uses so far are kept.
+    text = _Text(sentences, lambda tokens: tuple(tokens) != sentence and bool(positions(tokens)))
+
+    def uses() -> Iterator[_Uses]:
+        for tokens, vectors in embedder.pairs(text, weights):
+            found = positions(tokens)
+            yield _Uses(text.passed_on.popleft(), tuple(tokens), found, unit(vectors[found]))
+
+    num_averaged = 0
+    if sentence is not None:
+        position = position_of(sentence, word, ignore_case, occurrence)
+        target = unit(embedder.embed([sentence], layers=weights)[0][position])
+        searched = uses()
+    else:
+        position = 0
+        searched = _keep(uses(), word)
+        num_averaged = sum(len(some.positions) for some in searched)
+        # Starting with one zero, which is added to every number of a vector.
+        target = unit(sum((some.vectors.sum(axis=0) for some in searched), np.zeros(1, np.float32)))
+    # With a query, the sentences are searched as they stream by; only the nearest uses so far are kept.
     best, num_uses = _Best(top), 0
-    for tokens, vectors in embedder.pairs(text, weights):
-        found = positions(tokens)
-        num_uses += len(found)
-        number = text.passed_on.popleft()
-        for similarity, place in zip(unit(vectors[found]) @ target, found, strict=True):
-            best.offer(Use(float(similarity), number, place, tuple(tokens)))
+    for some in searched:
+        num_uses += len(some.positions)
+        for similarity, place in zip(some.vectors @ target, some.positions, strict=True):
+            best.offer(Use(float(similarity), some.sentence, place, some.tokens))
     if not num_uses:
+        left_out = "" if sentence is None else ", those equal to the query left out"
         raise ElmoError(
-            f"the text has no use of {word!r} ({text.num_sentences:,} sentences read, those equal to the query left "
-            f"out); is the text tokenized and cased like the word?{hint(word, text.types)}"
+            f"the text has no use of {word!r} ({text.num_sentences:,} sentences read{left_out}); is the text "
+            f"tokenized and cased like the word?{hint(word, text.types)}"
         )
-    words = _nearest_words(embedder, query[position], text.types, top)
-    return Neighbors(query, position, best.uses(), words, text.num_sentences, num_uses, len(text.types))
+    shown = sentence or (word,)
+    words = _nearest_words(embedder, shown[position], text.types, top)
+    return Neighbors(shown, position, best.uses(), words, text.num_sentences, num_uses, len(text.types), num_averaged)
+
+
+@dataclass(frozen=True)
+class _Uses:
+    """The positions (N,) of a word in a sentence, and its vectors there (N, D), of length 1."""
+
+    sentence: int
+    tokens: tuple[str, ...]
+    positions: list[int]
+    vectors: NDArray[np.float32]
+
+
+def _keep(uses: Iterable[_Uses], word: str) -> list[_Uses]:
+    """Return all uses of a word; raise an ElmoError if there are more than `MAX_KEPT`."""
+    kept: list[_Uses] = []
+    num_uses = 0
+    for some in uses:
+        kept.append(some)
+        num_uses += len(some.positions)
+        if num_uses > MAX_KEPT:
+            raise ElmoError(
+                f"the text has more than {MAX_KEPT:,} uses of {word!r}, too many to average; name a sentence that uses "
+                "it, or build an index with elmo index"
+            )
+    return kept
 
 
 class _Text:
@@ -212,8 +263,10 @@ NEAR_FORMS = 5
 def hint(word: str, tokens: Iterable[str]) -> str:
     """Return the end of a message that a word is not among tokens: those that contain it, and what to do about them.
 
-    It is empty if there are none.
+    If the word has several tokens, with spaces between them, it says that only one can be searched. It may be empty.
     """
+    if len(word.split()) > 1:
+        return " (only single tokens can be searched; name one without spaces)"
     folded = word.casefold()
     found = (token for token in dict.fromkeys(tokens) if folded in {token.casefold(), *_WORD.findall(token.casefold())})
     if not (near := list(islice(found, NEAR_FORMS))):

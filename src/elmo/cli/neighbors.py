@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 import click
@@ -46,6 +47,7 @@ SHOWN_TOKENS = 15
         'elmo neighbors model corpus.txt --word play --in "They saw a new play on Broadway ."',
         'elmo neighbors model "corpus/*.txt" --word bank --in "We sat on the bank ." --layer 1 --top 20',
         'elmo neighbors model corpus.txt --word play --in "A new play !" --any-word --json',
+        "elmo neighbors model corpus.txt --word play",
         'elmo neighbors model ud.index --word play --in "A new play !" --any-word --tag NOUN --tag PROPN',
         'elmo neighbors model corpus.index --word play --in "A new play !" --among drama --among game',
         'elmo neighbors model letters.index --word play --in "A new play !" --where year=1840..1849',
@@ -56,7 +58,11 @@ SHOWN_TOKENS = 15
 @click.argument("texts", metavar="TEXT...|INDEX", nargs=-1, required=True)
 @click.option("--word", required=True, metavar="WORD", help="The word to look for.")
 @click.option(
-    "--in", "sentence", required=True, metavar="SENTENCE", help="A sentence that uses WORD in the meaning to look for."
+    "--in",
+    "sentence",
+    metavar="SENTENCE",
+    help="A sentence that uses WORD in the meaning to look for. Default: the mean of all uses of WORD, to which its "
+    "most typical uses are nearest.",
 )
 @click.option(
     "--occurrence",
@@ -102,7 +108,7 @@ def command(
     model: str,
     texts: tuple[str, ...],
     word: str,
-    sentence: str,
+    sentence: str | None,
     occurrence: int,
     top: int,
     layer: Layers,
@@ -122,6 +128,8 @@ def command(
 ) -> None:
     """Find the uses of a word in TEXT (files, globs, or - for standard input) that are nearest to its use in SENTENCE.
 
+    Without SENTENCE, they are the uses nearest to the mean of all its uses, which are the most typical ones.
+
     Nearness is the cosine of contextual vectors. The nearest words without context (layer 0), which do not depend on
     SENTENCE, are shown for comparison. Sentences are counted from 0, as in the files of elmo embed.
 
@@ -140,6 +148,8 @@ def command(
 
     if as_json and is_given("form"):
         raise ElmoError("--format and --json exclude each other; leave one out")
+    if sentence is None and is_given("occurrence"):
+        raise ElmoError("--occurrence is for a sentence; name one with --in")
     wanted = parse_wanted(where)
     embedder = load(model, device=prepare_device(device))
     index = ContextIndex(texts[0], embedder) if len(texts) == 1 and is_index(texts[0]) else None
@@ -157,10 +167,12 @@ def command(
         given = {"tokenizer": tokenizer, "text": text, "lowercase": lowercase, "language": language}
         reading = choose_reading(embedder, paths, encoding=encoding, **given).reading(encoding)
         lowercase = reading["lowercase"]
-    # As a line of the text: a line end in SENTENCE would make two sentences of it.
-    line = " ".join(sentence.splitlines())
-    name = tokenizer or tokenizer_for_query(line, reading["tokenizer"], embedder.text)
-    (tokens,) = tokenize_block(line, get_tokenizer(name), "sentences", bool(lowercase))
+    tokens: Sequence[str] | None = None
+    if sentence is not None:
+        # As a line of the text: a line end in SENTENCE would make two sentences of it.
+        line = " ".join(sentence.splitlines())
+        name = tokenizer or tokenizer_for_query(line, reading["tokenizer"], embedder.text)
+        (tokens,) = tokenize_block(line, get_tokenizer(name), "sentences", bool(lowercase))
     if lowercase:
         word, among = word.lower(), tuple(map(str.lower, among))
     choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)
@@ -177,8 +189,9 @@ def command(
     elif not as_json:
         _print_lists(found)
     what = counted(found.num_uses, "word" if any_word else "use")
+    mean = f", compared with the {_mean_of(found)}" if found.num_averaged else ""
     print_result(
-        f"{len(found.uses)} nearest of {what} in {counted(found.num_sentences, 'sentence')}",
+        f"{len(found.uses)} nearest of {what} in {counted(found.num_sentences, 'sentence')}{mean}",
         dataclasses.asdict(found),
         as_json,
         to_stderr=form != "text",
@@ -187,12 +200,17 @@ def command(
 
 def _print_lists(found: Neighbors) -> None:
     """Print the nearest uses with their sentences, then the nearest words."""
-    click.echo(f"{marked(found.query, found.position)}\n\nNearest in context:")
+    query = f"The {_mean_of(found)}" if found.num_averaged else marked(found.query, found.position)
+    click.echo(f"{query}\n\nNearest in context:")
     for use in found.uses:
         where = f"sentence {use.sentence}" if use.origin is None else use.origin
         click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position)}  ({where})")
     words = ", ".join(f"{neighbor.word} {neighbor.similarity:.3f}" for neighbor in found.words)
     click.echo(f"\nNearest words without context (layer 0, the same in every sentence):\n  {words or 'none'}\n")
+
+
+def _mean_of(found: Neighbors) -> str:
+    return f"mean of {counted(found.num_averaged, 'use')} of {found.query[found.position]}"
 
 
 def marked(tokens: tuple[str, ...], position: int) -> str:

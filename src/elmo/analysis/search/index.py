@@ -131,7 +131,7 @@ class ContextIndex:
     def find_neighbors(
         self,
         word: str,
-        query: Sequence[str],
+        query: Sequence[str] | None = None,
         *,
         occurrence: int = 1,
         top: int = 10,
@@ -143,11 +143,13 @@ class ContextIndex:
     ) -> Neighbors:
         """Find the nearest uses like `elmo.analysis.find_neighbors`, in the text and layer of the index.
 
-        Words without context are chosen from the most frequent types only.
+        Words without context are chosen from the most frequent types only. Without `query`, uses are compared with the
+        mean of all uses of `word` in the index, whatever `among`, `tags` and `where` choose, as its vectors are stored.
 
         Args:
-            word: A token of `query`.
-            query: The tokens of a sentence that uses the word in the meaning to look for.
+            word: A token of `query`, or of the index.
+            query: The tokens of a sentence that uses the word in the meaning to look for; None for the mean of all
+                uses.
             occurrence: Which occurrence of the word in `query` is meant, counted from 1.
             top: The number of uses, and of words, to return.
             ignore_case: Whether "Play" matches "play".
@@ -163,8 +165,8 @@ class ContextIndex:
         require_positive("top", top)
         if any_word and among:
             raise ElmoError("any_word and among exclude each other; choose one")
-        query = tuple(query)
-        position = position_of(query, word, ignore_case, occurrence)
+        sentence = None if query is None else tuple(query)
+        position = 0 if sentence is None else position_of(sentence, word, ignore_case, occurrence)
         words = None if any_word else among or [word]
         chosen = self.text.having(words, tags, where, ignore_case=ignore_case)
         num_uses = self.num_tokens if chosen is None else int(np.count_nonzero(chosen))
@@ -176,18 +178,23 @@ class ContextIndex:
                 f"the index has no use of {what}{tagged}{there}; is its text tokenized and cased like the word?"
                 f"{hint(words[0], self.text.types) if words and not (tags or where) else ''}"
             )
-        target = unit(self.embedder.embed([query], layers=self.layer)[0][position])
-        uses = self._nearest(target, query, top, chosen, num_uses)
+        if sentence is None:
+            target, num_averaged = self._mean(word, ignore_case)
+        else:
+            target, num_averaged = unit(self.embedder.embed([sentence], layers=self.layer)[0][position]), 0
+        uses = self._nearest(target, sentence, top, chosen, num_uses)
         if not uses:
             raise ElmoError("the index has no such use except in the sentence itself")
+        sentence = sentence or (word,)
         return Neighbors(
-            query,
+            sentence,
             position,
             uses,
-            self._nearest_words(query[position], top),
+            self._nearest_words(sentence[position], top),
             self.num_sentences,
             num_uses,
             len(self._word_vectors),
+            num_averaged,
         )
 
     def uses(self, word: str, size: int, where: Mapping[str, str] | None = None) -> list[tuple[tuple[str, ...], int]]:
@@ -205,10 +212,20 @@ class ContextIndex:
         """Return the part of speech of a use, or "" if the text has none."""
         return self.text.tag(int(self.text.corpus.starts[use.sentence]) + use.position)
 
+    def _mean(self, word: str, ignore_case: bool) -> tuple[NDArray[np.float32], int]:
+        """Return the mean of the stored vectors of all uses of a word, scaled to length 1, and the number of uses."""
+        total, num_uses = np.zeros(self.store.width, np.float32), 0
+        for numbers, vectors in self.store.blocks(self.text.having([word], ignore_case=ignore_case)):
+            total += vectors.sum(axis=0)
+            num_uses += len(numbers)
+        if not num_uses:
+            raise ElmoError(f"the index has no use of {word!r} to average{hint(word, self.text.types)}")
+        return unit(total), num_uses
+
     def _nearest(
         self,
         target: NDArray[np.float32],
-        query: tuple[str, ...],
+        query: tuple[str, ...] | None,
         top: int,
         chosen: NDArray[np.bool_] | None,
         num_uses: int,
@@ -224,7 +241,7 @@ class ContextIndex:
                 return uses[:top]
             size *= 4
 
-    def _compare(self, tokens: Iterable[int], target: NDArray[np.float32], query: tuple[str, ...]) -> list[Use]:
+    def _compare(self, tokens: Iterable[int], target: NDArray[np.float32], query: tuple[str, ...] | None) -> list[Use]:
         """Compare the uses at these tokens exactly, and return them nearest first.
 
         Equal sentences count once, and sentences equal to `query` are left out.
