@@ -37,6 +37,7 @@ SMALL = {
     "training.batch_size": 4,
     "training.learning_rate": 0.03,
     "training.max_epochs": 3,
+    "training.epoch_steps": 1,
 }
 SMALL_SQUAD = {
     "tokenizer": "whitespace",

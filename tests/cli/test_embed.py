@@ -226,7 +226,7 @@ def test_two_devices_give_the_file_of_one(elmo: Run, folder: Path) -> None:
     assert elmo("model", "text.txt", "one.h5", "--device", "cpu")[0] == 0
     code, out, err = elmo("model", "text.txt", "two.h5", "--devices", "cpu,cpu")
     assert (code, err) == (0, "")
-    assert out.startswith("two.h5: 4 sentences, 10 tokens in ")
+    assert out.startswith("two.h5: 4 sentences, 10 tokens, ")
     assert (folder / "one.h5").read_bytes() == (folder / "two.h5").read_bytes()
 
 

@@ -93,7 +93,7 @@ def test_train_evaluate_and_predict(trained: str) -> None:
     assert (figures["scores"]["f1"], figures["num_examples"]) == (100, 7)
     assert "f1 100.00" in run("task", "evaluate", "run", "text.conll", "--set", "training.batch_size=1")
     with pytest.raises(
-        ElmoError, match=r"elmo\.state: has no effect here; keys that do for ner: token_column, training"
+        ElmoError, match=r"elmo\.state: has no effect here; keys that do for ner: token_column, misc_key, training"
     ):
         run("task", "evaluate", "run", "text.conll", "--set", "elmo.state=warm")
     Path("text.txt").write_text("w0 in Espoo w4\n\nAnn w1 w2\n")

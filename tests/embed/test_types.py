@@ -55,7 +55,10 @@ def test_the_engine_uses_them(name: str, precision: Precision, monkeypatch: pyte
     after = make_embedder(marked, name, monkeypatch, precision).embed(SENTENCES, layers="all")
     for sentence, old, new in zip(SENTENCES, before, after, strict=True):
         for place, word in enumerate(sentence):
-            assert (new[0, place] == 1).all() if word in STORED else (new[0, place] == old[0, place]).all()
+            if word in STORED:
+                assert (new[0, place] == 1).all()
+            else:  # fewer words at once may round differently
+                np.testing.assert_allclose(new[0, place], old[0, place], atol=0.01, rtol=0)
             assert (new[1:, place] != old[1:, place]).any()
 
 

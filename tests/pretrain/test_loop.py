@@ -350,7 +350,7 @@ def test_without_a_terminal_a_line_a_minute_tells_how_far_it_is(
     run = tmp_path / "run"
     command = ["pretrain", str(corpus.folder), str(run), "--recipe", str(tmp_path / "recipe.yaml"), "--device", "cpu"]
     code, out, err = run_main([*command, "--max-steps", "3"], monkeypatch, capsys)
-    figures = r"[\d,]+ tok/s, loss \d+\.\d{3}, perplexity [\d.]+/[\d.]+, \d\d:\d\d left"
+    figures = r"[\d,]+ tokens/s, loss \d+\.\d{3}, perplexity [\d.]+/[\d.]+, \d\d:\d\d left"
     assert code == 0
     assert re.fullmatch("".join(rf"elmo: {run}: step {step} of 3, {figures}\n" for step in (1, 2, 3)), err)
     end = r"steps, [\d.]+ minutes, training loss (\d+\.\d{3}), perplexity [\d.]+/[\d.]+\n"

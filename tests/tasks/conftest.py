@@ -26,6 +26,7 @@ SMALL = {
     "training.batch_size": 8,
     "training.learning_rate": 0.02,
     "training.max_epochs": 3,
+    "training.epoch_steps": 1,
 }
 
 
