@@ -107,13 +107,16 @@ def read_record(path: Path) -> Run:
     return Run(path.parent.name, path.stem, record["task"], record["recipe"], record["command"], results)
 
 
-def write_page_of_records(description: str | None, page: str, write_page: Callable[[Path], str]) -> None:
+def write_page_of_records(description: str | None, page: str, write_page: Callable[[Path], str]) -> tuple[Path, Path]:
     """Read the arguments of a script that writes a page from records, and write the page.
 
     Args:
         description: What the script does.
         page: The page that it usually writes.
         write_page: Makes the page from a folder of records.
+
+    Returns:
+        The page, and the folder of records.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path, help=f"the page to write, such as {page}")
@@ -125,6 +128,7 @@ def write_page_of_records(description: str | None, page: str, write_page: Callab
         parser.error(str(error))
     write_all({arguments.page: lambda path: path.write_text(text, encoding="utf-8")})
     print(f"{arguments.page}: written from the records in {arguments.records}")
+    return arguments.page, arguments.records
 
 
 def shown(command: Iterable[str]) -> str:

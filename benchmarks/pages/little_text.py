@@ -9,13 +9,15 @@ The first command trains, and writes what this page needs to `records/SET/`: `no
 
 from __future__ import annotations
 
+import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from elmo.analysis.pictures import Series, draw_curves, new_figure, save_figure
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json
+from elmo.formats.files import read_json, write_all
 from elmo.tasks.card import mean_and_deviation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
@@ -36,13 +38,20 @@ DATA = {
     "fro": "Old French, 38,460 tokens",
     "san": "Vedic Sanskrit, 21,786 tokens",
     "hbo": "Ancient Hebrew, 31,517 tokens",
-    "szeged-20k": "Hungarian, 20,166 tokens; biLM of 20 thousand words of novels",
-    "szeged-100k": "the same; 100 thousand words",
-    "szeged-1M": "the same; 1 million words",
-    "szeged": "the same; all 1.8 million words",
     "ewt": "English, 204,577 tokens (EWT); the package's `en`",
 }
-"""What each set is, in the order of the page."""
+"""What each set of the first table is, in the order of the page."""
+
+NOVELS = {
+    "szeged-20k": "20 thousand",
+    "szeged-100k": "100 thousand",
+    "szeged-1M": "1 million",
+    "szeged": "1.77 million",
+}
+"""How many words of novels the biLM of each Hungarian tagger has read."""
+
+BASELINE_NOVELS = "szeged"
+"""The set whose training without ELMo counts for all of `NOVELS`: the treebank is the same."""
 
 HEAD = """\
 # Little text
@@ -77,6 +86,17 @@ of 0.001 was halved on plateaus, for at most 60 epochs.
 """What the page says of records whose recipe had no `training.decay` yet."""
 
 
+NOVELS_HEAD = """\
+## How much raw text does it take?
+
+The treebank is the same in all rows: UD Hungarian Szeged, 20,166 tokens. The biLM was
+pretrained on the first words of Hungarian novels. Scores are of the test set.
+
+"""
+
+PICTURE = "images/little-text.svg"
+
+
 def write_page(root: Path) -> str:
     """Return the whole page in Markdown."""
     runs = [run for run in read_records(root) if run.task == "tag"]
@@ -91,18 +111,60 @@ def write_page(root: Path) -> str:
             table += f"| {DATA[name]} | {model} | {' | '.join(map(str, scores))} | | |\n"
         for run in of_set:
             first = DATA[name] if run is of_set[0] and name not in PUBLISHED else ""
-            table += f"| {first} | {' | '.join(_row(run))} |\n"
-    commands = "".join(f"```console\n{run.command}\n```\n" for run in runs)
+            kind = "without ELMo" if run.kind == BASELINE else "with ELMo"
+            table += f"| {first} | {kind} | {' | '.join(_row(run))} |\n"
     older = [f"`{run.data}`" for run in runs if run.recipe["training"].get("decay", 0) == 0]
     note = OLDER.format(", ".join(dict.fromkeys(older))) if older else ""
-    return f"{HEAD}{table}\n{note}{_bilms(root, names)}## Commands\n\n{commands}"
+    commands = "".join(f"```console\n{run.command}\n```\n" for run in runs)
+    return f"{HEAD}{table}\n{note}{_novels(runs)}{_bilms(root, [*names, *NOVELS])}## Commands\n\n{commands}"
+
+
+def _of_novels(runs: Sequence[Run]) -> dict[str, Run]:
+    """Return the Hungarian taggers by the words that their biLMs have read, the one without a biLM first."""
+    found = {(run.data, run.kind == BASELINE): run for run in runs}
+    rows = {"none": (BASELINE_NOVELS, True)} | {words: (name, False) for name, words in NOVELS.items()}
+    return {words: found[key] for words, key in rows.items() if key in found}
+
+
+def _novels(runs: Sequence[Run]) -> str:
+    """Return the section on the number of words to pretrain on, or nothing if there are no such records."""
+    if not (found := _of_novels(runs)):
+        return ""
+    model, scores = PUBLISHED[BASELINE_NOVELS]
+    table = (
+        f"| words for the biLM | {' | '.join(SCORES)} | seeds | minutes a seed |\n|---|{'---|' * len(SCORES)}---|---|\n"
+    )
+    table += "".join(f"| {words} | {' | '.join(_row(run))} |\n" for words, run in found.items())
+    table += f"| {model} | {' | '.join(map(str, scores))} | | |\n"
+    alt = "Three curves that rise with the number of words, and the published scores as level lines"
+    return f"{NOVELS_HEAD}{table}\n![{alt}]({PICTURE})\n\n"
+
+
+def draw_novels(root: Path, path: Path) -> None:
+    """Draw the scores over the words that the biLM has read, a panel for each target."""
+    found = _of_novels([run for run in read_records(root) if run.task == "tag"])
+    if not found:
+        return
+    model, published = PUBLISHED[BASELINE_NOVELS]
+    figure = new_figure()
+    figure.set_size_inches(11, 3.5)
+    for place, ((title, key), level) in enumerate(zip(SCORES.items(), published, strict=True), 1):
+        axes = figure.add_subplot(1, len(SCORES), place)
+        with_elmo = {words: statistics.mean(run.all_scores("test")[key]) for words, run in found.items()}
+        rows = [Series("this tagger", with_elmo), Series(model, dict.fromkeys(found, level), is_published=True)]
+        draw_curves(axes, list(found), rows, "% of words")
+        axes.set_title(title)
+        axes.set_xlabel("words for the biLM")
+        if place < len(SCORES):
+            axes.get_legend().remove()
+    write_all({path: lambda part: save_figure(figure, part, "svg")})
+    print(f"{path}: drawn")
 
 
 def _row(run: Run) -> Sequence[str]:
     scores = run.all_scores("test") or run.all_scores("dev")
     minutes = [result.seconds / 60 for result in run.results]
     return [
-        "without ELMo" if run.kind == BASELINE else "with ELMo",
         *(mean_and_deviation(scores[key]) if key in scores else "" for key in SCORES.values()),
         str(len(run.results)),
         mean_and_deviation(minutes),
@@ -128,8 +190,9 @@ def _bilms(root: Path, names: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """Read the records and write the page."""
-    write_page_of_records(__doc__, "docs/little-text.md", write_page)
+    """Read the records, write the page and draw its picture."""
+    page, records = write_page_of_records(__doc__, "docs/little-text.md", write_page)
+    draw_novels(records, page.parent / PICTURE)
 
 
 if __name__ == "__main__":
