@@ -131,6 +131,26 @@ def test_the_best_rule_that_can_be_applied_is_chosen() -> None:
     assert LemmaHead(3, [str(rules[0])]).best(scores, ["a", "ab", "abc"]) == ["a", "ab", "abc"]
 
 
+@pytest.mark.parametrize(("bonus", "lemma"), [(0.0, "buses"), (0.9, "buses"), (1.1, "bus"), (2.1, "bus")])
+def test_a_rule_that_gives_a_known_lemma_gains(bonus: float, lemma: str) -> None:
+    """Cutting off two letters is third, a point behind the first. The lemma of the second is unknown, too."""
+    rules = [LemmaRule.of("dog", "dog"), LemmaRule.of("dogs", "dog"), LemmaRule.of("foxes", "fox")]
+    head = LemmaHead(3, [*map(str, rules)], {"bus", "dog"}, bonus)
+    torch.nn.init.eye_(head.score.weight)
+    torch.nn.init.zeros_(head.score.bias)
+    assert head.best(torch.tensor([[3.0, 2.5, 2.0]] * 2), ["buses", "dog"]) == [lemma, "dog"]
+
+
+def test_lemmas_of_the_training_set_are_known(examples: list[ColumnSentence]) -> None:
+    """A model of an earlier version, which didn't keep them, still loads."""
+    recipe = make_recipe(known_lemma_bonus=4)
+    vocabularies = TASK.vocabularies(examples, recipe)
+    assert set(vocabularies["lemmas"]) == {lemma for example in examples for lemma in example.column("lemma")} - {"_"}
+    older = {name: values for name, values in vocabularies.items() if name != "lemmas"}
+    TASK.model(recipe, older, make_elmo_input(None, recipe.elmo, None))
+    assert "lemmas" not in TASK.vocabularies(examples, make_recipe(targets=["upos"]))
+
+
 def test_lemmas_without_annotation_are_not_learned(examples: list[ColumnSentence]) -> None:
     """Unless the form is the same, an underscore says that the lemma is unknown."""
     head = LemmaHead(3, [str(LemmaRule.of("dogs", "dog")), str(LemmaRule.of("_", "_"))])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from elmo.errors import ElmoError
 from elmo.nn.packing import Packing
-from elmo.schema import require_choice, require_positive, require_share
+from elmo.schema import require_choice, require_not_negative, require_positive, require_share
 from elmo.tasks.common.batches import lengths_of, padding_mask
 from elmo.tasks.common.columns import ColumnSentence
 from elmo.tasks.common.modules import BiLSTM, CharacterEmbedding, WordEmbedding, variational_dropout
@@ -38,6 +39,8 @@ class TagRecipe(TaskRecipe):
         targets: The columns that are predicted, all by one model. One without any value in the training set is left
             out.
         min_rule_count: How often a lemma's rule must occur in the training set to be learned.
+        known_lemma_bonus: What a rule's score gains in prediction, in nats, if the lemma that it gives occurs in the
+            training set. 4 makes it about 50 times as likely.
         words: The word vectors.
         word_dropout: The share of tokens whose word counts as unknown in training.
         characters: The convolutions over a word's characters.
@@ -49,6 +52,7 @@ class TagRecipe(TaskRecipe):
     columns: tuple[str, ...] | None = None
     targets: tuple[str, ...] = ("upos", "xpos", "feats", "lemma")
     min_rule_count: int = 1
+    known_lemma_bonus: float = 0.0
     words: WordsConfig
     word_dropout: float = 0.2
     characters: CharacterWidthsConfig
@@ -65,6 +69,7 @@ class TagRecipe(TaskRecipe):
         for target in self.targets:
             require_choice("targets", target, [name for name in names if name not in ("id", "form")])
         require_positive("min_rule_count", self.min_rule_count)
+        require_not_negative("known_lemma_bonus", self.known_lemma_bonus)
         require_positive("lstm", min(self.lstm))
         for name in ("word_dropout", "dropout", "label_smoothing"):
             require_share(name, getattr(self, name))
@@ -106,11 +111,19 @@ class LabelHead(nn.Module):
 
 
 class LemmaHead(LabelHead):
-    """A softmax over the rules that turn forms into lemmas."""
+    """A softmax over the rules that turn forms into lemmas.
 
-    def __init__(self, in_width: int, labels: Sequence[str]) -> None:
+    Args:
+        in_width: The width of a word's vector.
+        labels: The rules, as text.
+        lemmas: The lemmas of the training set.
+        bonus: What a rule's score gains in prediction, in nats, if it gives one of them.
+    """
+
+    def __init__(self, in_width: int, labels: Sequence[str], lemmas: Iterable[str] = (), bonus: float = 0.0) -> None:
         super().__init__(in_width, labels)
         self.rules = [*map(LemmaRule.parse, labels)]
+        self._lemmas, self._bonus = frozenset(lemmas), bonus
         self._known: dict[tuple[str, str], int] = {}
 
     def place(self, form: str, value: str) -> int:
@@ -127,11 +140,24 @@ class LemmaHead(LabelHead):
         lemmas: list[str] = []
         for row, (form, place) in enumerate(zip(forms, scores.argmax(dim=1).tolist(), strict=True)):
             lemma = self.rules[place].apply(form)
-            if lemma is None:
-                others = (self.rules[n].apply(form) for n in scores[row].argsort(descending=True).tolist())
-                lemma = next((other for other in others if other is not None), form)
+            if lemma is None or (self._bonus > 0 and lemma not in self._lemmas):
+                lemma = self._search(form, scores[row])
             lemmas.append(lemma)
         return lemmas
+
+    def _search(self, form: str, scores: Tensor) -> str:
+        """Return the lemma of the rule with the highest score, its bonus included."""
+        best, highest = form, -math.inf
+        ordered, places = scores.sort(descending=True)
+        for score, place in zip(ordered.tolist(), places.tolist(), strict=True):
+            if score + self._bonus <= highest:
+                break  # as no other rule can be better
+            lemma = self.rules[place].apply(form)
+            if lemma is not None:
+                score += self._bonus * (lemma in self._lemmas)
+                if score > highest:
+                    best, highest = lemma, score
+        return best
 
 
 class TagModel(TaskModel[ColumnSentence, TagPrediction]):
@@ -155,10 +181,12 @@ class TagModel(TaskModel[ColumnSentence, TagPrediction]):
         self.heads = nn.ModuleList()
         for target in self.targets:
             labels, width = vocabularies[f"labels of {target}"], widths[-1] + elmo.output_width
-            is_lemma = target == "lemma"
-            self.heads.append(
-                LemmaHead(width + self.characters.width, labels) if is_lemma else LabelHead(width, labels)
-            )
+            if target == "lemma":
+                lemmas = vocabularies.get("lemmas", ())  # models of earlier versions have none
+                head = LemmaHead(width + self.characters.width, labels, lemmas, recipe.known_lemma_bonus)
+            else:
+                head = LabelHead(width, labels)
+            self.heads.append(head)
 
     def loss(self, examples: Sequence[ColumnSentence]) -> Tensor:
         """Return the mean cross-entropy of a word, in nats, summed over the targets."""

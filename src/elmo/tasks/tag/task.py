@@ -49,9 +49,10 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
     ) -> Vocabularies:
         """Return the `targets`, the `labels of` each, and the `words` with a vector of their own, those of files first.
 
-        The labels of lemmas are rules, written as text.
+        The labels of lemmas are rules, written as text. There are `lemmas` as well then, those of the training set.
         """
         labels: dict[str, list[str]] = {}
+        lemmas: set[str] = set()
         for target in recipe.targets:
             values = Counter(chain.from_iterable(example.column(target) for example in train))
             if target == "lemma":
@@ -60,6 +61,7 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
                 for (form, lemma), count in pairs.items():
                     if form == EMPTY or lemma != EMPTY:
                         values[str(LemmaRule.of(form, lemma))] += count
+                        lemmas.add(lemma)
                 values = Counter({rule: count for rule, count in values.items() if count >= recipe.min_rule_count})
             if set(values) - {EMPTY}:
                 labels[target] = sorted(values)
@@ -69,6 +71,7 @@ class Tag(Task[TagRecipe, ColumnSentence, TagPrediction]):
         return {
             "targets": list(labels),
             **{f"labels of {target}": values for target, values in labels.items()},
+            **({"lemmas": sorted(lemmas)} if "lemma" in labels else {}),
             "words": choose_words(tokens, recipe.words, found),
         }
 
