@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, chdir
+from filecmp import cmp
 from functools import partial
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def assert_same(one: Path, other: Path) -> None:
     if one.suffix == ".parquet":
         assert parquet.read_table(one).equals(parquet.read_table(other))
     else:
-        assert one.read_bytes() == other.read_bytes()
+        assert cmp(one, other, shallow=False), f"{one} and {other} differ"
 
 
 def progress(path: Path) -> dict[str, int]:
