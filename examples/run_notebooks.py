@@ -83,10 +83,18 @@ def clean(notebook: Any) -> Any:
     }
     for cell in notebook.cells:
         cell.metadata = {}
+        if "outputs" in cell:
+            cell.outputs = [output for output in cell.outputs if not is_progress(output)]
         for output in cell.get("outputs", ()):
             if "metadata" in output:
                 output.metadata = {}
     return notebook
+
+
+def is_progress(output: Any) -> bool:
+    """Return whether an output is what a long training tells each minute, which only slow machines show."""
+    lines = output.text.splitlines() if output.get("name") == "stderr" else []
+    return bool(lines) and all(line.startswith("elmo: ") and line.endswith(" left") for line in lines)
 
 
 def main() -> None:
