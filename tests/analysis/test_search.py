@@ -338,7 +338,7 @@ def test_the_same_command_again_finds_all_done(
     again = build_index(model, [text], folder)
     assert (again.was_there, again.num_tokens, again.num_bytes) == (True, first.num_tokens, first.num_bytes)
     for other, options in ((text, {"layer": 0}), (str(tmp_path / "other.txt"), {})):
-        with pytest.raises(ElmoError, match="exists already; remove it, or pass --overwrite"):
+        with pytest.raises(ElmoError, match="exists already; remove it, or pass overwrite=True"):
             build_index(model, [other], folder, **options)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
     assert [path.name for path in tmp_path.glob(".*")] == []

@@ -98,13 +98,13 @@ def choose_cut(
     is_tokenized = None if sample is None else looks_tokenized(sample)
     is_raw = text != "conllu" and (is_tokenized is False or (is_tokenized is None and _has_no_spaces(sample or "")))
     if text == "conllu" and tokenizer not in (None, "whitespace"):
-        raise ElmoError(f"--tokenizer {tokenizer}: the words of CoNLL-U are given; leave it out")
+        raise ElmoError(f"tokenizer {tokenizer}: the words of CoNLL-U are given; leave it out")
     notes: list[str] = []
     if tokenizer is None:
         if is_tokenized is False and known.tokenizer == "whitespace" and text != "conllu":
             notes.append(_UNKNOWN if own is None else _TOKENIZED)
         elif is_raw:
-            refuse_code(known.tokenizer, "the model", f"if you trust it, pass --tokenizer {known.tokenizer}")
+            refuse_code(known.tokenizer, "the model", f"if you trust it, pass tokenizer={known.tokenizer!r}")
     # What cut a text that had been tokenized is not known, so nothing can be said against a choice.
     elif known.tokenizer not in ("whitespace", tokenizer) and (tokenizer != "whitespace" or is_raw):
         notes.append(f"the model's training text was cut by tokenizer {known.tokenizer}, not by {tokenizer}")
@@ -146,12 +146,12 @@ def how_to_cut(
     if tokenizer is None:
         if own is None:
             raise ElmoError(
-                "the model does not say how its training text was cut; name a tokenizer (tokenizer='ptb' for English, "
-                "'words' for other languages)"
+                "the model does not say how its training text was cut; pass tokenizer='ptb' for English, or "
+                "tokenizer='words' for another language"
             )
         refuse_code(own.tokenizer, "the model", f"if you trust it, pass tokenizer={own.tokenizer!r}")
         if own.tokenizer == "whitespace" and looks_tokenized(text) is False:
-            warnings.warn(_TOKENIZED.replace("--tokenizer", "tokenizer"), stacklevel=3)
+            warnings.warn(_TOKENIZED, stacklevel=3)
         return replace(own, language=language or own.language)
     known = own or TextConfig()
     return replace(known, tokenizer=tokenizer, language=language or language_of(tokenizer) or known.language)
@@ -169,7 +169,7 @@ def tokenizer_for_query(sentence: str, of_text: str, own: TextConfig | None) -> 
         ElmoError: If the text is that of an index, which was cut by a function from outside of this package.
     """
     if of_text != "whitespace":
-        refuse_code(of_text, "the index", f"if you trust it, pass --tokenizer {of_text}")
+        refuse_code(of_text, "the index", f"if you trust it, pass tokenizer={of_text!r}")
         return of_text
     # Without any marks there is little for a tokenizer to do, and nothing that it could spoil.
     if own is None or is_code(own.tokenizer) or looks_tokenized(sentence):
@@ -178,12 +178,12 @@ def tokenizer_for_query(sentence: str, of_text: str, own: TextConfig | None) -> 
 
 
 _UNKNOWN = (
-    "this looks like raw text, and the model does not say how its training text was cut; pass --tokenizer (ptb for "
-    "English, words for other languages)"
+    "this looks like raw text, and the model does not say how its training text was cut; pass tokenizer='ptb' for "
+    "English, or tokenizer='words' for another language"
 )
 _TOKENIZED = (
     "this looks like raw text, and the model's training text had been tokenized by another program; tokenize this text "
-    "in the same way, or pass the --tokenizer that comes nearest"
+    "in the same way, or name the tokenizer that comes nearest"
 )
 
 

@@ -98,7 +98,7 @@ class IndexedText:
         if tags:
             if self._tags is None:
                 raise ElmoError(
-                    "the index has no parts of speech; build it from tagged text (--tagged) to choose among them"
+                    "the index has no parts of speech; build it from tagged text (tagged=FORMAT) to choose among them"
                 )
             tagged = np.isin(self._tags, self._tag_ids(tags))
             mask = tagged if mask is None else mask & tagged
@@ -179,7 +179,9 @@ def _prepare(paths: Sequence[str], folder: Path, columns: Columns | None, readin
         prepare(paths, folder / CORPUS, min_count=1, places=folder / PLACES, **reading)
         return []
     if reading.get("tokenizer", "whitespace") != "whitespace" or reading.get("text", "sentences") != "sentences":
-        raise ElmoError("tagged text is split into sentences and words already; leave out --tokenizer and --text")
+        raise ElmoError(
+            "tagged text is split into sentences and words already; leave out the tokenizer and the kind of text"
+        )
     # The words go through a text file, so that tagged text is prepared as any other text is.
     lines = folder / "lines.txt"
     names = _split(paths, columns, reading.get("encoding", "utf-8"), lines, folder)
