@@ -64,7 +64,7 @@ def test_a_byte_order_mark_in_the_middle_is_text(tmp_path):
     assert list(read_lines(path)) == ["a", "\ufeffb"]
 
 
-ADVICE = "Convert it to UTF-8, for instance by 'iconv -f latin-1 -t utf-8'; where plain text is read, encoding='latin-1'"
+ADVICE = "Convert it to UTF-8, for instance by 'iconv -f latin-1 -t utf-8'; where plain text is read, encoding='latin"
 
 
 LATIN = "语\n".encode() * 1203 + b"caf\xe9 au lait\n" + b"more\n" * 10
