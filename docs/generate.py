@@ -134,10 +134,18 @@ def relink_notebook(text: str) -> str:
 # Commands. mkdocs-click does the same, but leaves out the examples and the order of the verbs.
 
 
+LAYER_OR_LAYERS = """`elmo embed` can write several layers, so its option is `--layers`. `elmo neighbors`,
+`elmo index` and `elmo types` need one vector for each token, so theirs is `--layer`: one
+layer, the mean of all, or weights. The arguments in Python are called `layers` and
+`layer` in the same way."""
+
+
 def commands_page() -> str:
     """Return the page that lists all commands."""
     rows = [f"| [elmo {verb}](elmo-{verb}.md) | {help} |" for verb, help in VERBS.items()]
-    return "\n".join(["# Commands", "", plain(cli.help or ""), "", "| command | |", "|---|---|", *rows, ""])
+    return "\n".join(
+        ["# Commands", "", plain(cli.help or ""), "", "| command | |", "|---|---|", *rows, "", LAYER_OR_LAYERS, ""]
+    )
 
 
 def command_lines(command: click.Command, name: str, parent: click.Context, level: int) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -132,6 +133,21 @@ def test_arguments_in_messages_become_options() -> None:
     kept = "set elmo.cache_dtype=float16 or my.text=1; 'year=1840', text = new, other=True"
     assert as_typed(kept) == kept
     assert set(OPTIONS.values()) <= set().union(*options_of(cli).values())
+
+
+def test_layer_and_layers_each_suggest_the_other(run: Callable[..., Done]) -> None:
+    """`--layers` may name several layers, `--layer` gives one vector for each token; each verb has at most one."""
+    has = {verb: options & {"--layer", "--layers"} for verb, options in options_of(cli).items()}
+    takers = {verb: option for verb, (option,) in ((verb, found) for verb, found in has.items() if found)}
+    assert takers == {
+        "elmo embed": "--layers",
+        **dict.fromkeys(["elmo index", "elmo neighbors", "elmo types"], "--layer"),
+    }
+    for verb, option in takers.items():
+        other = "--layer" if option == "--layers" else "--layers"
+        code, _, err = run(*verb.split()[1:], "model", other, "top")
+        assert code == 2
+        assert re.search(rf"No such option '{other}'\. \(?Did you mean .*'{option}'", err), err
 
 
 def test_running_out_of_memory_gives_one_sentence(
