@@ -73,9 +73,22 @@ def pages() -> dict[str, str]:
     for name in ("elmo", "elmo.pretrain", "elmo.tasks", "elmo.analysis"):
         made[f"reference/python/{name.rpartition('.')[2]}.md"] = module_page(name)
     made["reference/python/integrations.md"] = integrations_page()
+    made = {path: link_pages(text, path) for path, text in made.items()}
     for name in OTHERS:
         made[f"{name.lower()}.md"] = root_page(name)
     return made
+
+
+def link_pages(text: str, path: str) -> str:
+    """Return the text of the generated page at `path` with a link wherever it names a page of docs/."""
+    up = "../" * path.count("/")
+
+    def link(found: re.Match[str]) -> str:
+        title = (ROOT / "docs" / f"{found[1]}.md").read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        return f"[{title}]({up}{found[1]}.md)"
+
+    blocks = re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE)
+    return "".join(part if part.startswith("```") else re.sub(r"docs/([\w-]+)\.md", link, part) for part in blocks)
 
 
 def root_page(name: str) -> str:
@@ -134,10 +147,18 @@ def relink_notebook(text: str) -> str:
 # Commands. mkdocs-click does the same, but leaves out the examples and the order of the verbs.
 
 
+LAYER_OR_LAYERS = """`elmo embed` can write several layers, so its option is `--layers`. `elmo neighbors`,
+`elmo index` and `elmo types` need one vector for each token, so theirs is `--layer`: one
+layer, the mean of all, or weights. The arguments in Python are called `layers` and
+`layer` in the same way."""
+
+
 def commands_page() -> str:
     """Return the page that lists all commands."""
     rows = [f"| [elmo {verb}](elmo-{verb}.md) | {help} |" for verb, help in VERBS.items()]
-    return "\n".join(["# Commands", "", plain(cli.help or ""), "", "| command | |", "|---|---|", *rows, ""])
+    return "\n".join(
+        ["# Commands", "", plain(cli.help or ""), "", "| command | |", "|---|---|", *rows, "", LAYER_OR_LAYERS, ""]
+    )
 
 
 def command_lines(command: click.Command, name: str, parent: click.Context, level: int) -> Iterator[str]:
@@ -179,7 +200,9 @@ def module_page(name: str) -> str:
     """Return the page of a module: what its `__all__` names."""
     module = importlib.import_module(name)
     summary = (module.__doc__ or "").partition("\n")[0]
-    return "\n".join([f"# {name}", "", summary, "", *(f"::: {name}.{each}\n" for each in module.__all__)])
+    rows = [f"| [`{each}`][{name}.{each}] | {summary_of(getattr(module, each))} |" for each in module.__all__]
+    objects = [f"::: {name}.{each}\n" for each in module.__all__]
+    return "\n".join([f"# {name}", "", summary, "", "| name | |", "|---|---|", *rows, "", *objects])
 
 
 def integrations_page() -> str:
@@ -199,8 +222,13 @@ def recipes_page() -> str:
     lines = [
         "# Recipes",
         "",
-        "A recipe is a YAML file with all settings of a training. `--recipe` takes the name of one of the package's",
-        "recipes or the path of your own file; `--set KEY=VALUE` changes a single key.",
+        "A recipe is a YAML file with all settings of a training: sizes, learning rate, number of epochs and so on.",
+        "",
+        "- `--recipe` takes the name of one of the package's recipes, or the path of your own file.",
+        "- `--set KEY=VALUE` changes a single key. The value is YAML, too: `--set char_cnn.n_highway=2`.",
+        "- In the tables, a dot stands for a level of the file: `lstm.dim` is the key `dim` in the section `lstm`.",
+        "- Begin a file of your own with one from this page, or with the `recipe.yaml` of a run folder, and change it.",
+        "- The pages [Pretrain a model](../pretraining.md) and [Train task models](../tasks.md) say which values to try.",
         "",
         "## Pretraining",
         "",
@@ -210,6 +238,7 @@ def recipes_page() -> str:
         "A key that a recipe leaves out has its default.",
         "",
         *value_table(),
+        *recipe_lines("mini"),
         "## Tasks: the sections that all of them share",
         "",
     ]
@@ -218,14 +247,20 @@ def recipes_page() -> str:
     for name in TASKS:
         recipe = get_task(name).recipe
         lines += [f"## {name}", "", plain(summary_of(recipe)), "", *key_table(recipe, "", without=SHARED)]
-        text = package_files("elmo").joinpath("recipes", f"{name}.yaml").read_text(encoding="utf-8")
-        lines += [f"The recipe of the package, `{name}.yaml`:", "", "```yaml", text.strip(), "```", ""]
+        lines += recipe_lines(name)
     return "\n".join(lines)
 
 
-def summary_of(kind: type) -> str:
-    """Return the first paragraph of a docstring on one line."""
-    return " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
+def recipe_lines(name: str) -> list[str]:
+    """Return the lines that show a recipe of the package."""
+    text = package_files("elmo").joinpath("recipes", f"{name}.yaml").read_text(encoding="utf-8")
+    return [f"The recipe of the package, `{name}.yaml`:", "", *fenced("yaml", text.strip())]
+
+
+def summary_of(thing: object) -> str:
+    """Return the first paragraph of the docstring of a class or function on one line; constants have none."""
+    text = inspect.getdoc(thing) if inspect.isclass(thing) or inspect.isroutine(thing) else None
+    return " ".join((text or "").partition("\n\n")[0].split()).replace("|", r"\|")
 
 
 def key_table(kind: type, prefix: str, without: typing.Container[str] = ()) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import json
 import re
 import subprocess
@@ -260,6 +261,8 @@ def test_public_modules_have_these_names(module: str) -> None:
     found = importlib.import_module(module)
     assert sorted(found.__all__) == sorted(PUBLIC_MODULES[module])
     assert all(getattr(found, name) is not None for name in found.__all__)
+    # Once all modules are imported: a module in place of a function would be found only then.
+    assert not any(inspect.ismodule(getattr(found, name)) for name in found.__all__)
 
 
 DEEP = re.compile(r"^\s*(?:from|import) (elmo(?:\.\w+)*)", re.MULTILINE)

@@ -206,7 +206,11 @@ def test_a_column_goes_before_a_date_unless_one_is_named() -> None:
 @pytest.mark.parametrize(
     ("found", "by", "says"),
     [
-        (None, "decade", "the index has no metadata to divide its text by; build it with --metadata"),
+        (
+            None,
+            "decade",
+            "the index has no metadata to divide its text by; build it with a table about its",
+        ),
         (origins("1843", "1849"), "decade", "decade: two periods or more are needed, and the .* only 1840s"),
         (origins("?", "-"), "decade", "decade: two periods or more are needed, and the .* has none"),
         (origins("1843", "1849", column="written"), "decade", "no column of the metadata is named year or date"),

@@ -106,6 +106,69 @@ def test_without_a_query_uses_are_nearest_to_their_mean(model: Embedder, ignore_
     assert find_neighbors(model, TEXT, "play", QUERY).num_averaged == 0
 
 
+def run_of(model: Embedder, sentence: Sequence[str], place: int, length: int, layer) -> np.ndarray:
+    """Return the vector of a run of tokens by its definition."""
+    vectors = model.embed([sentence], layers=layer)[0][place : place + length].astype(np.float64)
+    assert len(vectors) == length
+    return np.mean([vector / np.linalg.norm(vector) for vector in vectors], axis=0)
+
+
+PHRASES = [
+    line.split()
+    for line in (
+        "They saw a new play in the park .",
+        "new",
+        "A new play and a new play , play new plays .",
+        "a New play",
+        "new play",
+        "They saw a new play in the park .",
+        "play",
+    )
+]
+
+
+@pytest.mark.parametrize("layer", ["top", [0.2, 0.3, 0.5]])
+@pytest.mark.parametrize(
+    "options", [{}, {"top": 2}, {"ignore_case": True}, {"any_word": True, "top": 100}, {"occurrence": 2}]
+)
+def test_several_words_are_the_mean_of_their_vectors(model: Embedder, layer, options) -> None:
+    query = ["His", "new", "play", "was", "a", "new", "play", "."]
+    start = 5 if "occurrence" in options else 1
+    target = run_of(model, query, start, 2, layer)
+    expected = {
+        (tuple(sentence), place): cosine(run_of(model, sentence, place, 2, layer), target)
+        for sentence in PHRASES
+        for place in range(len(sentence) - 1)
+        if options.get("any_word")
+        or [token.lower() if options.get("ignore_case") else token for token in sentence[place : place + 2]]
+        == ["new", "play"]
+    }
+    found = find_neighbors(model, iter(PHRASES), "new play", query, layer=layer, **options)
+    assert (found.word, found.position, found.length) == ("new play", start, 2)
+    assert {(use.tokens, use.position): use.similarity for use in found.uses} == pytest.approx(
+        dict(sorted(expected.items(), key=lambda pair: -pair[1])[: options.get("top", 10)]), abs=ROUNDING
+    )
+    assert found.num_uses == sum(PHRASES.count(list(sentence)) for sentence, _ in expected)
+    assert all(use.length == 2 for use in found.uses)
+    if not options.get("any_word"):
+        assert {use.word.lower() for use in found.uses} == {"new play"}
+
+
+def test_without_a_query_several_words_are_compared_with_their_mean(model: Embedder) -> None:
+    uses = [run_of(model, PHRASES[line], place, 2, 1) for line, place in ((0, 3), (2, 1), (2, 5), (4, 0), (5, 3))]
+    mean = np.mean([vector / np.linalg.norm(vector) for vector in uses], axis=0)
+    found = find_neighbors(model, PHRASES, "new play", layer=1)
+    expected = sorted((cosine(mean, vector) for vector in uses[:4]), reverse=True)
+    assert [use.similarity for use in found.uses] == pytest.approx(expected, abs=ROUNDING)
+    assert (found.query, found.position, found.length, found.num_averaged) == (("new", "play"), 0, 2, 5)
+    # In layer 0 there is no context, so that the words near "new play" are those near the mean of the two.
+    target = run_of(model, ["new", "play"], 0, 2, "token")
+    assert {word.word for word in found.words}.isdisjoint({"new", "play"})
+    for word in found.words:
+        vector = model.embed([[word.word]], layers="token")[0][0]
+        assert word.similarity == pytest.approx(cosine(vector, target), abs=ROUNDING)
+
+
 def test_the_sentence_of_one_word_counts_without_a_query(model: Embedder) -> None:
     found = find_neighbors(model, [["play"], *TEXT], "play")
     assert ("play",) in [use.tokens for use in found.uses]
@@ -187,7 +250,13 @@ def test_words_are_nearest_by_token_vectors_whatever_the_sentence(model: Embedde
         ("plays", QUERY, {}, "the word 'plays' is not among the tokens of the query: She wrote a play ."),
         ("plays", ["He", "plays.", "(Plays)", "player"], {}, r"plays\.'.*'\(Plays\)': another tokenizer, such as ptb"),
         ("she", QUERY, {}, r"\(there is 'She': ignore case, or write it so\)"),
-        ("wrote", QUERY, {}, r"the text has no use of 'wrote' \(7 sentences read"),
+        ("a Play", QUERY, {}, r"the phrase 'a Play' is not among .* a play \. \(there is 'play': ignore case"),
+        ("an opera", QUERY, {}, r"the phrase 'an opera' is not among .* \(there is no 'an'\)"),
+        ("play a", QUERY, {}, r"play \. \(all its words are there, but do not follow one another\)"),
+        ("A WROTE", QUERY, {"ignore_case": True}, r"play \. \(all its words are there, but do not follow"),
+        ("a play", QUERY, {}, r"the text has no use of 'a play' .*\(all its words are there, but do not follow"),
+        (" ", QUERY, {}, "the word to look for is empty; name a word, or several with spaces between them"),
+        ("wrote", QUERY, {}, r"the text has no use of 'wrote' \(7 sentences read.*like the word\?$"),
         ("play", QUERY, {"occurrence": 2}, "occurrence: 2 was asked for, but 'play' occurs 1 times in the query"),
         ("play", QUERY, {"top": 0}, "top: 0 is not positive"),
         ("play", QUERY, {"layer": "all"}, "layer: 'all' gives several vectors per token"),

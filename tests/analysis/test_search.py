@@ -116,6 +116,57 @@ def test_the_mean_of_all_uses_is_that_of_the_exact_search(model, sentences, text
         index.find_neighbors("PLAY", any_word=True)
 
 
+def test_several_words_are_found_as_by_the_exact_search(
+    model: Embedder, sentences, text: str, tmp_path: Path, monkeypatch
+) -> None:
+    """With several files of vectors, and a few runs at a time, so that a run may be spread over two files."""
+    monkeypatch.setattr(build, "PART_TOKENS", 100)
+    monkeypatch.setattr(build, "ADD_TOKENS", 30)
+    monkeypatch.setattr("elmo.analysis.search.index.RUNS_AT_ONCE", 4)
+    build_index(model, [text], tmp_path / "index", layer=1)
+    index = ContextIndex(tmp_path / "index", model)
+    for word in ("a play", "the park", "in the"):
+        for options in ({}, {"top": 2}, {"ignore_case": True}):
+            query = [*QUERY[:2], *word.split(), "."]
+            exact = find_neighbors(model, sentences, word, query, layer=1, **options)
+            found = index.find_neighbors(word, query, **options)
+            assert_same(found, exact)
+            assert (found.length, found.word, {use.word.lower() for use in found.uses}) == (2, word, {word})
+            assert found.num_uses == exact.num_uses + (tuple(QUERY) == tuple(query))
+            expected = pytest.approx([neighbor.similarity for neighbor in exact.words], abs=1e-3)
+            assert [neighbor.similarity for neighbor in found.words] == expected
+            exact, found = (
+                find_neighbors(model, sentences, word, layer=1, **options),
+                index.find_neighbors(word, **options),
+            )
+            assert (found.num_averaged, found.query) == (exact.num_averaged, exact.query)
+            assert [use.similarity for use in found.uses] == pytest.approx(
+                [use.similarity for use in exact.uses], abs=FLOAT16_ROUNDING
+            )
+    with pytest.raises(ElmoError, match=r"no use of 'play a new drama play'.*all its words are there, but do not"):
+        index.find_neighbors("play a new drama play", ["play", "a", "new", "drama", "play"])
+
+
+def test_one_and_several_words_can_be_compared(model: Embedder, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("He saw New York .\nParis is new\nYork is old .\nOld York and New York .\n")
+    build_index(model, [str(tmp_path / "text.txt")], tmp_path / "index")
+    index = ContextIndex(tmp_path / "index", model)
+    found = index.find_neighbors("York", ["Old", "York"], among=["New York", "Paris"])
+    places = [(use.sentence, use.position, use.word) for use in found.uses]
+    assert sorted(places) == [(0, 2, "New York"), (1, 0, "Paris"), (3, 3, "New York")]
+    vectors = model.embed([use.tokens for use in found.uses], layers="top")
+    target = model.embed([["Old", "York"]], layers="top")[0][1]
+    for use, each in zip(found.uses, vectors, strict=True):
+        run = each[use.position : use.position + use.length]
+        mean = (run / np.linalg.norm(run, axis=1, keepdims=True)).mean(axis=0)
+        cosine = mean @ target / np.linalg.norm(mean) / np.linalg.norm(target)
+        assert use.similarity == pytest.approx(cosine, abs=ROUNDING)
+    found = index.find_neighbors("Old York", ["My", "Old", "York"], among=["York"])
+    assert (found.num_uses, found.length, {use.word for use in found.uses}) == (4, 2, {"York"})
+    with pytest.raises(ElmoError, match="all runs of several words can't be compared in an index; search the text"):
+        index.find_neighbors("New York", any_word=True)
+
+
 def test_parts_are_searched_as_one(model: Embedder, text: str, tmp_path: Path, monkeypatch) -> None:
     build_index(model, [text], tmp_path / "whole")
     monkeypatch.setattr(build, "PART_TOKENS", 100)
@@ -188,6 +239,9 @@ def test_parts_of_speech_choose(model: Embedder, tmp_path: Path) -> None:
         assert words(pattern, any_word=True) == [(1, "new_play"), (1, "play")]
         assert words(verb, noun, among=["play", "a"]) == [(0, "play"), (1, "play")]
         assert words(among=["a"]) == [(1, "a")]
+        assert words(pattern, among=["new_play play"]) == [(1, "new_play")]
+        with pytest.raises(ElmoError, match="no use of 'a new_play' tagged"):
+            words(pattern, among=["a new_play"])  # its first word is no noun
         assert index.text.tag(1) == verb
 
 
@@ -284,7 +338,7 @@ def test_the_same_command_again_finds_all_done(
     again = build_index(model, [text], folder)
     assert (again.was_there, again.num_tokens, again.num_bytes) == (True, first.num_tokens, first.num_bytes)
     for other, options in ((text, {"layer": 0}), (str(tmp_path / "other.txt"), {})):
-        with pytest.raises(ElmoError, match="exists already; remove it, or pass --overwrite"):
+        with pytest.raises(ElmoError, match="exists already; remove it, or pass overwrite=True"):
             build_index(model, [other], folder, **options)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
     assert [path.name for path in tmp_path.glob(".*")] == []

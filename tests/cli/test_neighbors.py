@@ -79,8 +79,9 @@ def test_json_has_all_uses_and_reading_options_apply_to_the_query(elmo: Run) -> 
         (["--word", "play", "--in", "A play .", "--occurrence", "2"], "elmo: occurrence: 2 was asked for"),
         (["--word", "play", "--in", "A play .", "--layer", "all"], "elmo: layer: 'all' gives several vectors"),
         (["--word", "play", "--in", "A play .", "--format", "csv", "--json"], "elmo: --format and --json exclude each"),
-        (["--word", "new play", "--in", "A new play ."], "A new play . (only single tokens can be searched; name one"),
-        (["--word", "new play"], "cased like the word? (only single tokens can be searched; name one without spaces)"),
+        (["--word", "a play", "--in", "A new play ."], "elmo: the phrase 'a play' is not among the tokens of"),
+        (["--word", "play new"], "cased like the word? (all its words are there, but do not follow one another)"),
+        (["--word", "a play", "--in", "A play.", "--tokenizer", "whitespace"], "A play. (there is 'A': ignore case"),
         (["--word", "play", "--occurrence", "1"], "elmo: --occurrence is for a sentence; name one with --in"),
         (["--word", "play", "--any-word"], "elmo: all words can be compared with the mean of one only in an index"),
     ],
@@ -122,12 +123,47 @@ def test_csv_has_a_row_for_each_use(elmo: Run, tmp_path: Path) -> None:
     assert found == {"0": ('He said , " a', "play", ', " twice .'), "1": ("", "play", "")}
 
 
+def test_several_words_are_searched_and_shown_together(elmo: Run) -> None:
+    query = ["text.txt", "--word", "new play", "--in", "A new play !"]
+    code, out, _ = elmo(*query)
+    lines = out.splitlines()
+    assert (code, lines[0]) == (0, "A [new play] !")
+    assert lines[3].endswith("  They saw a [new play] on Broadway .  (sentence 0)")
+    assert lines[-1] == "1 nearest of 1 use in 5 sentences"
+    assert elmo(*query, "--format", "kwic")[1].endswith("They saw a  new play  on Broadway .\n")
+    (row,) = csv.DictReader(io.StringIO(elmo(*query, "--format", "csv")[1]))
+    assert (row["left"], row["word"], row["right"]) == ("They saw a", "new play", "on Broadway .")
+    found = json.loads(elmo(*query, "--json")[1])
+    assert [(use["position"], use["length"]) for use in (found, *found["uses"])] == [(1, 2), (3, 2)]
+    assert elmo(*query, "--any-word")[1].endswith("10 nearest of 19 runs of 2 words in 5 sentences\n")
+    assert elmo("text.txt", "--word", "the park")[1].startswith("The mean of 1 use of the park\n")
+
+
+def test_a_word_is_tokenized_like_its_text_unless_it_is_a_token_there(elmo: Run, tmp_path: Path) -> None:
+    (tmp_path / "raw.txt").write_text("The U.S. can't play, can it?\n他们在北京看戏。\n", encoding="utf-8")
+
+    def shown(word: str, tokenizer: str, *options: str) -> str:
+        code, out, err = elmo("raw.txt", "--tokenizer", tokenizer, "--word", word, "--format", "csv", *options)
+        assert code == 0, err
+        return next(csv.DictReader(io.StringIO(out)))["word"]
+
+    assert shown("can't", "ptb") == "ca n't"
+    assert shown("U.S.", "ptb") == "U.S."
+    assert shown("play, can", "ptb") == "play , can"
+    assert shown("北京", "chars") == "北 京"
+    assert shown("北京", "chars", "--in", "我住在北京。") == "北 京"
+    assert shown("U.S.", "ptb", "--in", "He left the U.S. today.") == "U.S."
+    assert shown("can't", "whitespace") == "can't"
+
+
 def test_long_sentences_are_shown_around_the_word() -> None:
     tokens = tuple(str(number) for number in range(100))
     shown = marked(tokens, 50).split()
     assert shown[0] == shown[-1] == "…"
     assert shown[1:-1] == [*map(str, range(35, 50)), "[50]", *map(str, range(51, 66))]
     assert marked(tokens[:3], 0) == "[0] 1 2"
+    shown = marked(tokens, 50, 3).split()
+    assert shown[1:-1] == [*map(str, range(35, 50)), "[50", "51", "52]", *map(str, range(53, 68))]
 
 
 def test_an_index_is_searched_with_its_filters(elmo: Run, tmp_path: Path) -> None:
@@ -146,6 +182,8 @@ def test_an_index_is_searched_with_its_filters(elmo: Run, tmp_path: Path) -> Non
     _, out, _ = elmo("t.index", "--word", "play", "--any-word", "--tag", "DET")
     assert out.startswith("The mean of 2 uses of play\n")
     assert out.endswith("1 nearest of 1 word in 2 sentences, compared with the mean of 2 uses of play\n")
+    _, out, _ = elmo("t.index", "--word", "a play")
+    assert "\n  1.000  [a play]  (tagged.txt, line 5)\n" in out
     for arguments, says in (
         ([*query, "--layer", "1"], "elmo: t.index: an index has only one layer; leave out --layer"),
         (["text.txt", *query[1:], "--tag", "NOUN"], "elmo: --among, --tag and --where need an index"),

@@ -161,7 +161,7 @@ def test_conllu_is_known_by_its_name(run: Run) -> None:
     table = parquet.read_table("a.parquet").to_pydict()
     assert (table["id"], table["tokens"]) == (["s-7"], [["They", "did", "n't", "play", "."]])
     code, _, err = run("embed", "model", "a.conllu", "b.parquet", "--tokenizer", "ptb")
-    assert (code, err) == (2, "elmo: --tokenizer ptb: the words of CoNLL-U are given; leave it out\n")
+    assert (code, err) == (2, "elmo: tokenizer ptb: the words of CoNLL-U are given; leave it out\n")
     assert run("prepare", "corpus", "a.conllu", "--text", "conllu", "--min-count", "1")[1].startswith(
         "corpus: 5 tokens"
     )
@@ -198,6 +198,21 @@ def test_python_cuts_and_embeds_raw_text() -> None:
     assert (found.vectors[:, 5:9] == whole[1]).all()
     empty = model.embed_text(" \n")
     assert (empty.tokens, empty.spans, empty.vectors.shape) == ([], [], (0, model.width))
+
+
+def test_python_notices_text_that_the_model_does_not_know(recwarn: pytest.WarningsRecorder) -> None:
+    """One text is looked at, the first that is long enough."""
+    german = "Das ist ein neues Stück, und sie spielen es heute nicht mehr."
+    model = package.load("en")
+    model.embed_text("Sie spielen.")
+    assert len(recwarn) == 0, "too short"
+    with pytest.warns(UserWarning, match=r"of the first 14 tokens are not among the model's words, .*\(en\)") as told:
+        model.tokenize(german)
+    assert (len(told), told[0].filename) == (1, __file__), "it points at the caller"
+    model.embed_text(german)
+    other = package.load("en")
+    other.embed_text("They said that it was a new play, and they did not see it again.")
+    assert len(recwarn) == 0
 
 
 def test_trained_models_know_their_text(run: Run, tmp_path: Path) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 from unittest.mock import Mock
 
+import click
 import pytest
 import torch
 from click.testing import CliRunner
@@ -22,6 +24,7 @@ from bridge import make_model
 from commands import run_main
 from elmo import formats
 from elmo.cli.main import VERBS, cli
+from elmo.cli.shared import OPTIONS, as_typed
 from elmo.formats import save_native
 from elmo.pretrain.perplexity import Perplexity, score_sentences
 from elmo.targets import unfinished_folder
@@ -110,6 +113,43 @@ def test_a_misspelt_verb_is_met_with_a_suggestion(run: Callable[..., Done]) -> N
 @pytest.mark.parametrize(
     "raised", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), lambda: torch.empty(1 << 52)]
 )
+def options_of(command: click.Command, name: str = "elmo") -> dict[str, set[str]]:
+    """Return the options of a command, or of the commands in a group, by what people type."""
+    if isinstance(command, click.Group):
+        context, found = click.Context(command), dict[str, set[str]]()
+        for inner in command.list_commands(context):
+            found |= options_of(cast("click.Command", command.get_command(context, inner)), f"{name} {inner}")
+        return found
+    return {name: {opt for parameter in command.params for opt in parameter.opts}}
+
+
+def test_arguments_in_messages_become_options() -> None:
+    assert as_typed("a.h5: exists already; remove it, or pass overwrite=True") == (
+        "a.h5: exists already; remove it, or pass --overwrite"
+    )
+    assert as_typed("pass tokenizer='spacy:de' (text='wrapped', layout='conllu'), or start=MODEL") == (
+        "pass --tokenizer spacy:de (--text wrapped, --text conllu), or --from MODEL"
+    )
+    kept = "set elmo.cache_dtype=float16 or my.text=1; 'year=1840', text = new, other=True"
+    assert as_typed(kept) == kept
+    assert set(OPTIONS.values()) <= set().union(*options_of(cli).values())
+
+
+def test_layer_and_layers_each_suggest_the_other(run: Callable[..., Done]) -> None:
+    """`--layers` may name several layers, `--layer` gives one vector for each token; each verb has at most one."""
+    has = {verb: options & {"--layer", "--layers"} for verb, options in options_of(cli).items()}
+    takers = {verb: option for verb, (option,) in ((verb, found) for verb, found in has.items() if found)}
+    assert takers == {
+        "elmo embed": "--layers",
+        **dict.fromkeys(["elmo index", "elmo neighbors", "elmo types"], "--layer"),
+    }
+    for verb, option in takers.items():
+        other = "--layer" if option == "--layers" else "--layers"
+        code, _, err = run(*verb.split()[1:], "model", other, "top")
+        assert code == 2
+        assert re.search(rf"No such option '{other}'\. \(?Did you mean .*'{option}'", err), err
+
+
 def test_running_out_of_memory_gives_one_sentence(
     raised: Exception | Callable[[], object], run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:

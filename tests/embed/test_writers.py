@@ -238,7 +238,7 @@ def test_writing_runs_beside_the_computation(model: Embedder, folder: Path, monk
 def test_an_existing_file_is_refused_unless_overwritten(model: Embedder, folder: Path) -> None:
     path = folder / "a.npz"
     path.write_bytes(b"old")
-    with pytest.raises(ElmoError, match=r"a\.npz: exists already; remove it, or pass --overwrite"):
+    with pytest.raises(ElmoError, match=r"a\.npz: exists already; remove it, or pass overwrite=True"):
         model.write(path, SENTENCES)
     assert path.read_bytes() == b"old"
     model.write(path, SENTENCES, overwrite=True)

@@ -64,7 +64,7 @@ def test_languages_are_found_by_code_and_name() -> None:
     assert {model.code for model in in_language(models, "Norwegian")} == {"nb", "nn", "no"}
     assert {model.code for model in in_language(models, "no")} == {"no"}
     assert [model.name for model in in_language(models, "protein")] == ["rostlab:seqvec"]
-    with pytest.raises(ElmoError, match=r"^--language tlh: no published model is listed for it; the list has ar, bg"):
+    with pytest.raises(ElmoError, match=r"^language tlh: no published model is listed for it; the list has ar, bg"):
         in_language(models, "tlh")
 
 

@@ -140,7 +140,7 @@ def test_published_weights_need_a_new_softmax(
 ) -> None:
     """Without a stored softmax there is nothing to predict with; with a new one, both stages lower perplexity."""
     model = Model(load(pretrained).bilm)
-    with pytest.raises(ElmoError, match=r"no softmax.*--new-softmax"):
+    with pytest.raises(ElmoError, match=r"no softmax.*new_softmax=True"):
         prepare_corpus(model, [str(task)], tmp_path / "refused", False, workers=1)
     assert not (tmp_path / "refused").exists()
     folder, before = tmp_path / "tuned", {k: v.clone() for k, v in model.bilm.state_dict().items()}

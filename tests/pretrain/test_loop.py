@@ -499,7 +499,7 @@ def test_patience_without_held_out_text_is_refused(
 ) -> None:
     for settings, heldout in ((recipe(evaluate_every_steps=5, patience=2), []), (recipe(patience=2), [["word1"]])):
         with pytest.raises(
-            ElmoError, match=r"^training\.patience: counts measurements .*--heldout and --evaluate-every"
+            ElmoError, match=r"^training\.patience: counts measurements .*heldout and training\.evaluate_every_steps"
         ):
             Pretrainer(corpus, tmp_path / "run", settings, heldout=heldout, device="cpu")
     assert not (tmp_path / "run").exists()
@@ -641,7 +641,7 @@ def test_settings_that_cannot_be_trained_with_leave_no_folder(
     shorter = replace(recipe(), char_cnn=replace(recipe().char_cnn, max_characters_per_token=20))
     for settings, device, says in (
         (recipe(loss="adaptive", adaptive_cutoffs=[43]), "cpu", "do not rise between 0 and the 43 words"),
-        (shorter, "cpu", "prepare the text again with --max-characters 20"),
+        (shorter, "cpu", "prepare the text again with max_characters=20"),
         (recipe(), "cuda:99", r"there is no cuda:99 \(torch finds [0-9]+ GPUs?\)"),
     ):
         with pytest.raises(ElmoError, match=says):

@@ -287,7 +287,7 @@ def test_a_cache_for_nothing_is_refused(
     elmo: str | None, vectors: str, reason: str, files: Path, recipe: Recipe
 ) -> None:
     job = make_job(files, recipe(elmo__vectors=vectors), elmo=elmo, cache=files / "cache")
-    with pytest.raises(ElmoError, match=f"--cache .*cache: .*{reason}.* no vectors are kept; leave out --cache"):
+    with pytest.raises(ElmoError, match=f"^cache .*cache: .*{reason}.* no vectors are kept; leave it out"):
         Experiment(job)
     assert not (files / "cache").exists()
 
@@ -409,7 +409,7 @@ def test_a_refused_experiment_leaves_nothing(files: Path, recipe: Recipe) -> Non
     (files / "v.txt").write_text("Ann 1 2\nBo 3 4\n")
     narrow = {"words__vectors": str(files / "v.txt"), "words__dim": 3}
     jobs = [
-        (make_job(files, recipe(), elmo="unicode"), "pass --no-bilm"),
+        (make_job(files, recipe(), elmo="unicode"), "pass with_bilm=False"),
         (make_job(files, recipe(elmo__state="warm")), "no warm state"),
         (make_job(files, recipe(), elmo="nowhere"), "nowhere: no such file or folder"),
         (make_job(files, recipe(token_column=7)), r"train\.conll, line 1: 2 columns"),

@@ -127,7 +127,7 @@ def test_a_function_that_a_model_names_is_not_run() -> None:
 
 
 def test_words_of_conllu_are_given() -> None:
-    with pytest.raises(ElmoError, match="--tokenizer ptb: the words of CoNLL-U are given; leave it out"):
+    with pytest.raises(ElmoError, match="tokenizer ptb: the words of CoNLL-U are given; leave it out"):
         choose_cut(OWN, RAW, text="conllu", tokenizer="ptb")
 
 
@@ -149,13 +149,13 @@ def test_queries_are_cut_as_the_text() -> None:
 
 
 def test_text_in_memory_needs_a_tokenizer() -> None:
-    with pytest.raises(ElmoError, match="the model does not say how its training text was cut; name a tokenizer"):
+    with pytest.raises(ElmoError, match="the model does not say how its training text was cut; pass tokenizer='ptb'"):
         how_to_cut(None, RAW)
     assert how_to_cut(None, RAW, "ptb", "de") == TextConfig("ptb", language="de")
     assert how_to_cut(OWN, RAW) == OWN
     assert how_to_cut(OWN, RAW, "words").tokenizer == "words"
     assert how_to_cut(TextConfig(), TOKENIZED) == TextConfig()
-    with pytest.warns(UserWarning, match=r"looks like raw text, .* or pass the tokenizer that comes nearest"):
+    with pytest.warns(UserWarning, match=r"looks like raw text, .* or name the tokenizer that comes nearest"):
         how_to_cut(TextConfig(), RAW)
 
 

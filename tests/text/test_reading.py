@@ -64,7 +64,7 @@ def test_a_byte_order_mark_in_the_middle_is_text(tmp_path):
     assert list(read_lines(path)) == ["a", "\ufeffb"]
 
 
-ADVICE = "Convert it to UTF-8, for instance by 'iconv -f latin-1 -t utf-8'; commands that read plain text also take"
+ADVICE = "Convert it to UTF-8, for instance by 'iconv -f latin-1 -t utf-8'; where plain text is read, encoding='latin"
 
 
 LATIN = "语\n".encode() * 1203 + b"caf\xe9 au lait\n" + b"more\n" * 10
@@ -77,10 +77,10 @@ IN_LATIN = rf"corpus.txt, line 1204: not valid UTF-8 \(byte 0xE9\)\. {ADVICE}"
         (LATIN, "utf-8", 1 << 18, IN_LATIN),
         (LATIN, "utf-8", 1, IN_LATIN),
         (b"a\n" + "语".encode()[:2], "utf-8", 1 << 18, r"line 2: not valid UTF-8 \(byte 0xE8\)"),
-        ("a\n".encode("utf-16"), "utf-8", 1 << 18, r"line 1: .* --encoding utf-16"),
-        ("Café\n“語”\n".encode().replace("é".encode(), b"\xe9"), "utf-8", 1 << 18, r"line 1: .* --encoding latin-1"),
-        ("Café\n“Ja”, 5 €\n".encode("cp1252"), "utf-8", 1 << 18, r"line 1: .* -f cp1252 .* --encoding cp1252"),
-        (b"\x81\n", "cp1252", 1 << 18, r"line 1: not valid CP1252 \(byte 0x81\).* --encoding latin-1"),
+        ("a\n".encode("utf-16"), "utf-8", 1 << 18, r"line 1: .* encoding='utf-16' helps"),
+        ("Café\n“語”\n".encode().replace("é".encode(), b"\xe9"), "utf-8", 1 << 18, r"line 1: .* encoding='latin-1'"),
+        ("Café\n“Ja”, 5 €\n".encode("cp1252"), "utf-8", 1 << 18, r"line 1: .* -f cp1252 .* encoding='cp1252' helps"),
+        (b"\x81\n", "cp1252", 1 << 18, r"line 1: not valid CP1252 \(byte 0x81\).* encoding='latin-1' helps"),
         ("a\n".encode("utf-16-be"), "utf-16", 1 << 18, "start with BOM; name its byte order: utf-16-le or utf-16-be"),
     ],
     ids=[

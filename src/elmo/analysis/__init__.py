@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from elmo.analysis.search import ContextIndex, build_index
     from elmo.analysis.senses import Uses, gather_uses, mark_uses, nearest_uses, plot_uses, separation
     from elmo.analysis.tagged import Tagged, read_conllu
-    from elmo.analysis.type_vectors import type_vectors
+    from elmo.analysis.word_vectors import type_vectors
     from elmo.analysis.typos import evaluate_typos, with_typos
     from elmo.analysis.word_tests import evaluate_analogies, evaluate_similarity, load_word_vectors
     from elmo.analysis.wsd import Score, evaluate_wsd
@@ -81,7 +81,7 @@ _HOME = {
     "read_conllu": "elmo.analysis.tagged",
     "read_first_senses": "elmo.analysis.wsd_data",
     "separation": "elmo.analysis.senses",
-    "type_vectors": "elmo.analysis.type_vectors",
+    "type_vectors": "elmo.analysis.word_vectors",
     "with_typos": "elmo.analysis.typos",
 }
 

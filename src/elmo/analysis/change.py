@@ -20,7 +20,7 @@ from elmo.analysis.pictures import Series, draw_curves, dress, new_figure, requi
 from elmo.analysis.search.index import open_uses
 from elmo.analysis.senses import project
 from elmo.analysis.style import INK, MARKERS, PERIODS, SMALL_SIZE
-from elmo.analysis.type_vectors import add_to_rows
+from elmo.analysis.word_vectors import add_to_rows
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.progress import show_progress

@@ -29,7 +29,8 @@ MAX_KEPT = 10_000
 class Use:
     """A token in its sentence, and its cosine to the query. `sentence` and `position` count from 0.
 
-    `origin` is where the sentence is from, if the use was found in an index that knows.
+    Where several words were searched for, the use is `length` tokens, of which the first is at `position`. `origin` is
+    where the sentence is from, if the use was found in an index that knows.
     """
 
     similarity: float
@@ -37,6 +38,12 @@ class Use:
     position: int
     tokens: tuple[str, ...]
     origin: Origin | None = None
+    length: int = 1
+
+    @property
+    def word(self) -> str:
+        """The token, or the tokens with spaces between them."""
+        return " ".join(self.tokens[self.position : self.position + self.length])
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,7 @@ class WordNeighbor:
 class Neighbors:
     """The uses and words that are nearest to the token at `position` of `query`, nearest first.
 
+    If it has several words, `length` tokens from `position` on are meant.
     If `num_averaged` is not 0, uses are nearest to the mean of that many uses of a word, and `query` is the word alone.
     `uses` are chosen from `num_uses` tokens of the text, which has `num_sentences` sentences. `words` are chosen from
     `num_types` types; they depend only on the characters of the word, not on its sentence.
@@ -64,6 +72,12 @@ class Neighbors:
     num_uses: int
     num_types: int
     num_averaged: int = 0
+    length: int = 1
+
+    @property
+    def word(self) -> str:
+        """The token of the query, or its tokens with spaces between them."""
+        return " ".join(self.query[self.position : self.position + self.length])
 
 
 def find_neighbors(
@@ -86,16 +100,19 @@ def find_neighbors(
     Without `query`, uses are compared with the mean of the vectors of all uses, each scaled to length 1: those nearest
     to it are the most typical. The vectors of up to 10,000 uses are kept in memory, and more are refused.
 
+    If `word` has several tokens, such as "New York", uses are as many tokens that follow one another. Their vector is
+    the mean of the vectors of the tokens, each scaled to length 1.
+
     Args:
         embedder: The model that embeds the query and the text.
         sentences: The tokenized text to search.
-        word: A token of `query`, or of the text.
+        word: A token of `query`, or of the text; or several that follow one another, with spaces between them.
         query: The tokens of a sentence that uses the word in the meaning to look for; None for the mean of all uses.
         occurrence: Which occurrence of the word in `query` is meant, counted from 1.
         top: The number of uses, and of words, to return.
         layer: Any choice of layers that gives one vector per token.
         ignore_case: Whether "Play" matches "play".
-        any_word: Whether to search the uses of all words instead of those of `word`.
+        any_word: Whether to search the uses of all words, or all runs of as many words, instead of those of `word`.
 
     Raises:
         ElmoError: If the query or the text does not contain the word, or if there is no query and all words are to be
@@ -113,21 +130,23 @@ def find_neighbors(
     if query is None and any_word:
         raise ElmoError("all words can be compared with the mean of one only in an index; build one with elmo index")
     sentence = None if query is None else tuple(query)
+    words = words_of(word)
+    length = len(words)
 
     def positions(tokens: Sequence[str]) -> list[int]:
-        return list(range(len(tokens))) if any_word else matches(tokens, word, ignore_case)
+        return list(range(len(tokens) - length + 1)) if any_word else matches(tokens, words, ignore_case)
 
     text = _Text(sentences, lambda tokens: tuple(tokens) != sentence and bool(positions(tokens)))
 
     def uses() -> Iterator[_Uses]:
         for tokens, vectors in embedder.pairs(text, weights):
             found = positions(tokens)
-            yield _Uses(text.passed_on.popleft(), tuple(tokens), found, unit(vectors[found]))
+            yield _Uses(text.passed_on.popleft(), tuple(tokens), found, run_vectors(vectors, found, length))
 
     num_averaged = 0
     if sentence is not None:
-        position = position_of(sentence, word, ignore_case, occurrence)
-        target = unit(embedder.embed([sentence], layers=weights)[0][position])
+        position = position_of(sentence, words, ignore_case, occurrence)
+        target = run_vectors(embedder.embed([sentence], layers=weights)[0], [position], length)[0]
         searched = uses()
     else:
         position = 0
@@ -140,21 +159,23 @@ def find_neighbors(
     for some in searched:
         num_uses += len(some.positions)
         for similarity, place in zip(some.vectors @ target, some.positions, strict=True):
-            best.offer(Use(float(similarity), some.sentence, place, some.tokens))
+            best.offer(Use(float(similarity), some.sentence, place, some.tokens, length=length))
     if not num_uses:
         left_out = "" if sentence is None else ", those equal to the query left out"
         raise ElmoError(
             f"the text has no use of {word!r} ({text.num_sentences:,} sentences read{left_out}); is the text "
-            f"tokenized and cased like the word?{hint(word, text.types)}"
+            f"tokenized and cased like the word?{hint(words, text.types, ignore_case)}"
         )
-    shown = sentence or (word,)
-    words = _nearest_words(embedder, shown[position], text.types, top)
-    return Neighbors(shown, position, best.uses(), words, text.num_sentences, num_uses, len(text.types), num_averaged)
+    shown = sentence or tuple(words)
+    nearest = _nearest_words(embedder, shown[position : position + length], text.types, top)
+    return Neighbors(
+        shown, position, best.uses(), nearest, text.num_sentences, num_uses, len(text.types), num_averaged, length
+    )
 
 
 @dataclass(frozen=True)
 class _Uses:
-    """The positions (N,) of a word in a sentence, and its vectors there (N, D), of length 1."""
+    """The positions (N,) of a word (its first token) in a sentence, and its vectors there (N, D), of length 1."""
 
     sentence: int
     tokens: tuple[str, ...]
@@ -226,31 +247,50 @@ class _Best:
         return [use for *_, use in sorted(self._heap, reverse=True)]
 
 
-def _nearest_words(embedder: Embedder, word: str, types: Iterable[str], top: int) -> list[WordNeighbor]:
-    """Return the types nearest to `word` in layer 0, except for the word itself. No LSTM runs."""
-    target = unit(embedder.embed([[word]], layers="token")[0][0])
-    others = (other for other in types if other != word)
+def _nearest_words(embedder: Embedder, words: Sequence[str], types: Iterable[str], top: int) -> list[WordNeighbor]:
+    """Return the types nearest to `words` in layer 0, except for the words themselves. No LSTM runs."""
+    target = run_vectors(embedder.embed([words], layers="token")[0], [0], len(words))[0]
+    others = (other for other in types if other not in words)
     best: list[tuple[float, str]] = []
     # Layer 0 has no context, so that unrelated types can be embedded together as one sentence.
-    for words, vectors in embedder.pairs(iter(lambda: list(islice(others, TYPES_AT_ONCE)), []), "token"):
+    for some, vectors in embedder.pairs(iter(lambda: list(islice(others, TYPES_AT_ONCE)), []), "token"):
         similarities = (unit(vectors) @ target).tolist()
-        best = heapq.nlargest(top, [*best, *zip(similarities, words, strict=True)])
+        best = heapq.nlargest(top, [*best, *zip(similarities, some, strict=True)])
     return [WordNeighbor(*pair) for pair in best]
 
 
-def matches(tokens: Sequence[str], word: str, ignore_case: bool) -> list[int]:
-    """Return all positions of `word` in `tokens`."""
-    if not ignore_case:
-        return [position for position, token in enumerate(tokens) if token == word]
-    folded = word.casefold()
-    return [position for position, token in enumerate(tokens) if token.casefold() == folded]
+def words_of(word: str) -> list[str]:
+    """Return the tokens of what is searched for, which have spaces between them.
+
+    Raises:
+        ElmoError: If there is none.
+    """
+    if not (words := word.split()):
+        raise ElmoError("the word to look for is empty; name a word, or several with spaces between them")
+    return words
 
 
-def position_of(query: Sequence[str], word: str, ignore_case: bool, occurrence: int) -> int:
-    """Return the position of occurrence number `occurrence` (from 1) of `word`; raise an ElmoError if there is none."""
-    found = matches(query, word, ignore_case)
+def matches(tokens: Sequence[str], words: Sequence[str], ignore_case: bool) -> list[int]:
+    """Return all positions in `tokens` at which `words` follow one another."""
+    if ignore_case:
+        tokens, words = [token.casefold() for token in tokens], [word.casefold() for word in words]
+    first, *rest = words
+    found = [position for position, token in enumerate(tokens) if token == first]
+    return [place for place in found if list(tokens[place + 1 : place + len(words)]) == rest] if rest else found
+
+
+def position_of(query: Sequence[str], words: Sequence[str], ignore_case: bool, occurrence: int) -> int:
+    """Return the position of occurrence number `occurrence` (from 1) of `words`; raise an ElmoError if there is none.
+
+    With several words, it is the position of the first.
+    """
+    found = matches(query, words, ignore_case)
+    word = " ".join(words)
     if not found:
-        raise ElmoError(f"the word {word!r} is not among the tokens of the query: {' '.join(query)}{hint(word, query)}")
+        what = "the word" if len(words) == 1 else "the phrase"
+        raise ElmoError(
+            f"{what} {word!r} is not among the tokens of the query: {' '.join(query)}{hint(words, query, ignore_case)}"
+        )
     if not 1 <= occurrence <= len(found):
         raise ElmoError(f"occurrence: {occurrence} was asked for, but {word!r} occurs {len(found)} times in the query")
     return found[occurrence - 1]
@@ -260,29 +300,46 @@ NEAR_FORMS = 5
 """How many tokens a message shows that contain a word."""
 
 
-def hint(word: str, tokens: Iterable[str]) -> str:
-    """Return the end of a message that a word is not among tokens: those that contain it, and what to do about them.
+def hint(words: Sequence[str], tokens: Iterable[str], ignore_case: bool) -> str:
+    """Return the end of a message that words are not among tokens: what is there instead, and what to do about it.
 
-    If the word has several tokens, with spaces between them, it says that only one can be searched. It may be empty.
+    It tells of the first word that is missing: which tokens contain it. If all are there, they are in other places.
+    Of a single word that no token contains, there is nothing to say.
     """
-    if len(word.split()) > 1:
-        return " (only single tokens can be searched; name one without spaces)"
-    folded = word.casefold()
-    found = (token for token in dict.fromkeys(tokens) if folded in {token.casefold(), *_WORD.findall(token.casefold())})
+    present = dict.fromkeys(tokens)
+    known = {token.casefold() for token in present} if ignore_case else present
+    missing = next((word for word in words if (word.casefold() if ignore_case else word) not in known), None)
+    if missing is None:
+        return "" if len(words) == 1 else " (all its words are there, but do not follow one another)"
+    folded = missing.casefold()
+    found = (token for token in present if folded in {token.casefold(), *_WORD.findall(token.casefold())})
     if not (near := list(islice(found, NEAR_FORMS))):
-        return ""
+        return "" if len(words) == 1 else f" (there is no {missing!r})"
     advice = "ignore case, or write it so"
     if any(token.casefold() != folded for token in near):
         advice = "another tokenizer, such as ptb for English or words, separates marks from words"
     return f" (there is {', '.join(map(repr, near))}: {advice})"
 
 
-def excerpt(tokens: Sequence[str], position: int, context: int) -> tuple[str, str, str]:
-    """Return the text before a token, the token, and the text after it: `context` tokens each, and "…" for the rest."""
-    first, end = max(0, position - context), position + context + 1
+def excerpt(tokens: Sequence[str], position: int, context: int, length: int = 1) -> tuple[str, str, str]:
+    """Return the text before a token, the token, and the text after it: `context` tokens each, and "…" for the rest.
+
+    With another `length`, as many tokens from `position` on stand in the place of the token.
+    """
+    first, last = max(0, position - context), position + length
     before = [*(["…"] if first else []), *tokens[first:position]]
-    after = [*tokens[position + 1 : end], *(["…"] if tokens[end:] else [])]
-    return " ".join(before), tokens[position], " ".join(after)
+    after = [*tokens[last : last + context], *(["…"] if tokens[last + context :] else [])]
+    return " ".join(before), " ".join(tokens[position:last]), " ".join(after)
+
+
+def run_vectors(vectors: NDArray[np.float32], starts: Sequence[int], length: int) -> NDArray[np.float32]:
+    """Return the vectors (N, D), of length 1, of runs of tokens, given those of all tokens (T, D).
+
+    Each is in the direction of the mean of the vectors of `length` tokens from one of `starts` (N,) on, each scaled to
+    length 1.
+    """
+    first, *rest = (unit(vectors[[start + offset for start in starts]]) for offset in range(length))
+    return unit(sum(rest, first)) if rest else first
 
 
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

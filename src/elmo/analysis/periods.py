@@ -66,7 +66,9 @@ def find_periods(origins: Origins | None, by: str, dates: str | None = None) -> 
         ElmoError: If there is no such column, or the text has fewer than two periods.
     """
     if origins is None or not (origins.columns or by == FILE):
-        raise ElmoError("the index has no metadata to divide its text by; build it with --metadata")
+        raise ElmoError(
+            "the index has no metadata to divide its text by; build it with a table about its files (metadata=FILE)"
+        )
     is_column = by in origins.columns and dates is None
     if is_column or by not in LENGTHS:
         values, of_sentence = origins.values(by)

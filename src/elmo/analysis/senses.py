@@ -66,7 +66,7 @@ class Separation:
 def mark_uses(sentences: Iterable[Sequence[str]], word: str, *, ignore_case: bool = False) -> Iterator[Annotated]:
     """Annotate the uses of `word` in any tokenized text, without a sense."""
     for tokens in sentences:
-        places = matches(tokens, word, ignore_case)
+        places = matches(tokens, [word], ignore_case)
         yield Annotated(list(tokens), [Instance(Target(word, ""), place, place + 1, ()) for place in places])
 
 

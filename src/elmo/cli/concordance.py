@@ -26,13 +26,12 @@ PLACE_COLUMNS = ("file", "line")
 
 def print_kwic(uses: Sequence[Use]) -> None:
     """Print each use with its similarity and as many whole tokens around it as fit, the words below each other."""
-    widest = max((display_width(use.tokens[use.position]) for use in uses), default=0)
+    widest = max((display_width(use.word) for use in uses), default=0)
     for use in uses:
-        word = use.tokens[use.position]
         left = " ".join(reversed(_fitting(use.tokens[: use.position][::-1])))
-        right = " ".join(_fitting(use.tokens[use.position + 1 :]))
-        before, after = " " * (CONTEXT_WIDTH - display_width(left)), " " * (widest - display_width(word))
-        click.echo(f"{use.similarity:6.3f}  {before}{left}  {word}{after}  {right}".rstrip())
+        right = " ".join(_fitting(use.tokens[use.position + use.length :]))
+        before, after = " " * (CONTEXT_WIDTH - display_width(left)), " " * (widest - display_width(use.word))
+        click.echo(f"{use.similarity:6.3f}  {before}{left}  {use.word}{after}  {right}".rstrip())
 
 
 def print_csv(uses: Sequence[Use], origins: Origins | None) -> None:
@@ -50,8 +49,9 @@ def print_csv(uses: Sequence[Use], origins: Origins | None) -> None:
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow([*head, *names])
     for rank, use in enumerate(uses, 1):
-        left, right = (" ".join(part) for part in (use.tokens[: use.position], use.tokens[use.position + 1 :]))
-        row = [rank, f"{use.similarity:.6f}", left, use.tokens[use.position], right, use.sentence]
+        end = use.position + use.length
+        left, right = (" ".join(part) for part in (use.tokens[: use.position], use.tokens[end:]))
+        row = [rank, f"{use.similarity:.6f}", left, use.word, right, use.sentence]
         if use.origin is not None:
             row += [use.origin.file, use.origin.line, *(use.origin.metadata.get(name, "") for name in known)]
         writer.writerow(row)

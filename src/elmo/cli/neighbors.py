@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 
 import click
@@ -52,11 +52,12 @@ SHOWN_TOKENS = 15
         'elmo neighbors model corpus.index --word play --in "A new play !" --among drama --among game',
         'elmo neighbors model letters.index --word play --in "A new play !" --where year=1840..1849',
         'elmo neighbors model corpus.txt --word play --in "A new play !" --top 100 --format csv > play.csv',
+        'elmo neighbors model corpus.txt --word "New York" --in "He moved to New York in May ."',
     )
 )
 @click.argument("model")
 @click.argument("texts", metavar="TEXT...|INDEX", nargs=-1, required=True)
-@click.option("--word", required=True, metavar="WORD", help="The word to look for.")
+@click.option("--word", required=True, metavar="WORD", help="The word to look for, or several that follow one another.")
 @click.option(
     "--in",
     "sentence",
@@ -76,7 +77,12 @@ SHOWN_TOKENS = 15
 )
 @layer_option
 @click.option("--ignore-case", is_flag=True, help="Ignore case: Play matches play.")
-@click.option("--any-word", is_flag=True, help="Search the uses of all words, not only those of WORD.")
+@click.option(
+    "--any-word",
+    is_flag=True,
+    help="Search the uses of all words, not only those of WORD. For several words: all runs of as many words, which "
+    "needs a TEXT.",
+)
 @click.option("--among", multiple=True, metavar="WORD", help="With an INDEX: search the uses of this word instead.")
 @click.option(
     "--tag",
@@ -131,11 +137,13 @@ def command(
     Without SENTENCE, they are the uses nearest to the mean of all its uses, which are the most typical ones.
 
     Nearness is the cosine of contextual vectors. The nearest words without context (layer 0), which do not depend on
-    SENTENCE, are shown for comparison. Sentences are counted from 0, as in the files of elmo embed.
+    SENTENCE, are shown for comparison. Sentences are counted from 0, as in the files of elmo embed. The vector of
+    several words is the mean of theirs, each scaled to length 1.
 
     A TEXT is read from beginning to end, and the search is exact. An INDEX built by elmo index is searched in a moment,
     but a near use may be missed. It has its own layer and tokenizer, which is also used for SENTENCE, and its blank
-    lines are not counted. A SENTENCE that is tokenized already, with spaces around its marks, stays as it is.
+    lines are not counted. A SENTENCE that is tokenized already, with spaces around its marks, stays as it is. WORD is
+    tokenized like SENTENCE or TEXT if it is not a token there.
     """
     from elmo.analysis.neighbors import find_neighbors
     from elmo.analysis.origins import parse_wanted
@@ -167,17 +175,22 @@ def command(
         given = {"tokenizer": tokenizer, "text": text, "lowercase": lowercase, "language": language}
         reading = choose_reading(embedder, paths, encoding=encoding, **given).reading(encoding)
         lowercase = reading["lowercase"]
-    tokens: Sequence[str] | None = None
-    if sentence is not None:
-        # As a line of the text: a line end in SENTENCE would make two sentences of it.
-        line = " ".join(sentence.splitlines())
-        name = tokenizer or tokenizer_for_query(line, reading["tokenizer"], embedder.text)
+
+    def cut(line: str) -> list[str]:
+        # As a line of the text: a line end would make two sentences of it.
+        line = " ".join(line.splitlines())
+        name = tokenizer or tokenizer_for_query(sentence or word, reading["tokenizer"], embedder.text)
         (tokens,) = tokenize_block(line, get_tokenizer(name), "sentences", bool(lowercase))
+        return tokens
+
+    tokens = None if sentence is None else cut(sentence)
     if lowercase:
         word, among = word.lower(), tuple(map(str.lower, among))
+    known = {*(tokens or ()), *(index.text.types if index else ())}
+    word, *others = (each if known.issuperset(each.split()) else _as_tokens(each, cut) for each in (word, *among))
     choice = _Choice(occurrence=occurrence, top=top, ignore_case=ignore_case, any_word=any_word)
     if index is not None:
-        found = index.find_neighbors(word, tokens, among=among, tags=tags, where=wanted, **choice)
+        found = index.find_neighbors(word, tokens, among=others, tags=tags, where=wanted, **choice)
     else:
         total = count_sentences(paths, reading["text"])
         progress = show_progress("searching", "sentences", total, read_sentences(paths, **reading))
@@ -188,7 +201,10 @@ def command(
         print_csv(found.uses, index.text.origins if index else None)
     elif not as_json:
         _print_lists(found)
-    what = counted(found.num_uses, "word" if any_word else "use")
+    what = counted(found.num_uses, "use")
+    if any_word:
+        length = found.length
+        what = counted(found.num_uses, "word") if length == 1 else f"{counted(found.num_uses, 'run')} of {length} words"
     mean = f", compared with the {_mean_of(found)}" if found.num_averaged else ""
     print_result(
         f"{len(found.uses)} nearest of {what} in {counted(found.num_sentences, 'sentence')}{mean}",
@@ -198,24 +214,30 @@ def command(
     )
 
 
+def _as_tokens(word: str, cut: Callable[[str], list[str]]) -> str:
+    """Return the tokens of a word, with spaces between them."""
+    # With a comma after it: the period of an abbreviation would be taken for that of a sentence at the end of a line.
+    return " ".join(cut(f"{word} ,")[:-1])
+
+
 def _print_lists(found: Neighbors) -> None:
     """Print the nearest uses with their sentences, then the nearest words."""
-    query = f"The {_mean_of(found)}" if found.num_averaged else marked(found.query, found.position)
+    query = f"The {_mean_of(found)}" if found.num_averaged else marked(found.query, found.position, found.length)
     click.echo(f"{query}\n\nNearest in context:")
     for use in found.uses:
         where = f"sentence {use.sentence}" if use.origin is None else use.origin
-        click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position)}  ({where})")
+        click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position, use.length)}  ({where})")
     words = ", ".join(f"{neighbor.word} {neighbor.similarity:.3f}" for neighbor in found.words)
     click.echo(f"\nNearest words without context (layer 0, the same in every sentence):\n  {words or 'none'}\n")
 
 
 def _mean_of(found: Neighbors) -> str:
-    return f"mean of {counted(found.num_averaged, 'use')} of {found.query[found.position]}"
+    return f"mean of {counted(found.num_averaged, 'use')} of {found.word}"
 
 
-def marked(tokens: tuple[str, ...], position: int) -> str:
-    """Return the part of a sentence around the token at `position`, which is put in brackets."""
+def marked(tokens: tuple[str, ...], position: int, length: int = 1) -> str:
+    """Return the part of a sentence around the `length` tokens from `position` on, which are put in brackets."""
     from elmo.analysis.neighbors import excerpt
 
-    before, token, after = excerpt(tokens, position, SHOWN_TOKENS)
+    before, token, after = excerpt(tokens, position, SHOWN_TOKENS, length)
     return f"{before} [{token}] {after}".strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -71,6 +72,36 @@ def examples(*lines: str) -> str:
     """Return the epilog of a help text that shows `lines` as examples, each on its own line."""
     # click wraps paragraphs, except for those that begin with \b.
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+OPTIONS = {
+    "encoding": "--encoding",
+    "ids": "--ids",
+    "layout": "--text",
+    "max_characters": "--max-characters",
+    "metadata": "--metadata",
+    "new_softmax": "--new-softmax",
+    "overwrite": "--overwrite",
+    "start": "--from",
+    "tagged": "--tagged",
+    "text": "--text",
+    "tokenizer": "--tokenizer",
+    "vocabulary": "--vocabulary",
+    "with_bilm": "--no-bilm",
+}
+"""The arguments that messages of the library name, which are for programs, and the options that set them."""
+
+_ARGUMENT = re.compile(rf"(?<![\w.])({'|'.join(OPTIONS)})=('[^']*'|\w+)")
+
+
+def as_typed(message: str) -> str:
+    """Return a message of the library for people who type: `overwrite=True` becomes `--overwrite`, and so on."""
+
+    def option(argument: re.Match[str]) -> str:
+        name, value = argument.groups()
+        return OPTIONS[name] if value in ("True", "False") else " ".join((OPTIONS[name], value.strip("'")))
+
+    return _ARGUMENT.sub(option, message)
 
 
 def is_given(option: str) -> bool:
@@ -203,7 +234,7 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, **g
     choice = choose_cut(model.text, sample, **given)
     note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice)
     for sentence in (*choice.notes, *([note] if note else [])):
-        click.echo(f"elmo: {paths[0]}: {sentence}", err=True)
+        click.echo(f"elmo: {paths[0]}: {as_typed(sentence)}", err=True)
     return choice
 
 

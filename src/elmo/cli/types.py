@@ -87,7 +87,7 @@ def command(
     """
     import time
 
-    from elmo.analysis.type_vectors import type_vectors
+    from elmo.analysis.word_vectors import type_vectors
     from elmo.embed.embedder import load
     from elmo.formats.word_vectors import require_word_vector_support, write_word_vectors
     from elmo.nn.processor import prepare_device

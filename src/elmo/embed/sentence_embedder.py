@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,8 +22,8 @@ from elmo.embed.pooling import POOLS, Pool
 from elmo.embed.writers import DType, Written, write_embeddings
 from elmo.formats.model import STATES, State
 from elmo.schema import require_choice, require_positive
-from elmo.text.choice import how_to_cut
-from elmo.text.located import cut_text
+from elmo.text.choice import FEWEST, MOST, how_to_cut, note_on_words
+from elmo.text.located import RawSentence, cut_text
 
 if TYPE_CHECKING:
     import torch
@@ -86,6 +87,7 @@ class SentenceEmbedder(ABC):
     """What the model was loaded from, if that is known: a name, or an absolute path."""
     batch_tokens: int
     """Maximum number of tokens in a batch, including the boundaries `<S>` and `</S>`."""
+    _has_looked_at_words: bool = False
     _gpu: torch.device | None
     """The device to compute on if it is not the processor."""
 
@@ -279,6 +281,9 @@ class SentenceEmbedder(ABC):
     def tokenize(self, text: str, *, tokenizer: str | None = None, language: str | None = None) -> list[list[str]]:
         """Cut a raw text as the model's training text was cut, into what `embed` takes.
 
+        There is a warning if another program had tokenized the training text, and one for the first text that has far
+        more words unknown to the model than the training text had, as one in another language has.
+
         Args:
             text: Raw text of any number of sentences and lines. No sentence goes beyond a line, unless the lines of the
                 training text were wrapped.
@@ -298,7 +303,7 @@ class SentenceEmbedder(ABC):
             model.tokenize("They didn't play. We did.")  # [["They", "did", "n't", "play", "."], ["We", "did", "."]]
             ```
         """
-        return [sentence.tokens for sentence in cut_text(text, how_to_cut(self.text, text, tokenizer, language))]
+        return [sentence.tokens for sentence in self._cut(text, tokenizer, language)]
 
     def embed_text(
         self,
@@ -328,7 +333,7 @@ class SentenceEmbedder(ABC):
                 print(token, start, end, vector[:3])
             ```
         """
-        sentences = cut_text(text, how_to_cut(self.text, text, tokenizer, language))
+        sentences = self._cut(text, tokenizer, language)
         # A sentence without tokens gives an array of the right shape if the text has none.
         arrays = self.embed([sentence.tokens for sentence in sentences] or [[]], layers=layers, state=state)
         return EmbeddedText(
@@ -337,6 +342,17 @@ class SentenceEmbedder(ABC):
             [number for number, sentence in enumerate(sentences) for _ in sentence.tokens],
             np.concatenate(arrays, axis=-2),
         )
+
+    def _cut(self, text: str, tokenizer: str | None, language: str | None) -> list[RawSentence]:
+        """Cut a raw text. Of the first one that is long enough, warn if its words are not those of the model."""
+        sentences = list(cut_text(text, how_to_cut(self.text, text, tokenizer, language)))
+        tokens = list(islice(chain.from_iterable(sentence.tokens for sentence in sentences), MOST))
+        # The file of words is read but once, as programs may pass many short texts.
+        if len(tokens) >= FEWEST and not self._has_looked_at_words:
+            self._has_looked_at_words = True
+            if note := note_on_words(self.text, self.vocabulary_file, tokens):
+                warnings.warn(note, stacklevel=3)
+        return sentences
 
     @abstractmethod
     def reset_state(self) -> None:

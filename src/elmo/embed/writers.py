@@ -202,7 +202,7 @@ def check_target(path: Path, overwrite: bool) -> None:
         raise ElmoError(f"{path}: is a folder; name a file")
     if path.exists() and not overwrite:
         tidy_up(path)
-        raise ElmoError(f"{path}: exists already; remove it, or pass --overwrite (overwrite=True)")
+        raise ElmoError(f"{path}: exists already; remove it, or pass overwrite=True")
     if path.suffix.lower() == ".parquet":
         import_extra("pyarrow", f"{path}: writing Parquet")
 

@@ -127,5 +127,5 @@ def in_language(models: Iterable[PublishedModel], language: str) -> list[Publish
     found = found or [model for model in models if wanted and wanted in model.language.casefold()]
     if not found:
         codes = ", ".join(sorted({model.code for model in models}))
-        raise ElmoError(f"--language {language}: no published model is listed for it; the list has {codes}")
+        raise ElmoError(f"language {language}: no published model is listed for it; the list has {codes}")
     return found

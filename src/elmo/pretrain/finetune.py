@@ -70,7 +70,7 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
         raise ElmoError("fine-tuning runs in one process; start it without torchrun")
     char_cnn = require_characters(model, "trained")
     if not new_softmax:
-        require_softmax(model, "Pass --new-softmax to train one on this text first, with the biLM frozen")
+        require_softmax(model, "Pass new_softmax=True to train one on this text first, with the biLM frozen")
     path = folder / "corpus"
     if not path.exists() and (held := next((name for name in FILES if (folder / name).exists()), None)):
         raise ElmoError(f"{folder}: holds a {held} that does not belong to a fine-tuning; name a new folder")

@@ -104,7 +104,7 @@ class Pretrainer:
         if training.patience is not None and not (heldout and training.evaluate_every_steps):
             raise ElmoError(
                 "training.patience: counts measurements of held-out text; give it the text and the steps between two "
-                "measurements (--heldout and --evaluate-every)"
+                "measurements (heldout and training.evaluate_every_steps)"
             )
         _require_trainable(corpus, recipe, start, self.processes)
 
@@ -134,7 +134,7 @@ class Pretrainer:
         resumed = resume_pretraining(self.run_folder.checkpoints, *self._tensors(), self.processes)
         if resumed is None and start is None and self.run_folder.start is not None:
             raise ElmoError(
-                f"{folder}: was begun with a model, and has no checkpoint yet; name that model again (--from)"
+                f"{folder}: was begun with a model, and has no checkpoint yet; name that model again (start=MODEL)"
             )
         self.progress = resumed or PretrainingProgress(loss_sums=(0.0,) * len(bilm.directions))
 
@@ -253,7 +253,7 @@ class Pretrainer:
         if not math.isfinite(norm):
             raise ElmoError(
                 f"step {self.progress.step}: the gradient is not finite; start a run in a new folder from what "
-                "this one saved last (--from), with a lower training.learning_rate"
+                "this one saved last (start=MODEL), with a lower training.learning_rate"
             )
         self.optimizer.step(self.share_done)
         return torch.stack(losses).tolist()
@@ -328,7 +328,7 @@ def _require_trainable(corpus: Corpus, recipe: Recipe, start: Model | None, proc
     if corpus.max_characters != (longest := recipe.char_cnn.max_characters_per_token):
         raise ElmoError(
             f"{corpus.folder}: was prepared for {corpus.max_characters} characters a word, but the recipe's "
-            f"max_characters_per_token is {longest}; prepare the text again with --max-characters {longest}"
+            f"max_characters_per_token is {longest}; prepare the text again with max_characters={longest}"
         )
     processes.on_first(corpus.verify)
     if start is not None:
@@ -346,13 +346,13 @@ def _require_trainable(corpus: Corpus, recipe: Recipe, start: Model | None, proc
         if start.vocabulary is not None and start.vocabulary.words != corpus.vocabulary().words:
             raise ElmoError(
                 f"{start.origin}: has another vocabulary than {corpus.folder}; prepare the text again with the "
-                "model's: --vocabulary and the vocabulary.txt of its folder"
+                "model's (vocabulary=FILE), the vocabulary.txt of its folder"
             )
     # Stream b begins at sentence b of the shuffled corpus, whose end is followed by its beginning.
     if processes.is_first and corpus.num_sentences < training.batch_size:
         warnings.warn(
             f"{corpus.folder}: has fewer sentences ({corpus.num_sentences:,}) than there are streams "
-            f"({training.batch_size:,}), so some streams read the same text; split long lines (--text paragraphs), or "
+            f"({training.batch_size:,}), so some streams read the same text; split long lines (text='paragraphs'), or "
             "lower training.batch_size",
             stacklevel=3,
         )

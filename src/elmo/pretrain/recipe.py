@@ -30,35 +30,38 @@ class PretrainingConfig:
     Attributes:
         batch_size: The number of rows (streams) of a batch, over all processes.
         unroll_steps: The number of tokens of each row in a step, through which gradients flow back.
-        n_negative_samples_batch: The number of negatives of the sampled softmax, for each direction and step.
+        n_negative_samples_batch: The number of words that the sampled softmax draws as wrong answers (negatives), for
+            each direction and step.
         dropout: The dropout rate of each LSTM layer's input and of the top layer's output.
         word_dropout: The share of input words whose whole vector is dropped, each occurrence by itself.
         learning_rate: The highest learning rate of the schedule.
         all_clip_norm_val: The global norm that gradients are clipped to.
         n_epochs: How often the corpus is read, at most; training ends earlier at `max_steps` or `max_minutes`.
-        loss: The cross-entropy to minimize: of the softmax "sampled" among the negatives (in full, if the vocabulary is
-            not larger than the sample), of the "full" softmax, or of an "adaptive" one.
-        adaptive_cutoffs: The cutoffs of the adaptive softmax; a tenth and half of the vocabulary by default.
+        loss: The cross-entropy to minimize. "sampled": of a softmax over the right word and the negatives (over all
+            words, if there are not more of them). "full": over all words. "adaptive": over all words in groups by
+            frequency, with narrower vectors for rarer words.
+        adaptive_cutoffs: Where these groups end, as numbers of words from the most frequent one on; by default a tenth
+            and half of the vocabulary.
         optimizer: "adagrad", which is the published one, "adamw" or "muon".
         initial_accumulator_value: The value that Adagrad's accumulators start at.
         weight_decay: The weight decay of `adamw` and `muon`.
         warmup: The share of the run in which the learning rate rises from zero at the beginning.
         decay: The share of the run in which the learning rate falls to zero at the end.
-        average: The share of the steps so far that an average of the weights reaches back over, which is then measured
-            and kept in place of the weights themselves. Zero keeps the weights.
+        average: If above zero, an average of the weights is measured and kept in place of the weights themselves. It
+            reaches back over this share of the steps so far.
         precision: The precision of matrix products. With "bf16" their operands are rounded to bfloat16, and everything
             else stays float32.
-        fresh_starts: Whether a stream that begins a step with a new sentence begins it from zeros instead of the last
-            state, which is so for about one sentence in `unroll_steps`. Published training never did that after its
-            first step, but a model that never sees zeros in training can fail on single sentences, which start from
-            zeros when they are embedded (docs/lab-notes.md).
+        fresh_starts: Whether a sentence at the beginning of a step (about one in `unroll_steps`) starts from zeros
+            instead of the state that the sentence before it left. Published training never did that after its first
+            step. But sentences start from zeros when they are embedded, and a model that never saw this in training
+            can fail on them (docs/training.md).
         seed: The seed of all random numbers.
         max_steps: The number of steps after which training ends, if any.
         max_minutes: The minutes of training after which it ends, if any; evaluating and saving do not count.
         log_every_steps: The number of steps between two rows of metrics.
         evaluate_every_steps: The number of steps between two measurements of held-out text; only at the end by default.
-        patience: The number of measurements in a row without a better one after which training ends, if any. The run
-            then results in the weights of the step that measured best, instead of the last ones.
+        patience: Training ends after this many held-out measurements in a row without a better one, if given. The
+            weights of the best measurement are then kept, instead of the last ones.
         checkpoint_every_minutes: The minutes of training between two checkpoints.
     """
 

@@ -219,11 +219,13 @@ class Experiment:
         vectors = self.job.recipe.elmo.vectors
         if self.job.cache is not None and (self.bilm is None or vectors != "cached"):
             reason = "without ELMo" if self.bilm is None else f"with elmo.vectors: {vectors}"
-            raise ElmoError(f"--cache {self.job.cache}: {reason} no vectors are kept; leave out --cache")
+            raise ElmoError(f"cache {self.job.cache}: {reason} no vectors are kept; leave it out")
         if self.bilm is None:
             return
         if self.bilm.lexicon is not None and self.job.with_bilm:
-            raise ElmoError(f"{self.job.elmo}: a model of ELMoForManyLangs has no copy in a run folder; pass --no-bilm")
+            raise ElmoError(
+                f"{self.job.elmo}: a model of ELMoForManyLangs has no copy in a run folder; pass with_bilm=False"
+            )
         if self.job.recipe.elmo.state == "warm":
             require_warm_state(self.bilm.warm_state)
 
@@ -235,7 +237,9 @@ class Experiment:
         folder = self.job.folder
         seeds, names = set(folder.glob(SEED_FOLDER.format("*"))), [path.name for path in folder.glob("[!.]*")]
         if self.job.num_seeds == 1 and seeds:
-            raise ElmoError(f"{folder}: holds a run of several seeds; choose another run folder, or the same --seeds")
+            raise ElmoError(
+                f"{folder}: holds a run of several seeds; choose another run folder, or the same number of seeds"
+            )
         if self.job.num_seeds > 1 and names and not seeds:
             raise ElmoError(f"{folder}: neither empty nor a run of several seeds; choose another one")
         for path in seeds:

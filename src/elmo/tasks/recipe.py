@@ -29,7 +29,8 @@ class ElmoConfig:
         gamma: Whether each mix is scaled by a trained number. If false, the scale is 1 (appendix A.2).
         dropout: Dropout of the mixed vectors.
         layer_norm: Whether layers are normalized before they are mixed.
-        penalty: The paper's lambda, which multiplies the squared norm of a mix's weights in the loss.
+        penalty: The paper's lambda, which multiplies the squared norm of a mix's weights in the loss. The larger it is,
+            the more the layers' weights stay equal.
         vectors: Where layers come from. `cached`: the layers of all sentences of all sets are computed once and kept on
             disk for the run. `live`: they are computed again for every batch. `trained`: the biLM is trained along with
             the task.
@@ -71,8 +72,8 @@ class TaskTrainingConfig:
         batch_size: Examples in a batch. Examples of similar length share a batch.
         optimizer: `adam`, `adadelta` or `sgd`.
         learning_rate: The learning rate of the first step.
-        epsilon: The number that `adam` and `adadelta` add to a denominator. None takes PyTorch's default (1e-8 and
-            1e-6).
+        epsilon: The small number that `adam` and `adadelta` add to a denominator. None takes PyTorch's default (1e-8
+            and 1e-6).
         weight_decay: The strength of an L2 penalty on all weights.
         clip_norm: The largest norm of all gradients together, applied after `clip_value`. None does not clip.
         clip_value: The largest absolute value of each number in the gradients. None does not clip.

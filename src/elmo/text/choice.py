@@ -23,8 +23,10 @@ from elmo.text.tokenizers import get_tokenizer, is_code, language_of, refuse_cod
 SAMPLE = 1 << 16
 """How many characters of a text are looked at."""
 
-FEWEST, MANY = 8, 100
-"""With fewer tokens than the first, the share of unknown ones says nothing; with fewer than the second, less."""
+FEWEST, MANY, MOST = 8, 100, 10_000
+"""With fewer tokens than the first, the share of unknown ones says nothing; with fewer than the second, less.
+
+Of a text in memory, no more than the last are looked at."""
 
 _ATTACHED = re.compile(r"[^\W\d_][,;:!?،؛؟](?=\s)|[^\W\d_]\.[\"'“”’»)]*(?=\n|\Z)|\S[，。！？、；।]")
 _DETACHED = re.compile(r"(?<!\S)[,;:!?.،؛؟，。！？、；।](?!\S)")
@@ -98,13 +100,13 @@ def choose_cut(
     is_tokenized = None if sample is None else looks_tokenized(sample)
     is_raw = text != "conllu" and (is_tokenized is False or (is_tokenized is None and _has_no_spaces(sample or "")))
     if text == "conllu" and tokenizer not in (None, "whitespace"):
-        raise ElmoError(f"--tokenizer {tokenizer}: the words of CoNLL-U are given; leave it out")
+        raise ElmoError(f"tokenizer {tokenizer}: the words of CoNLL-U are given; leave it out")
     notes: list[str] = []
     if tokenizer is None:
         if is_tokenized is False and known.tokenizer == "whitespace" and text != "conllu":
             notes.append(_UNKNOWN if own is None else _TOKENIZED)
         elif is_raw:
-            refuse_code(known.tokenizer, "the model", f"if you trust it, pass --tokenizer {known.tokenizer}")
+            refuse_code(known.tokenizer, "the model", f"if you trust it, pass tokenizer={known.tokenizer!r}")
     # What cut a text that had been tokenized is not known, so nothing can be said against a choice.
     elif known.tokenizer not in ("whitespace", tokenizer) and (tokenizer != "whitespace" or is_raw):
         notes.append(f"the model's training text was cut by tokenizer {known.tokenizer}, not by {tokenizer}")
@@ -146,12 +148,12 @@ def how_to_cut(
     if tokenizer is None:
         if own is None:
             raise ElmoError(
-                "the model does not say how its training text was cut; name a tokenizer (tokenizer='ptb' for English, "
-                "'words' for other languages)"
+                "the model does not say how its training text was cut; pass tokenizer='ptb' for English, or "
+                "tokenizer='words' for another language"
             )
         refuse_code(own.tokenizer, "the model", f"if you trust it, pass tokenizer={own.tokenizer!r}")
         if own.tokenizer == "whitespace" and looks_tokenized(text) is False:
-            warnings.warn(_TOKENIZED.replace("--tokenizer", "tokenizer"), stacklevel=3)
+            warnings.warn(_TOKENIZED, stacklevel=4)
         return replace(own, language=language or own.language)
     known = own or TextConfig()
     return replace(known, tokenizer=tokenizer, language=language or language_of(tokenizer) or known.language)
@@ -169,7 +171,7 @@ def tokenizer_for_query(sentence: str, of_text: str, own: TextConfig | None) -> 
         ElmoError: If the text is that of an index, which was cut by a function from outside of this package.
     """
     if of_text != "whitespace":
-        refuse_code(of_text, "the index", f"if you trust it, pass --tokenizer {of_text}")
+        refuse_code(of_text, "the index", f"if you trust it, pass tokenizer={of_text!r}")
         return of_text
     # Without any marks there is little for a tokenizer to do, and nothing that it could spoil.
     if own is None or is_code(own.tokenizer) or looks_tokenized(sentence):
@@ -178,12 +180,12 @@ def tokenizer_for_query(sentence: str, of_text: str, own: TextConfig | None) -> 
 
 
 _UNKNOWN = (
-    "this looks like raw text, and the model does not say how its training text was cut; pass --tokenizer (ptb for "
-    "English, words for other languages)"
+    "this looks like raw text, and the model does not say how its training text was cut; pass tokenizer='ptb' for "
+    "English, or tokenizer='words' for another language"
 )
 _TOKENIZED = (
     "this looks like raw text, and the model's training text had been tokenized by another program; tokenize this text "
-    "in the same way, or pass the --tokenizer that comes nearest"
+    "in the same way, or name the tokenizer that comes nearest"
 )
 
 
@@ -228,9 +230,7 @@ def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> str | None:
 def unknown_note(
     own: TextConfig | None, vocabulary_file: Path | None, sample: str | None, choice: Choice
 ) -> str | None:
-    """Return a sentence about a text that has far more words unknown to the model than its training text had.
-
-    Such a text is cut in another way, or is of another language or kind.
+    """Return what `note_on_words` says about the beginning of a text.
 
     Args:
         own: How the model's training text was cut.
@@ -242,8 +242,22 @@ def unknown_note(
         return None
     whole = sample[: sample.rfind("\n") + 1] or sample  # the last line may be cut off
     found = tokenize_block(whole, get_tokenizer(choice.tokenizer), choice.text, choice.lowercase, choice.language)
-    tokens = [token for sentence in found for token in sentence]
-    if len(tokens) < FEWEST:
+    return note_on_words(own, vocabulary_file, [token for sentence in found for token in sentence])
+
+
+def note_on_words(own: TextConfig | None, vocabulary_file: Path | None, tokens: Sequence[str]) -> str | None:
+    """Return a sentence about a text that has far more words unknown to the model than its training text had.
+
+    Such a text is cut in another way, or is of another language or kind.
+
+    Args:
+        own: How the model's training text was cut.
+        vocabulary_file: The words of the model, one on each line.
+        tokens: The first tokens of the text. Of fewer than `FEWEST` nothing is said.
+    """
+    if own is None or own.oov_rate is None or vocabulary_file is None or len(tokens) < FEWEST:
+        return None
+    if not vocabulary_file.exists():
         return None
     unknown = set(tokens)
     with vocabulary_file.open(encoding="utf-8", newline="\n") as file:

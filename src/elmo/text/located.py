@@ -70,7 +70,7 @@ def read_located(
     """
     check_text(text)
     if ids and text not in ("sentences", "paragraphs"):
-        raise ElmoError(f"ids stand at the beginning of lines, which --text {text} joins; leave out --ids")
+        raise ElmoError(f"ids stand at the beginning of lines, which text={text!r} joins; leave out the ids")
     tokenize = get_tokenizer(tokenizer)
     for path in map(str, paths):
         offset, line = 0, 1
@@ -97,7 +97,7 @@ def _with_ids(block: str, path: str, line: int, text: str, language: str | None)
     for number, (start, whole) in enumerate(split_block(block, "sentences"), line):
         id, tab, rest = whole.partition("\t")
         if not tab and whole.strip():
-            raise ElmoError(f"{path}, line {number}: has no tab; expected an id, a tab and text (--ids)")
+            raise ElmoError(f"{path}, line {number}: has no tab; expected an id, a tab and text (ids=True)")
         for first, sentence in split_block(rest, text, language):
             yield id, start + len(id) + 1 + first, sentence
 

@@ -360,7 +360,7 @@ def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecod
     byte = f"byte 0x{error.object[error.start]:02X}"
     return (
         f"{_shown(path)}, line {line}: not valid {encoding.upper()} ({byte}). Convert it to UTF-8, for instance by "
-        f"'iconv -f {other} -t utf-8'; commands that read plain text also take --encoding {other}."
+        f"'iconv -f {other} -t utf-8'; where plain text is read, encoding={other!r} helps, too."
     )
 
 

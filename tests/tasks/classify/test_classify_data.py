@@ -107,7 +107,7 @@ def test_the_rest_of_a_text_is_cut_off(number: int | None, kept: tuple[tuple[str
         ("5\ta\tx", "; found 2 tabs"),
         ("\tx", "the label is empty"),
         ("a\t ", "the text is empty"),
-        ("a|b\tx", r"the text has 2 labels \(a, b\); .*--set labels=several"),
+        ("a|b\tx", r"the text has 2 labels \(a, b\); .*\(labels=several"),
         ('{"labels": [], "text": "x"}', "the text has 0 labels"),
         ('{"label": "a\\tb", "text": "x"}', "label 'a\\\\tb': holds a tab, a line end or '|'"),
         ('{"label": "a|b", "text": "x"}', "label 'a|b': holds a tab"),

@@ -123,7 +123,7 @@ def build_index(
     # What can be told without the text is checked before the text is read, which may take long.
     is_there = folder.exists() and not overwrite
     if is_there and not _is_of(folder, how):
-        raise ElmoError(f"{folder}: exists already; remove it, or pass --overwrite (overwrite=True)")
+        raise ElmoError(f"{folder}: exists already; remove it, or pass overwrite=True")
     with _work_folder(folder) as work:
         # The text is prepared on every start, even if all vectors are there: its checksum tells whether they are of it.
         text = prepare_text(sources, work / NEW, tagged, metadata, reading)
@@ -132,7 +132,7 @@ def build_index(
         job = how | {"text": corpus.checksum}
         if is_there:
             if not _is_of(folder, job | {"tags": [*text.tag_names]}) or not _has_same_tags(folder, work / NEW):
-                raise ElmoError(f"{folder}: exists already; remove it, or pass --overwrite (overwrite=True)")
+                raise ElmoError(f"{folder}: exists already; remove it, or pass overwrite=True")
             if metadata is not None or not (folder / ORIGINS).exists():  # earlier versions kept no origins
                 for name in (PLACES, ORIGINS):
                     (work / NEW / name).replace(folder / name)

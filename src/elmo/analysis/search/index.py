@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, hint, position_of, unit
+from elmo.analysis.neighbors import Neighbors, Use, WordNeighbor, hint, position_of, run_vectors, unit, words_of
 from elmo.analysis.origins import Origin
 from elmo.analysis.search.text import IndexedText
 from elmo.analysis.search.vectors import VectorStore
@@ -35,6 +35,12 @@ CANDIDATES = {"float16": 2, "pq": 10}
 
 ROWS = 1 << 13
 """Number of word vectors that are multiplied at once."""
+
+RUNS_AT_ONCE = 1 << 16
+"""Number of runs of several words whose vectors are in memory at once."""
+
+Run = tuple[int, int]
+"""The number of a token, and how many tokens from it on are meant."""
 
 
 def part_name(number: int) -> str:
@@ -146,16 +152,19 @@ class ContextIndex:
         Words without context are chosen from the most frequent types only. Without `query`, uses are compared with the
         mean of all uses of `word` in the index, whatever `among`, `tags` and `where` choose, as its vectors are stored.
 
+        Where `word` or a word of `among` has several tokens, the vectors of all their uses are read and compared.
+
         Args:
-            word: A token of `query`, or of the index.
+            word: A token of `query`, or of the index; or several that follow one another, with spaces between them.
             query: The tokens of a sentence that uses the word in the meaning to look for; None for the mean of all
                 uses.
             occurrence: Which occurrence of the word in `query` is meant, counted from 1.
             top: The number of uses, and of words, to return.
             ignore_case: Whether "Play" matches "play".
-            any_word: Whether to search the uses of all words.
-            among: Search the uses of these words instead of those of `word`.
-            tags: Search only tokens with one of these parts of speech (see `IndexedText.having`).
+            any_word: Whether to search the uses of all words. Then `word` must be a single token.
+            among: Search the uses of these words instead of those of `word`. They may have several tokens, too.
+            tags: Search only tokens with one of these parts of speech (see `IndexedText.having`). Of several tokens,
+                each must have one of them.
             where: Search only sentences with these values of metadata, such as `{"year": "1800..1849"}`, or from this
                 "file" (see `Origins.where`).
 
@@ -166,35 +175,48 @@ class ContextIndex:
         if any_word and among:
             raise ElmoError("any_word and among exclude each other; choose one")
         sentence = None if query is None else tuple(query)
-        position = 0 if sentence is None else position_of(sentence, word, ignore_case, occurrence)
-        words = None if any_word else among or [word]
-        chosen = self.text.having(words, tags, where, ignore_case=ignore_case)
-        num_uses = self.num_tokens if chosen is None else int(np.count_nonzero(chosen))
+        words = words_of(word)
+        if any_word and len(words) > 1:
+            raise ElmoError("all runs of several words can't be compared in an index; search the text itself for them")
+        position = 0 if sentence is None else position_of(sentence, words, ignore_case, occurrence)
+        phrases = [] if any_word else [words_of(each) for each in among] or [words]
+        if all(len(phrase) == 1 for phrase in phrases):
+            singles = [single for (single,) in phrases] or None
+            chosen, runs = self.text.having(singles, tags, where, ignore_case=ignore_case), []
+            num_uses = self.num_tokens if chosen is None else int(np.count_nonzero(chosen))
+        else:
+            chosen = None
+            runs = [(self.text.runs(phrase, tags, where, ignore_case=ignore_case), len(phrase)) for phrase in phrases]
+            num_uses = sum(len(starts) for starts, _ in runs)
         if not num_uses:
-            what = ", ".join(map(repr, words or ["any word"]))
+            what = ", ".join(map(repr, map(" ".join, phrases))) or "any word"
             tagged = f" tagged {' or '.join(tags)}" if tags else ""
             there = "".join(f", {column} {value}" for column, value in (where or {}).items())
             raise ElmoError(
                 f"the index has no use of {what}{tagged}{there}; is its text tokenized and cased like the word?"
-                f"{hint(words[0], self.text.types) if words and not (tags or where) else ''}"
+                f"{hint(phrases[0], self.text.types, ignore_case) if phrases and not (tags or where) else ''}"
             )
+        length = len(words)
         if sentence is None:
-            target, num_averaged = self._mean(word, ignore_case)
+            target, num_averaged = self._mean(words, ignore_case)
         else:
-            target, num_averaged = unit(self.embedder.embed([sentence], layers=self.layer)[0][position]), 0
-        uses = self._nearest(target, sentence, top, chosen, num_uses)
+            vectors = self.embedder.embed([sentence], layers=self.layer)[0]
+            target, num_averaged = run_vectors(vectors, [position], length)[0], 0
+        candidates = self._rank(runs, target) if runs else self._candidates_among(chosen, target)
+        uses = self._nearest(target, sentence, top, candidates, num_uses)
         if not uses:
             raise ElmoError("the index has no such use except in the sentence itself")
-        sentence = sentence or (word,)
+        sentence = sentence or tuple(words)
         return Neighbors(
             sentence,
             position,
             uses,
-            self._nearest_words(sentence[position], top),
+            self._nearest_words(sentence[position : position + length], top),
             self.num_sentences,
             num_uses,
             len(self._word_vectors),
             num_averaged,
+            length,
         )
 
     def uses(self, word: str, size: int, where: Mapping[str, str] | None = None) -> list[tuple[tuple[str, ...], int]]:
@@ -212,22 +234,54 @@ class ContextIndex:
         """Return the part of speech of a use, or "" if the text has none."""
         return self.text.tag(int(self.text.corpus.starts[use.sentence]) + use.position)
 
-    def _mean(self, word: str, ignore_case: bool) -> tuple[NDArray[np.float32], int]:
-        """Return the mean of the stored vectors of all uses of a word, scaled to length 1, and the number of uses."""
+    def _mean(self, words: Sequence[str], ignore_case: bool) -> tuple[NDArray[np.float32], int]:
+        """Return the mean of the stored vectors of all uses of words, scaled to length 1, and the number of uses."""
         total, num_uses = np.zeros(self.store.width, np.float32), 0
-        for numbers, vectors in self.store.blocks(self.text.having([word], ignore_case=ignore_case)):
+        if len(words) == 1:
+            blocks = self.store.blocks(self.text.having(words, ignore_case=ignore_case))
+        else:
+            blocks = self._run_blocks(self.text.runs(words, ignore_case=ignore_case), len(words))
+        for numbers, vectors in blocks:
             total += vectors.sum(axis=0)
             num_uses += len(numbers)
         if not num_uses:
-            raise ElmoError(f"the index has no use of {word!r} to average{hint(word, self.text.types)}")
+            raise ElmoError(
+                f"the index has no use of {' '.join(words)!r} to average{hint(words, self.text.types, ignore_case)}"
+            )
         return unit(total), num_uses
+
+    def _run_blocks(
+        self, starts: NDArray[np.int64], length: int
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Yield the vectors of runs of `length` tokens, some at a time: their first tokens (N,), vectors (N, D)."""
+        for first in range(0, len(starts), RUNS_AT_ONCE):
+            some = starts[first : first + RUNS_AT_ONCE]
+            yield some, unit(self.store.runs(some, length))
+
+    def _rank(
+        self, runs: Sequence[tuple[NDArray[np.int64], int]], target: NDArray[np.float32]
+    ) -> Callable[[int], list[Run]]:
+        """Return a function that gives the nearest runs by their stored vectors, as many as it is asked for."""
+        found: list[tuple[float, Run]] = []
+        for starts, length in runs:
+            for some, vectors in self._run_blocks(starts, length):
+                places = ((start, length) for start in some.tolist())
+                found += zip((vectors @ target).tolist(), places, strict=True)
+        found.sort(key=lambda pair: -pair[0])
+        return lambda size: [run for _, run in found[:size]]
+
+    def _candidates_among(
+        self, chosen: NDArray[np.bool_] | None, target: NDArray[np.float32]
+    ) -> Callable[[int], list[Run]]:
+        """Return a function that gives about as many of the nearest chosen tokens as it is asked for."""
+        return lambda size: [(token, 1) for token in self.store.nearest(target, size, chosen).tolist()]
 
     def _nearest(
         self,
         target: NDArray[np.float32],
         query: tuple[str, ...] | None,
         top: int,
-        chosen: NDArray[np.bool_] | None,
+        candidates: Callable[[int], list[Run]],
         num_uses: int,
     ) -> list[Use]:
         """Return the nearest distinct uses. More candidates are fetched if too many are in equal sentences."""
@@ -235,30 +289,26 @@ class ContextIndex:
         # uses.
         size = top * self._candidates
         while True:
-            found = self.store.nearest(target, size, chosen)
-            uses = self._compare(found.tolist(), target, query)
+            uses = self._compare(candidates(size), target, query)
             if len(uses) >= top or size >= num_uses:
                 return uses[:top]
             size *= 4
 
-    def _compare(self, tokens: Iterable[int], target: NDArray[np.float32], query: tuple[str, ...] | None) -> list[Use]:
+    def _compare(self, runs: Iterable[Run], target: NDArray[np.float32], query: tuple[str, ...] | None) -> list[Use]:
         """Compare the uses at these tokens exactly, and return them nearest first.
 
         Equal sentences count once, and sentences equal to `query` are left out.
         """
-        places: defaultdict[tuple[str, ...], dict[int, int]] = defaultdict(dict)
-        for number, position in sorted(map(self.text.place, tokens)):
+        places: defaultdict[tuple[str, ...], dict[Run, int]] = defaultdict(dict)
+        for (number, position), length in sorted((self.text.place(token), length) for token, length in runs):
             sentence = self.text.sentence(number)
             if sentence != query:
-                places[sentence].setdefault(position, number)
+                places[sentence].setdefault((position, length), number)
         uses: list[Use] = []
         for sentence, vectors in self.embedder.pairs(places, self.layer):
-            positions = places[tuple(sentence)]
-            cosines = (unit(vectors[list(positions)]) @ target).tolist()
-            uses += [
-                Use(cosine, number, position, tuple(sentence), self._origin(number))
-                for cosine, (position, number) in zip(cosines, positions.items(), strict=True)
-            ]
+            for (position, length), number in places[tuple(sentence)].items():
+                cosine = float(run_vectors(vectors, [position], length)[0] @ target)
+                uses.append(Use(cosine, number, position, tuple(sentence), self._origin(number), length))
         return sorted(uses, key=lambda use: (-use.similarity, use.sentence, use.position))
 
     def _origin(self, sentence: int) -> Origin | None:
@@ -268,16 +318,17 @@ class ContextIndex:
     def _words(self) -> list[str]:
         return self.text.types[len(SPECIAL_WORDS) :][: len(self._word_vectors)]
 
-    def _nearest_words(self, word: str, top: int) -> list[WordNeighbor]:
-        """Return the types nearest to `word` in layer 0, except for the word itself."""
+    def _nearest_words(self, words: Sequence[str], top: int) -> list[WordNeighbor]:
+        """Return the types nearest to `words` in layer 0, except for the words themselves."""
         # Layer 0 is the same in both directions, and the index holds one of its halves.
         width = self._word_vectors.shape[1]
-        target = unit(self.embedder.embed([[word]], layers="token")[0][0][:width])
+        vectors = self.embedder.embed([words], layers="token")[0][:, :width]
+        target = run_vectors(vectors, [0], len(words))[0]
         blocks = range(0, len(self._word_vectors), ROWS)
         cosines = np.concatenate([self._word_vectors[row : row + ROWS].astype(np.float32) @ target for row in blocks])
-        order = np.argsort(-cosines, kind="stable")[: top + 1].tolist()
-        # One more than asked for was taken, since the word itself is likely to be the nearest.
-        return [WordNeighbor(float(cosines[id]), self._words[id]) for id in order if self._words[id] != word][:top]
+        order = np.argsort(-cosines, kind="stable")[: top + len(words)].tolist()
+        # More than asked for were taken, since the words themselves are likely to be the nearest.
+        return [WordNeighbor(float(cosines[id]), self._words[id]) for id in order if self._words[id] not in words][:top]
 
 
 def _find_description(folder: Path) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,7 +98,7 @@ class IndexedText:
         if tags:
             if self._tags is None:
                 raise ElmoError(
-                    "the index has no parts of speech; build it from tagged text (--tagged) to choose among them"
+                    "the index has no parts of speech; build it from tagged text (tagged=FORMAT) to choose among them"
                 )
             tagged = np.isin(self._tags, self._tag_ids(tags))
             mask = tagged if mask is None else mask & tagged
@@ -108,6 +108,26 @@ class IndexedText:
             wanted = np.repeat(self.origins.where(where), np.diff(self._starts))
             mask = wanted if mask is None else mask & wanted
         return mask
+
+    def runs(
+        self,
+        words: Sequence[str],
+        tags: Sequence[str] = (),
+        where: Mapping[str, str] | None = None,
+        *,
+        ignore_case: bool = False,
+    ) -> NDArray[np.int64]:
+        """Return the first tokens (N,) of all places where `words` follow one another in a sentence.
+
+        Each of them must be selected by the other arguments, which are those of `having`.
+        """
+        selected = np.ones(max(self.corpus.num_tokens - len(words) + 1, 0), np.bool_)
+        for offset, word in enumerate(words):
+            mask = cast("NDArray[np.bool_]", self.having([word], tags, where, ignore_case=ignore_case))
+            selected &= mask[offset : offset + len(selected)]
+        starts = np.flatnonzero(selected)
+        ends = self._starts[np.searchsorted(self._starts, starts, side="right")]
+        return starts[starts + len(words) <= ends]
 
     def _ids(self, words: Sequence[str], ignore_case: bool) -> list[int]:
         wanted = {word.casefold() if ignore_case else word for word in words}
@@ -159,7 +179,9 @@ def _prepare(paths: Sequence[str], folder: Path, columns: Columns | None, readin
         prepare(paths, folder / CORPUS, min_count=1, places=folder / PLACES, **reading)
         return []
     if reading.get("tokenizer", "whitespace") != "whitespace" or reading.get("text", "sentences") != "sentences":
-        raise ElmoError("tagged text is split into sentences and words already; leave out --tokenizer and --text")
+        raise ElmoError(
+            "tagged text is split into sentences and words already; leave out the tokenizer and the kind of text"
+        )
     # The words go through a text file, so that tagged text is prepared as any other text is.
     lines = folder / "lines.txt"
     names = _split(paths, columns, reading.get("encoding", "utf-8"), lines, folder)

@@ -196,6 +196,19 @@ class VectorStore:
                     codes = self._faiss.rev_swig_ptr(groups.get_codes(number), size * groups.code_size)
                     yield numbers[chosen], self._decode(number, codes.reshape(size, -1)[chosen])
 
+    def runs(self, starts: NDArray[np.int64], length: int) -> Vectors:
+        """Return the sums (N, D) of `length` vectors from each of `starts` (N,) on, which are increasing, as stored."""
+        among = np.zeros(self.num_vectors, np.bool_)
+        for offset in range(length):
+            among[starts + offset] = True
+        sums = np.zeros((len(starts), self.width), np.float32)
+        for numbers, vectors in self.blocks(among):
+            for offset in range(length):
+                rows = np.searchsorted(starts, numbers - offset)
+                found = np.flatnonzero(starts.take(rows, mode="clip") == numbers - offset)
+                sums[rows[found]] += vectors[found]
+        return sums
+
     def _decode(self, group: int, codes: NDArray[np.uint8]) -> Vectors:
         """Return the vectors (N, D) of the codes (N, bytes) in a group, of which faiss stores only the distance."""
         # Codes that stand alone begin with the number of their group, from which faiss knows the centroid.

@@ -81,7 +81,7 @@ def read_labelled(path: str | Path, label_comment: str, *, several: bool) -> lis
         labels = [label for value in values for label in value.split(SEPARATOR) if label.strip() or not several]
         try:
             if not labels and not several:
-                raise ElmoError(f"no comment '# {label_comment} = …' has its label (--set label_comment=…)")
+                raise ElmoError(f"no comment '# {label_comment} = …' has its label; set label_comment in the recipe")
             examples.append(TextExample(_words(document), _check(labels, several)))
         except ElmoError as error:
             named = next(iter(document[0].comments("newdoc id")), number)
@@ -175,7 +175,7 @@ def _check(labels: Sequence[str], several: bool) -> tuple[str, ...]:
     if not several and len(found) != 1:
         raise ElmoError(
             f"the text has {len(found)} labels ({', '.join(found)}); if texts may have any number of labels, set the "
-            "recipe's key labels to several (--set labels=several)"
+            "recipe's key labels to several (labels=several)"
         )
     return tuple(found)
 

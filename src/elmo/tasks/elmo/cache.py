@@ -77,7 +77,7 @@ class LiveLayers:
             raise ElmoError(
                 f"{folder}: ELMo's vectors of {num_tokens:,} tokens take {size / 1e6:,.0f} MB, but only "
                 f"{free / 1e6:,.0f} MB are free; set elmo.cache_dtype=float16 for half the size, or "
-                "elmo.vectors=live for no cache, or name another folder with --cache"
+                "elmo.vectors=live for no cache, or name another folder for the cache"
             )
 
     def _compute(self, texts: Sentences, path: Path, work: Path) -> None:

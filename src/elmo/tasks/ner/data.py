@@ -42,7 +42,7 @@ def read_conll(path: str | Path, token_column: int = 0) -> list[TaggedSentence]:
     if all(token.isdecimal() for sentence in sentences for token in sentence.tokens):
         raise ElmoError(
             f"{path}: all tokens in column {token_column} are numbers; set the recipe's token_column to the column of "
-            "the tokens, counted from 0 (--set token_column=1)"
+            "the tokens, counted from 0 (token_column=1)"
         )
     return sentences
 

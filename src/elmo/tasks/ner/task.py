@@ -192,7 +192,7 @@ def _read_conllu(path: str, key: str) -> list[NerExample]:
         keys = {item.partition("=")[0] for misc in chain.from_iterable(columns) for item in misc.split("|")} - {EMPTY}
         raise ElmoError(
             f"{path}: no word has a tag {key}=… in its last column, MISC; set the recipe's misc_key to the key of the "
-            f"tags (--set misc_key=…). The keys in this file are: {', '.join(sorted(keys)) or 'none'}"
+            f"tags (misc_key=…). The keys in this file are: {', '.join(sorted(keys)) or 'none'}"
         )
     return examples
 

@@ -52,7 +52,7 @@ class SrlRecipe(TaskRecipe):
     """The recipe of semantic role labeling. A batch is of predicates in training, and of sentences in prediction.
 
     Attributes:
-        format: The format of the files (see `frames.FORMATS`).
+        format: The format of the files: `gold_conll` (PropBank's releases), `conll2012` (OntoNotes) or `conll2005`.
         words: The word vectors. None represents tokens by ELMo alone.
         predicate_dim: The width of the vector that says whether a token is the predicate.
         lstm: The sizes of the LSTMs.
