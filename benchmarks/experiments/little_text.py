@@ -33,7 +33,9 @@ from elmo.training.machine import machine_name
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, DATA, RECORDS, is_recorded, shown, train_and_record
 
-AUTO = ("--recipe", "auto", "--evaluate-every", "100", "--set", "training.patience=5")
+SHORT = ("--recipe", "auto", "--evaluate-every", "100", "--set", "training.patience=5")
+LONG = ("--recipe", "auto", "--evaluate-every", "500", "--set", "training.max_minutes=20")
+"""A long text is not learned by heart, and patience could end a run whose learning rate is still high."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Plan:
         words: How many words of the text to use, counted by spaces, or None for all.
         elmo: A model that exists, instead of a text.
         settings: Keys of the tagger's recipe to change.
+        pretrain: Options of `elmo pretrain`.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Plan:
     words: int | None = None
     elmo: str | None = None
     settings: tuple[str, ...] = ()
+    pretrain: tuple[str, ...] = SHORT
 
 
 UD = ("train", "dev", "test")
@@ -70,10 +74,14 @@ NO_XPOS = ("targets=[upos,feats,lemma]",)
 PLANS = (
     *(Plan(name, f"morph/{name}_{{}}.conllu.xz") for name in ("got", "fro", "san", "hbo")),
     *(
-        Plan(f"szeged-{share}", SZEGED, UD, NOVELS, RAW_HUNGARIAN, words, settings=NO_XPOS)
-        for share, words in (("20k", 20_000), ("100k", 100_000), ("1M", 1_000_000))
+        Plan(f"szeged{share}", SZEGED, UD, NOVELS, RAW_HUNGARIAN, words, settings=NO_XPOS, pretrain=options)
+        for share, words, options in (
+            ("-20k", 20_000, SHORT),
+            ("-100k", 100_000, SHORT),
+            ("-1M", 1_000_000, LONG),
+            ("", None, LONG),
+        )
     ),
-    Plan("szeged", SZEGED, UD, NOVELS, RAW_HUNGARIAN, settings=NO_XPOS),
     Plan("ewt", "pos/ud_ewt_{}.conllu.xz", UD, elmo="en"),
 )
 
@@ -124,7 +132,7 @@ def make_bilm(plan: Plan, arguments: argparse.Namespace) -> str:
     elif not text.exists():
         take_words(arguments.data / plan.text, plan.words, text)
     run(["prepare", str(corpus), str(text), "--min-count", "2", *plan.prepare])
-    command = ["pretrain", str(corpus), str(bilm), "--heldout", str(heldout), *arguments.pretrain]
+    command = ["pretrain", str(corpus), str(bilm), "--heldout", str(heldout), *(arguments.pretrain or plan.pretrain)]
     record: Path = arguments.records / plan.name / "bilm" / f"{arguments.name}.json"
     if not (is_recorded(command, record) and bilm.exists()):
         printed, megabytes = run([*command, "--json"])
@@ -165,8 +173,8 @@ def main() -> None:
     parser.add_argument(
         "--pretrain",
         type=shlex.split,
-        default=AUTO,
-        help=f"options of elmo pretrain, as one argument (default: {' '.join(AUTO)})",
+        help="options of elmo pretrain, as one argument "
+        f"(default: {shlex.join(SHORT)}; from a million words on: {shlex.join(LONG)})",
     )
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--records", type=Path, default=RECORDS, help="default: %(default)s")
