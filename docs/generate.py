@@ -228,7 +228,7 @@ def recipes_page() -> str:
         "- `--set KEY=VALUE` changes a single key. The value is YAML, too: `--set char_cnn.n_highway=2`.",
         "- In the tables, a dot stands for a level of the file: `lstm.dim` is the key `dim` in the section `lstm`.",
         "- Begin a file of your own with one from this page, or with the `recipe.yaml` of a run folder, and change it.",
-        "- The pages [Pretrain a model](../pretraining.md) and [Train task models](../tasks.md) say which values to try.",
+        "- [Pretrain a model](../pretraining.md) and [Train task models](../tasks.md) say which values to try.",
         "",
         "## Pretraining",
         "",

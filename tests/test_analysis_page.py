@@ -160,10 +160,9 @@ def test_the_page_has_what_is_there_and_says_what_is_not(
     monkeypatch.setattr(sys, "argv", ["analysis_page.py", str(tmp_path / "docs" / "analysis.md"), str(tmp_path)])
     page.main()
     text = (tmp_path / "docs" / "analysis.md").read_text()
-    assert (
-        "Of 3 statements of the paper that were put to the test, 2 hold here in all cases, 0 in some, 0 in none; "
-        "of 1 the figures are level. Another 1 speak of tasks that were not run." in text
-    )
+    assert "We tested 3 statements of the paper:" in text
+    assert "| hold here in all cases | 2 |\n| hold in some cases | 0 |\n| hold in no case | 0 |\n| are level" in text
+    assert "Another 1 are about tasks that were not run." in text
     assert "| NER | here | 40.0 | 39.0 | 44.5 | 45.0 |" in text
     assert "![Layers](analysis/layers.svg)" in text
     assert text.count("Not measured yet.") == 7
@@ -208,10 +207,10 @@ def test_the_projects_page_is_of_the_kept_figures(
 def test_reasons_and_what_the_paper_does_not_say_follow_the_table(page: ModuleType) -> None:
     tags = [one("", "UD", {"layer 1": 84.0, "layer 2": 85.0})]
     finding = Finding("pos", "x", "m", False, tags, {})
-    assert "- Why not “The first layer is better than the second”? Perhaps: " in page.section(
+    assert "- A possible reason why “The first layer is better than the second” is not seen here: " in page.section(
         finding, page.pos(finding), ""
     )
     scores = Table("", "", [], {"NER": {p.BEFORE: 47.9, p.AFTER: 44.8}, "SNLI": {p.BEFORE: 1.0, p.AFTER: 2.0}})
     finding = Finding("finetuning", "x", "m", False, [one("", "NER", {}), scores], {})
     text = page.section(finding, page.finetuning(finding), "")
-    assert text.endswith("- Of NER the paper doesn't say. Here: before 47.9, after 44.8.")
+    assert text.endswith("- The paper says nothing about NER here. Our figures: before 47.9, after 44.8.")

@@ -144,7 +144,7 @@ def aside(table: Table, told: Collection[str]) -> list[str]:
     """Return what our rows say about things that are not in the paper's statement."""
     rows = {row: numbers(cells).items() for row, cells in table.here.items() if row not in told}
     texts = {row: ", ".join(f"{name} {value:.{table.digits}f}" for name, value in cells) for row, cells in rows.items()}
-    return [f"Of {row} the paper doesn't say. Here: {text}." for row, text in texts.items() if text]
+    return [f"The paper says nothing about {row} here. Our figures: {text}." for row, text in texts.items() if text]
 
 
 def numbers(cells: Mapping[str, float | str]) -> dict[str, float]:
@@ -247,8 +247,11 @@ def efficiency(finding: Finding) -> list[Claim]:
         for row, cells in epochs.here.items()
     ]
     return [
-        Claim("ELMo is better at every size of the training set (from which either learns).", better),
-        Claim("It brings more where the training set is smaller (the mean of these, and the whole).", largest),
+        Claim("ELMo is better at every size of the training set from which one of the two models learns.", better),
+        Claim(
+            "It brings more on smaller training sets (the mean of their gains, compared with the gain on the whole).",
+            largest,
+        ),
         Claim("1 % with ELMo is about as good as 10 % without (SRL).", tenth),
         Claim("ELMo passes the baseline's best score in fewer epochs (486 and 10 for SRL).", passed),
     ]
@@ -325,7 +328,10 @@ def section(finding: Finding, claims: Sequence[Claim], pictures: str) -> str:
     for claim in claims:
         if claim.held < len(claim.cases) and claim.why:
             reasons.setdefault(claim.why, []).append(claim.text.rstrip("."))
-    why = [f"- Why not “{'”, “'.join(texts)}”? Perhaps: {reason}." for reason, texts in reasons.items()]
+    why = [
+        f"- A possible reason why “{'” and “'.join(texts)}” is not seen here: {reason}."
+        for reason, texts in reasons.items()
+    ]
     if finding.name in TOLD:
         number, told = TOLD[finding.name]
         why += [f"- {line}" for line in aside(finding.tables[number], told)]
@@ -339,10 +345,16 @@ def summary(findings: Mapping[str, Finding], claims: Mapping[str, Sequence[Claim
     whole = sum(claim.held == len(claim.cases) for claim in measured)
     partly = sum(claim.held > 0 for claim in measured) - whole
     level = sum(claim.held == 0 and not claim.fails for claim in measured)
+    rows = {
+        "hold here in all cases": whole,
+        "hold in some cases": partly,
+        "hold in no case": len(measured) - whole - partly - level,
+        "are level, so that nothing can be said": level,
+    }
+    table = "".join(f"| {name} | {number} |\n" for name, number in rows.items())
     text = (
-        f"Of {len(measured)} statements of the paper that were put to the test, {whole} hold here in all cases, "
-        f"{partly} in some, {len(measured) - whole - partly - level} in none; of {level} the figures are level. "
-        f"Another {len(known) - len(measured)} speak of tasks that were not run."
+        f"We tested {len(measured)} statements of the paper:\n\n| | statements |\n|---|---|\n{table}\n"
+        f"Another {len(known) - len(measured)} are about tasks that were not run."
     )
     if any(finding.quick for finding in findings.values()):
         text = f"**From quick runs, on little data: figures and verdicts mean nothing.** {text}"

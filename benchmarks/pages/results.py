@@ -11,7 +11,7 @@ there: seeds, scores, times, machines and commands.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from elmo.errors import ElmoError
@@ -40,13 +40,18 @@ HEAD = """\
 # Results on the paper's tasks
 
 What does ELMo bring to the paper's tasks? Each task of Peters et al. 2018 was trained on
-free data, without ELMo and with it, and scored on test sets.
+free data, without ELMo (the baseline) and with it, and scored on test sets.
+
+$summary
+
+[Train task models](tasks.md) says what the tasks `ner`, `sst` and so on are, and which files
+they read. To repeat a row, get its [data](#data) and run its two [commands](#commands).
 
 - *Dev* and *test* are the mean and the standard deviation over seeds. Each seed is a training
   of its own.
 - *Fewer errors* is the share of the baseline's errors that ELMo removes. Behind it are the
   points gained, and this gain in standard deviations (the larger of the two rows').
-- *In the paper* is the same share in the paper's Table 1, on the paper's data.
+- *In the paper* is that share by the paper's Table 1, on the paper's data.
 - *Minutes* are the time to train one seed on the machine of that number, without computing
   cached ELMo vectors. Only minutes on the same machine can be compared.
 - `en-61M` is the package's `en`, which has read 61 M tokens. `en-15M` is its first version,
@@ -58,20 +63,20 @@ free data, without ELMo and with it, and scored on test sets.
   the others.
 
 `benchmarks/experiments/paper_tasks.py` trained the models, and `benchmarks/pages/results.py`
-wrote this page. The commands at its end show what differs from the published recipes.
+wrote this page. The options in the commands show what differs from the published recipes.
 
 | data | task | | score | dev | test | fewer errors | in the paper | seeds | minutes | machine |
 |---|---|---|---|---|---|---|---|---|---|---|
 """
 
 PAPERS_NOTE = """\
-These are the test sets of Tables 8 to 13 of Peters et al. 2018, and single models where no number of models is given.
-*Best before* is the best single model that each table lists from other authors. Only SST-5 is the same data as here, so
-only its row can be compared score by score."""
+These are scores of test sets, from Tables 8 to 13 of Peters et al. 2018. They are of single models unless a number of
+models is given. *Best before* is the best single model that each table lists from other authors. Only SST-5 is the same
+data as here, so only its row can be compared score by score."""
 
 COMMANDS_NOTE = """\
-Folders are left out: each training had its own `--out`. If a key is set twice, the last value counts. The commands call
-both versions of the model `en`, and ran with one or the other."""
+Folders are left out: each training had its own `--out`. If a key is set twice, the last value counts. The commands are
+in the order of the table's rows, and `en` is the version of the model that the row names."""
 
 FURTHER = {
     "srl": {"verbs alone": "verbs_f1"},
@@ -81,20 +86,23 @@ FURTHER = {
 """Further scores of a task that its literature reports, by the names that they have there."""
 
 NOTES = {
-    "wnut17": "its own training, development and test sets.",
-    "wikigold": "trained and tuned on WikiNEuRal, whose labels were made automatically; tested on WikiGold.",
-    "sst5": "the paper's own data.",
+    "wnut17": "its own training, development and test sets (Derczynski et al. 2017).",
+    "wikigold": "trained and tuned on WikiNEuRal (Tedeschi et al. 2021), whose labels were made automatically; tested "
+    "on WikiGold (Balasuriya et al. 2009).",
+    "sst5": "the Stanford Sentiment Treebank (Socher et al. 2013), the paper's own data.",
     "sst2": "the sentences of `sst5` that aren't neutral.",
     "snli": "development and test sets are SNLI's; the 75,784 pairs of the training set are of LingNLI, Wikipedia NLI, "
     "counterfactual SNLI, SICK and samples of SNLI, since SNLI's own isn't free to use here.",
-    "snli-captions": "development and test sets are SNLI's, trained on those 15,742 pairs free to use here that are of "
-    "captions of pictures, as SNLI's are: counterfactual SNLI, SICK and samples of SNLI.",
-    "propbank": "PropBank on the English Web Treebank, all predicates.",
+    "snli-captions": "development and test sets are SNLI's (Bowman et al. 2015). The training set has those 15,742 "
+    "pairs free to use here that are of captions of pictures, as SNLI's are: of counterfactual SNLI, SICK and samples "
+    "of SNLI.",
+    "propbank": "PropBank on the English Web Treebank (Pradhan et al. 2022), all predicates.",
     "propbank10": "the same, trained on a tenth of its training set.",
-    "ontogum": "the scheme of OntoNotes, other texts.",
-    "litbank": "beginnings of novels, singletons included; the text of `en` may hold some of them.",
-    "squad": "trained and tuned on SQuADShifts, tested on SQuAD 1.1's development set, whose paragraphs of Wikipedia "
-    "may be in the text of `en`.",
+    "ontogum": "other texts than OntoNotes, annotated by its scheme (Zhu et al. 2021).",
+    "litbank": "beginnings of novels (Bamman et al. 2020), with clusters of a single mention; the text of `en` may "
+    "hold some of them.",
+    "squad": "trained and tuned on SQuADShifts (Miller et al. 2020), tested on the development set of SQuAD 1.1 "
+    "(Rajpurkar et al. 2016), whose paragraphs of Wikipedia may be in the text of `en`.",
 }
 """Facts about the data that readers of the figures need."""
 
@@ -112,7 +120,27 @@ def write_page(root: Path) -> str:
     notes = "".join(f"- `{name}`: {note}\n" for name, note in NOTES.items() if name in data)
     named = "; ".join(f"({number}) {machine}" for number, machine in enumerate(machines, 1))
     body = f"{rows}\nMachines: {named}.\n\n{_further_scores(runs)}"
-    return f"{HEAD}{body}{_papers_scores(runs)}## Data\n\n{notes}\n## Commands\n\n{COMMANDS_NOTE}\n\n{commands}"
+    head = HEAD.replace("$summary", _summary(runs, baselines))
+    return f"{head}{body}{_papers_scores(runs)}## Data\n\n{notes}\n## Commands\n\n{COMMANDS_NOTE}\n\n{commands}"
+
+
+def _summary(runs: Iterable[Run], baselines: Mapping[str, Run]) -> str:
+    """Say how many errors ELMo removes."""
+    shares = {
+        (run.data, run.kind): 100 * error_reduction(spread(before)["mean"], spread(after)["mean"])
+        for run in runs
+        if run.kind != BASELINE
+        and (before := baselines[run.data].scores("test") if run.data in baselines else [])
+        and (after := run.scores("test"))
+    }
+    gained = {data for data, _ in shares} - {data for (data, _), share in shares.items() if share <= 0}
+    if not gained:
+        return "No test score was higher with ELMo."
+    return (
+        f"Test scores were higher with ELMo on {len(gained)} of {len({data for data, _ in shares})} data sets. It "
+        f"removed {min(shares.values()):.1f} to {max(shares.values()):.1f} % of the baseline's\nerrors. Gains of about "
+        "one standard deviation, and small gains with a single seed, may be due\nto chance."
+    )
 
 
 def _further_scores(runs: Iterable[Run]) -> str:

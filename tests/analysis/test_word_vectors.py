@@ -13,8 +13,8 @@ import pytest
 from commands import run_main
 from elmo.analysis import word_vectors as module
 from elmo.analysis.clusters import cluster_as_needed, mean_silhouette
-from elmo.analysis.word_vectors import add_to_rows, type_vectors
 from elmo.analysis.word_tests import evaluate_analogies, evaluate_similarity, load_word_vectors
+from elmo.analysis.word_vectors import add_to_rows, type_vectors
 from elmo.embed.embedder import Embedder
 from elmo.errors import ElmoError
 from elmo.formats.word_vectors import write_word_vectors

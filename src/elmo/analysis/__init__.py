@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from elmo.analysis.search import ContextIndex, build_index
     from elmo.analysis.senses import Uses, gather_uses, mark_uses, nearest_uses, plot_uses, separation
     from elmo.analysis.tagged import Tagged, read_conllu
-    from elmo.analysis.word_vectors import type_vectors
     from elmo.analysis.typos import evaluate_typos, with_typos
     from elmo.analysis.word_tests import evaluate_analogies, evaluate_similarity, load_word_vectors
+    from elmo.analysis.word_vectors import type_vectors
     from elmo.analysis.wsd import Score, evaluate_wsd
     from elmo.analysis.wsd_data import Annotated, read_annotated, read_first_senses
 

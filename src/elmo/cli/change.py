@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     "column of dates.",
 )
 @click.option("--dates", metavar="COLUMN", help="The column of dates; by default the one named year or date.")
-@click.option("--word", help="Look at the uses of this word; without it, all words are ranked.")
+@click.option("--word", metavar="WORD", help="Look at the uses of this word; without it, all words are ranked.")
 @click.option(
     "--between",
     nargs=2,
@@ -43,7 +43,11 @@ if TYPE_CHECKING:
     help="Rank words by their change between these two periods; by default the first and the last.",
 )
 @click.option(
-    "--min-count", default=50, show_default=True, help="Uses that a ranked word needs to have in each of both periods."
+    "--min-count",
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="Rank only words that occur at least this often in each of the two periods.",
 )
 @click.option(
     "--measure",
@@ -53,7 +57,12 @@ if TYPE_CHECKING:
     help="Rank by the average pairwise distance between the periods (apd), by what that has beyond the distance within "
     "them (excess), or by the distance of their prototypes (prt).",
 )
-@click.option("--top", type=click.IntRange(min=1), help="Words to show (20), or uses of each period with --word (3).")
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of words to show (default 20) or, with --word, of uses from each period (default 3).",
+)
 @click.option(
     "--picture",
     type=click.Path(path_type=Path),

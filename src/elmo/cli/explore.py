@@ -41,8 +41,8 @@ from elmo.errors import ElmoError
 @click.option(
     "--tokenizer",
     metavar="NAME",
-    help="Tokenizer for what is typed, as in elmo embed. Default: that of the index or, without one or if its text was "
-    "already tokenized, that of the model's training text, or ptb.",
+    help="Tokenizer for what is typed, as in elmo embed. Default: that of the index. Without an index, or if its text "
+    "was already tokenized: that of the model's training text or, if that is not known, ptb.",
 )
 @device_option
 def command(model: str, folder: Path | None, port: int, host: str, tokenizer: str | None, device: str) -> None:

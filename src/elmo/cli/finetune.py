@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     "--batch-size",
     type=click.IntRange(1),
     metavar="N",
-    help="Number of parallel streams. Default: 128, or fewer for a short text.",
+    help="Number of pieces (streams) of the text that are read side by side. Default: 128, or fewer for a short text.",
 )
 @click.option(
     "--heldout",

@@ -149,7 +149,7 @@ reading_options = add_options(
         show_default=True,
         metavar="NAME",
         help="whitespace (for tokenized text), ptb (for raw English), words, chars, spacy:LANGUAGE (such as "
-        "spacy:de), stanza:LANGUAGE, icu:LANGUAGE, MODULE:FUNCTION, or one of another package.",
+        "spacy:de), stanza:LANGUAGE, icu:LANGUAGE, MODULE:FUNCTION, or the name of one that another package adds.",
     ),
     click.option(
         "--text",
@@ -176,17 +176,24 @@ text_options = add_options(
         "--tokenizer",
         metavar="NAME",
         help="How to cut the text: whitespace (for tokenized text), ptb (for raw English), words, chars, "
-        "spacy:LANGUAGE, stanza:LANGUAGE, icu:LANGUAGE, MODULE:FUNCTION, or one of another package. Default: for "
-        "raw text that of the model's training text, for tokenized text whitespace.",
+        "spacy:LANGUAGE, stanza:LANGUAGE, icu:LANGUAGE, MODULE:FUNCTION, or the name of one that another package "
+        "adds. Default: that of the model's training text for raw text, and whitespace for tokenized text.",
     ),
     click.option(
         "--text",
         type=click.Choice(["sentences", "paragraphs", "wrapped", "conllu"]),
         help="What a line holds: a sentence, a paragraph, or a part of a paragraph that is wrapped over several "
         "lines and ends at a blank line; or CoNLL-U, a word a line. Default: conllu for files named so "
-        "(x.conllu, x.conllu.xz); else as --tokenizer, and sentences if that is given.",
+        "(x.conllu, x.conllu.xz). For raw text without --tokenizer: that of the model's training text. Otherwise: "
+        "sentences.",
     ),
-    click.option("--encoding", default="utf-8", show_default=True, help="Encoding of the text, for example latin-1."),
+    click.option(
+        "--encoding",
+        default="utf-8",
+        show_default=True,
+        metavar="NAME",
+        help="Encoding of the text, for example latin-1.",
+    ),
     click.option(
         "--lowercase/--no-lowercase",
         default=None,

@@ -29,7 +29,11 @@ from elmo.cli.word_vectors import opened_corpus, require_word_tests, run_word_te
     help="A word needs to occur at least this often to get a vector.",
 )
 @click.option(
-    "--window", default=5, show_default=True, metavar="N", help="Most words on either side that count as neighbors."
+    "--window",
+    default=5,
+    show_default=True,
+    metavar="N",
+    help="The neighbors of a word are at most this many words away.",
 )
 @click.option("--epochs", default=5, show_default=True, metavar="N", help="How many times to read the text.")
 @click.option(

@@ -52,7 +52,14 @@ def command() -> None:
 )
 @click.argument("task")
 @click.option("--recipe", metavar="FILE", help="A YAML file. Default: the published recipe of the task.")
-@click.option("--train", required=True, type=click.Path(), metavar="FILE", help="Training set, in the task's format.")
+@click.option(
+    "--train",
+    required=True,
+    type=click.Path(),
+    metavar="FILE",
+    help="Training set, in the task's format. For squad, a.json#:40,b.json is the first 40 articles of a.json, and "
+    "b.json.",
+)
 @click.option(
     "--dev",
     required=True,
@@ -74,7 +81,13 @@ def command() -> None:
     help="First fine-tune MODEL on the training text, write the result to FOLDER, and use it instead of MODEL.",
 )
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="RUN", help="The run folder.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change one key of the recipe. May be repeated.",
+)
 @click.option(
     "--seeds",
     type=click.IntRange(1),
@@ -111,7 +124,7 @@ def train(
 
     With --finetune, MODEL is first trained for one epoch on the sentences of the training set (for squad, on its
     paragraphs), and its perplexity on those of the development set is measured before and after. A MODEL without a
-    softmax gets a new one. The same command uses FOLDER again, as do other commands with the same MODEL and text.
+    softmax gets a new one. If FOLDER already holds this MODEL, fine-tuned on this text, it is used as it is.
     """
     from elmo.cli.finetune import finetune_for_task
     from elmo.tasks import load_task_recipe
@@ -282,7 +295,7 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     "--tokenizer",
     metavar="NAME",
     help="whitespace (for tokenized text), ptb (for raw English), or any other of elmo embed. Default: the one that "
-    "fits the training set of RUN or, for raw text if that is tokenized, the training text of its biLM.",
+    "fits the training set of RUN. If that set was tokenized, raw text is cut as the training text of the biLM was.",
 )
 @click.option(
     "--text",

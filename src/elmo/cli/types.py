@@ -48,7 +48,11 @@ def parse_senses(ctx: click.Context, param: click.Parameter, value: str) -> Any:
 @click.argument("out", type=click.Path(path_type=Path))
 @layer_option
 @click.option(
-    "--min-count", default=20, show_default=True, help="A word needs to occur at least this often to get a vector."
+    "--min-count",
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="A word needs to occur at least this often to get a vector.",
 )
 @click.option(
     "--senses",
@@ -56,8 +60,8 @@ def parse_senses(ctx: click.Context, param: click.Parameter, value: str) -> Any:
     show_default=True,
     callback=parse_senses,
     metavar="NUMBER",
-    help="Vectors for each word, by clustering its uses: a number, or auto for 1 to 5 as needed. The senses of a word "
-    "are written as word#1, word#2, ...",
+    help="How many vectors each word gets, by clustering its uses: a number, or auto for 1 to 5 as needed. The senses "
+    "of a word are written as word#1, word#2, ...",
 )
 @word_test_options
 @precision_option
@@ -80,7 +84,7 @@ def command(
 ) -> None:
     """Write a vector for each word to OUT: the mean of the contextual vectors of its uses in a text.
 
-    The vectors serve programs that read those of word2vec. OUT in .kv is a file for gensim's KeyedVectors.load; any
+    Programs that read the vectors of word2vec can read these. OUT in .kv is a file for gensim's KeyedVectors.load; any
     other ending is word2vec's text format. The source is a corpus folder made by elmo prepare, or a text file, a glob
     or -, which is first prepared in a temporary folder next to OUT. Memory use depends on the number of words, not on
     the length of the text.

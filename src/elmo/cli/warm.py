@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     default=50_000,
     show_default=True,
     metavar="N",
-    help="Most words to store with --types.",
+    help="With --types: store at most this many words.",
 )
 @click.option(
     "--max-sentences",
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     default=5000,
     show_default=True,
     metavar="N",
-    help="Most sentences to read for a warm state. More of them hardly change the mean.",
+    help="Read at most this many sentences for a warm state. More of them hardly change the mean.",
 )
 @device_option
 @text_options
