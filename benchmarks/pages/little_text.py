@@ -66,6 +66,9 @@ mean and the standard deviation over seeds of the tagger. They are of the test s
 there is one, and otherwise of the validation set, by whose score the epoch was chosen.
 The minutes are those of one thread while other programs used the machine, too.
 
+Gothic and Old French were trained before `known_lemma_bonus` was added to the recipe,
+which counts in prediction only, and scored with it afterwards.
+
 *LiBERTus* is a transformer (RoBERTa) pretrained from random weights on the thirteen
 training sets of SIGTYP 2024, with spaCy's tagger. Its scores are those of its model
 cards. *hu_core_news_md* is HuSpaCy's model, whose vectors are of a web corpus of
