@@ -69,7 +69,7 @@ def test_the_cache_is_shown_and_cleared(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--language", "tlh"], "--language tlh: no published model is listed for it"),
+        (["--language", "tlh"], "language tlh: no published model is listed for it"),
         (["--cached", "--language", "la"], "--language, --cached and --remove: pass only one of them"),
         (["--cached", "--remove", "x"], "--language, --cached and --remove: pass only one of them"),
     ],
