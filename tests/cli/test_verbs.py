@@ -110,9 +110,6 @@ def test_a_misspelt_verb_is_met_with_a_suggestion(run: Callable[..., Done]) -> N
     assert done.stderr.endswith("Error: No such command 'pretain'. Did you mean 'pretrain'?\n")
 
 
-@pytest.mark.parametrize(
-    "raised", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), lambda: torch.empty(1 << 52)]
-)
 def options_of(command: click.Command, name: str = "elmo") -> dict[str, set[str]]:
     """Return the options of a command, or of the commands in a group, by what people type."""
     if isinstance(command, click.Group):
@@ -150,6 +147,9 @@ def test_layer_and_layers_each_suggest_the_other(run: Callable[..., Done]) -> No
         assert re.search(rf"No such option '{other}'\. \(?Did you mean .*'{option}'", err), err
 
 
+@pytest.mark.parametrize(
+    "raised", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory."), lambda: torch.empty(1 << 52)]
+)
 def test_running_out_of_memory_gives_one_sentence(
     raised: Exception | Callable[[], object], run: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
