@@ -5,6 +5,7 @@ import re
 import sys
 import time
 import types
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -80,6 +81,9 @@ def test_characters_keep_their_marks():
         ("(a)  b", ["-LRB-", "a", "-RRB-", "b"], ["(", "a", ")", "b"]),
         ("Play WELL", ["play", "well"], ["Play", "WELL"]),
         ("a, b; c", ["a", "b", "c"], ["a", "b", "c"]),
+        ("Hello, World! This is it.", ["hello", "world", "this", "is", "it"], ["Hello", "World", "This", "is", "it"]),
+        ("İzmir, İSTANBUL", ["İzmir", "istanbul"], ["İzmir", "İSTANBUL"]),
+        (f"A{'.' * 20_000}B c", ["a", "b", "c"], ["A", f"{'.' * 20_000}B c", f"{'.' * 20_000}B c"]),
         ("del mar", ["de", "el", "mar"], ["de", "l", "mar"]),
         ("  zum Haus ", ["zu", "dem", "Haus"], ["zu", "m", "Haus"]),
         ("au  ", ["à", "le"], ["au", "au"]),
@@ -91,6 +95,12 @@ def test_rewritten_tokens_stand_for_a_part_of_the_text(text, tokens, parts):
     found = align(text, tokens)
     assert [token for token, *_ in found] == tokens
     assert [text[start:end] for _, start, end in found] == parts
+
+
+@given(text=st.text("ABab, .É"), tokenize=st.sampled_from([str.split, re.compile(r"\w+").findall]))
+def test_tokens_in_lower_case_without_marks_have_exact_places(text, tokenize):
+    tokens = [token.lower() for token in tokenize(text)]
+    assert [text[start:end] for _, start, end in align(text, tokens)] == tokenize(text)
 
 
 @given(text=st.text("ab \"'", max_size=12), tokens=st.lists(st.text("ab`'", min_size=1, max_size=3), max_size=6))
@@ -111,6 +121,9 @@ def placed(sentence):
 def broken(sentence):
     return [1, 2]
 
+def first(sentence):
+    return [sentence.split()[0], sentence.split()[1]]
+
 number = 3
 """
 
@@ -118,6 +131,7 @@ number = 3
 @pytest.fixture
 def _own_module(tmp_path, monkeypatch):
     (tmp_path / "my_tokens.py").write_text(MODULE)
+    (tmp_path / "bad_syntax.py").write_text("def f(:")
     monkeypatch.chdir(tmp_path)
     yield
     sys.modules.pop("my_tokens", None)
@@ -125,7 +139,7 @@ def _own_module(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("_own_module")
-def test_a_function_of_the_user_is_imported_from_the_working_directory():
+def test_a_function_of_the_user_is_imported_from_the_working_directory(monkeypatch):
     path = list(sys.path)
     tokenize = get_tokenizer("my_tokens:syllables")
     assert tokenize("to-day  now") == ["to", "day", "now"], "empty tokens are none"
@@ -133,17 +147,25 @@ def test_a_function_of_the_user_is_imported_from_the_working_directory():
     assert locate("In New  York", get_tokenizer("my_tokens:placed")) == [PlacedToken("New_York", 3, 12)]
     assert tokenize("") == []
     assert sys.path == path
+    monkeypatch.setattr(sys, "path", [str(Path.cwd()), *path])
+    get_tokenizer("my_tokens:placed")
+    assert sys.path == [str(Path.cwd()), *path], "a folder that was there keeps its place"
     assert is_code("my_tokens:syllables")
     assert not any(map(is_code, ("ptb", "spacy:de", "icu:th", "stanza:la")))
     for name, says in (
         ("my_tokens:number", "tokenizer my_tokens:number: is no function"),
         ("my_tokens:none", "tokenizer my_tokens:none: can't be imported .*none"),
         ("no_such_module:f", "tokenizer no_such_module:f: can't be imported .*no_such_module"),
+        ("bad_syntax:f", "tokenizer bad_syntax:f: can't be imported .*SyntaxError"),
     ):
         with pytest.raises(ElmoError, match=says):
             get_tokenizer(name)
     with pytest.raises(ElmoError, match=r"my_tokens:broken: returned \[1\]; expected tokens, or triples"):
         get_tokenizer("my_tokens:broken")("a b")
+    first = get_tokenizer("my_tokens:first")
+    assert first(" ") == locate(" ", first) == [], "blank text is not passed on"
+    with pytest.raises(ElmoError, match=r"my_tokens:first: failed on the text 'alone' \(IndexError: list index out"):
+        first("alone")
 
 
 def test_other_packages_add_tokenizers(monkeypatch):
@@ -233,6 +255,7 @@ def test_time_is_linear_in_the_length(piece):
     begin = time.process_time()
     for name in ("ptb", "words", "chars"):
         locate(text, get_tokenizer(name))
+    align(text, [f"<{number}>" for number in range(50_000)])
     split_sentences(text)
     assert time.process_time() - begin < 10
 

@@ -33,6 +33,11 @@ RULES: dict[str, Tokenizer] = {
 KINDS = "whitespace, ptb, words, chars, spacy:LANGUAGE, stanza:LANGUAGE, icu:LANGUAGE or MODULE:FUNCTION"
 """What can be chosen, for help and messages."""
 
+MOST_LEFT_OUT = 10_000
+"""How many characters a tokenizer may leave out between two tokens for `align` to find the second one.
+
+Without a limit, each token that the text doesn't have would cost a search to the text's end."""
+
 _SPACES = re.compile(r"\s*")
 
 
@@ -138,7 +143,8 @@ def align(text: str, tokens: Sequence[str]) -> list[PlacedToken]:
     """Find tokens in the text that they were cut from.
 
     A token that the tokenizer rewrote, so that the text has no such part, gets what is left between its neighbors, as
-    `"` for two backticks. Several in a row all get the same part. Upper and lower case count as equal.
+    `"` for two backticks. Several in a row all get the same part. Upper and lower case count as equal. Between two
+    tokens, the tokenizer may have left out text of up to `MOST_LEFT_OUT` characters.
 
     Args:
         text: Raw text.
@@ -146,11 +152,13 @@ def align(text: str, tokens: Sequence[str]) -> list[PlacedToken]:
     """
     found: list[PlacedToken] = []
     rewritten: list[str] = []
+    lowered = ""
     end = 0
     for token in tokens:
         start = _SPACES.match(text, end).end()  # pyright: ignore[reportOptionalMemberAccess] - it matches anything
-        if rewritten or text[start : start + len(token)].lower() != token.lower():
-            start = text.find(token, end)
+        if rewritten or _lower_in_place(text[start : start + len(token)]) != _lower_in_place(token):
+            lowered = lowered or _lower_in_place(text)
+            start = lowered.find(_lower_in_place(token), end, end + len(token) + MOST_LEFT_OUT)
         if start < 0:
             rewritten.append(token)
             continue
@@ -159,6 +167,11 @@ def align(text: str, tokens: Sequence[str]) -> list[PlacedToken]:
         end = start + len(token)
         found.append(PlacedToken(token, start, end))
     return found + _between(text, end, len(text), rewritten)
+
+
+def _lower_in_place(text: str) -> str:
+    """Convert a text to lower case so that each letter keeps its place: only "İ" has a longer lower case."""
+    return text.replace("İ", "i").lower()
 
 
 def _between(text: str, start: int, end: int, tokens: Sequence[str]) -> list[PlacedToken]:
@@ -178,11 +191,22 @@ class _Function:
         self._function: Callable[[str], Any] = function
 
     def __call__(self, text: str) -> list[str]:
-        return [token for token, _, _ in self.locate(text)] if text.strip() else []
+        return [token for token, _, _ in self.locate(text)]
 
     def locate(self, text: str) -> list[PlacedToken]:
-        """Return the tokens with their places, which are looked for if the function does not give them."""
-        found = list(self._function(text))
+        """Return the tokens with their places, which are looked for if the function does not give them.
+
+        Raises:
+            ElmoError: If the function fails, or returns something else.
+        """
+        if not text.strip():
+            return []
+        try:
+            found = list(self._function(text))
+        except Exception as error:  # whatever a function of someone else may raise
+            raise ElmoError(
+                f"tokenizer {self._name}: failed on the text {text[:40]!r} ({type(error).__name__}: {error})"
+            ) from error
         if all(isinstance(item, str) for item in found):
             located = align(text, found)
         else:
@@ -200,15 +224,18 @@ class _Function:
 def _import(module: str, name: str) -> Any:
     """Import a function, from the working directory, too, where users keep their own modules."""
     here = str(Path.cwd())
-    sys.path.append(here)
+    is_new = here not in sys.path
+    if is_new:
+        sys.path.append(here)
     try:
         found: Any = importlib.import_module(module)
         for part in name.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise ElmoError(f"tokenizer {module}:{name}: can't be imported ({error})") from None
+    except Exception as error:  # the module may be a user's own, with any mistake
+        raise ElmoError(f"tokenizer {module}:{name}: can't be imported ({type(error).__name__}: {error})") from error
     finally:
-        sys.path.remove(here)
+        if is_new:
+            sys.path.remove(here)
     return found
 
 
