@@ -185,6 +185,7 @@ def origins(*dates: str, column: str = "date") -> Origins:
         (["1849-12-31", "May 1850", "1843", "around 1855?"], "decade", ["1840s", "1850s"], [0, 1, 0, 1]),
         (["1849-12-31", "960", "unknown", ""], "century", ["900–999", "1800–1899"], [1, 0, -1, -1]),
         (["1901", "1899", "1901"], "year", ["1899", "1901"], [1, 0, 1]),
+        (["1900", "nan", "1843"], "date", ["1843", "1900", "nan"], [1, 2, 0]),
         (["10", "9", "", "10"], "date", ["9", "10"], [1, 0, -1, 1]),
         (["late", "early", "late"], "date", ["early", "late"], [1, 0, 1]),
     ],
@@ -192,6 +193,11 @@ def origins(*dates: str, column: str = "date") -> Origins:
 def test_periods(dates: list[str], by: str, names: list[str], numbers: list[int]) -> None:
     found = find_periods(origins(*dates), by)
     assert (list(found.names), found.of_sentence.tolist()) == (names, numbers)
+
+
+def test_a_column_of_years_holds_dates() -> None:
+    found = find_periods(origins("c. 1843", "1843", "1851-02-03", "900", column="year"), "year")
+    assert (found.names, found.of_sentence.tolist()) == (("900", "1843", "1851"), [1, 1, 2, 0])
 
 
 def test_a_column_goes_before_a_date_unless_one_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,9 +59,9 @@ def find_periods(origins: Origins | None, by: str, dates: str | None = None) -> 
 
     Args:
         origins: Where the sentences of the text are from; None if the index does not know.
-        by: A column of the metadata, each value of which is a period, or "year", "decade" or "century".
-        dates: The column of the dates that years, decades and centuries are taken from. By default `year` or `date`.
-            The first number of three or four digits is the year.
+        by: "year", "decade" or "century", or a column of the metadata, each value of which is a period.
+        dates: The column of the dates that years, decades and centuries are taken from. By default the column of that
+            name, or else `year` or `date`. The first number of three or four digits is the year.
 
     Raises:
         ElmoError: If there is no such column, or the text has fewer than two periods.
@@ -69,26 +70,28 @@ def find_periods(origins: Origins | None, by: str, dates: str | None = None) -> 
         raise ElmoError(
             "the index has no metadata to divide its text by; build it with a table about its files (metadata=FILE)"
         )
-    is_column = by in origins.columns and dates is None
-    if is_column or by not in LENGTHS:
-        values, of_sentence = origins.values(by)
-        keys = _sort_keys(values)
-        names = dict(zip(keys, values, strict=True))
-    else:
-        column = dates or next((name for name in DATES if name in origins.columns), None)
+    column: str | None = by
+    if by in LENGTHS:
+        column = dates or next((name for name in (by, *DATES) if name in origins.columns), None)
         if column is None:
             raise ElmoError(
                 f"no column of the metadata is named {' or '.join(DATES)}; name the one with the dates "
                 f"(it has {', '.join(origins.columns)})"
             )
-        values, of_sentence = origins.values(column)
+    values, of_sentence = origins.values(column)
+    # A column "century" may also hold "19th", which is the name of a period and no date.
+    if by in LENGTHS and (column != by or all(YEAR.search(value) for value in values if value)):
         keys = [_start_of(value, LENGTHS[by]) for value in values]
         names = {key: _name_of(int(key[0]), LENGTHS[by]) for key in keys if key is not None}
+    else:
+        keys = _sort_keys(values)
+        names = dict(zip(keys, values, strict=True))
     known = sorted({key for key in keys if key is not None})
     if len(known) < 2:
         found = f"only {names[known[0]]}" if known else "none"
         raise ElmoError(f"{by}: two periods or more are needed, and the metadata of the text has {found}")
-    numbers = np.array([-1 if key is None else known.index(key) for key in keys], np.int32)
+    numbers_of = {key: number for number, key in enumerate(known)}
+    numbers = np.array([-1 if key is None else numbers_of[key] for key in keys], np.int32)
     return Periods(tuple(names[key] for key in known), numbers[of_sentence])
 
 
@@ -105,6 +108,9 @@ def _name_of(start: int, length: int) -> str:
 def _sort_keys(values: Sequence[str]) -> list[tuple[float, str] | None]:
     """Return what to sort values by: numbers by their size if all of them are numbers, or else text."""
     try:
-        return [(float(value), value) if value else None for value in values]
+        numbers = [float(value or 0) for value in values]
     except ValueError:
-        return [(0.0, value) if value else None for value in values]
+        numbers = [math.nan]
+    if not all(map(math.isfinite, numbers)):  # "nan" is a number to Python, too, but nothing can be sorted by it
+        numbers = [0.0] * len(values)
+    return [(number, value) if value else None for number, value in zip(numbers, values, strict=True)]
