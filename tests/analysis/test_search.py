@@ -579,6 +579,27 @@ def test_metadata_of_a_complete_index_is_replaced(
     assert not list(Path().glob(".*"))
 
 
+def test_a_complete_index_learns_where_its_text_is_now(model: Embedder, letters: list[str]) -> None:
+    """The same text has other lines and files. Metadata stays with the names of files."""
+    build_index(model, letters, "index", metadata="dates.tsv")
+    Path("a.txt").write_text(f"\n\n\n{LETTERS['a.txt']}")
+    assert build_index(model, letters, "index").was_there
+    origins = ContextIndex("index", model).text.origins
+    assert origins is not None
+    assert [str(origins.of(sentence)) for sentence in (0, 2)] == [
+        "a.txt, line 4, year=1843",
+        "b.txt, line 1, year=1790",
+    ]
+    Path("b.txt").rename("c.txt")
+    with pytest.raises(ElmoError, match=r"c\.txt: the metadata of the index has no such file; pass it again"):
+        build_index(model, ["a.txt", "c.txt"], "index")
+    Path("new.tsv").write_text("file\tyear\nc\t1801\n")
+    assert build_index(model, ["a.txt", "c.txt"], "index", metadata="new.tsv").was_there
+    origins = ContextIndex("index", model).text.origins
+    assert origins is not None
+    assert str(origins.of(2)) == "c.txt, line 1, year=1801"
+
+
 def test_an_index_of_an_earlier_version_learns_its_files(model: Embedder, letters: list[str]) -> None:
     build_index(model, letters, "index")
     for name in ("origins.json", "places.bin"):

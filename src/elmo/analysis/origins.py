@@ -94,6 +94,20 @@ class Origins:
         facts = {"files": self.files, "columns": self.columns, "rows": self._rows}
         write_all({folder / ORIGINS: lambda path: write_json(path, facts)})
 
+    def with_metadata_of(self, other: Origins) -> Origins:
+        """Return the same origins with the metadata that an earlier index of the same files has.
+
+        Raises:
+            ElmoError: If that has metadata about files of other names.
+        """
+        if not other.columns:
+            return self
+        rows = dict(zip(other.files, other._rows, strict=True))
+        unknown = next((file for file in self.files if file not in rows), None)
+        if unknown is not None:
+            raise ElmoError(f"{unknown}: the metadata of the index has no such file; pass it again (metadata=FILE)")
+        return Origins(self.files, self._places, other.columns, [rows[file] for file in self.files])
+
     def __len__(self) -> int:
         return len(self._places)
 

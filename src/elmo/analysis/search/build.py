@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.neighbors import TYPES_AT_ONCE, unit
-from elmo.analysis.origins import ORIGINS, PLACES
+from elmo.analysis.origins import ORIGINS, PLACES, Origins
 from elmo.analysis.search import vectors as stored
 from elmo.analysis.search.index import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
 from elmo.analysis.search.text import TAGS, IndexedText, prepare_text
@@ -92,7 +92,8 @@ def build_index(
         kind: How vectors are stored: "float16" takes 2 D bytes per token, "pq" (product quantisation) D / 4 bytes.
         tagged: If given, each line of the text holds a word and its part of speech (see `read_tagged`).
         metadata: A table about the files of the text, whose columns searches can choose by (see `read_metadata`). For
-            an index that is complete, it replaces the metadata, and nothing is embedded.
+            an index that is complete, it replaces the metadata, and nothing is embedded. Without it, such an index
+            keeps its metadata, by the names of the files.
         overwrite: Whether to replace an existing index, and to discard the unfinished work of another call.
         **reading: Keywords of `read_sentences`.
 
@@ -133,8 +134,12 @@ def build_index(
         if is_there:
             if not _is_of(folder, job | {"tags": [*text.tag_names]}) or not _has_same_tags(folder, work / NEW):
                 raise ElmoError(f"{folder}: exists already; remove it, or pass overwrite=True")
-            if metadata is not None or not (folder / ORIGINS).exists():  # earlier versions kept no origins
-                for name in (PLACES, ORIGINS):
+            # The same text may come from other lines or files than before.
+            if metadata is None and (known := Origins.open(folder)) is not None:  # earlier versions kept no origins
+                assert text.origins is not None
+                text.origins.with_metadata_of(known).write(work / NEW)
+            for name in (PLACES, ORIGINS):
+                if not ((folder / name).exists() and filecmp.cmp(work / NEW / name, folder / name, shallow=False)):
                     (work / NEW / name).replace(folder / name)
             shutil.rmtree(work / NEW)
             done = corpus.num_sentences, corpus.num_tokens, corpus.num_tokens
