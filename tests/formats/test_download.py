@@ -331,10 +331,11 @@ def test_a_model_without_its_weights_is_not_complete(site: Site) -> None:
     assert [(model.folder, model.is_complete) for model in cached_models()] == [(folder, False)]
 
 
-def test_a_damaged_record_is_refused(site: Site) -> None:
+@pytest.mark.parametrize("damaged", ["{}", "[]", '{"name": "a", "wanted": [], "files": {"weights.hdf5": {}}}'])
+def test_a_damaged_record_is_refused(damaged: str, site: Site) -> None:
     get(site)
     (record,) = download.cache_folder().glob("*/.download.json")
-    record.write_text("{}")
+    record.write_text(damaged)
     with pytest.raises(ElmoError, match=r"\.download\.json: is no record of downloads; remove the folder"):
         get(site)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from elmo.errors import ElmoError
@@ -321,11 +321,19 @@ def _files_in(folder: Path) -> list[Path]:
 def _read_record(folder: Path) -> dict[str, Any] | None:
     if not (folder / _RECORD).exists():
         return None
-    record = cast("dict[str, Any]", read_json(folder / _RECORD))
-    kinds = {"name": str, "wanted": list, "files": dict}
-    if not all(isinstance(record.get(key), kind) for key, kind in kinds.items()):
+    record: Any = read_json(folder / _RECORD)
+    if not _is_record(record):
         raise ElmoError(f"{folder / _RECORD}: is no record of downloads; remove the folder, and load the model again")
     return record
+
+
+def _is_record(record: Any) -> bool:
+    kinds = {"name": str, "wanted": list, "files": dict}
+    return (
+        isinstance(record, dict)
+        and all(isinstance(record.get(key), kind) for key, kind in kinds.items())
+        and all(isinstance(facts, dict) and {"sha256", "date"} <= facts.keys() for facts in record["files"].values())
+    )
 
 
 def _write_record(folder: Path, record: Mapping[str, Any]) -> None:
