@@ -17,7 +17,7 @@ from elmo import formats
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.tasks.task import load_task_recipe
-from elmo.text.choice import choose_cut
+from elmo.text.choice import SAMPLE, choose_cut
 
 RAW = "They didn't play. She wrote one, too.\n\nNew plays: none.\n"
 TOKENIZED = "They did n't play .\nShe wrote one , too .\nNew plays : none .\n"
@@ -165,6 +165,18 @@ def test_conllu_is_known_by_its_name(run: Run) -> None:
     assert run("prepare", "corpus", "a.conllu", "--text", "conllu", "--min-count", "1")[1].startswith(
         "corpus: 5 tokens"
     )
+
+
+def test_the_beginning_of_a_long_conllu_file_is_looked_at_in_whole_lines(run: Run) -> None:
+    """A line that is cut off would be refused, as one that is damaged is, with the name of its file."""
+    line = "1\tword" + "\t_" * 8 + "\n"
+    Path("a.conllu").write_text((line + "\n") * (SAMPLE // len(line)))
+    code, out, err = run("embed", "model", "a.conllu", "a.npz", "--layers", "token", "--json")
+    assert code == 0, err
+    assert json.loads(out)["num_tokens"] == SAMPLE // len(line)
+    Path("a.conllu").write_text(f"{line * 2}2\tword\n")
+    code, _, err = run("embed", "model", "a.conllu", "b.npz")
+    assert (code, err) == (2, "elmo: a.conllu, line 3: 2 columns between tabs; CoNLL-U has 10\n")
 
 
 def test_the_packaged_model_reads_raw_english(run: Run) -> None:

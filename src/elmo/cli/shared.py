@@ -239,7 +239,7 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, **g
         given["text"] = "conllu"
     sample = sample_of(paths, encoding)
     choice = choose_cut(model.text, sample, **given)
-    note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice)
+    note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice, paths[0])
     for sentence in (*choice.notes, *([note] if note else [])):
         click.echo(f"elmo: {paths[0]}: {as_typed(sentence)}", err=True)
     return choice
