@@ -179,6 +179,19 @@ def test_the_beginning_of_a_long_conllu_file_is_looked_at_in_whole_lines(run: Ru
     assert (code, err) == (2, "elmo: a.conllu, line 3: 2 columns between tabs; CoNLL-U has 10\n")
 
 
+def test_word_vectors_are_of_the_tokens_of_the_model(run: Run) -> None:
+    for name in ("raw", "tokenized"):
+        code, out, err = run("types", "model", f"{name}.txt", f"of-{name}.txt", "--min-count", "1")
+        assert (code, err) == (0, "")
+        assert ("; raw text, cut as the model's (tokenizer ptb, paragraphs)\n" in out) == (name == "raw")
+    assert Path("of-raw.txt").read_text() == Path("of-tokenized.txt").read_text()
+    line = "\t".join(("1", "play", *"________")) + "\n"
+    Path("a.conllu").write_text(line * 2)
+    assert run("types", "model", "a.conllu", "one.txt", "--min-count", "2")[1].startswith(
+        "one.txt: vectors of 1 word, 12 wide, from 2 tokens, "
+    )
+
+
 def test_the_packaged_model_reads_raw_english(run: Run) -> None:
     """Perplexity of raw text is that of the same text tokenized by its tokenizer; other languages are noticed."""
     found = [run("perplexity", "en", name, "--state", "zero") for name in ("raw.txt", "tokenized.txt")]
@@ -191,7 +204,7 @@ def test_the_packaged_model_reads_raw_english(run: Run) -> None:
     code, _, err = run("embed", "en", "de.txt", "de.h5", "--layers", "token")
     assert code == 0
     assert re.match(
-        r"elmo: de.txt: \d\d% of the first 247 tokens are not among the model's words, of its training", err
+        r"elmo: de.txt: \d\d% of the first 260 tokens are not among the model's words, of its training", err
     )
 
 
