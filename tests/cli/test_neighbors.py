@@ -109,6 +109,22 @@ def test_kwic_has_the_words_below_each_other(elmo: Run, tmp_path: Path) -> None:
     }
 
 
+def test_kwic_orders_lines_from_right_to_left(elmo: Run, tmp_path: Path) -> None:
+    """The word before is on the right. All lines are filled, so that the words are below each other there, too."""
+    (tmp_path / "hebrew.txt").write_text("אב בא\nבא\nבא אב !\n", encoding="utf-8")
+    query = ["hebrew.txt", "--word", "בא", "--in", "אב בא !"]
+    code, out, _ = elmo(*query, "--format", "kwic")
+    assert code == 0
+    lines = out.splitlines()
+    assert {(line[6:9], line[-2:]) for line in lines} == {("  \u2067", "\u200f\u2069")}
+    shown = {line[9:-2] for line in lines}
+    assert {line.strip() for line in shown} == {"אב  בא", "בא", "בא  אב !"}
+    assert {line.rindex("בא") for line in shown} == {42}
+    assert {len(line) for line in shown} == {40 + 2 + 2 + 2 + 40}
+    # The mark at the end belongs to the sentence, and the place after it doesn't.
+    assert "  \u2068[בא] אב !\u2069  (sentence 2)\n" in elmo(*query)[1]
+
+
 def test_csv_has_a_row_for_each_use(elmo: Run, tmp_path: Path) -> None:
     (tmp_path / "marks.txt").write_text('He said , " a play , " twice .\nplay\n', encoding="utf-8")
     query = ["marks.txt", "--word", "play", "--in", "She wrote a play ."]

@@ -17,7 +17,7 @@ from elmo import formats
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from elmo.tasks.task import load_task_recipe
-from elmo.text.choice import choose_cut
+from elmo.text.choice import SAMPLE, choose_cut
 
 RAW = "They didn't play. She wrote one, too.\n\nNew plays: none.\n"
 TOKENIZED = "They did n't play .\nShe wrote one , too .\nNew plays : none .\n"
@@ -162,8 +162,33 @@ def test_conllu_is_known_by_its_name(run: Run) -> None:
     assert (table["id"], table["tokens"]) == (["s-7"], [["They", "did", "n't", "play", "."]])
     code, _, err = run("embed", "model", "a.conllu", "b.parquet", "--tokenizer", "ptb")
     assert (code, err) == (2, "elmo: tokenizer ptb: the words of CoNLL-U are given; leave it out\n")
-    assert run("prepare", "corpus", "a.conllu", "--text", "conllu", "--min-count", "1")[1].startswith(
-        "corpus: 5 tokens"
+    assert run("prepare", "corpus", "a.conllu", "--min-count", "1")[1].startswith("corpus: 5 tokens")
+    code, out, _ = run("prepare", "lines", "a.conllu", "--text", "sentences", "--tokenizer", "whitespace")
+    assert (code, out.startswith("lines: 64 tokens")) == (0, True), "an option holds"
+
+
+def test_the_beginning_of_a_long_conllu_file_is_looked_at_in_whole_lines(run: Run) -> None:
+    """A line that is cut off would be refused, as one that is damaged is, with the name of its file."""
+    line = "1\tword" + "\t_" * 8 + "\n"
+    Path("a.conllu").write_text((line + "\n") * (SAMPLE // len(line)))
+    code, out, err = run("embed", "model", "a.conllu", "a.npz", "--layers", "token", "--json")
+    assert code == 0, err
+    assert json.loads(out)["num_tokens"] == SAMPLE // len(line)
+    Path("a.conllu").write_text(f"{line * 2}2\tword\n")
+    code, _, err = run("embed", "model", "a.conllu", "b.npz")
+    assert (code, err) == (2, "elmo: a.conllu, line 3: 2 columns between tabs; CoNLL-U has 10\n")
+
+
+def test_word_vectors_are_of_the_tokens_of_the_model(run: Run) -> None:
+    for name in ("raw", "tokenized"):
+        code, out, err = run("types", "model", f"{name}.txt", f"of-{name}.txt", "--min-count", "1")
+        assert (code, err) == (0, "")
+        assert ("; raw text, cut as the model's (tokenizer ptb, paragraphs)\n" in out) == (name == "raw")
+    assert Path("of-raw.txt").read_text() == Path("of-tokenized.txt").read_text()
+    line = "\t".join(("1", "play", *"________")) + "\n"
+    Path("a.conllu").write_text(line * 2)
+    assert run("types", "model", "a.conllu", "one.txt", "--min-count", "2")[1].startswith(
+        "one.txt: vectors of 1 word, 12 wide, from 2 tokens, "
     )
 
 
@@ -179,7 +204,7 @@ def test_the_packaged_model_reads_raw_english(run: Run) -> None:
     code, _, err = run("embed", "en", "de.txt", "de.h5", "--layers", "token")
     assert code == 0
     assert re.match(
-        r"elmo: de.txt: \d\d% of the first 247 tokens are not among the model's words, of its training", err
+        r"elmo: de.txt: \d\d% of the first 260 tokens are not among the model's words, of its training", err
     )
 
 

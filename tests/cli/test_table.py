@@ -25,6 +25,18 @@ def test_wide_characters_and_combining_marks_keep_columns_straight(capsys: pytes
     assert shown(capsys) == ["猫    1", "cafe\N{COMBINING ACUTE ACCENT}  2", "cat   3"]
 
 
+def test_signs_without_a_place_keep_columns_straight(capsys: pytest.CaptureFixture[str]) -> None:
+    """Vowel signs of Thai and Hindi, which have no class of combination, and the joiners of Persian."""
+    print_table((), [("ที่", "1"), ("में", "2"), ("می\u200cرود", "3"), ("abcdef", "4")])
+    assert shown(capsys) == ["ที่       1", "में       2", "\u2068می\u200cرود\u2069   3", "abcdef  4"]
+
+
+def test_words_from_right_to_left_do_not_move_the_numbers_next_to_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """A terminal that orders letters would show the number on the left of the word."""
+    print_table((), [("שלום", "1"), ("a שלום", "2"), ("cat", "3")])
+    assert shown(capsys) == ["\u2068שלום\u2069    1", "\u2068a שלום\u2069  2", "cat     3"]
+
+
 def test_long_cells_are_cut(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("sentence", "n"), [("They saw a new play", "1"), ("猫猫猫猫猫猫", "2")], widest=9)
     assert shown(capsys) == ["sentence   n", "They saw…  1", "猫猫猫猫…  2"]

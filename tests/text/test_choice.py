@@ -11,7 +11,15 @@ import pytest
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
-from elmo.text.choice import choose_cut, how_to_cut, looks_tokenized, sample_of, tokenizer_for_query, unknown_note
+from elmo.text.choice import (
+    SAMPLE,
+    choose_cut,
+    how_to_cut,
+    looks_tokenized,
+    sample_of,
+    tokenizer_for_query,
+    unknown_note,
+)
 
 RAW, TOKENIZED = "They didn't play, did they? No.\n", "They did n't play , did they ? No .\n"
 OWN = TextConfig("ptb", "paragraphs", lowercase=False, language="en", oov_rate=0.04)
@@ -173,20 +181,33 @@ def test_the_beginning_of_a_text_is_looked_at_without_consuming_it(tmp_path: Pat
     assert sample_of([str(tmp_path / "empty")]) == ""
 
 
+def test_the_beginning_of_a_text_ends_where_a_line_does(tmp_path: Path, monkeypatch) -> None:
+    """A line of CoNLL-U that is cut off would be refused."""
+    line = "a line of a long text\n"
+    long = tmp_path / "long"
+    long.write_text(line * SAMPLE)
+    sample = sample_of([str(long)])
+    assert sample == line * (SAMPLE // len(line))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(sample.encode() + b"cut o"))))
+    assert str(sample_of(["-"])).endswith(line)
+    long.write_text("x" * 2 * SAMPLE)
+    assert sample_of([str(long)]) == "x" * SAMPLE
+
+
 def test_many_unknown_words_are_noticed(tmp_path: Path) -> None:
     """The share is compared with that of the training text. In a short text it has to be larger."""
     words = tmp_path / "vocabulary.txt"
     words.write_text("<S>\n</S>\n<UNK>\nthey\nplay\n.\n")
     known, strange = "they play .\n" * 50, "sie spielen .\n" * 50
     choice = choose_cut(OWN, known)
-    note = unknown_note(OWN, words, strange, choice)
+    note = unknown_note(OWN, words, strange, choice, "a.txt")
     assert note is not None
     assert note.startswith("67% of the first 150 tokens are not among the model's words, of its training text 4.0%")
     assert "in the language of the model (en), and cut as that was (tokenizer ptb)?" in note
-    assert unknown_note(OWN, words, known, choice) is None
-    assert unknown_note(OWN, words, "sie spielen .\n", choice) is None, "three tokens say nothing"
-    assert unknown_note(OWN, words, "they play Ann and Bob and they . play they\n", choice) is None, "names"
-    assert unknown_note(OWN, words, "sie spielen heute , und sie spielen .\n", choice) is not None
-    assert unknown_note(OWN, tmp_path / "none", strange, choice) is None
-    assert unknown_note(TextConfig("ptb"), words, strange, choice) is None
-    assert unknown_note(None, words, strange, choice) is None
+    assert unknown_note(OWN, words, known, choice, "a.txt") is None
+    assert unknown_note(OWN, words, "sie spielen .\n", choice, "a.txt") is None, "three tokens say nothing"
+    assert unknown_note(OWN, words, "they play Ann and Bob and they . play they\n", choice, "a.txt") is None, "names"
+    assert unknown_note(OWN, words, "sie spielen heute , und sie spielen .\n", choice, "a.txt") is not None
+    assert unknown_note(OWN, tmp_path / "none", strange, choice, "a.txt") is None
+    assert unknown_note(TextConfig("ptb"), words, strange, choice, "a.txt") is None
+    assert unknown_note(None, words, strange, choice, "a.txt") is None

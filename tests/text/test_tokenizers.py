@@ -356,6 +356,8 @@ def test_what_others_take_for_an_end_is_none_before_a_small_letter(monkeypatch):
     monkeypatch.setattr("elmo.text.rules.is_split_by_language", lambda language: language is not None)
     monkeypatch.setattr("elmo.text.rules.import_extra", lambda name, purpose: sentencex)
     assert split_sentences("A 19. század. Jó. ", "qx") == ["A 19. század.", "Jó."]
+    # A title or an initial of a script without case. In others, a single small letter may be a word.
+    assert split_sentences("ولد د. أحمد. Hogy van-e. Jó.", "qx") == ["ولد د. أحمد.", "Hogy van-e.", "Jó."]
     assert split_sentences("a. b", "qx") == ["a. b"]
 
 

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
@@ -312,11 +313,12 @@ def hint(words: Sequence[str], tokens: Iterable[str], ignore_case: bool) -> str:
     if missing is None:
         return "" if len(words) == 1 else " (all its words are there, but do not follow one another)"
     folded = missing.casefold()
+    # `\w` leaves out vowel signs and accents, so a word without them is found in one that has them.
     found = (token for token in present if folded in {token.casefold(), *_WORD.findall(token.casefold())})
     if not (near := list(islice(found, NEAR_FORMS))):
         return "" if len(words) == 1 else f" (there is no {missing!r})"
     advice = "ignore case, or write it so"
-    if any(token.casefold() != folded for token in near):
+    if any(any(category(c)[0] in "PS" for c in token) for token in near):
         advice = "another tokenizer, such as ptb for English or words, separates marks from words"
     return f" (there is {', '.join(map(repr, near))}: {advice})"
 

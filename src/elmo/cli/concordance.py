@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from elmo.cli.table import display_width
+from elmo.cli.table import END, MARK, RIGHT_TO_LEFT, display_width, is_right_to_left
 
 if TYPE_CHECKING:
     from elmo.analysis.neighbors import Use
@@ -25,13 +25,20 @@ PLACE_COLUMNS = ("file", "line")
 
 
 def print_kwic(uses: Sequence[Use]) -> None:
-    """Print each use with its similarity and as many whole tokens around it as fit, the words below each other."""
+    """Print each use with its similarity and as many whole tokens around it as fit, the words below each other.
+
+    A line whose word is written from right to left is ordered so as a whole, from the text before the word on the right
+    to that after it on the left. It is filled to its full width, which keeps these words below each other, too.
+    """
     widest = max((display_width(use.word) for use in uses), default=0)
     for use in uses:
         left = " ".join(reversed(_fitting(use.tokens[: use.position][::-1])))
         right = " ".join(_fitting(use.tokens[use.position + use.length :]))
         before, after = " " * (CONTEXT_WIDTH - display_width(left)), " " * (widest - display_width(use.word))
-        click.echo(f"{use.similarity:6.3f}  {before}{left}  {use.word}{after}  {right}".rstrip())
+        line = f"{before}{left}  {use.word}{after}  {right}"
+        if is_right_to_left(use.word):
+            line = f"{RIGHT_TO_LEFT}{line}{' ' * (CONTEXT_WIDTH - display_width(right))}{MARK}{END}"
+        click.echo(f"{use.similarity:6.3f}  {line}".rstrip())
 
 
 def print_csv(uses: Sequence[Use], origins: Origins | None) -> None:

@@ -176,15 +176,11 @@ def _note_on_size(
 ) -> str | None:
     """Return a sentence about the size of the file if it will be large, by the number of tokens in a sample."""
     from elmo.text.choice import sample_of
-    from elmo.text.reading import tokenize_block
-    from elmo.text.tokenizers import get_tokenizer
 
     num_bytes = count_bytes(paths)
     if num_bytes is None or num_bytes < LARGE / 1e5 or options["pool"] or not (sample := sample_of(paths, encoding)):
         return None  # unknown, or too short a text: no token of a byte has a hundred thousand bytes of vectors
-    tokenize = get_tokenizer(choice.tokenizer)
-    found = tokenize_block(sample, tokenize, choice.text, choice.lowercase, choice.language)
-    num_tokens = num_bytes * sum(map(len, found)) / len(sample.encode(encoding, "replace"))
+    num_tokens = num_bytes * sum(map(len, choice.cut(sample, paths[0]))) / len(sample.encode(encoding, "replace"))
     num_layers = embedder.num_layers if layers == "all" else 1
     is_half = options["dtype"] == "float16"
     size = num_tokens * num_layers * embedder.width * (2 if is_half else 4)

@@ -21,6 +21,7 @@ from elmo.cli.shared import (
     print_result,
     text_options,
 )
+from elmo.cli.table import isolated
 from elmo.errors import ElmoError
 from elmo.progress import show_progress
 
@@ -227,12 +228,12 @@ def _print_lists(found: Neighbors) -> None:
     for use in found.uses:
         where = f"sentence {use.sentence}" if use.origin is None else use.origin
         click.echo(f"  {use.similarity:.3f}  {marked(use.tokens, use.position, use.length)}  ({where})")
-    words = ", ".join(f"{neighbor.word} {neighbor.similarity:.3f}" for neighbor in found.words)
+    words = ", ".join(f"{isolated(neighbor.word)} {neighbor.similarity:.3f}" for neighbor in found.words)
     click.echo(f"\nNearest words without context (layer 0, the same in every sentence):\n  {words or 'none'}\n")
 
 
 def _mean_of(found: Neighbors) -> str:
-    return f"mean of {counted(found.num_averaged, 'use')} of {found.word}"
+    return f"mean of {counted(found.num_averaged, 'use')} of {isolated(found.word)}"
 
 
 def marked(tokens: tuple[str, ...], position: int, length: int = 1) -> str:
@@ -240,4 +241,4 @@ def marked(tokens: tuple[str, ...], position: int, length: int = 1) -> str:
     from elmo.analysis.neighbors import excerpt
 
     before, token, after = excerpt(tokens, position, SHOWN_TOKENS, length)
-    return f"{before} [{token}] {after}".strip()
+    return isolated(f"{before} [{token}] {after}".strip())

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import click
 
-from elmo.cli.shared import counted, examples, is_given, json_option, print_result, reading_options
+from elmo.cli.shared import (
+    counted,
+    examples,
+    is_given,
+    json_option,
+    layout_by_name,
+    print_result,
+    reading_options,
+)
 from elmo.errors import ElmoError
 
 
@@ -55,7 +63,7 @@ def command(
     folder: Path,
     inputs: tuple[str, ...],
     tokenizer: str,
-    text: str,
+    text: str | None,
     encoding: str,
     lowercase: bool,
     min_count: int,
@@ -81,16 +89,17 @@ def command(
 
     if vocabulary_file and is_given("min_count"):
         raise ElmoError("--min-count: has no effect when --vocabulary names the words; leave one of them out")
+    paths = expand(inputs)
+    text = text or layout_by_name(paths)
     if (note := note_on_sentences(text, language or language_of(tokenizer))) is not None:
         click.echo(f"elmo: {note}", err=True)
-    if not is_given("tokenizer") and text != "conllu":
-        paths = expand(inputs)
-        if looks_tokenized(sample_of(paths, encoding) or "") is False:
-            click.echo(
-                f"elmo: {paths[0]}: this looks like raw text, and is cut at spaces only; pass --tokenizer (ptb for "
-                "English, words for other languages), or --tokenizer whitespace if spaces are right",
-                err=True,
-            )
+    is_cut_at_spaces = not is_given("tokenizer") and text != "conllu"
+    if is_cut_at_spaces and looks_tokenized(sample_of(paths, encoding) or "") is False:
+        click.echo(
+            f"elmo: {paths[0]}: this looks like raw text, and is cut at spaces only; pass --tokenizer (ptb for "
+            "English, words for other languages), or --tokenizer whitespace if spaces are right",
+            err=True,
+        )
     was_there = folder.exists()  # `prepare` opens it if it is the same corpus, and refuses it otherwise
     corpus = prepare(
         inputs,

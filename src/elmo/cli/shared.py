@@ -154,10 +154,9 @@ reading_options = add_options(
     click.option(
         "--text",
         type=click.Choice(["sentences", "paragraphs", "wrapped", "conllu"]),
-        default="sentences",
-        show_default=True,
         help="What a line holds: a sentence, a paragraph, or a part of a paragraph that is wrapped over several "
-        "lines and ends at a blank line; or CoNLL-U, a word a line.",
+        "lines and ends at a blank line; or CoNLL-U, a word a line. Default: conllu for files named so (x.conllu, "
+        "x.conllu.xz), and sentences for others.",
     ),
     click.option(
         "--encoding",
@@ -168,7 +167,10 @@ reading_options = add_options(
     ),
     click.option("--lowercase", is_flag=True, help="Convert the text to lower case. The published models keep case."),
 )
-"""Add the options `--tokenizer`, `--text`, `--encoding` and `--lowercase`, the keywords of `read_sentences`."""
+"""Add the options `--tokenizer`, `--text`, `--encoding` and `--lowercase`, the keywords of `read_sentences`.
+
+Without `--text` it is None, for which `layout_by_name` has a value.
+"""
 
 
 text_options = add_options(
@@ -233,16 +235,22 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, **g
         **given: The other values of `text_options`.
     """
     from elmo.text.choice import choose_cut, sample_of, unknown_note
-    from elmo.text.conllu import is_conllu
 
-    if given["text"] is None and paths and all(map(is_conllu, paths)):
-        given["text"] = "conllu"
+    if given["text"] is None and (text := layout_by_name(paths)) == "conllu":
+        given["text"] = text
     sample = sample_of(paths, encoding)
     choice = choose_cut(model.text, sample, **given)
-    note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice)
+    note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice, paths[0])
     for sentence in (*choice.notes, *([note] if note else [])):
         click.echo(f"elmo: {paths[0]}: {as_typed(sentence)}", err=True)
     return choice
+
+
+def layout_by_name(paths: Sequence[str]) -> str:
+    """Return what a line of these files holds: "conllu" if they are all named so, and otherwise "sentences"."""
+    from elmo.text.conllu import is_conllu
+
+    return "conllu" if paths and all(map(is_conllu, paths)) else "sentences"
 
 
 COMPRESSED = {".gz", ".xz", ".zst"}

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from unicodedata import combining, east_asian_width
+from unicodedata import bidirectional, category, east_asian_width
 
 import click
 
 NUMBER = re.compile(r"[-+]?\d[\d,.]*( ± [\d,.]+)?( ?[kMG%]B?)?|nan")
 """A number, which may have a deviation and a unit: "1,024", "91.2 ± 0.3", "65.5 MB"."""
 
+RIGHT_TO_LEFT, FIRST_STRONG, END, MARK = "\u2067", "\u2068", "\u2069", "\u200f"
+"""Signs of Unicode, which take no place: what is between one of the first two and `END` is ordered from right to left,
+or as its first letter is, and the rest of the line as if it weren't there. Spaces in front of the mark (right-to-left)
+stay within, too, even at the end of a line. Terminals that don't order letters show nothing of this."""
+
+_WITHOUT_PLACE = ("Mn", "Me", "Cf")
+
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, widest: int | None = None) -> None:
     """Print rows under their head, with two spaces between columns.
 
-    Words of any script keep the columns straight: a wide character takes two places, and a combining mark none.
+    Words of any script keep the columns straight: a wide character takes two places, a combining mark none, and words
+    that are written from right to left don't move their neighbors.
 
     Args:
         head: The names of the columns; empty for a table without a head.
@@ -29,13 +37,23 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], *, widest: i
         cells: list[str] = []
         for cell, width, right in zip(line, widths, is_right, strict=True):
             space = " " * (width - display_width(cell))
-            cells.append(space + cell if right else cell + space)
+            cells.append(space + cell if right else isolated(cell) + space)
         click.echo("  ".join(cells).rstrip())
 
 
 def display_width(text: str) -> int:
-    """Return how many places a text takes on a terminal: two for a wide character, none for a combining mark."""
-    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+    """Return how many places a text takes on a terminal: two for a wide character, none for a mark or a joiner."""
+    return sum(0 if category(c) in _WITHOUT_PLACE else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def is_right_to_left(text: str) -> bool:
+    """Return whether the first letter of a text is written from right to left, as in Hebrew and Arabic."""
+    return next((kind != "L" for c in text if (kind := bidirectional(c)) in ("L", "R", "AL")), False)
+
+
+def isolated(text: str) -> str:
+    """Return a text that a terminal orders by itself, so that numbers and marks next to it stay where they are."""
+    return f"{FIRST_STRONG}{text}{END}" if any(bidirectional(c) in ("R", "AL") for c in text) else text
 
 
 def _are_numbers(column: Sequence[str]) -> bool:

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from elmo.cli.shared import (
+    choose_reading,
+    counted,
     device_option,
     examples,
     json_option,
     layer_option,
     precision_option,
     print_result,
-    reading_options,
+    text_options,
 )
 from elmo.cli.word_vectors import opened_corpus, require_word_tests, run_word_tests, word_test_options
 
@@ -39,7 +41,7 @@ def parse_senses(ctx: click.Context, param: click.Parameter, value: str) -> Any:
 @click.command(
     epilog=examples(
         "elmo types run/ corpus/ words.kv --layer 1 --min-count 20",
-        "elmo types en 'wiki/*.txt.gz' words.txt --tokenizer ptb --text paragraphs --similarity wordsim353.tsv",
+        "elmo types en 'wiki/*.txt.gz' words.txt --similarity wordsim353.tsv",
         "elmo types en corpus/ senses.txt --senses auto",
     )
 )
@@ -66,7 +68,7 @@ def parse_senses(ctx: click.Context, param: click.Parameter, value: str) -> Any:
 @word_test_options
 @precision_option
 @device_option
-@reading_options
+@text_options
 @json_option
 def command(
     model: str,
@@ -86,7 +88,8 @@ def command(
 
     Programs that read the vectors of word2vec can read these. OUT in .kv is a file for gensim's KeyedVectors.load; any
     other ending is word2vec's text format. The source is a corpus folder made by elmo prepare, or a text file, a glob
-    or -, which is first prepared in a temporary folder next to OUT. Memory use depends on the number of words, not on
+    or -, which is first prepared in a temporary folder next to OUT; raw text is cut as the model's training text was.
+    Memory use depends on the number of words, not on
     the length of the text.
     """
     import time
@@ -96,12 +99,17 @@ def command(
     from elmo.formats.word_vectors import require_word_vector_support, write_word_vectors
     from elmo.nn.processor import prepare_device
     from elmo.targets import require_new_file
+    from elmo.text.reading import expand
 
     require_new_file(out)
     require_word_vector_support(out)
     require_word_tests(similarity, analogies)
     started = time.monotonic()
     embedder = load(model, device=prepare_device(device), precision=precision)
+    suffix = ""
+    if not Path(source).is_dir():  # a corpus was cut when it was prepared; `opened_corpus` refuses options about it
+        choice = choose_reading(embedder, expand([source]), **reading)
+        reading, suffix = choice.reading(reading["encoding"]), str(choice)
     with opened_corpus(source, out, reading) as corpus:
         found = type_vectors(
             embedder, corpus, layer=layer, min_count=min_count, senses=senses, work=out.absolute().parent
@@ -117,11 +125,11 @@ def command(
         "num_tokens": num_tokens,
         "seconds": round(seconds, 3),
     }
-    what = "words" if senses == 1 else "words and senses"
+    what = counted(len(found.names), "word") if senses == 1 else f"{len(found.names):,} words and senses"
     figures |= run_word_tests(out, similarity, analogies, as_json)
     print_result(
-        f"{out}: vectors of {len(found.names):,} {what}, {embedder.width} wide, from {num_tokens:,} tokens, "
-        f"{seconds / 60:.1f} minutes",
+        f"{out}: vectors of {what}, {embedder.width} wide, from {counted(num_tokens, 'token')}, "
+        f"{seconds / 60:.1f} minutes{suffix}",
         figures,
         as_json,
     )

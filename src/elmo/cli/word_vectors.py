@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from elmo.cli.shared import add_options, is_given
+from elmo.cli.shared import add_options, is_given, layout_by_name
 from elmo.errors import ElmoError
 
 if TYPE_CHECKING:
@@ -29,15 +29,20 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
 
     from elmo.text.corpus import Corpus
     from elmo.text.prepare import prepare
+    from elmo.text.reading import expand
 
     is_corpus = Path(source).is_dir()
     if is_corpus and (told := [name for name in reading if is_given(name)]):
         raise ElmoError(f"{source}: is a corpus, whose text is already tokenized; leave out --{told[0]}")
     with TemporaryDirectory(dir=out.absolute().parent, prefix=f".{out.name}.") as work:
-        # min_count=1 keeps all words of the text: which of them get vectors is decided later, by --min-count.
-        corpus = Corpus.open(source) if is_corpus else prepare([source], Path(work) / "corpus", min_count=1, **reading)
-        if is_corpus:  # a corpus that was made a moment ago need not be read once more
+        if is_corpus:
+            corpus = Corpus.open(source)
             corpus.verify()
+        else:
+            paths = expand([source])
+            how = {**reading, "text": reading["text"] or layout_by_name(paths)}
+            # min_count=1 keeps all words of the text: which of them get vectors is decided later, by --min-count.
+            corpus = prepare(paths, Path(work) / "corpus", min_count=1, **how)
         yield corpus
         del corpus  # Windows cannot delete files that are still mapped into memory
 

@@ -60,6 +60,11 @@ class Choice:
             "language": self.language,
         }
 
+    def cut(self, sample: str, path: str) -> list[list[str]]:
+        """Cut the beginning of a file, in whole lines, into tokenized sentences."""
+        tokenize = get_tokenizer(self.tokenizer)
+        return tokenize_block(sample, tokenize, self.text, self.lowercase, self.language, (path, 1))
+
     @property
     def facts(self) -> dict[str, str]:
         """What a file of vectors keeps of it."""
@@ -211,7 +216,7 @@ def _has_no_spaces(text: str) -> bool:
 
 
 def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> str | None:
-    """Return the beginning of a text without consuming it, or None if it comes from a pipe that has a name.
+    """Return the beginning of a text, in whole lines, without consuming it; None if it comes from a pipe with a name.
 
     Raises:
         ElmoError: If a file can't be read.
@@ -221,14 +226,20 @@ def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> str | None:
     if paths[0] == STDIN:
         peek = getattr(getattr(sys.stdin, "buffer", None), "peek", None)
         # What is there already; bytes of a character that is cut off are left out.
-        return None if peek is None else peek(SAMPLE).decode(encoding, "ignore")[:SAMPLE]
+        return None if peek is None else _whole_lines(peek(SAMPLE).decode(encoding, "ignore")[:SAMPLE])
     if not Path(paths[0]).is_file():
         return None
-    return next(read_blocks(paths[0], encoding), "")[:SAMPLE]
+    text = next(read_blocks(paths[0], encoding), "")
+    return text if len(text) <= SAMPLE else _whole_lines(text[:SAMPLE])
+
+
+def _whole_lines(text: str) -> str:
+    """Leave out the last line, which may be cut off, unless it is the only one."""
+    return text[: text.rfind("\n") + 1] or text
 
 
 def unknown_note(
-    own: TextConfig | None, vocabulary_file: Path | None, sample: str | None, choice: Choice
+    own: TextConfig | None, vocabulary_file: Path | None, sample: str | None, choice: Choice, path: str
 ) -> str | None:
     """Return what `note_on_words` says about the beginning of a text.
 
@@ -237,11 +248,11 @@ def unknown_note(
         vocabulary_file: The words of the model, one on each line.
         sample: The beginning of the text.
         choice: How it is cut.
+        path: The name of its file, for error messages.
     """
     if own is None or own.oov_rate is None or vocabulary_file is None or not sample or not vocabulary_file.exists():
         return None
-    whole = sample[: sample.rfind("\n") + 1] or sample  # the last line may be cut off
-    found = tokenize_block(whole, get_tokenizer(choice.tokenizer), choice.text, choice.lowercase, choice.language)
+    found = choice.cut(sample, path)
     return note_on_words(own, vocabulary_file, [token for sentence in found for token in sentence])
 
 

@@ -210,10 +210,18 @@ def read_units(path: str | Path, text: str, encoding: str, advance: Advance | No
 
 
 def tokenize_block(
-    block: str, tokenize: Tokenizer, text: str, lowercase: bool, language: str | None = None
+    block: str,
+    tokenize: Tokenizer,
+    text: str,
+    lowercase: bool,
+    language: str | None = None,
+    place: tuple[str, int] = ("text", 1),
 ) -> list[list[str]]:
-    """Split a block from `read_units` into tokenized sentences (see `read_sentences` for the arguments)."""
-    return tokenize_numbered(block, tokenize, text, lowercase, language)[0]
+    """Split a block from `read_units` into tokenized sentences (see `read_sentences` for the arguments).
+
+    `place` is the name of the file and the number of the block's first line, for error messages.
+    """
+    return tokenize_numbered(block, tokenize, text, lowercase, language, place)[0]
 
 
 def tokenize_numbered(
@@ -224,10 +232,7 @@ def tokenize_numbered(
     language: str | None = None,
     place: tuple[str, int] = ("text", 1),
 ) -> tuple[list[list[str]], Sequence[int]]:
-    """Split a block as `tokenize_block` does, and number the lines on which its sentences begin, from 0.
-
-    `place` is the name of the file and the number of the block's first line, for error messages.
-    """
+    """Split a block as `tokenize_block` does, and number the lines on which its sentences begin, from 0."""
     if text == "conllu":
         found = list(conllu_sentences(block, *place))
         sentences = [[word for word, *_ in sentence.words] for sentence in found]

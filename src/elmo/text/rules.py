@@ -219,12 +219,19 @@ def _spans_by_language(paragraph: str, language: str) -> Iterator[tuple[int, int
     for boundary in sentencex.get_sentence_boundaries(language, paragraph):
         end = boundary["end_index"]
         following = paragraph[end : end + _FOLLOWING].lstrip(_OPENING)[:1]
-        # It takes any ordinal number for an end ("A 19. | században").
-        if not (following.islower() or following in ".!?…,;:)]}") or end == len(paragraph):
+        # It takes any ordinal number for an end ("A 19. | században"), and Arabic titles of one letter ("د. | أحمد").
+        is_inside = following.islower() or following in ".!?…,;:)]}" or _ends_in_uncased_letter(paragraph[start:end])
+        if not is_inside or end == len(paragraph):
             first, last = _stripped(paragraph, start, end)
             if first < last:
                 yield first, last
             start = end
+
+
+def _ends_in_uncased_letter(text: str) -> bool:
+    """Return whether a text ends in the period of a single letter of a script without case, such as Arabic."""
+    found = _compiled(rf"(?<!{_WORD})({_LETTER})\.\s*\Z").search(text, max(0, len(text) - _FOLLOWING))
+    return found is not None and unicodedata.category(found[1]) == "Lo"
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
