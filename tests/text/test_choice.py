@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from elmo.text.choice import (
     tokenizer_for_query,
     unknown_note,
 )
+from elmo.text.reading import read_lines
 
 RAW, TOKENIZED = "They didn't play, did they? No.\n", "They did n't play , did they ? No .\n"
 OWN = TextConfig("ptb", "paragraphs", lowercase=False, language="en", oov_rate=0.04)
@@ -167,18 +169,58 @@ def test_text_in_memory_needs_a_tokenizer() -> None:
         how_to_cut(TextConfig(), RAW)
 
 
+def stdin(monkeypatch: pytest.MonkeyPatch, *parts: bytes) -> None:
+    """Let standard input be a pipe into which these parts are written one after the other."""
+
+    left = iter(parts)
+
+    class Pipe(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            data = next(left, b"")
+            buffer[: len(data)] = data
+            return len(data)
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(Pipe())))
+
+
 def test_the_beginning_of_a_text_is_looked_at_without_consuming_it(tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "text").write_bytes("é\n".encode("latin-1"))
     assert sample_of([str(tmp_path / "text")], "latin-1") == "é"
-    stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO("é, b\n".encode()[:-1] + "é".encode()[:1])))
-    monkeypatch.setattr(sys, "stdin", stdin)
-    assert sample_of(["-"]) == "é, b"
-    assert stdin.buffer.read() == "é, b".encode() + "é".encode()[:1]
     os.mkfifo(tmp_path / "pipe")
     assert sample_of([str(tmp_path / "pipe")]) is None
     assert sample_of([]) is None
     (tmp_path / "empty").touch()
     assert sample_of([str(tmp_path / "empty")]) == ""
+
+
+def test_the_first_text_with_marks_is_looked_at(tmp_path: Path) -> None:
+    names = [str(tmp_path / str(number)) for number in range(4)]
+    for name, text in zip(names, ("", "LETTERS OF A LADY\n", "They saw it.\n", "A b .\n"), strict=True):
+        Path(name).write_text(text)
+    assert sample_of(names) == "They saw it."
+    assert sample_of(names[:2]) == "LETTERS OF A LADY"
+    assert sample_of(names[:1]) == ""
+
+
+def test_standard_input_is_looked_at_until_there_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However it arrives; and it is read from its start after that."""
+    parts = ("\ufeffLETTERS\r\n".encode(), "Sïe, ".encode()[:2], "Sïe, ".encode()[2:], b"he\r\ncame. ", b"End")
+    stdin(monkeypatch, *parts)
+    assert sample_of(["-"]) == "LETTERS\nSïe, he\n", "only whole lines"
+    assert [*read_lines("-")] == ["LETTERS", "Sïe, he", "came. End"]
+    stdin(monkeypatch, "é, b\né".encode()[:-1])
+    assert sample_of(["-"]) == sample_of(["-"]) == "é, b\n", "and once more"
+    assert sys.stdin.buffer.read() == "é, b\né".encode()[:-1]
+    stdin(monkeypatch, *[b"word "] * SAMPLE)
+    assert len(sample_of(["-"]) or "") == SAMPLE, "a text without marks is not read to its end"
+    stdin(monkeypatch, b"a, b")
+    with pytest.raises(ElmoError, match="encoding 'foo' is unknown"):
+        sample_of(["-"], "foo")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("a, b"))
+    assert sample_of(["-"]) is None
 
 
 def test_the_beginning_of_a_text_ends_where_a_line_does(tmp_path: Path, monkeypatch) -> None:
@@ -188,7 +230,7 @@ def test_the_beginning_of_a_text_ends_where_a_line_does(tmp_path: Path, monkeypa
     long.write_text(line * SAMPLE)
     sample = sample_of([str(long)])
     assert sample == line * (SAMPLE // len(line))
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(sample.encode() + b"cut o"))))
+    stdin(monkeypatch, sample.encode() + b"cut o")
     assert str(sample_of(["-"])).endswith(line)
     long.write_text("x" * 2 * SAMPLE)
     assert sample_of([str(long)]) == "x" * SAMPLE

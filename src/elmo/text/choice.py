@@ -5,9 +5,9 @@ A file is taken for tokenized if its marks (commas, periods, ...) stand between 
 
 from __future__ import annotations
 
+import codecs
 import math
 import re
-import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +16,13 @@ from typing import Any
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
-from elmo.text.reading import STDIN, read_blocks, tokenize_block
+from elmo.text.opening import STDIN, peek_stdin
+from elmo.text.reading import check_encoding, read_blocks, tokenize_block
 from elmo.text.rules import is_not_english, is_split_by_language
 from elmo.text.tokenizers import get_tokenizer, is_code, language_of, refuse_code
 
-SAMPLE = 1 << 16
-"""How many characters of a text are looked at."""
+SAMPLE, FILES = 1 << 16, 20
+"""How many characters of a text are looked at, and in how many files they are looked for."""
 
 FEWEST, MANY, MOST = 8, 100, 10_000
 """With fewer tokens than the first, the share of unknown ones says nothing; with fewer than the second, less.
@@ -164,6 +165,17 @@ def how_to_cut(
     return replace(known, tokenizer=tokenizer, language=language or language_of(tokenizer) or known.language)
 
 
+def tokenizer_of(own: TextConfig | None) -> str:
+    """Return the name of the tokenizer by which a model's training text was cut, "whitespace" if that is not known.
+
+    Raises:
+        ElmoError: If it is a function from outside of this package.
+    """
+    name = "whitespace" if own is None else own.tokenizer
+    refuse_code(name, "the model", f"if you trust it, pass tokenizer={name!r}")
+    return name
+
+
 def tokenizer_for_query(sentence: str, of_text: str, own: TextConfig | None) -> str:
     """Return the name of the tokenizer for a sentence that is compared with a text.
 
@@ -218,19 +230,36 @@ def _has_no_spaces(text: str) -> bool:
 def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> str | None:
     """Return the beginning of a text, in whole lines, without consuming it; None if it comes from a pipe with a name.
 
+    It is that of the first file that has marks. If none of the first `FILES` has any, it is that of the first file
+    that is not blank.
+
     Raises:
-        ElmoError: If a file can't be read.
+        ElmoError: If a file can't be read, or the encoding is unknown.
     """
-    if not paths:
+    found: str | None = None
+    for path in paths[:FILES]:
+        sample = _beginning(path, encoding)
+        if sample is None or looks_tokenized(sample) is not None:
+            return sample
+        found = found if found and found.strip() else sample
+    return found
+
+
+def _beginning(path: str, encoding: str) -> str | None:
+    if path == STDIN:
+        check_encoding(encoding)
+        data = peek_stdin(SAMPLE, lambda head: looks_tokenized(_decoded(head, encoding)) is not None)
+        return None if data is None else _decoded(data, encoding)
+    if not Path(path).is_file():
         return None
-    if paths[0] == STDIN:
-        peek = getattr(getattr(sys.stdin, "buffer", None), "peek", None)
-        # What is there already; bytes of a character that is cut off are left out.
-        return None if peek is None else _whole_lines(peek(SAMPLE).decode(encoding, "ignore")[:SAMPLE])
-    if not Path(paths[0]).is_file():
-        return None
-    text = next(read_blocks(paths[0], encoding), "")
+    text = next(read_blocks(path, encoding), "")
     return text if len(text) <= SAMPLE else _whole_lines(text[:SAMPLE])
+
+
+def _decoded(data: bytes, encoding: str) -> str:
+    """Decode the beginning of a text, but not a character or a line that is cut off."""
+    text = codecs.getincrementaldecoder(encoding)("ignore").decode(data)
+    return _whole_lines(text[:SAMPLE].removeprefix("\ufeff").replace("\r\n", "\n"))
 
 
 def _whole_lines(text: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
 import sys
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
@@ -50,6 +51,47 @@ def open_text(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, 
                 yield cast(BinaryIO, _ZstdStream(file, zstandard)), position, (EOFError, zstandard.ZstdError)
             case _:
                 yield file, position, ()
+
+
+def peek_stdin(size: int, is_enough: Callable[[bytes], bool]) -> bytes | None:
+    """Return the beginning of standard input, which `open_text` will still read from its start.
+
+    Args:
+        size: How many bytes are enough.
+        is_enough: Tells whether less is enough, too. It is asked when a line has ended. Otherwise this waits for more,
+            or for the end.
+
+    Returns:
+        The bytes, or None if there is no standard input, or none of bytes (as in a notebook).
+    """
+    stream: Any = getattr(sys.stdin, "buffer", None)
+    if not hasattr(stream, "read1"):
+        return None
+    head = b""
+    while len(head) < size and (more := stream.read1(size)):
+        head += more
+        if b"\n" in more and is_enough(head):
+            break
+    sys.stdin = io.TextIOWrapper(io.BufferedReader(_PutBack(head, sys.stdin)))
+    return head
+
+
+class _PutBack(io.RawIOBase):
+    """A stream of bytes that were read already, and of all that comes after them."""
+
+    def __init__(self, head: bytes, rest: TextIO) -> None:
+        self._head = head
+        self._rest = rest  # not only its bytes, since they are closed when nothing refers to this any more
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = len(buffer)
+        data = self._head[:size] or cast(io.BufferedReader, self._rest.buffer).read1(size)
+        self._head = self._head[size:]
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class _ZstdStream:

@@ -325,8 +325,8 @@ def _read_bytes(path: str, advance: Advance | None) -> Iterator[bytes]:
             yield data
 
 
-def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
-    """Return a function that decodes block after block, and that names the line of bytes that it cannot decode."""
+def check_encoding(encoding: str) -> None:
+    """Raise ElmoError unless Python can decode text by this name."""
     # Decoding something finds out more than looking the name up: "hex" exists, but gives no text.
     try:
         b"aa".decode(encoding, "replace")
@@ -334,6 +334,11 @@ def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
         raise ElmoError(
             f"encoding {encoding!r} is unknown; choose one that Python knows, such as utf-8, utf-16, latin-1 or cp1252"
         ) from None
+
+
+def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
+    """Return a function that decodes block after block, and that names the line of bytes that it cannot decode."""
+    check_encoding(encoding)
     decoder = codecs.getincrementaldecoder(encoding)()
     num_lines = 0
 
