@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import elmo
+from elmo import formats
+from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
 from pages import ROOT, blocks
@@ -43,6 +45,15 @@ def test_texts_have_the_mean_of_their_tokens(folder: Path) -> None:
     wanted = elmo.load(folder).embed(TOKENS, pool="mean")
     np.testing.assert_allclose(found, wanted, atol=ROUNDING, rtol=0)
     assert not build(folder).encode([""]).any()
+
+
+def test_texts_are_cut_as_the_training_text_of_the_model(folder: Path, tmp_path: Path) -> None:
+    model = formats.load(folder)
+    model.text = TextConfig("ptb", lowercase=True)
+    formats.save_native(model, tmp_path / "model")
+    tokens = ElmoTokens(tmp_path / "model")
+    assert tokens.get_config_dict() == {"tokenizer": "ptb", "lowercase": True, "requires_grad": False}
+    assert ElmoTokens(folder).get_config_dict()["tokenizer"] == "whitespace"
 
 
 def test_lower_case_and_prompts(folder: Path) -> None:

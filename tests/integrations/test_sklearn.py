@@ -21,6 +21,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.utils import estimator_checks as checks
 
 import elmo
+from elmo import formats
+from elmo.config import TextConfig
 from elmo.embed import pool_tokens
 from elmo.errors import ElmoError
 from elmo.integrations import sklearn as module
@@ -110,6 +112,15 @@ def test_tokenizers(folder: Path) -> None:
     ):
         found = ElmoVectorizer(folder, **options).transform([text])
         np.testing.assert_array_equal(found, plain.transform([tokens]))
+
+
+def test_strings_are_cut_as_the_training_text_of_the_model(folder: Path, tmp_path: Path) -> None:
+    model = formats.load(folder)
+    model.text = TextConfig("ptb", lowercase=True)
+    formats.save_native(model, tmp_path / "model")
+    found = ElmoVectorizer(tmp_path / "model").transform(["Don't go.", ["A", "B"]])
+    wanted = elmo.load(folder).embed([["do", "n't", "go", "."], ["A", "B"]], pool="mean")
+    np.testing.assert_allclose(found, wanted, atol=2e-6, rtol=0)
 
 
 # --- scikit-learn
@@ -202,7 +213,7 @@ def test_parameters_are_kept_as_given_and_cloned(folder: Path) -> None:
         "layers": weights,
         "pool": "mean",
         "tokenizer": str.split,
-        "lowercase": False,
+        "lowercase": None,
         "precision": "float32",
         "batch_size": None,
         "device": "cpu",

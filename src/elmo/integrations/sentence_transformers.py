@@ -5,7 +5,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from elmo.integrations.sentence_transformers import ElmoTokens
 
-tokens = ElmoTokens("en", tokenizer="ptb")
+tokens = ElmoTokens("en")
 model = SentenceTransformer(modules=[tokens, Pooling(tokens.get_embedding_dimension())])
 vectors = model.encode(["They saw a new play.", "Children play in the park."])
 ```
@@ -22,6 +22,8 @@ from torch import Tensor
 
 from elmo.extras import import_extra
 from elmo.formats.elmo import Elmo
+from elmo.text.choice import tokenizer_of
+from elmo.text.reading import lower
 from elmo.text.tokenizers import get_tokenizer, refuse_code
 
 _InputModule: Any = import_extra("sentence_transformers.base.modules", "ElmoTokens").InputModule
@@ -36,9 +38,9 @@ class ElmoTokens(_InputModule):
 
     Args:
         model: A path or name that `elmo.load` takes.
-        tokenizer: The name of a tokenizer that `elmo.get_tokenizer` knows. It should be that of the model's training
-            text.
-        lowercase: Whether to convert the tokens to lower case.
+        tokenizer: The name of a tokenizer that `elmo.get_tokenizer` knows. By default that of the model's training
+            text, or "whitespace" if the model doesn't know it.
+        lowercase: Whether to convert the tokens to lower case. By default as the model's training text.
         requires_grad: Whether the biLM itself is trained.
 
     Raises:
@@ -53,15 +55,18 @@ class ElmoTokens(_InputModule):
         self,
         model: str | Path = "en",
         *,
-        tokenizer: str = "whitespace",
-        lowercase: bool = False,
+        tokenizer: str | None = None,
+        lowercase: bool | None = None,
         requires_grad: bool = False,
     ) -> None:
         super().__init__()
-        self.tokenizer_name, self.lowercase, self.requires_grad = tokenizer, lowercase, requires_grad
-        self.tokenizer = get_tokenizer(tokenizer)
         # Sentence Transformers has modules for dropout. This one would be a surprise.
         self.elmo = Elmo.from_pretrained(model, 1, requires_grad=requires_grad, dropout=0.0)
+        own = self.elmo.as_model().text
+        self.tokenizer_name = tokenizer or tokenizer_of(own)
+        self.tokenizer = get_tokenizer(self.tokenizer_name)
+        self.lowercase = (own is not None and own.lowercase) if lowercase is None else lowercase
+        self.requires_grad = requires_grad
 
     def get_embedding_dimension(self) -> int:
         """Return the width of the vectors, D."""
@@ -84,7 +89,7 @@ class ElmoTokens(_InputModule):
         """
         sentences = [self.tokenizer(f"{prompt or ''}{text}") for text in inputs]
         if self.lowercase:
-            sentences = [[token.lower() for token in sentence] for sentence in sentences]
+            sentences = [list(map(lower, sentence)) for sentence in sentences]
         to_ids = self.elmo.as_model().to_ids
         # One token at least, so that a batch of empty texts has padding to be averaged into zeros.
         longest = max(1, *map(len, sentences))

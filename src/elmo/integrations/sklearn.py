@@ -27,6 +27,8 @@ from elmo.embed.pooling import POOLS, Pool
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
 from elmo.schema import require_choice
+from elmo.text.choice import tokenizer_of
+from elmo.text.reading import lower
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
 try:
@@ -53,8 +55,10 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         layers: Which layers become a token's vector, as in `Embedder.embed`. `"all"` joins the vectors of all layers.
         pool: How to reduce a document to one vector: `"mean"`, `"max"` or `"first-last"` (see `pool_tokens`).
         tokenizer: For documents that are strings: a name that `elmo.text.tokenizers.get_tokenizer` knows, or a
-            function from a string to tokens.
-        lowercase: Convert the tokens of documents that are strings to lower case.
+            function from a string to tokens. By default that of the model's training text, or "whitespace" if the
+            model doesn't know it.
+        lowercase: Whether to convert the tokens of documents that are strings to lower case. By default as the model's
+            training text.
         precision: The precision of matrix products, as in `elmo.load`.
         batch_size: Number of documents in a batch, as in `Embedder.embed`.
         device: The device to compute on, as in `elmo.load`.
@@ -66,8 +70,8 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         *,
         layers: Layers = "mean",
         pool: Pool = "mean",
-        tokenizer: str | Tokenizer = "whitespace",
-        lowercase: bool = False,
+        tokenizer: str | Tokenizer | None = None,
+        lowercase: bool | None = None,
         precision: Precision = "float32",
         batch_size: int | None = None,
         device: str = "cpu",
@@ -93,9 +97,12 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         if isinstance(X, str):
             raise ElmoError("X: expected a list of documents, found a string")
         require_choice("pool", self.pool, POOLS)
-        tokenize = get_tokenizer(self.tokenizer) if isinstance(self.tokenizer, str) else self.tokenizer
-        sentences = [self._tokens(document, tokenize) for document in X]
-        found = self._embedder().stream(sentences, layers=self.layers, pool=self.pool, batch_size=self.batch_size)
+        embedder = self._embedder()
+        tokenizer = tokenizer_of(embedder.text) if self.tokenizer is None else self.tokenizer
+        tokenize = get_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
+        is_lower = embedder.text is not None and embedder.text.lowercase if self.lowercase is None else self.lowercase
+        sentences = [_tokens(document, tokenize, is_lower) for document in X]
+        found = embedder.stream(sentences, layers=self.layers, pool=self.pool, batch_size=self.batch_size)
         vectors = np.empty((len(sentences), self._num_features()), np.float32)
         for row, vector in zip(vectors, found, strict=True):
             row[:] = vector.ravel()
@@ -104,12 +111,6 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
     def get_feature_names_out(self, input_features: object = None) -> NDArray[Any]:
         """Return elmovectorizer0, elmovectorizer1, …, one name per feature. `input_features` is ignored."""
         return np.array([f"elmovectorizer{number}" for number in range(self._num_features())], dtype=object)
-
-    def _tokens(self, document: Document, tokenize: Tokenizer) -> Sequence[str]:
-        if not isinstance(document, str):
-            return document
-        tokens = tokenize(document)
-        return [token.lower() for token in tokens] if self.lowercase else tokens
 
     def _embedder(self) -> Embedder:
         path = Path(self.model)
@@ -128,6 +129,12 @@ class ElmoVectorizer(base.TransformerMixin, base.BaseEstimator):
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
         tags.requires_fit = False
         return tags
+
+
+def _tokens(document: Document, tokenize: Tokenizer, is_lower: bool) -> Sequence[str]:
+    if not isinstance(document, str):
+        return document
+    return list(map(lower, tokenize(document))) if is_lower else tokenize(document)
 
 
 @lru_cache(MODELS_KEPT)
