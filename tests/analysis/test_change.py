@@ -267,13 +267,16 @@ def test_the_command_shows_a_word(run: Callable[..., tuple[int, str, str]], tmp_
     [
         (["--by", "decade", "--word", "nowhere"], "two periods with uses of 'nowhere' are needed, and none has one"),
         (["--by", "decade", "--word", "park"], "two periods with uses of 'park' are needed, and only 1840s has one"),
-        (["--by", "decade", "--min-count", "999"], "min_count: no word has 999 uses both in 1840s and in 1900s"),
+        (["--by", "decade", "--min-count", "999"], "--min-count: no word has 999 uses both in 1840s and in 1900s"),
         (["--by", "decade", "--between", "1840s", "2000s"], "there is no period '2000s'; there are 1840s, 1900s"),
         (["--by", "decade", "--between", "1840s", "1840s"], "1840s cannot be compared with itself; name two periods"),
         (["--by", "decade", "--picture", "a.png"], "--picture shows the uses of one word; name it with --word"),
         (["--by", "decade", "--word", "gay", "--picture", "a.gif"], "a.gif: pictures end in .png or .svg"),
         (["--by", "decade", "--word", "gay", "--min-count", "9"], "--min-count is for the ranking of all words"),
-        (["--by", "decade", "--min-count", "1"], "min_count: 1 is too low; the distances within a period are those of"),
+        (
+            ["--by", "decade", "--min-count", "1"],
+            "--min-count: 1 is too low; the distances within a period are",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(

@@ -382,6 +382,20 @@ def test_a_person_types_and_clicks(server: str, tmp_path: Path) -> None:
         assert chosen() == []
 
 
+def test_the_example_is_short_enough_for_the_page(model: Embedder, tmp_path: Path) -> None:
+    from starlette.testclient import TestClient
+
+    from elmo.analysis.explore_page import Page
+
+    (tmp_path / "text.txt").write_text("play " * 500)
+    build_index(model, [str(tmp_path / "text.txt")], tmp_path / "index")
+    page = Page(model, "model", str.split, ContextIndex(tmp_path / "index", model))
+    with TestClient(page.app("testserver")) as client:
+        (link,) = re.findall(r'For example: <a href="/\?([^"]+)"', client.get("/").text)
+        assert MAX_CHARACTERS - 5 < len(parse_qs(unescape(link))["text"][0]) <= MAX_CHARACTERS
+        assert client.get(f"/?{unescape(link)}").status_code == 200
+
+
 def test_long_sentences_are_cut_around_their_word() -> None:
     """The page accepts whatever a link to it holds."""
     tokens = tuple(f"{number:04}" for number in range(1000))

@@ -167,6 +167,36 @@ def test_conllu_is_known_by_its_name(run: Run) -> None:
     assert (code, out.startswith("lines: 64 tokens")) == (0, True), "an option holds"
 
 
+def test_conllu_and_other_files_are_not_read_together(run: Run) -> None:
+    Path("a.conllu").write_text("1\tPlay\t" + "\t".join("_" * 8) + "\n\n")
+    code, _, err = run("embed", "model", "a.conllu", "raw.txt", "a.h5")
+    assert (code, err) == (
+        2,
+        "elmo: a.conllu is CoNLL-U by its name, and raw.txt is not; read them one after the other, or pass --text if "
+        "both are the same\n",
+    )
+    assert not Path("a.h5").exists()
+
+
+def test_ids_are_no_words_of_the_text(run: Run) -> None:
+    """They would be unknown ones."""
+    path = Path("model/config.json")
+    config = json.loads(path.read_text())
+    config["text"]["oov_rate"] = 0.0
+    path.write_text(json.dumps(config))
+    Path("model/vocabulary.txt").write_text("<S>\n</S>\n<UNK>\nThey\nplay\n.\n")
+    Path("ids.txt").write_text("".join(f"id-{number}\tThey play.\n" for number in range(40)))
+    assert run("embed", "model", "ids.txt", "a.parquet", "--ids")[2] == ""
+    assert "of the first 160 tokens are not among the model's words" in run("embed", "model", "ids.txt", "b.parquet")[2]
+
+
+def test_a_tokenizer_may_leave_out_marks(run: Run) -> None:
+    Path("letters_only.py").write_text("import re\n\ncut = re.compile(r'\\w+').findall\n")
+    code, out, err = run("neighbors", "model", "raw.txt", "--word", "play", "--tokenizer", "letters_only:cut")
+    assert (code, err.count("\n")) == (0, 1), err
+    assert "[play]" in out
+
+
 def test_the_beginning_of_a_long_conllu_file_is_looked_at_in_whole_lines(run: Run) -> None:
     """A line that is cut off would be refused, as one that is damaged is, with the name of its file."""
     line = "1\tword" + "\t_" * 8 + "\n"

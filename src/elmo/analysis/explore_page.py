@@ -99,6 +99,7 @@ class Page:
             max_groups=MAX_GROUPS,
             layer=self._layer(),
             columns=self._columns(),
+            example=self._index and " ".join(cut_around(self._index.text.sentence(0), 0)[1]),
         )
         return HTMLResponse(page, 400 if error else 200, {"Content-Security-Policy": POLICY})
 

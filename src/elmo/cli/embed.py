@@ -144,7 +144,7 @@ def command(
         raise ElmoError(f"{output}: is one of the text files; name another file for the vectors")
     given = {"tokenizer": tokenizer, "text": text, "lowercase": lowercase, "language": language}
     with _saying_what_is_kept(output), _open(model, device, devices, precision, threads) as embedder:
-        choice = choose_reading(embedder, paths, encoding=encoding, **given)
+        choice = choose_reading(embedder, paths, encoding=encoding, ids=ids, **given)
         sentences = _Text(paths, choice.reading(encoding) | ({"ids": ids} if is_parquet else {}))
         if (note := _note_on_size(embedder, paths, choice, encoding, alias or layers, options)) is not None:
             click.echo(f"elmo: {output}: {note}", err=True)

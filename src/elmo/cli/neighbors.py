@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
@@ -173,7 +173,7 @@ def command(
         raise ElmoError("--among, --tag and --where need an index; build one with elmo index")
     else:
         paths = expand(texts)
-        given = {"tokenizer": tokenizer, "text": text, "lowercase": lowercase, "language": language}
+        given: dict[str, Any] = {"tokenizer": tokenizer, "text": text, "lowercase": lowercase, "language": language}
         reading = choose_reading(embedder, paths, encoding=encoding, **given).reading(encoding)
         lowercase = reading["lowercase"]
 
@@ -218,7 +218,8 @@ def command(
 def _as_tokens(word: str, cut: Callable[[str], list[str]]) -> str:
     """Return the tokens of a word, with spaces between them."""
     # With a comma after it: the period of an abbreviation would be taken for that of a sentence at the end of a line.
-    return " ".join(cut(f"{word} ,")[:-1])
+    tokens = cut(f"{word} ,")
+    return " ".join(tokens[:-1] if tokens[-1:] == [","] else tokens)
 
 
 def _print_lists(found: Neighbors) -> None:

@@ -75,11 +75,13 @@ def examples(*lines: str) -> str:
 
 
 OPTIONS = {
+    "batch_size": "--batch-size",
     "encoding": "--encoding",
     "ids": "--ids",
     "layout": "--text",
     "max_characters": "--max-characters",
     "metadata": "--metadata",
+    "min_count": "--min-count",
     "new_softmax": "--new-softmax",
     "overwrite": "--overwrite",
     "start": "--from",
@@ -91,17 +93,21 @@ OPTIONS = {
 }
 """The arguments that messages of the library name, which are for programs, and the options that set them."""
 
+_SUBJECT = re.compile(rf"^({'|'.join(name for name in OPTIONS if '_' in name)})(?=: )")  # no name of a file
 _ARGUMENT = re.compile(rf"(?<![\w.])({'|'.join(OPTIONS)})=('[^']*'|\w+)")
 
 
 def as_typed(message: str) -> str:
-    """Return a message of the library for people who type: `overwrite=True` becomes `--overwrite`, and so on."""
+    """Return a message of the library for people who type.
+
+    `overwrite=True` becomes `--overwrite`, and `min_count: 0 is not positive` becomes `--min-count: 0 is not positive`.
+    """
 
     def option(argument: re.Match[str]) -> str:
         name, value = argument.groups()
         return OPTIONS[name] if value in ("True", "False") else " ".join((OPTIONS[name], value.strip("'")))
 
-    return _ARGUMENT.sub(option, message)
+    return _ARGUMENT.sub(option, _SUBJECT.sub(lambda subject: OPTIONS[subject[1]], message))
 
 
 def is_given(option: str) -> bool:
@@ -225,13 +231,14 @@ class TextModel(Protocol):
         ...
 
 
-def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, **given: Any) -> Choice:
+def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, ids: bool = False, **given: Any) -> Choice:
     """Decide how the text in `paths` is cut for a model, and tell the user what is strange about it.
 
     Args:
         model: The model.
-        paths: The files, of which the beginning of the first is looked at.
+        paths: The files, whose beginning is looked at.
         encoding: Their encoding.
+        ids: Whether each line begins with an id and a tab, which are no part of the text.
         **given: The other values of `text_options`.
     """
     from elmo.text.choice import choose_cut, sample_of, unknown_note
@@ -239,6 +246,8 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, **g
     if given["text"] is None and (text := layout_by_name(paths)) == "conllu":
         given["text"] = text
     sample = sample_of(paths, encoding)
+    if ids and sample is not None:
+        sample = "\n".join(line.partition("\t")[2] for line in sample.split("\n"))
     choice = choose_cut(model.text, sample, **given)
     note = None if choice.notes else unknown_note(model.text, model.vocabulary_file, sample, choice, paths[0])
     for sentence in (*choice.notes, *([note] if note else [])):
@@ -247,10 +256,21 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, **g
 
 
 def layout_by_name(paths: Sequence[str]) -> str:
-    """Return what a line of these files holds: "conllu" if they are all named so, and otherwise "sentences"."""
+    """Return what a line of these files holds: "conllu" if they are named so, and otherwise "sentences".
+
+    Raises:
+        ElmoError: If some are named so and others are not.
+    """
+    from elmo.errors import ElmoError
     from elmo.text.conllu import is_conllu
 
-    return "conllu" if paths and all(map(is_conllu, paths)) else "sentences"
+    named = {is_conllu(path): path for path in reversed(paths)}
+    if len(named) > 1:
+        raise ElmoError(
+            f"{named[True]} is CoNLL-U by its name, and {named[False]} is not; read them one after the other, or pass "
+            "--text if both are the same"
+        )
+    return "conllu" if True in named else "sentences"
 
 
 COMPRESSED = {".gz", ".xz", ".zst"}
