@@ -537,7 +537,7 @@ def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name, content in LETTERS.items():
         (tmp_path / name).write_text(content)
     (tmp_path / "dates.tsv").write_text("file\tyear\na\t1843\nb\t1790\n")
-    (tmp_path / "places.csv").write_text("place,file\nDown,a.txt\n")
+    (tmp_path / "places.csv").write_text("place,file\nDown,a.txt\nBath,b.txt\n")
     monkeypatch.chdir(tmp_path)
     return ["a.txt", "b.txt"]
 
