@@ -18,7 +18,7 @@ TABLE = "year\tfile\tauthor\n1843\ta.txt\tDarwin\n1790-05-01\tb\tAusten\n\n1900\
 @pytest.fixture
 def origins(tmp_path: Path) -> Origins:
     (tmp_path / "table.tsv").write_text(TABLE)
-    with pytest.warns(UserWarning) as found:
+    with pytest.warns(UserWarning, match="table.tsv: ") as found:
         table = read_metadata(tmp_path / "table.tsv", FILES)
     assert [str(warning.message).partition("table.tsv: ")[2] for warning in found] == [
         "has no row about 1 of the 3 files, such as 'c'",

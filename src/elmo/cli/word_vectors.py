@@ -40,7 +40,7 @@ def opened_corpus(source: str, out: Path, reading: Mapping[str, Any]) -> Generat
             corpus.verify()
         else:
             paths = expand([source])
-            how = {**reading, "text": reading["text"] or layout_by_name(paths)}
+            how: dict[str, Any] = {**reading, "text": reading["text"] or layout_by_name(paths)}
             # min_count=1 keeps all words of the text: which of them get vectors is decided later, by --min-count.
             corpus = prepare(paths, Path(work) / "corpus", min_count=1, **how)
         yield corpus
