@@ -18,7 +18,13 @@ TABLE = "year\tfile\tauthor\n1843\ta.txt\tDarwin\n1790-05-01\tb\tAusten\n\n1900\
 @pytest.fixture
 def origins(tmp_path: Path) -> Origins:
     (tmp_path / "table.tsv").write_text(TABLE)
-    return Origins(FILES, PLACES, *read_metadata(tmp_path / "table.tsv", FILES))
+    with pytest.warns(UserWarning, match="table.tsv: ") as found:
+        table = read_metadata(tmp_path / "table.tsv", FILES)
+    assert [str(warning.message).partition("table.tsv: ")[2] for warning in found] == [
+        "has no row about 1 of the 3 files, such as 'c'",
+        "the text has no file for 1 of its 3 rows, such as 'other'",
+    ]
+    return Origins(FILES, PLACES, *table)
 
 
 def test_every_sentence_has_its_file_line_and_metadata(origins: Origins, tmp_path: Path) -> None:
@@ -77,7 +83,9 @@ def test_wanted_values_are_read() -> None:
 
 def test_commas_separate_columns_in_csv(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('file,place\na.txt,"Down, Kent"\n"c","two\nlines"\n')
-    assert read_metadata(tmp_path / "t.csv", FILES) == (["place"], [["Down, Kent"], [], ["two lines"]])
+    with pytest.warns(UserWarning, match=r"t\.csv: has no row about 1 of the 3 files, such as 'letters/b\.txt\.gz'"):
+        found = read_metadata(tmp_path / "t.csv", FILES)
+    assert found == (["place"], [["Down, Kent"], [], ["two lines"]])
 
 
 @pytest.mark.parametrize(

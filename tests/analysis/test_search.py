@@ -537,7 +537,7 @@ def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name, content in LETTERS.items():
         (tmp_path / name).write_text(content)
     (tmp_path / "dates.tsv").write_text("file\tyear\na\t1843\nb\t1790\n")
-    (tmp_path / "places.csv").write_text("place,file\nDown,a.txt\n")
+    (tmp_path / "places.csv").write_text("place,file\nDown,a.txt\nBath,b.txt\n")
     monkeypatch.chdir(tmp_path)
     return ["a.txt", "b.txt"]
 
@@ -593,7 +593,7 @@ def test_a_complete_index_learns_where_its_text_is_now(model: Embedder, letters:
     Path("b.txt").rename("c.txt")
     with pytest.raises(ElmoError, match=r"c\.txt: the metadata of the index has no such file; pass it again"):
         build_index(model, ["a.txt", "c.txt"], "index")
-    Path("new.tsv").write_text("file\tyear\nc\t1801\n")
+    Path("new.tsv").write_text("file\tyear\na\t1843\nc\t1801\n")
     assert build_index(model, ["a.txt", "c.txt"], "index", metadata="new.tsv").was_there
     origins = ContextIndex("index", model).text.origins
     assert origins is not None

@@ -45,6 +45,17 @@ def test_only_a_few_blocks_are_read_ahead(tmp_path, monkeypatch):
     assert number == 199
 
 
+def test_a_few_short_files_need_no_processes(tmp_path, monkeypatch):
+    """To start them takes longer, with spaCy many seconds."""
+    monkeypatch.setattr(parallel, "ProcessPoolExecutor", None)
+    paths = [tmp_path / name for name in "abc"]
+    for path in paths:
+        path.write_text(f"{path.name} play.\n")
+    settings = {"tokenizer": "ptb", "text": "sentences", "encoding": "utf-8", "lowercase": False}
+    found = [block.sentences for block in tokenize_files(list(map(str, paths)), **settings, workers=2)]
+    assert found == [[[name, "play", "."]] for name in "abc"]
+
+
 def test_a_killed_process_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "BLOCK_SIZE", 4)
     (tmp_path / "text").write_text("000\n" * 200)

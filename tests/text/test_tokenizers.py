@@ -197,7 +197,7 @@ def test_stanza_tokens_are_parts_of_the_text(monkeypatch):
     def pipeline(language: str, **options: object) -> object:
         assert options["download_method"] is None
         if language == "none":
-            raise FileNotFoundError("no model")
+            raise FileNotFoundError("no model  Try to download the model again.")
         parts = [types.SimpleNamespace(text=text) for text in ("Hà Nội", "đẹp", ".")]
         return lambda text: types.SimpleNamespace(sentences=[types.SimpleNamespace(tokens=parts)])
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -228,7 +229,8 @@ def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], li
         files: The names of the files.
 
     Returns:
-        The names of the other columns, and for each file its values in these columns, or none.
+        The names of the other columns, and for each file its values in these columns, or none. A warning tells of files
+        without a row, and of rows about other files.
 
     Raises:
         ElmoError: If there is no column `file`, a row has another number of columns or a file of an earlier row, or no
@@ -252,10 +254,17 @@ def read_metadata(path: str | Path, files: Sequence[str]) -> tuple[list[str], li
         if name in found:
             raise ElmoError(f"{path}, line {number}: file {name!r} had a row before; give each file one row")
         found[name] = values
-    of_files = [_row_of(file, found) for file in files]
-    if not any(row is not None for row in of_files):
+    names = [_name_of(file, found) for file in files]
+    without = [file for file, name in zip(files, names, strict=True) if name is None]
+    if len(without) == len(files):
         raise ElmoError(f"{path}: has no row about any file of the text, such as {files[0]!r}; compare the names")
-    return [name for name in header if name != FILE], [row or [] for row in of_files]
+    if without:
+        of_all = f"{len(without):,} of the {len(files):,} files"
+        warnings.warn(f"{path}: has no row about {of_all}, such as {without[0]!r}", stacklevel=2)
+    if others := found.keys() - {*names}:
+        of_all = f"{len(others):,} of its {len(found):,} rows"
+        warnings.warn(f"{path}: the text has no file for {of_all}, such as {min(others)!r}", stacklevel=2)
+    return [name for name in header if name != FILE], [[] if name is None else found[name] for name in names]
 
 
 def _rows_of(path: str | Path) -> Iterator[tuple[int, list[str]]]:
@@ -272,7 +281,8 @@ def _rows_of(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         raise ElmoError(f"{path}, line {rows.line_num}: {error}; expected values between commas") from None
 
 
-def _row_of(file: str, rows: Mapping[str, list[str]]) -> list[str] | None:
+def _name_of(file: str, names: Container[str]) -> str | None:
+    """Return by which name a table knows a file, or None."""
     path = Path(file)
     stem = path.name.split(".")[0]  # without both endings of a name such as 1843.txt.gz
-    return next((rows[name] for name in (file, path.name, path.stem, stem) if name in rows), None)
+    return next((name for name in (file, path.name, path.stem, stem) if name in names), None)

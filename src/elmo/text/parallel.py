@@ -17,12 +17,13 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from multiprocessing.connection import Connection, wait
 from typing import NamedTuple
 
 from elmo.cores import available_cores
 from elmo.errors import ElmoError
+from elmo.text import reading
 from elmo.text.reading import Advance, read_units, tokenize_numbered
 from elmo.text.tokenizers import get_tokenizer
 
@@ -113,12 +114,16 @@ def tokenize_files(
     if workers == 1 or (tokenizer == "whitespace" and text == "sentences"):
         yield from (_placed(block, *task.run(block)) for block in blocks)
         return
-    # A short text is finished before a process has started.
-    first = list(islice(blocks, 2))
-    if len(first) < 2:
-        yield from (_placed(block, *task.run(block)) for block in first)
-    else:
-        yield from _run_in_pool(task, chain(first, blocks), workers)
+    # A short text, such as that of a few letters, is finished before a process has started.
+    first: list[_Block] = []
+    size = 0
+    for block in blocks:
+        first.append(block)
+        size += len(block.text)
+        if len(first) > 1 and size > reading.BLOCK_SIZE:
+            yield from _run_in_pool(task, chain(first, blocks), workers)
+            return
+    yield from (_placed(block, *task.run(block)) for block in first)
 
 
 def _read(paths: Iterable[str], text: str, encoding: str, advance: Advance | None) -> Iterator[_Block]:

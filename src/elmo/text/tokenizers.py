@@ -265,8 +265,9 @@ def _stanza_tokenizer(language: str) -> Tokenizer:
     try:
         pipeline: Any = stanza.Pipeline(language, download_method=None, **options)
     except Exception as error:  # Stanza's own errors have no common class
+        reason = " ".join(str(error).split()).partition(" Try to download")[0]  # we say how
         raise ElmoError(
-            f"tokenizer stanza:{language}: can't be loaded ({' '.join(str(error).split())}); download it first: "
+            f"tokenizer stanza:{language}: can't be loaded ({reason}); download it first: "
             f"python -c \"import stanza; stanza.download('{language}', processors='tokenize')\""
         ) from None
 

@@ -38,11 +38,11 @@ def test_the_lstm_equals_a_plain_loop() -> None:
 
 def test_dropout_of_the_lstm_is_the_same_throughout_a_sentence() -> None:
     """It differs between sentences; 1e-6 is float32 rounding."""
-    lstm, x = CoupledLSTM(5, 4, 0.5), torch.randn(3, 5)
+    lstm, x = CoupledLSTM(5, 12, 0.5), torch.randn(3, 5)
     torch.manual_seed(0)
     found = lstm(x.repeat_interleave(2, dim=0), [2, 2, 2]).unflatten(0, (3, 2))
     torch.manual_seed(0)
-    masks = F.dropout(torch.ones(2, 4), 0.5)
+    masks = F.dropout(torch.ones(2, 12), 0.5)
     assert not torch.equal(*masks)
     for row, mask in enumerate(masks):
         torch.testing.assert_close(found[:, row], plain_lstm(lstm, x, mask), atol=1e-6, rtol=1e-5)

@@ -236,7 +236,11 @@ def test_a_trained_model_learns_and_is_loaded_with_the_same_scores(elmo: str, bi
 
 def test_labels_are_predicted_for_plain_text(trees: Path) -> None:
     job = ExperimentConfig(
-        "sst", make_recipe(min_phrase=2), trees / "run", str(trees / "train.txt"), str(trees / "dev.txt")
+        "sst",
+        make_recipe(min_phrase=2, training__max_epochs=25),
+        trees / "run",
+        str(trees / "train.txt"),
+        str(trees / "dev.txt"),
     )
     Experiment(job).run()
     arguments = ["task", "predict", str(trees / "run"), "-"]
