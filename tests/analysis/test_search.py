@@ -612,6 +612,12 @@ def test_an_index_of_an_earlier_version_learns_its_files(model: Embedder, letter
     assert all(use.origin for use in ContextIndex("index", model).find_neighbors("play", QUERY).uses)
 
 
+def test_unknown_keywords_are_refused(model: Embedder, text: str, tmp_path: Path) -> None:
+    for tagged in (None, "upos"):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'tokeniser'"):
+            build_index(model, [text], tmp_path / "index", tagged=tagged, tokeniser="ptb")  # pyright: ignore[reportCallIssue]
+
+
 def test_tagged_text_has_places(model: Embedder, tmp_path: Path) -> None:
     """The line is that of the sentence's first comment, or of its first word."""
     (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")

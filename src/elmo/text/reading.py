@@ -7,7 +7,7 @@ import glob
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack
 
 from elmo.errors import ElmoError
 from elmo.text.conllu import conllu_sentences
@@ -45,6 +45,17 @@ SIGNATURES = {
     b"\xff\xd8\xff": "is a picture, not text",
 }
 """How files begin that are often taken for text, and what to tell their users."""
+
+
+class Reading(TypedDict, total=False):
+    """The keywords of `read_sentences`, for functions that pass them on. All have defaults."""
+
+    tokenizer: str
+    text: str
+    encoding: str
+    lowercase: bool
+    language: str | None
+
 
 Advance = Callable[[int], object]
 """A callback that receives the number of bytes read from a file since its last call.
@@ -178,7 +189,7 @@ def read_sentences(
             line += block.count("\n") + 1
 
 
-def read_some(path: str | Path, **reading: Any) -> list[list[str]]:
+def read_some(path: str | Path, **reading: Unpack[Reading]) -> list[list[str]]:
     """Read all sentences of a text that are not empty into memory.
 
     Args:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from elmo.formats.files import read_json, write_all, write_json
 from elmo.progress import show_progress
 from elmo.schema import require_choice
 from elmo.targets import require_parent, unfinished_folder
+from elmo.text.reading import Reading
 from elmo.text.vocabulary import SPECIAL_WORDS
 
 PART_TOKENS = 1 << 20
@@ -77,7 +78,7 @@ def build_index(
     tagged: Columns | None = None,
     metadata: str | Path | None = None,
     overwrite: bool = False,
-    **reading: Any,
+    **reading: Unpack[Reading],
 ) -> Built:
     """Build an index of the tokens of a text, by their vectors in one layer or mix of layers.
 

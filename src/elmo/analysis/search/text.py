@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from elmo.errors import ElmoError
 from elmo.text.characters import BOS, EOS
 from elmo.text.corpus import Corpus
 from elmo.text.prepare import PLACE_DTYPE, prepare
-from elmo.text.reading import expand
+from elmo.text.reading import Reading, expand
 
 CORPUS, TAGS = "text", "tags.bin"
 """Names of the corpus folder, and of the file with one tag number (uint16) for each token."""
@@ -151,7 +151,7 @@ def prepare_text(
     folder: Path,
     columns: Columns | None,
     metadata: str | Path | None,
-    reading: Mapping[str, Any],
+    reading: Reading,
 ) -> IndexedText:
     """Write a text into the new folder `folder`: a corpus folder, its origins and, if it is tagged, its tags.
 
@@ -168,26 +168,38 @@ def prepare_text(
     paths = expand(sources)
     table = ([], []) if metadata is None else read_metadata(metadata, paths)
     folder.mkdir(parents=True)
-    names = _prepare(paths, folder, columns, reading)
+    if columns is None:
+        names: list[str] = []
+        prepare(paths, folder / CORPUS, min_count=1, places=folder / PLACES, **reading)
+    else:
+        names = _prepare_tagged(paths, folder, columns, **reading)
     Origins(paths, np.fromfile(folder / PLACES, PLACE_DTYPE).reshape(-1, 2), *table).write(folder)
     return IndexedText(folder, names)
 
 
-def _prepare(paths: Sequence[str], folder: Path, columns: Columns | None, reading: Mapping[str, Any]) -> list[str]:
-    """Write the corpus, the places of its sentences, and their tags; return the names of the tags."""
-    if columns is None:
-        prepare(paths, folder / CORPUS, min_count=1, places=folder / PLACES, **reading)
-        return []
-    if reading.get("tokenizer", "whitespace") != "whitespace" or reading.get("text", "sentences") != "sentences":
+def _prepare_tagged(
+    paths: Sequence[str],
+    folder: Path,
+    columns: Columns,
+    *,
+    tokenizer: str = "whitespace",
+    text: str = "sentences",
+    encoding: str = "utf-8",
+    lowercase: bool = False,
+    language: str | None = None,
+) -> list[str]:
+    """Write the corpus of tagged text, the places of its sentences, and their tags; return the names of the tags."""
+    if tokenizer != "whitespace" or text != "sentences" or language is not None:
         raise ElmoError(
-            "tagged text is split into sentences and words already; leave out the tokenizer and the kind of text"
+            "tagged text is split into sentences and words already; leave out the tokenizer, the kind of text and the "
+            "language"
         )
     # The words go through a text file, so that tagged text is prepared as any other text is.
     lines = folder / "lines.txt"
-    names = _split(paths, columns, reading.get("encoding", "utf-8"), lines, folder)
+    names = _split(paths, columns, encoding, lines, folder)
     if not names:
         raise ElmoError(f"{', '.join(paths)}: holds no text")
-    prepare([lines], folder / CORPUS, min_count=1, lowercase=reading.get("lowercase", False), workers=1)
+    prepare([lines], folder / CORPUS, min_count=1, lowercase=lowercase, workers=1)
     lines.unlink()
     return names
 
