@@ -23,7 +23,7 @@ import pytest
 from commands import run_main
 from elmo import formats
 from elmo.analysis.explore import MAX_USES, SHOWN_USES, ExplorationConfig, look
-from elmo.analysis.explore_page import MAX_CHARACTERS, cut_around, tokenizer_for_input
+from elmo.analysis.explore_page import MAX_TEXT, cut_around, tokenizer_for_input
 from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
 from elmo.embed import Embedder
@@ -392,7 +392,7 @@ def test_the_example_is_short_enough_for_the_page(model: Embedder, tmp_path: Pat
     page = Page(model, "model", str.split, ContextIndex(tmp_path / "index", model))
     with TestClient(page.app("testserver")) as client:
         (link,) = re.findall(r'For example: <a href="/\?([^"]+)"', client.get("/").text)
-        assert MAX_CHARACTERS - 5 < len(parse_qs(unescape(link))["text"][0]) <= MAX_CHARACTERS
+        assert MAX_TEXT - 5 < len(parse_qs(unescape(link))["text"][0]) <= MAX_TEXT
         assert client.get(f"/?{unescape(link)}").status_code == 200
 
 
@@ -402,7 +402,7 @@ def test_long_sentences_are_cut_around_their_word() -> None:
     for word in (0, 10, 500, 999):
         place, cut = cut_around(tokens, word)
         assert cut[place] == tokens[word]
-        assert MAX_CHARACTERS - 10 < len(" ".join(cut)) <= MAX_CHARACTERS
+        assert MAX_TEXT - 10 < len(" ".join(cut)) <= MAX_TEXT
     assert cut_around(("a", "b"), 1) == (1, ("a", "b"))
 
 

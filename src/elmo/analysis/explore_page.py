@@ -29,7 +29,7 @@ from elmo.errors import ElmoError
 from elmo.text.reading import tokenize_block
 from elmo.text.tokenizers import Tokenizer, is_code
 
-MAX_CHARACTERS, MAX_LINES, MAX_TOP = 1000, 30, 100
+MAX_TEXT, MAX_LINES, MAX_TOP = 1000, 30, 100
 """Limits of what the page accepts. Longer text is for `elmo embed`."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -104,8 +104,8 @@ class Page:
         return HTMLResponse(page, 400 if error else 200, {"Content-Security-Policy": POLICY})
 
     def _sentences(self, text: str, tokenizer: Tokenizer) -> list[tuple[str, ...]]:
-        if len(text) > MAX_CHARACTERS:
-            raise ElmoError(f"the text has {len(text):,} characters; the page takes {MAX_CHARACTERS:,}")
+        if len(text) > MAX_TEXT:
+            raise ElmoError(f"the text has {len(text):,} characters; the page takes {MAX_TEXT:,}")
         lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) > MAX_LINES:
             raise ElmoError(f"the text has {len(lines)} lines; the page takes {MAX_LINES}")
@@ -142,7 +142,7 @@ class Page:
 
 
 def cut_around(tokens: tuple[str, ...], word: int) -> tuple[int, tuple[str, ...]]:
-    """Cut a sentence to `MAX_CHARACTERS`, the longest text that the page accepts, around one of its words.
+    """Cut a sentence to `MAX_TEXT`, the longest text that the page accepts, around one of its words.
 
     Args:
         tokens: The tokens of the sentence.
@@ -151,8 +151,8 @@ def cut_around(tokens: tuple[str, ...], word: int) -> tuple[int, tuple[str, ...]
     Returns:
         The position of the word among the remaining tokens, and these tokens.
     """
-    first, end = max(0, word - MAX_CHARACTERS), min(len(tokens), word + MAX_CHARACTERS)
-    while len(" ".join(tokens[first:end])) > MAX_CHARACTERS and end - first > 1:
+    first, end = max(0, word - MAX_TEXT), min(len(tokens), word + MAX_TEXT)
+    while len(" ".join(tokens[first:end])) > MAX_TEXT and end - first > 1:
         if word - first > end - 1 - word:
             first += 1
         else:

@@ -30,7 +30,7 @@ class _Place(NamedTuple):
     tag: int
 
 
-PLACES = {
+COLUMN_NUMBERS = {
     "upos": _Place(CONLLU.index("form"), CONLLU.index("upos")),
     "xpos": _Place(CONLLU.index("form"), CONLLU.index("xpos")),
     "columns": _Place(0, 1),
@@ -103,7 +103,7 @@ def read_conll2000(path: str | Path) -> list[Tagged]:
 
 def _add(sentence: Tagged, line: str, columns: Columns, where: str) -> None:
     """Add the word of a line to its sentence, unless the line holds no word."""
-    place = PLACES[columns]
+    place = COLUMN_NUMBERS[columns]
     parts = line.split("\t") if columns == "columns" else split_word(line, where)
     if parts is None:
         return

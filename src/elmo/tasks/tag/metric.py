@@ -18,7 +18,7 @@ UNIVERSAL = {
 }
 """The features that the shared task compares: those that were universal in 2018. All others are ignored."""
 
-Columns = Mapping[str, Sequence[str]]
+ColumnValues = Mapping[str, Sequence[str]]
 """The values of all words of a set, by the name of the column."""
 
 
@@ -38,7 +38,7 @@ _COMPARED: dict[str, Callable[[str], object]] = {"upos": str, "xpos": str, "feat
 """What is compared of the columns that belong to "all_tags"."""
 
 
-def score_tags(gold: Columns, found: Columns) -> Scores:
+def score_tags(gold: ColumnValues, found: ColumnValues) -> Scores:
     """Return the percentage of words that are right, for each column of `found`, and for several together.
 
     Args:
