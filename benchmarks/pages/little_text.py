@@ -89,7 +89,9 @@ NOVELS_HEAD = """\
 ## How much raw text does it take?
 
 The treebank is the same in all rows: UD Hungarian Szeged, 20,166 tokens. The biLM was
-pretrained on the first words of Hungarian novels. Scores are of the test set.
+pretrained on the first words of Hungarian novels. Scores are of the test set, which is
+of newspapers. A biLM with a lower perplexity [made no better
+tags](lab-notes.md#does-a-better-bilm-make-better-tags-of-hungarian).
 
 """
 
