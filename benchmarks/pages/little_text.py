@@ -113,6 +113,8 @@ def write_page(root: Path) -> str:
         for run in of_set:
             first = DATA[name] if run is of_set[0] and name not in PUBLISHED else ""
             kind = "without ELMo" if run.kind == BASELINE else "with ELMo"
+            if _epochs(run) != _epochs(of_set[0]):
+                kind += f", {_epochs(run)} epochs"
             table += f"| {first} | {kind} | {' | '.join(_row(run))} |\n"
     commands = "".join(f"```console\n{run.command}\n```\n" for run in runs)
     head = HEAD.format(summary=_summary(runs, names))
@@ -122,7 +124,7 @@ def write_page(root: Path) -> str:
 def _summary(runs: Sequence[Run], names: Sequence[str]) -> str:
     """Return the answer to the page's question: what ELMo gains, how it compares, and how long it takes."""
     means = {(run.data, run.kind): _means(run) for run in runs}
-    kinds = {run.data: run.kind for run in runs if run.kind != BASELINE}
+    kinds = {run.data: run.kind for run in reversed(runs) if run.kind != BASELINE}  # the first one of each set
     gains = [
         after - before
         for name in names
@@ -213,6 +215,10 @@ def draw_novels(root: Path, path: Path) -> None:
             axes.get_legend().remove()
     write_all({path: lambda part: save_figure(figure, part, "svg")})
     print(f"{path}: drawn")
+
+
+def _epochs(run: Run) -> int:
+    return run.recipe["training"]["max_epochs"]
 
 
 def _row(run: Run) -> Sequence[str]:
