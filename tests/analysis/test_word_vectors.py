@@ -210,7 +210,7 @@ def test_the_command(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["a.txt", "--min-count", "9999"], "min_count: no word of the text occurs 9999 times; choose a lower number"),
+        (["a.txt", "--min-count", "9999"], "--min-count: no word of the text occurs 9999 times; choose a lower number"),
         (["a.txt", "--similarity", "none.tsv"], "none.tsv: no such file"),
         (["there.txt"], "there.txt: exists already; remove it, or name another file"),
         (["a.txt", "--lowercase"], "is a corpus, whose text is already tokenized; leave out --lowercase"),
