@@ -33,7 +33,7 @@ from elmo.formats.files import write_all, write_json
 from elmo.tasks.classify.data import read_labelled, read_texts
 from elmo.tasks.classify.task import score_texts
 from elmo.tasks.sst.data import read_trees
-from elmo.text.reading import read_lines
+from elmo.text.decoding import read_lines
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, DATA, RECORDS, train_and_record

@@ -27,7 +27,7 @@ import torch
 
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all, write_json
-from elmo.text.reading import read_lines
+from elmo.text.decoding import read_lines
 from elmo.training.machine import machine_name
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found

@@ -25,7 +25,7 @@ from pathlib import Path
 from elmo.errors import ElmoError
 from elmo.formats.files import write_all
 from elmo.tasks import load_task_recipe
-from elmo.text.reading import read_lines
+from elmo.text.decoding import read_lines
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.records import BASELINE, DATA, RECORDS, train_and_record

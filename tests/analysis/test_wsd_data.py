@@ -9,7 +9,7 @@ import pytest
 
 from elmo.analysis.wsd_data import Annotated, Instance, Target, read_annotated, read_first_senses
 from elmo.errors import ElmoError
-from elmo.text import reading
+from elmo.text import decoding
 
 XML = """\
 <?xml version="1.0" encoding="UTF-8" ?>
@@ -58,7 +58,7 @@ def write(folder: Path, xml: str = XML, keys: str = KEYS) -> Path:
 
 @pytest.mark.parametrize("block_size", [3, 50, 1 << 18])
 def test_sentences_are_read_however_they_are_cut_into_blocks(tmp_path: Path, monkeypatch, block_size: int) -> None:
-    monkeypatch.setattr(reading, "BLOCK_SIZE", block_size)
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", block_size)
     assert list(read_annotated(write(tmp_path))) == SENTENCES
     assert list(read_annotated(write(tmp_path, XML.replace("\n", "\r\n"), KEYS.replace("\n", "\r\n")))) == SENTENCES
 
@@ -71,7 +71,7 @@ def test_compressed_files_are_read(tmp_path: Path) -> None:
 
 def test_the_text_is_streamed(tmp_path: Path, monkeypatch) -> None:
     """Sentences before an error are yielded first, because the reader is never further than one block ahead."""
-    monkeypatch.setattr(reading, "BLOCK_SIZE", 8)
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", 8)
     sentences = read_annotated(write(tmp_path, XML.replace("</corpus>", "</corps>")))
     assert [next(sentences) for _ in range(3)] == SENTENCES
     with pytest.raises(ElmoError, match="line 20: mismatched tag"):

@@ -21,7 +21,7 @@ from elmo.text.choice import (
     tokenizer_for_query,
     unknown_note,
 )
-from elmo.text.reading import read_lines
+from elmo.text.decoding import read_lines
 
 RAW, TOKENIZED = "They didn't play, did they? No.\n", "They did n't play , did they ? No .\n"
 OWN = TextConfig("ptb", "paragraphs", lowercase=False, language="en", oov_rate=0.04)

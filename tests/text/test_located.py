@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
-from elmo.text import reading
+from elmo.text import decoding, reading
 from elmo.text.conllu import conllu_sentences
 from elmo.text.located import cut_text, read_located
 from elmo.text.reading import read_sentences
@@ -32,7 +32,7 @@ def test_spans_are_those_of_the_file(kind: str, size: int, text: str, tmp_path_f
     path.write_bytes(b"\xef\xbb\xbf" + text.encode())
     whole = text.replace("\r\n", "\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "BLOCK_SIZE", size)
+        patch.setattr(decoding, "BLOCK_SIZE", size)
         found = list(read_located([path], tokenizer="ptb", text=kind))
     assert [list(sentence) for sentence in found] == list(read_sentences([path], tokenizer="ptb", text=kind))
     for sentence in found:
@@ -57,7 +57,7 @@ def test_conllu_keeps_ids_and_places(tmp_path: Path) -> None:
     path.write_text(CONLLU)
     for size in (4, 1 << 18):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(reading, "BLOCK_SIZE", size)
+            patch.setattr(decoding, "BLOCK_SIZE", size)
             one, two = read_located([path], text="conllu")
             assert [one, two] == list(read_sentences([path], text="conllu"))
         assert (one.id, list(one)) == ("got-1", ["jah", "New_York"])
@@ -76,7 +76,7 @@ def test_conllu_keeps_ids_and_places(tmp_path: Path) -> None:
 )
 def test_bad_lines_of_conllu_are_named(tmp_path: Path, monkeypatch, line: str, says: str) -> None:
     """In every reader, and though the file is read in blocks."""
-    monkeypatch.setattr(reading, "BLOCK_SIZE", 4)
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", 4)
     (tmp_path / "text").write_text(CONLLU.replace("1\tzu", f"{line}\n1\tzu"))
     for read in (read_sentences, read_located):
         with pytest.raises(ElmoError, match=rf"text, {says}"):

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from elmo.errors import ElmoError
-from elmo.text import parallel, reading
+from elmo.text import decoding, parallel, reading
 from elmo.text.parallel import tokenize_files
 from elmo.text.vocabulary import SPECIAL_WORDS
 
@@ -22,12 +22,12 @@ def test_processes_start_light():
 def test_special_words_are_those_of_the_characters():
     """`reading` spells them out, because `characters` imports NumPy."""
     words = [*SPECIAL_WORDS]
-    assert reading.tokenize_block(" ".join(words), str.split, "sentences", lowercase=True) == [words]
+    assert reading.tokenize_block(" ".join(words), str.split, "sentences", lowercase=True) == ([words], range(1))
 
 
 def test_only_a_few_blocks_are_read_ahead(tmp_path, monkeypatch):
     """Memory stays constant, because the file is read only a little further than the processes have come."""
-    monkeypatch.setattr(reading, "BLOCK_SIZE", 4)
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", 4)
     (tmp_path / "text").write_text("".join(f"{number:03}\n" for number in range(200)))
     progress: list[int] = []
     blocks = tokenize_files(
@@ -57,7 +57,7 @@ def test_a_few_short_files_need_no_processes(tmp_path, monkeypatch):
 
 
 def test_a_killed_process_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "BLOCK_SIZE", 4)
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", 4)
     (tmp_path / "text").write_text("000\n" * 200)
     settings = {"tokenizer": "ptb", "text": "sentences", "encoding": "utf-8", "lowercase": False}
     of_other_tests = set(multiprocessing.active_children())
@@ -75,7 +75,7 @@ def test_stopping_does_not_wait_for_blocks_that_are_not_wanted_any_more(tmp_path
         "import time\ndef cut(sentence):\n    time.sleep(60 * (sentence > '1'))\n    return [sentence]\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(reading, "BLOCK_SIZE", 4)
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", 4)
     (tmp_path / "text").write_text("000\n" + "222\n" * 20)
     settings = {"tokenizer": "slow:cut", "text": "sentences", "encoding": "utf-8", "lowercase": False}
     blocks = tokenize_files([str(tmp_path / "text")], **settings, workers=2)
@@ -112,7 +112,7 @@ def test_the_line_of_every_sentence_is_known(tmp_path, monkeypatch, workers, kin
     (tmp_path / "two").write_text("\ufeffHe came\r\nhome.\n")
     settings = {"tokenizer": "ptb", "text": kind, "encoding": "utf-8", "lowercase": False}
     for size in (2, 1 << 18):
-        monkeypatch.setattr(reading, "BLOCK_SIZE", size)
+        monkeypatch.setattr(decoding, "BLOCK_SIZE", size)
         blocks = list(tokenize_files([str(tmp_path / "one"), str(tmp_path / "two")], **settings, workers=workers))
         found = [[line for block in blocks if block.file == file for line in block.lines] for file in (0, 1)]
         assert found == [one, two]

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ElmoError
-from elmo.text import counting, parallel, reading
+from elmo.text import counting, decoding, parallel, reading
 from elmo.text import prepare as prepare_module
 from elmo.text.characters import encode_words
 from elmo.text.corpus import Corpus
@@ -90,7 +90,7 @@ def test_any_text_comes_back_whatever_the_memory(text, max_types, block_size, tm
         patch.setattr(counting, "READ_SIZE", 3)
         patch.setattr(counting, "CHUNK", 2)
         patch.setattr(prepare_module, "CHUNK", 2)
-        patch.setattr(reading, "BLOCK_SIZE", block_size)
+        patch.setattr(decoding, "BLOCK_SIZE", block_size)
         spilled = prepare([str(path)], folder / "spilled", min_count=1)
     assert decode(whole) == expected
     assert contents(spilled.folder) == contents(whole.folder)
@@ -102,7 +102,7 @@ def test_very_long_words_start_a_new_run_too(text, tmp_path, monkeypatch):
     """The dict is limited in characters as well, because a text may consist of words of 10,000 characters."""
     whole = prepare([text], tmp_path / "whole")
     monkeypatch.setattr(counting, "MAX_TEXT", 1)
-    monkeypatch.setattr(reading, "BLOCK_SIZE", 1)
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", 1)
     runs = []
     monkeypatch.setattr(
         prepare_module, "merge", lambda *arguments: runs.extend(arguments[0]) or counting.merge(*arguments)
@@ -113,7 +113,7 @@ def test_very_long_words_start_a_new_run_too(text, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", reading.RAW)
 def test_processes_change_nothing(text, tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(reading, "BLOCK_SIZE", 30)
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", 30)
     pools = []
     make_pool = parallel.ProcessPoolExecutor
     monkeypatch.setattr(
@@ -231,7 +231,7 @@ def test_the_source_is_described_without_its_folders(text, tmp_path):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_bad_input_leaves_nothing(tmp_path, monkeypatch, workers):
-    monkeypatch.setattr(reading, "BLOCK_SIZE", 10)
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", 10)
     (tmp_path / "text.txt").write_bytes(b"many good lines\n" * 5 + b"\xff\n")
     with pytest.raises(ElmoError, match="line 6: not valid UTF-8"):
         prepare([str(tmp_path / "text.txt")], tmp_path / "corpus", tokenizer="ptb", workers=workers)

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ElmoError
-from elmo.text import reading
-from elmo.text.reading import expand, read_lines, read_sentences
+from elmo.text import decoding, reading
+from elmo.text.decoding import read_lines
+from elmo.text.reading import expand, read_sentences
 
 TEXT = "Dies ist ein Satz .\n\nÄpfel\u2028und\x0bBirnen\x85 \n语言\n"
 LINES = TEXT.split("\n")[:-1]
@@ -32,7 +33,7 @@ COMPRESSIONS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": c
 
 @pytest.fixture(params=[1 << 18, 1], ids=["large-blocks", "single-bytes"])
 def _block_size(request, monkeypatch):
-    monkeypatch.setattr(reading, "BLOCK_SIZE", request.param)
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", request.param)
 
 
 @pytest.mark.usefixtures("_block_size")
@@ -95,7 +96,7 @@ IN_LATIN = rf"corpus.txt, line 1204: not valid UTF-8 \(byte 0xE9\)\. {ADVICE}"
     ],
 )
 def test_undecodable_bytes_are_named_with_their_line(tmp_path, monkeypatch, content, encoding, block_size, message):
-    monkeypatch.setattr(reading, "BLOCK_SIZE", block_size)
+    monkeypatch.setattr(decoding, "BLOCK_SIZE", block_size)
     path = tmp_path / "corpus.txt"
     path.write_bytes(content)
     with pytest.raises(ElmoError, match=f"^{re.escape(str(tmp_path))}.*{message}"):
@@ -244,5 +245,5 @@ def test_blocks_change_nothing(text, block_size, tmp_path_factory):
     path.write_bytes(text.encode())
     whole = [list(read_sentences([path], text=kind, tokenizer="ptb")) for kind in reading.RAW]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "BLOCK_SIZE", block_size)
+        patch.setattr(decoding, "BLOCK_SIZE", block_size)
         assert [list(read_sentences([path], text=kind, tokenizer="ptb")) for kind in reading.RAW] == whole

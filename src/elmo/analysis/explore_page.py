@@ -109,7 +109,8 @@ class Page:
         lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) > MAX_LINES:
             raise ElmoError(f"the text has {len(lines)} lines; the page takes {MAX_LINES}")
-        return [tuple(tokenize_block(line, tokenizer, "sentences", self._lowercase)[0]) for line in lines]
+        blocks = [tokenize_block(line, tokenizer, "sentences", self._lowercase) for line in lines]
+        return [tuple(sentence) for sentences, _ in blocks for sentence in sentences]
 
     def _layer(self) -> str:
         if self._index is not None and self._index.layer_name not in ("top", "mean"):

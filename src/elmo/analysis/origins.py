@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
+from elmo.text.decoding import read_lines
 from elmo.text.prepare import PLACE_DTYPE
-from elmo.text.reading import read_lines
 
 PLACES, ORIGINS = "places.bin", "origins.json"
 """Files of an index: the file and line of each sentence, (num_sentences, 2); and the names and metadata of files."""

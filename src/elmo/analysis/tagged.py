@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, get_args
 
 from elmo.errors import ElmoError
 from elmo.text.conllu import CONLLU, split_word
-from elmo.text.reading import read_paragraphs
+from elmo.text.decoding import read_paragraphs
 
 Columns = Literal["upos", "xpos", "columns"]
 """Where the tag is: column 4 of CoNLL-U (universal), column 5 (language-specific), or the column after the word."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.formats.files import is_there, require_file
 from elmo.formats.word_vectors import KEYED
-from elmo.text.reading import is_there, require_file
 
 
 class SimilarityScore(NamedTuple):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from elmo.errors import ElmoError
-from elmo.text.reading import read_blocks, read_lines
+from elmo.text.decoding import read_blocks, read_lines
 
 PARENTS = {"corpus": None, "text": "corpus", "sentence": "text", "wf": "sentence", "instance": "sentence"}
 """The XML elements of the format, each with the element that contains it."""

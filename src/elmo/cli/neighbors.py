@@ -181,7 +181,7 @@ def command(
         # As a line of the text: a line end would make two sentences of it.
         line = " ".join(line.splitlines())
         name = tokenizer or tokenizer_for_query(sentence or word, reading["tokenizer"], embedder.text)
-        (tokens,) = tokenize_block(line, get_tokenizer(name), "sentences", bool(lowercase))
+        (tokens,), _ = tokenize_block(line, get_tokenizer(name), "sentences", bool(lowercase))
         return tokens
 
     tokens = None if sentence is None else cut(sentence)

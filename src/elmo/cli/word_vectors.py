@@ -71,7 +71,7 @@ word_test_options = add_options(
 def require_word_tests(similarity: tuple[Path, ...], analogies: tuple[Path, ...]) -> None:
     """Refuse what `run_word_tests` could not do, before anything is computed."""
     from elmo.extras import import_extra
-    from elmo.text.reading import is_there
+    from elmo.formats.files import is_there
 
     if similarity or analogies:
         import_extra("gensim", "a test of word vectors")

@@ -13,12 +13,11 @@ from typing import Any, cast
 from elmo.config import FORGET_BIAS, bilm_config
 from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import read_options, rows_of_bytes
-from elmo.formats.files import read_json
+from elmo.formats.files import is_there, read_json
 from elmo.formats.model import Model
 from elmo.formats.renames import Numbers, Rename, Shape, TensorLayout, concatenate
 from elmo.formats.stored import StoredBiLM, StoredMix, StoredMixes, bilm_shapes
 from elmo.formats.tensors import Stored, read_weights, require_few_mixes, require_sizes, require_weights
-from elmo.text.reading import is_there
 
 WEIGHTS, CONFIG = "weights.th", "config.json"
 

@@ -21,8 +21,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, NamedTuple, Self, cast
 
 from elmo.errors import ElmoError
+from elmo.formats.files import require_file
 from elmo.formats.tensors import room
-from elmo.text.reading import require_file
 
 MOST_ENTRIES = 1_000
 

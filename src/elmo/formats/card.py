@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import cast
 
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json, write_json, write_text
+from elmo.formats.files import is_there, read_json, require_file, write_json, write_text
 from elmo.formats.model import Model
-from elmo.text.reading import is_there, require_file
 
 CARD, FACTS = "README.md", "training.json"
 

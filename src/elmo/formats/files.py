@@ -19,7 +19,6 @@ from safetensors import SafetensorError, safe_open
 
 from elmo.errors import ElmoError
 from elmo.targets import naming
-from elmo.text.reading import require_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,6 +61,27 @@ _READ = {name: dtype for dtype, name in _TYPES.items()} | {
     "U64": np.dtype(np.uint64),
 }
 """The types that are read, by their names in the safetensors format."""
+
+
+def require_file(path: Path) -> None:
+    """Check that `path` is a regular file, for callers that read a file as a whole.
+
+    A missing file passes: whoever opens it reports it.
+
+    Raises:
+        ElmoError: If `path` is a folder, a broken link, or a pipe or device (which may never end).
+    """
+    if path.is_dir():
+        raise ElmoError(f"{path}: is a folder; expected a file")
+    if path.is_symlink() and not path.exists():
+        raise ElmoError(f"{path}: is a broken link; get the file that it should point to")
+    if path.exists() and not path.is_file():
+        raise ElmoError(f"{path}: is a pipe or a device; save its output to a file and name that file")
+
+
+def is_there(path: Path) -> bool:
+    """Return whether the name is taken, even by a broken link (for which `Path.exists` is false)."""
+    return path.is_symlink() or path.exists()
 
 
 def read_json(path: Path, largest: int = _LARGEST_JSON) -> object:

@@ -14,7 +14,7 @@ import numpy as np
 from elmo.config import PADDING, BiLMConfig
 from elmo.errors import ElmoError
 from elmo.formats.allennlp import NOUN, highway_renames, infer_sizes, lstm_renames, require_dimensions
-from elmo.formats.files import read_json
+from elmo.formats.files import read_json, require_file
 from elmo.formats.model import Model
 from elmo.formats.renames import Numbers, Rename, TensorLayout
 from elmo.formats.stored import (
@@ -28,7 +28,7 @@ from elmo.formats.stored import (
 )
 from elmo.formats.tensors import MOST_WORDS, WIDEST, Stored, read_weights, require_sizes
 from elmo.schema import from_mapping, shown
-from elmo.text.reading import read_lines, require_file
+from elmo.text.decoding import read_lines
 from elmo.text.vocabulary import Lexicon
 
 CONFIG, ENCODER, TOKENS = "config.json", "encoder.pkl", "token_embedder.pkl"

@@ -22,6 +22,7 @@ from elmo.formats.files import (
     as_bf16,
     as_float32,
     checksum_of_weights,
+    is_there,
     read_arrays,
     read_json,
     to_array,
@@ -45,7 +46,6 @@ from elmo.formats.stored_types import StoredTypes, read_types
 from elmo.formats.tensors import require_few_mixes, require_sizes, require_weights
 from elmo.formats.words import READ, read_vocabulary
 from elmo.schema import from_mapping, to_mapping
-from elmo.text.reading import is_there
 
 if TYPE_CHECKING:
     from elmo.nn.bilm import BiLM, BiLMState

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
+from elmo.formats.files import require_file
 from elmo.formats.tensors import Stored
-from elmo.text.reading import require_file
 
 INDEX = ".index"
 

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from elmo.errors import ElmoError
 from elmo.formats.archive import open_zip
+from elmo.formats.files import require_file
 from elmo.formats.tensors import Stored, room
-from elmo.text.reading import require_file
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,8 +7,9 @@ import zlib
 from pathlib import Path
 
 from elmo.errors import ElmoError
+from elmo.formats.files import is_there, require_file
 from elmo.formats.tensors import room
-from elmo.text.reading import is_there, read_lines, require_file
+from elmo.text.decoding import read_lines
 from elmo.text.vocabulary import Vocabulary
 
 SCORED, READ = "the softmax next to it scores", "the model next to it reads"

@@ -23,7 +23,7 @@ from elmo.config import TextConfig
 from elmo.embed.embedder import Embedder
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
-from elmo.formats.files import read_json, read_tensors, remove_partial, write_all, write_json, write_tensors
+from elmo.formats.files import is_there, read_json, read_tensors, remove_partial, write_all, write_json, write_tensors
 from elmo.formats.model import Model, require_warm_state, without_softmax
 from elmo.formats.native import is_native, save_native
 from elmo.schema import from_mapping, to_mapping
@@ -34,7 +34,6 @@ from elmo.tasks.elmo.input import ElmoInput, FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import ElmoConfig, TaskRecipe
 from elmo.tasks.task import Task, TaskModel, Vocabularies, get_task
 from elmo.text.choice import looks_tokenized
-from elmo.text.reading import is_there
 from elmo.text.tokenizers import is_code
 from elmo.training.recipes import without
 from elmo.training.run_folder import StartFiles

@@ -16,7 +16,7 @@ from elmo.tasks.common.modules import WordEmbedding
 from elmo.tasks.common.static_vectors import FileWords, set_word_vectors
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe
-from elmo.text.reading import read_lines
+from elmo.text.decoding import read_lines
 from elmo.text.tokenizers import Tokenizer
 from elmo.training.recipes import read_recipe
 

@@ -16,8 +16,9 @@ from typing import Any
 
 from elmo.config import TextConfig
 from elmo.errors import ElmoError
+from elmo.text.decoding import check_encoding, read_blocks
 from elmo.text.opening import STDIN, peek_stdin
-from elmo.text.reading import check_encoding, read_blocks, tokenize_block
+from elmo.text.reading import tokenize_block
 from elmo.text.rules import is_not_english, is_split_by_language
 from elmo.text.tokenizers import get_tokenizer, is_code, language_of, refuse_code
 
@@ -64,7 +65,7 @@ class Choice:
     def cut(self, sample: str, path: str) -> list[list[str]]:
         """Cut the beginning of a file, in whole lines, into tokenized sentences."""
         tokenize = get_tokenizer(self.tokenizer)
-        return tokenize_block(sample, tokenize, self.text, self.lowercase, self.language, (path, 1))
+        return tokenize_block(sample, tokenize, self.text, self.lowercase, self.language, (path, 1))[0]
 
     @property
     def facts(self) -> dict[str, str]:

@@ -23,8 +23,9 @@ from typing import NamedTuple
 
 from elmo.cores import available_cores
 from elmo.errors import ElmoError
-from elmo.text import reading
-from elmo.text.reading import Advance, read_units, tokenize_numbered
+from elmo.text import decoding
+from elmo.text.decoding import Advance
+from elmo.text.reading import read_units, tokenize_block
 from elmo.text.tokenizers import get_tokenizer
 
 _handing_over = threading.Lock()
@@ -45,7 +46,7 @@ class _Task:
 
     def run(self, block: _Block) -> tuple[list[list[str]], Sequence[int]]:
         tokenize, place = get_tokenizer(self.tokenizer), (block.path, block.line)
-        return tokenize_numbered(block.text, tokenize, self.text, self.lowercase, self.language, place)
+        return tokenize_block(block.text, tokenize, self.text, self.lowercase, self.language, place)
 
     def run_joined(self, block: _Block) -> tuple[str, Sequence[int]]:
         """Do the work in another process, and return the sentences as one string.
@@ -120,7 +121,7 @@ def tokenize_files(
     for block in blocks:
         first.append(block)
         size += len(block.text)
-        if len(first) > 1 and size > reading.BLOCK_SIZE:
+        if len(first) > 1 and size > decoding.BLOCK_SIZE:
             yield from _run_in_pool(task, chain(first, blocks), workers)
             return
     yield from (_placed(block, *task.run(block)) for block in first)

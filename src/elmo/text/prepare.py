@@ -41,8 +41,9 @@ from elmo.text.corpus import (
     read_description,
 )
 from elmo.text.counting import MergedTypes, SortedTypes, TypeCounter, merge, renumber
+from elmo.text.opening import STDIN
 from elmo.text.parallel import tokenize_files
-from elmo.text.reading import STDIN, check_text, expand
+from elmo.text.reading import check_text, expand
 from elmo.text.rules import is_split_by_language
 from elmo.text.tokenizers import get_tokenizer, language_of
 from elmo.text.vocabulary import SPECIAL_WORDS, UNK_ID, Vocabulary

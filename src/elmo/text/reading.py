@@ -1,17 +1,18 @@
-"""Reads text files of any compression and encoding, as lines or as tokenized sentences, in constant memory."""
+"""Reads text files as tokenized sentences, in constant memory."""
 
 from __future__ import annotations
 
-import codecs
 import glob
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TypedDict, Unpack
 
 from elmo.errors import ElmoError
+from elmo.text import decoding
 from elmo.text.conllu import conllu_sentences
-from elmo.text.opening import STDIN, open_text
+from elmo.text.decoding import Advance, read_blocks
+from elmo.text.opening import STDIN
 from elmo.text.rules import sentence_spans
 from elmo.text.tokenizers import Tokenizer, get_tokenizer
 
@@ -21,30 +22,11 @@ RAW = ("sentences", "paragraphs", "wrapped")
 TEXTS = (*RAW, "conllu")
 """All layouts: those, or CoNLL-U, a word a line."""
 
-BLOCK_SIZE = 1 << 18
-"""The size of the blocks that are read: in bytes, or in characters where blocks are made of wrapped paragraphs."""
-
 MAX_PARAGRAPH = 1 << 20
 """A wrapped paragraph longer than this many characters is cut at the end of a line.
 
 Without this limit, text that has no blank line at all would become one paragraph that might not fit into memory.
 """
-
-SIGNATURES = {
-    b"%PDF-": "is a PDF, not text; extract its text first, for instance with pdftotext",
-    b"PK\x03\x04": "is a ZIP archive or a document (such as .docx, .odt or .epub), not text; extract its text first",
-    b"\xd0\xcf\x11\xe0": "is a document of an old Office program (such as .doc), not text; save it as plain text first",
-    b"{\\rtf": "is a document in RTF, not text; save it as plain text first",
-    b"\x1f\x8b": "is compressed by gzip; decompress it, or let its name end in .gz",
-    b"\xfd7zXZ\0": "is compressed by xz; decompress it, or let its name end in .xz",
-    b"\x28\xb5\x2f\xfd": "is compressed by zstd; decompress it, or let its name end in .zst",
-    b"BZh91AY&SY": "is compressed by bzip2; decompress it first",
-    b"7z\xbc\xaf": "is a 7z archive; extract its text first",
-    b"\x89HDF": "is an HDF5 file, not text",
-    b"\x89PNG": "is a picture, not text",
-    b"\xff\xd8\xff": "is a picture, not text",
-}
-"""How files begin that are often taken for text, and what to tell their users."""
 
 
 class Reading(TypedDict, total=False):
@@ -55,34 +37,6 @@ class Reading(TypedDict, total=False):
     encoding: str
     lowercase: bool
     language: str | None
-
-
-Advance = Callable[[int], object]
-"""A callback that receives the number of bytes read from a file since its last call.
-
-Bytes of compressed files are counted as they lie on the disk.
-"""
-
-
-def require_file(path: Path) -> None:
-    """Check that `path` is a regular file, for callers that read a file as a whole.
-
-    A missing file passes: whoever opens it reports it.
-
-    Raises:
-        ElmoError: If `path` is a folder, a broken link, or a pipe or device (which may never end).
-    """
-    if path.is_dir():
-        raise ElmoError(f"{path}: is a folder; expected a file")
-    if path.is_symlink() and not path.exists():
-        raise ElmoError(f"{path}: is a broken link; get the file that it should point to")
-    if path.exists() and not path.is_file():
-        raise ElmoError(f"{path}: is a pipe or a device; save its output to a file and name that file")
-
-
-def is_there(path: Path) -> bool:
-    """Return whether the name is taken, even by a broken link (for which `Path.exists` is false)."""
-    return path.is_symlink() or path.exists()
 
 
 def expand(patterns: Sequence[str | Path]) -> list[str]:
@@ -112,46 +66,6 @@ def expand(patterns: Sequence[str | Path]) -> list[str]:
                 raise ElmoError(f"{pattern}: no file matches")
             paths += found
     return paths
-
-
-def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
-    r"""Yield the lines of a file without their line ends (`\n` or `\r\n`).
-
-    The file is plain, `.gz`, `.xz` or `.zst`, or `-` for standard input. A byte-order mark at the start is dropped.
-
-    Raises:
-        ElmoError: If the file is missing, is damaged, or holds bytes that are not valid in `encoding` (the message
-            names the line).
-    """
-    for block in read_blocks(path, encoding):
-        yield from block.split("\n")
-
-
-def read_paragraphs(path: str | Path, encoding: str = "utf-8") -> Iterator[list[tuple[int, str]]]:
-    """Yield the groups of lines between blank lines, each line with its number (from 1).
-
-    In formats that have one token per line, such a group is a sentence.
-    """
-    return paragraphs(read_lines(path, encoding))
-
-
-def paragraphs(lines: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
-    """Group lines as `read_paragraphs` does, for lines that are already in memory."""
-    for is_text, group in groupby(enumerate(lines, 1), key=lambda item: bool(item[1].strip())):
-        if is_text:
-            yield list(group)
-
-
-DOCUMENT = "-DOCSTART-"
-"""The token of a line that separates documents in columns. It is not part of the text."""
-
-
-def split_columns(line: str) -> list[str]:
-    """Split a line of a CoNLL format into its columns: at tabs if it has any, otherwise at spaces.
-
-    Columns between tabs may contain spaces.
-    """
-    return line.split("\t") if "\t" in line else [column for column in line.split(" ") if column]
 
 
 def read_sentences(
@@ -185,7 +99,7 @@ def read_sentences(
     for path in paths:
         line = 1
         for block in read_units(path, text, encoding):
-            yield from tokenize_numbered(block, tokenize, text, lowercase, language, (str(path), line))[0]
+            yield from tokenize_block(block, tokenize, text, lowercase, language, (str(path), line))[0]
             line += block.count("\n") + 1
 
 
@@ -227,23 +141,14 @@ def tokenize_block(
     lowercase: bool,
     language: str | None = None,
     place: tuple[str, int] = ("text", 1),
-) -> list[list[str]]:
+) -> tuple[list[list[str]], Sequence[int]]:
     """Split a block from `read_units` into tokenized sentences (see `read_sentences` for the arguments).
 
     `place` is the name of the file and the number of the block's first line, for error messages.
+
+    Returns:
+        The sentences, and for each the number of the block's line on which it begins, from 0.
     """
-    return tokenize_numbered(block, tokenize, text, lowercase, language, place)[0]
-
-
-def tokenize_numbered(
-    block: str,
-    tokenize: Tokenizer,
-    text: str,
-    lowercase: bool,
-    language: str | None = None,
-    place: tuple[str, int] = ("text", 1),
-) -> tuple[list[list[str]], Sequence[int]]:
-    """Split a block as `tokenize_block` does, and number the lines on which its sentences begin, from 0."""
     if text == "conllu":
         found = list(conllu_sentences(block, *place))
         sentences = [[word for word, *_ in sentence.words] for sentence in found]
@@ -292,105 +197,8 @@ def _wrapped(block: str) -> Iterator[tuple[int, str]]:
             yield starts[0], " ".join(parts)
 
 
-def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | None = None) -> Iterator[str]:
-    r"""Yield the text of a file in blocks of whole lines.
-
-    The lines of a block are joined by `\n`; the line end after the last one is left out.
-    """
-    # Python's own text files are not used, because they cannot name the line of a bad byte.
-    decode = _decoder(path, encoding)
-    # The pieces of a line that has not ended yet. They are joined only once: adding to a string would copy a very long
-    # line again for each block.
-    parts: list[str] = []
-    is_first = True
-    for data in _read_bytes(str(path), advance):
-        if is_first and (what := next((what for start, what in SIGNATURES.items() if data.startswith(start)), None)):
-            raise ElmoError(f"{_shown(path)}: {what}")
-        text = decode(data)
-        if is_first and text:
-            text, is_first = text.removeprefix("\ufeff"), False  # the mark is text anywhere else
-        lines, newline, rest = text.rpartition("\n")
-        if newline:
-            yield "".join((*parts, lines, newline)).replace("\r\n", "\n")[:-1]
-            parts.clear()
-        parts.append(rest)
-    if last := "".join(parts):
-        yield last.removesuffix("\r")
-
-
-def _read_bytes(path: str, advance: Advance | None) -> Iterator[bytes]:
-    """Yield the decompressed bytes of a file, and at the very end an empty block, which tells a decoder to finish."""
-    with open_text(path) as (stream, position, damage):
-        told = 0
-        data = b"start"  # anything that is not empty
-        while data:
-            try:
-                data = stream.read(BLOCK_SIZE)
-            except damage as error:
-                raise ElmoError(f"{path}: damaged or cut off ({error}); get the file again") from None
-            if advance is not None:
-                # The position counts compressed bytes. A pipe has none, so what was read is counted instead.
-                now = position() if position is not None else told + len(data)
-                advance(now - told)
-                told = now
-            yield data
-
-
-def check_encoding(encoding: str) -> None:
-    """Raise ElmoError unless Python can decode text by this name."""
-    # Decoding something finds out more than looking the name up: "hex" exists, but gives no text.
-    try:
-        b"aa".decode(encoding, "replace")
-    except (LookupError, ValueError):
-        raise ElmoError(
-            f"encoding {encoding!r} is unknown; choose one that Python knows, such as utf-8, utf-16, latin-1 or cp1252"
-        ) from None
-
-
-def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
-    """Return a function that decodes block after block, and that names the line of bytes that it cannot decode."""
-    check_encoding(encoding)
-    decoder = codecs.getincrementaldecoder(encoding)()
-    num_lines = 0
-
-    def decode(data: bytes) -> str:
-        nonlocal num_lines
-        try:
-            text = decoder.decode(data, not data)  # no data means the end: an incomplete character is an error then
-        except UnicodeDecodeError as error:
-            line = num_lines + 1 + error.object[: error.start].decode(encoding, "replace").count("\n")
-            raise ElmoError(_undecodable(path, line, encoding, error)) from None
-        except UnicodeError as error:  # UTF-16 or UTF-32 without a byte-order mark
-            raise ElmoError(f"{_shown(path)}: {error}; name its byte order: {encoding}-le or {encoding}-be") from None
-        num_lines += text.count("\n")
-        return text
-
-    return decode
-
-
-def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecodeError) -> str:
-    # In latin-1, the bytes 0x80 to 0x9F are control characters, which no text has. In Windows-1252 they are quotes,
-    # dashes and the like. In UTF-8 they are parts of characters, which are not looked at here.
-    strange = error.object.decode("utf-8", "surrogateescape")
-    if line == 1 and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        other = "utf-16"
-    elif codecs.lookup(encoding).name != "cp1252" and any("\udc80" <= letter <= "\udc9f" for letter in strange):
-        other = "cp1252"
-    else:
-        other = "latin-1"
-    byte = f"byte 0x{error.object[error.start]:02X}"
-    return (
-        f"{_shown(path)}, line {line}: not valid {encoding.upper()} ({byte}). Convert it to UTF-8, for instance by "
-        f"'iconv -f {other} -t utf-8'; where plain text is read, encoding={other!r} helps, too."
-    )
-
-
-def _shown(path: str | Path) -> str:
-    return "standard input" if str(path) == STDIN else str(path)
-
-
 def _whole_paragraphs(blocks: Iterable[str]) -> Iterator[str]:
-    """Cut text into blocks of about `BLOCK_SIZE` characters that end where a paragraph does."""
+    """Cut text into blocks of about `decoding.BLOCK_SIZE` characters that end where a paragraph does."""
     lines: list[str] = []
     block_size = paragraph_size = 0
     for block in blocks:
@@ -399,7 +207,7 @@ def _whole_paragraphs(blocks: Iterable[str]) -> Iterator[str]:
             block_size += len(line) + 1
             is_blank = not (stripped := line.strip())
             paragraph_size = 0 if is_blank else paragraph_size + len(stripped) + 1
-            if paragraph_size > MAX_PARAGRAPH or (is_blank and block_size > BLOCK_SIZE):
+            if paragraph_size > MAX_PARAGRAPH or (is_blank and block_size > decoding.BLOCK_SIZE):
                 yield "\n".join(lines)
                 lines, block_size, paragraph_size = [], 0, 0
     if lines:

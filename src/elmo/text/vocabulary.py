@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from elmo.config import PADDING
 from elmo.errors import ElmoError
 from elmo.text.characters import BOS, EOS, UNK
-from elmo.text.reading import read_lines
+from elmo.text.decoding import read_lines
 
 SPECIAL_WORDS = (BOS, EOS, UNK)
 """The first three words of every vocabulary, as in the published models."""

@@ -12,7 +12,7 @@ from typing import cast
 from elmo.errors import ElmoError
 from elmo.tasks.common.columns import ColumnSentence, read_columns
 from elmo.tasks.common.objects import as_tokens, get, is_list_of, read_object, whole
-from elmo.text.reading import read_lines
+from elmo.text.decoding import read_lines
 from elmo.text.rules import split_sentences
 from elmo.text.tokenizers import Tokenizer
 

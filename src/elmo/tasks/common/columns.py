@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from elmo.errors import ElmoError
 from elmo.text.conllu import CONLLU, EMPTY, split_word
-from elmo.text.reading import DOCUMENT, read_paragraphs, split_columns
+from elmo.text.decoding import DOCUMENT, read_paragraphs, split_columns
 from elmo.text.tokenizers import Tokenizer, locate
 
 Line = tuple[str, ...]

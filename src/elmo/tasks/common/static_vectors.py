@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from elmo.errors import ElmoError
 from elmo.tasks.common.modules import UNKNOWN, WordEmbedding
 from elmo.tasks.recipe import WordsConfig
-from elmo.text.reading import read_lines
+from elmo.text.decoding import read_lines
 
 _OF_NUMBERS = b"0123456789.+-eE "
 """All characters that numbers and the blanks between them consist of."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmo.errors import ElmoError
-from elmo.text.reading import read_lines, split_columns
+from elmo.text.decoding import read_lines, split_columns
 
 UNKNOWN_SPEAKER = "-"
 WORD, SPEAKER, MIN_COLUMNS = 3, 9, 11

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmo.errors import ElmoError
-from elmo.text.reading import DOCUMENT, read_paragraphs, split_columns
+from elmo.text.decoding import DOCUMENT, read_paragraphs, split_columns
 
 _TAG = re.compile(r"O|[BIULES]-.+")
 

@@ -19,7 +19,7 @@ from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe, WordsConfig
 from elmo.tasks.task import Scores, Sentence, Task, TaskModel, Vocabularies
-from elmo.text.reading import read_lines
+from elmo.text.decoding import read_lines
 from elmo.text.tokenizers import Tokenizer, get_tokenizer, refuse_code
 
 LABEL, PREMISE, HYPOTHESIS = "gold_label", "sentence1", "sentence2"

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from elmo.errors import ElmoError
 from elmo.tasks.common.objects import get, two_texts
-from elmo.text.reading import read_blocks
+from elmo.text.decoding import read_blocks
 from elmo.text.rules import sentence_spans
 from elmo.text.tokenizers import Tokenizer, locate
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from elmo.errors import ElmoError
 from elmo.tasks.common.spans import Span, percent, precision_recall_f1
-from elmo.text.reading import read_paragraphs
+from elmo.text.decoding import read_paragraphs
 
 VERB = "V"
 """The role of the predicate itself, whether it is a verb or not."""

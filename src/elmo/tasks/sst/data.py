@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmo.errors import ElmoError
-from elmo.text.reading import read_lines
+from elmo.text.decoding import read_lines
 
 NUM_LABELS = 5
 

@@ -1,0 +1,173 @@
+"""Decodes text files of any compression and encoding into lines, in constant memory."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+from elmo.errors import ElmoError
+from elmo.text.opening import STDIN, open_text
+
+BLOCK_SIZE = 1 << 18
+"""The size of the blocks that are read: in bytes, or in characters where blocks are made of wrapped paragraphs."""
+
+SIGNATURES = {
+    b"%PDF-": "is a PDF, not text; extract its text first, for instance with pdftotext",
+    b"PK\x03\x04": "is a ZIP archive or a document (such as .docx, .odt or .epub), not text; extract its text first",
+    b"\xd0\xcf\x11\xe0": "is a document of an old Office program (such as .doc), not text; save it as plain text first",
+    b"{\\rtf": "is a document in RTF, not text; save it as plain text first",
+    b"\x1f\x8b": "is compressed by gzip; decompress it, or let its name end in .gz",
+    b"\xfd7zXZ\0": "is compressed by xz; decompress it, or let its name end in .xz",
+    b"\x28\xb5\x2f\xfd": "is compressed by zstd; decompress it, or let its name end in .zst",
+    b"BZh91AY&SY": "is compressed by bzip2; decompress it first",
+    b"7z\xbc\xaf": "is a 7z archive; extract its text first",
+    b"\x89HDF": "is an HDF5 file, not text",
+    b"\x89PNG": "is a picture, not text",
+    b"\xff\xd8\xff": "is a picture, not text",
+}
+"""How files begin that are often taken for text, and what to tell their users."""
+
+Advance = Callable[[int], object]
+"""A callback that receives the number of bytes read from a file since its last call.
+
+Bytes of compressed files are counted as they lie on the disk.
+"""
+
+
+def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[str]:
+    r"""Yield the lines of a file without their line ends (`\n` or `\r\n`).
+
+    The file is plain, `.gz`, `.xz` or `.zst`, or `-` for standard input. A byte-order mark at the start is dropped.
+
+    Raises:
+        ElmoError: If the file is missing, is damaged, or holds bytes that are not valid in `encoding` (the message
+            names the line).
+    """
+    for block in read_blocks(path, encoding):
+        yield from block.split("\n")
+
+
+def read_paragraphs(path: str | Path, encoding: str = "utf-8") -> Iterator[list[tuple[int, str]]]:
+    """Yield the groups of lines between blank lines, each line with its number (from 1).
+
+    In formats that have one token per line, such a group is a sentence.
+    """
+    return paragraphs(read_lines(path, encoding))
+
+
+def paragraphs(lines: Iterable[str]) -> Iterator[list[tuple[int, str]]]:
+    """Group lines as `read_paragraphs` does, for lines that are already in memory."""
+    for is_text, group in groupby(enumerate(lines, 1), key=lambda item: bool(item[1].strip())):
+        if is_text:
+            yield list(group)
+
+
+DOCUMENT = "-DOCSTART-"
+"""The token of a line that separates documents in columns. It is not part of the text."""
+
+
+def split_columns(line: str) -> list[str]:
+    """Split a line of a CoNLL format into its columns: at tabs if it has any, otherwise at spaces.
+
+    Columns between tabs may contain spaces.
+    """
+    return line.split("\t") if "\t" in line else [column for column in line.split(" ") if column]
+
+
+def read_blocks(path: str | Path, encoding: str = "utf-8", advance: Advance | None = None) -> Iterator[str]:
+    r"""Yield the text of a file in blocks of whole lines.
+
+    The lines of a block are joined by `\n`; the line end after the last one is left out.
+    """
+    # Python's own text files are not used, because they cannot name the line of a bad byte.
+    decode = _decoder(path, encoding)
+    # The pieces of a line that has not ended yet. They are joined only once: adding to a string would copy a very long
+    # line again for each block.
+    parts: list[str] = []
+    is_first = True
+    for data in _read_bytes(str(path), advance):
+        if is_first and (what := next((what for start, what in SIGNATURES.items() if data.startswith(start)), None)):
+            raise ElmoError(f"{_shown(path)}: {what}")
+        text = decode(data)
+        if is_first and text:
+            text, is_first = text.removeprefix("\ufeff"), False  # the mark is text anywhere else
+        lines, newline, rest = text.rpartition("\n")
+        if newline:
+            yield "".join((*parts, lines, newline)).replace("\r\n", "\n")[:-1]
+            parts.clear()
+        parts.append(rest)
+    if last := "".join(parts):
+        yield last.removesuffix("\r")
+
+
+def _read_bytes(path: str, advance: Advance | None) -> Iterator[bytes]:
+    """Yield the decompressed bytes of a file, and at the very end an empty block, which tells a decoder to finish."""
+    with open_text(path) as (stream, position, damage):
+        told = 0
+        data = b"start"  # anything that is not empty
+        while data:
+            try:
+                data = stream.read(BLOCK_SIZE)
+            except damage as error:
+                raise ElmoError(f"{path}: damaged or cut off ({error}); get the file again") from None
+            if advance is not None:
+                # The position counts compressed bytes. A pipe has none, so what was read is counted instead.
+                now = position() if position is not None else told + len(data)
+                advance(now - told)
+                told = now
+            yield data
+
+
+def check_encoding(encoding: str) -> None:
+    """Raise ElmoError unless Python can decode text by this name."""
+    # Decoding something finds out more than looking the name up: "hex" exists, but gives no text.
+    try:
+        b"aa".decode(encoding, "replace")
+    except (LookupError, ValueError):
+        raise ElmoError(
+            f"encoding {encoding!r} is unknown; choose one that Python knows, such as utf-8, utf-16, latin-1 or cp1252"
+        ) from None
+
+
+def _decoder(path: str | Path, encoding: str) -> Callable[[bytes], str]:
+    """Return a function that decodes block after block, and that names the line of bytes that it cannot decode."""
+    check_encoding(encoding)
+    decoder = codecs.getincrementaldecoder(encoding)()
+    num_lines = 0
+
+    def decode(data: bytes) -> str:
+        nonlocal num_lines
+        try:
+            text = decoder.decode(data, not data)  # no data means the end: an incomplete character is an error then
+        except UnicodeDecodeError as error:
+            line = num_lines + 1 + error.object[: error.start].decode(encoding, "replace").count("\n")
+            raise ElmoError(_undecodable(path, line, encoding, error)) from None
+        except UnicodeError as error:  # UTF-16 or UTF-32 without a byte-order mark
+            raise ElmoError(f"{_shown(path)}: {error}; name its byte order: {encoding}-le or {encoding}-be") from None
+        num_lines += text.count("\n")
+        return text
+
+    return decode
+
+
+def _undecodable(path: str | Path, line: int, encoding: str, error: UnicodeDecodeError) -> str:
+    # In latin-1, the bytes 0x80 to 0x9F are control characters, which no text has. In Windows-1252 they are quotes,
+    # dashes and the like. In UTF-8 they are parts of characters, which are not looked at here.
+    strange = error.object.decode("utf-8", "surrogateescape")
+    if line == 1 and error.object[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        other = "utf-16"
+    elif codecs.lookup(encoding).name != "cp1252" and any("\udc80" <= letter <= "\udc9f" for letter in strange):
+        other = "cp1252"
+    else:
+        other = "latin-1"
+    byte = f"byte 0x{error.object[error.start]:02X}"
+    return (
+        f"{_shown(path)}, line {line}: not valid {encoding.upper()} ({byte}). Convert it to UTF-8, for instance by "
+        f"'iconv -f {other} -t utf-8'; where plain text is read, encoding={other!r} helps, too."
+    )
+
+
+def _shown(path: str | Path) -> str:
+    return "standard input" if str(path) == STDIN else str(path)
