@@ -54,6 +54,7 @@ class Page:
         loader = jinja2.FileSystemLoader(Path(__file__).parent)
         environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
         self._template = environment.get_template("explore.html")
+        self._example = index and " ".join(cut_around(index.text.sentence(0), 0)[1])
         # Requests are answered in threads, but a search of the index changes its state (`VectorStore`).
         self._lock = threading.Lock()
 
@@ -99,7 +100,7 @@ class Page:
             max_groups=MAX_GROUPS,
             layer=self._layer(),
             columns=self._columns(),
-            example=self._index and " ".join(cut_around(self._index.text.sentence(0), 0)[1]),
+            example=self._example,
         )
         return HTMLResponse(page, 400 if error else 200, {"Content-Security-Policy": POLICY})
 
