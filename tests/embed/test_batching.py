@@ -46,7 +46,7 @@ def test_a_boundary_in_the_text_is_the_type_it_names() -> None:
 
 @given(lengths=st.lists(st.integers(2, 20), min_size=1, max_size=9))
 def test_packed_tokens_are_those_of_each_step(lengths) -> None:
-    """Step t of the forward direction holds token t of every sentence that has one, the backward one's from the end."""
+    """Step t holds token t of every sentence that is long enough; the backward direction counts from the end."""
     lengths.sort(reverse=True)
     sentences = [[100 * row + step for step in range(length)] for row, length in enumerate(lengths)]
     batch = PackedBatch.of(sentences)

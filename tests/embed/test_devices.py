@@ -1,4 +1,4 @@
-"""Several devices give what one gives, in the same order; here processes on the processor stand for them."""
+"""Several devices give the same vectors in the same order as one. Processes on the CPU stand in for devices here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Embedder:
-    return load(folder)  # by name, which files of vectors keep
+    return load(folder)  # loaded by its path, so that files of vectors name the model
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def both(folder: Path) -> Iterator[ParallelEmbedder]:
 
 @pytest.mark.parametrize("options", [{}, {"layers": "all", "batch_size": 1}, {"pool": "max", "batch_size": 2}])
 def test_two_give_what_one_gives(model: Embedder, both: ParallelEmbedder, options: dict) -> None:
-    """To the bit: each window is embedded as a whole."""
+    """They are equal to the bit, because each window is embedded on a single device."""
     one, two = model.embed(SENTENCES, **options), both.embed(SENTENCES, **options)
     assert len(one) == len(two)
     for a, b in zip(one, two, strict=True):
@@ -53,7 +53,7 @@ def test_two_give_what_one_gives(model: Embedder, both: ParallelEmbedder, option
 
 @pytest.mark.parametrize("batch_size", [1, 5, None])
 def test_carried_state_is_that_of_one_device(model: Embedder, both: ParallelEmbedder, batch_size: int | None) -> None:
-    """Through a call, the next call, a stream that is left early, and a reset."""
+    """The state is the same after a whole call, the next call, a stream that is closed early, and a reset."""
     for embedder in (model, both):
         embedder.reset_state()
     for state in ("carry", "carry"):
@@ -105,7 +105,7 @@ def test_the_file_is_the_same_and_either_goes_on_with_the_work_of_the_other(
 
 
 def test_the_text_is_read_no_further_than_needed(both: ParallelEmbedder) -> None:
-    """Memory is bounded: a few windows are on the way, however long the text."""
+    """Memory is bounded, because only a few windows are under way at once, however long the text is."""
     num_read = 0
 
     def sentences() -> Iterator[list[str]]:
@@ -124,7 +124,7 @@ def test_a_stream_that_is_left_frees_its_memory(both: ParallelEmbedder) -> None:
     stream = both.stream(SENTENCES * 50, layers="all", batch_size=1)
     next(stream)
     stream.close()
-    both.reset_state()  # what was on the way to the processes is done, and freed, when this is
+    both.reset_state()  # after this, the windows that were under way are finished and freed
     folders = [Path("/proc", str(pid), "fd") for pid in both.process_ids]
     held = [
         file.stat().st_size for folder in folders for file in folder.iterdir() if "memfd:elmo" in str(file.readlink())
@@ -157,7 +157,7 @@ def test_a_killed_process_ends_the_run_which_can_be_gone_on_with(
 
         def sentences() -> Iterator[list[str]]:
             yield from SENTENCES[:40]
-            for pid in processes:  # both: one that has nothing to do may die unnoticed
+            for pid in processes:  # kill both, because the death of an idle one may go unnoticed
                 os.kill(pid, signal.SIGKILL)
             yield from SENTENCES[40:]
 
@@ -189,7 +189,7 @@ def test_devices_that_are_not_there_are_refused(monkeypatch) -> None:
 
 
 def test_gpus_are_taken_by_their_numbers(monkeypatch) -> None:
-    """As far as that can be seen without one."""
+    """Only the choice of devices is tested, because the machine may have no GPU."""
     current: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
@@ -202,7 +202,7 @@ def test_gpus_are_taken_by_their_numbers(monkeypatch) -> None:
 
 
 def test_arrays_are_handed_over_and_their_memory_is_freed(monkeypatch) -> None:
-    """Where the system has memory files, and where it hasn't; empty arrays among them."""
+    """This holds with memory files and on systems without them, and some of the arrays are empty."""
     arrays = [np.random.default_rng(0).random((2, length, 3)).astype(np.float32) for length in (4, 0, 1)]
     parcel = pack(arrays)
     if parcel.arrays is None:

@@ -121,7 +121,7 @@ def test_results_own_their_memory(model: Embedder) -> None:
 
 @pytest.mark.parametrize("num_tokens", [1, 5000])
 def test_sentences_of_any_length(model: Embedder, num_tokens: int) -> None:
-    """The last tokens of a long sentence know its end, not its batch."""
+    """A sentence of 5,000 tokens gives the same vectors alone and between two short sentences."""
     sentence = [f"w{number % 50}" for number in range(num_tokens)]
     got = model.embed([["a"], sentence, ["b"]], layers="top")
     assert [len(array) for array in got] == [1, num_tokens, 1]
@@ -151,7 +151,7 @@ def test_no_sentences_give_nothing(model: Embedder) -> None:
 
 
 def test_carried_state_flows_row_by_row(tmp_path: Path) -> None:
-    """Row i goes on from row i of the batch before; 1e-5 is float32 rounding through all layers."""
+    """Row i starts from the state at the end of row i of the previous batch; 1e-5 is float32 rounding in all layers."""
     folder, options, weights = make(tmp_path)
     batches = [[["a", "b"], ["c"], ["d", "e", "f"]], [["g"], [], ["h", "i"]], [["a", "b"], ["c"], ["c"]]]
     expected = [row for batch in Oracle(weights, options).carried(batches) for row in batch]
@@ -173,7 +173,7 @@ def test_carried_state_lives_across_calls_until_reset(folder: Path) -> None:
 
 
 def test_a_call_from_zeros_leaves_the_carried_state(folder: Path) -> None:
-    """It neither reads nor writes it."""
+    """Such a call neither reads nor changes the carried state."""
     embedder, other = (Embedder(formats.load(folder)) for _ in range(2))
     for each in (embedder, other):
         each.embed([["a"]], state="carry")
@@ -237,7 +237,7 @@ def test_is_shown_in_one_line(folder: Path, loaded: formats.Model) -> None:
 
 
 def test_can_be_pickled(folder: Path) -> None:
-    """Its vectors are equal to the bit, and a carried state goes on where it was."""
+    """The copy gives vectors that are equal to the bit, and it continues from the carried state."""
     model = elmo.load(folder, precision="auto")
     model.embed([["a"]], state="carry")
     again = pickle.loads(pickle.dumps(model))
@@ -282,7 +282,7 @@ def _carried(loaded: formats.Model, words: list[list[str]]) -> list[np.ndarray]:
 
 
 def test_works_in_a_worker_of_a_data_loader(folder: Path) -> None:
-    """A spawned process is given a pickle; a forked one is not."""
+    """The worker is spawned, so that the model is pickled; a forked worker would not need that."""
     model = elmo.load(folder)
     loader = torch.utils.data.DataLoader(
         SENTENCES, 2, collate_fn=model.embed, num_workers=1, multiprocessing_context="spawn"

@@ -34,10 +34,10 @@ ENGINES = [
 """`module` is what runs on a GPU; here its device is the processor."""
 
 BOUNDS = {"float32": 2e-6, "bf16": 0.03, "int8": 0.03}
-"""Largest error of numbers up to 5: float32 rounds at 2^-24; bfloat16 at 2^-9 and int8 at 2^-8, several times over."""
+"""Largest error allowed in numbers up to 5. Each step rounds: float32 at 2^-24, bfloat16 at 2^-9, int8 at 2^-8."""
 
 COSINES = {"float32": 0.999999, "bf16": 0.9995, "int8": 0.999}
-"""Of each token's vector in each layer with the exact one; the lowest seen are 0.99986 and 0.99988."""
+"""Lowest cosine allowed between a vector in any layer and the exact one; the lowest seen are 0.99986 and 0.99988."""
 
 VARIANTS = ["base", "one_direction", "three_layers", "short_words", "no_projection", "no_clips", "no_skip_connections"]
 
@@ -52,7 +52,7 @@ SENTENCES = [
 
 @pytest.fixture(params=ENGINES, ids="-".join)
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
-    """Each engine in each of its precisions."""
+    """Return the name and the precision of an engine, for every combination."""
     name, precision = request.param
     choose(name, precision, monkeypatch)
     return name, precision
@@ -66,7 +66,7 @@ def choose(name: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_embedder(model: formats.Model, kind: tuple[str, str]) -> Embedder:
-    """An embedder whose engine is of a `kind`."""
+    """Return an embedder with the engine and the precision that `kind` names."""
     name, precision = kind
     embedder = Embedder(model, precision=precision)
     if name == "module":
@@ -103,7 +103,7 @@ def test_layers_are_those_of_the_equations(kind: tuple[str, str], variant: str, 
 
 
 def test_words_are_looked_up_in_any_precision(kind: tuple[str, str], tmp_path: Path) -> None:
-    """In a model that reads whole words, so that layer 0 is exact, and an unheard word is `<UNK>`."""
+    """The model reads whole words, so that layer 0 is exact, and an unknown word is read as `<UNK>`."""
     folder, options, weights = make_words.make(tmp_path)
     oracle, sentences = make_words.WordOracle(weights, options), [["A", "new", "play", "."], [], ["naïve", "unheard"]]
     found = make_embedder(formats.load(folder), kind).embed(sentences, layers="all")
@@ -114,7 +114,7 @@ def test_words_are_looked_up_in_any_precision(kind: tuple[str, str], tmp_path: P
 
 
 def test_weights_mix_the_layers(kind: tuple[str, str], tmp_path: Path) -> None:
-    """1e-5 is float32 rounding: every engine sums in it."""
+    """Every engine adds the layers in float32, so that 1e-5 is enough for its rounding."""
     embedder = make_embedder(formats.load(make(tmp_path)[0]), kind)
     found, mean = embedder.embed(SENTENCES, layers=[0.5, -1.0, 2.0]), embedder.embed(SENTENCES)
     for mixed, average, layers in zip(found, mean, embedder.embed(SENTENCES, layers="all"), strict=True):
@@ -179,7 +179,7 @@ each_example_alone = settings(suppress_health_check=[HealthCheck.function_scoped
 
 @pytest.fixture
 def pair(kind: tuple[str, str]) -> tuple[Embedder, Embedder, str]:
-    """Two embedders of one model, the second with a cache of 6 types; and the precision."""
+    """Return two embedders of one model, the second with a cache of 6 types, and the precision."""
     model = make_model()
     first, second = make_embedder(model, kind), make_embedder(model, kind)
     engine = second.engine
@@ -191,7 +191,7 @@ def pair(kind: tuple[str, str]) -> tuple[Embedder, Embedder, str]:
 @each_example_alone
 @given(sentences=texts, order=st.randoms(use_true_random=False), batch_size=st.none() | st.integers(1, 5))
 def test_batch_order_and_cache_change_nothing(pair, sentences, order, batch_size: int | None) -> None:
-    """Products of other shapes add in another order: rounding. In bfloat16 a rounding may then flip: 2^-8 of 1."""
+    """Float32 may round differently in other batch shapes. In bfloat16, a number near 1 may then move by 2^-8."""
     embedder, forgetful, precision = pair
     alone = [embedder.embed([sentence], layers="all")[0] for sentence in sentences]
     places = list(range(len(sentences)))
@@ -205,7 +205,7 @@ def test_batch_order_and_cache_change_nothing(pair, sentences, order, batch_size
 @each_example_alone
 @given(sentences=texts, batch_size=st.none() | st.integers(1, 5), gate_rows=st.integers(1, 40), threads=st.booleans())
 def test_natively_not_a_bit_changes(precision: str, monkeypatch, sentences, batch_size, gate_rows, threads) -> None:
-    """The native products add in one order, whatever the batch, its cut into chunks, and the threads."""
+    """Native products add in one order, whatever the batch, its chunks, and the number of threads."""
     choose("native", precision, monkeypatch)
     embedder = Embedder(make_model(), precision=precision)
     alone = [embedder.embed([sentence], layers="all")[0] for sentence in sentences]
@@ -245,7 +245,7 @@ def test_two_threads_may_embed_at_once(kind: tuple[str, str]) -> None:
 
 
 def encoded_by(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A list to which the words that the embedder encodes from now on will be added."""
+    """Return a list to which the words that the embedder encodes from now on are added."""
     seen: list[str] = []
     cache = embedder.engine.cache
     encode = cache.encode
@@ -267,7 +267,7 @@ def test_each_type_is_encoded_once(kind: tuple[str, str], monkeypatch: pytest.Mo
 
 
 def test_weights_are_packed_and_then_let_go() -> None:
-    """A loaded model would hold as much memory again, and its softmax."""
+    """An embedder that kept the loaded model would use twice the memory, and would keep the softmax, too."""
     model = make_model()
     weights = [weakref.ref(parameter) for parameter in model.bilm.parameters()]
     embedder = Embedder(model)
@@ -314,7 +314,7 @@ def test_torch_needs_no_onednn(precision: str, monkeypatch: pytest.MonkeyPatch) 
     embedder = Embedder(model, precision=precision)
     with torch.no_grad():
         for parameter in model.bilm.parameters():
-            parameter.zero_()  # it doesn't follow
+            parameter.zero_()  # must change nothing, since the embedder has its own copy
     found = embedder.embed(SENTENCES, layers="all")
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=BOUNDS[precision])
@@ -343,7 +343,7 @@ def test_what_the_machine_lacks_is_explained(precision, says: str, monkeypatch: 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("precision", "bound"), [("float32", 2e-3), ("bf16", 0.03), ("float16", 0.01)])
 def test_a_gpu_gives_the_same_vectors(precision, bound: float) -> None:
-    """Products of float32 may be in TF32 there (2^-11)."""
+    """A GPU may compute float32 products in TF32, which rounds at 2^-11."""
     for layers in ("all", "mean"):
         expected = Embedder(make_model()).embed(SENTENCES, layers=layers)
         found = Embedder(make_model(), device="cuda", precision=precision).embed(SENTENCES, layers=layers)

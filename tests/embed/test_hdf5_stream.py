@@ -1,4 +1,4 @@
-"""The library reads, and goes on writing, what was written without it."""
+"""h5py can read and change HDF5 files that are written without the HDF5 library."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def write(path: Path, arrays: list[np.ndarray], name: str = "") -> None:
     ],
 )
 def test_the_library_finds_every_data_set(tmp_path: Path, count: int, dtype: str) -> None:
-    """Numbers of data sets around which nodes and levels of the directory begin; empty arrays among them."""
+    """The counts lie around those at which new nodes and levels of the directory begin; some arrays are empty."""
     generator = np.random.default_rng(count)
     arrays = [generator.random((2, length, 3)).astype(dtype) for length in generator.integers(0, 4, count)]
     write(tmp_path / "a.h5", arrays)
@@ -44,7 +44,7 @@ def test_the_library_finds_every_data_set(tmp_path: Path, count: int, dtype: str
 
 
 def test_the_library_adds_and_removes_as_it_likes(tmp_path: Path) -> None:
-    """Which splits and merges nodes of the directory, and so would find out what is wrong with them."""
+    """This splits and merges nodes of the directory, which fails if one of them is wrong."""
     count = 3 * LEAF * 10
     write(tmp_path / "a.h5", [np.full((2, 3), number, np.float32) for number in range(count)])
     with h5py.File(tmp_path / "a.h5", "r+") as file:

@@ -1,4 +1,4 @@
-"""Parquet files one after the other are one, whatever is in them."""
+"""A joint footer makes one valid Parquet file of several in a row, whatever they contain."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("parts", [[5], [5, 3], [2, 0, 4], [40] * 30], ids=len)
 def test_the_rows_are_those_of_all(tmp_path: Path, parts: list[int], options: str) -> None:
-    """Row groups of every number are read one by one, all at once, and by their statistics."""
+    """The rows are the same when row groups are read one by one, all at once, or by their statistics."""
     path = tmp_path / "joined.parquet"
     ends: list[int] = []
     start = 0

@@ -17,7 +17,7 @@ VECTORS = np.array([[1, 2, 3, 4], [5, -6, 7, 8], [0, 1, 2, 30]], dtype=np.float3
     [("mean", [2, -1, 4, 14]), ("max", [5, 2, 7, 30]), ("first-last", [0, 1, 3, 4])],
 )
 def test_pools_by_definition(pool, expected) -> None:
-    """first-last: forward half (0, 1) of the last token, backward half (3, 4) of the first."""
+    """`first-last` takes the forward half (0, 1) of the last token and the backward half (3, 4) of the first."""
     np.testing.assert_array_equal(pool_tokens(VECTORS, pool), expected)
     stacked = pool_tokens(np.stack([VECTORS, -VECTORS]), pool)
     np.testing.assert_array_equal(stacked, [pool_tokens(VECTORS, pool), pool_tokens(-VECTORS, pool)])
@@ -36,7 +36,7 @@ def test_mean_of_a_long_sentence_is_exact() -> None:
 @pytest.mark.parametrize("pool", ["mean", "max", "first-last"])
 @pytest.mark.parametrize("variant", ["base", "one_direction"])
 def test_padding_is_never_counted(pool, variant: str, tmp_path: Path) -> None:
-    """Beside a long sentence a short one is padded; its pooled vector is that of its own tokens. No tokens: zeros."""
+    """A short sentence is padded in a batch with a long one, but only its own tokens count. Without tokens: zeros."""
     embedder = Embedder(formats.load(make(tmp_path, variant)[0]))
     sentences = [["a"] * 20, ["b"], [], ["c", "d"]]
     bidirectional = variant == "base"

@@ -1,4 +1,4 @@
-"""Whatever interrupts `write`, the same call goes on where it was, and ends with the same file to the bit."""
+"""After any interruption of `write`, the same call continues there and ends with the same file (or Parquet rows)."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
 
 @pytest.fixture
 def always_safe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every window is made safe, instead of what ten seconds bring."""
+    """Commit after every window instead of every ten seconds."""
     monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
 
 
 def until(end: int) -> Iterator[list[str]]:
-    """The sentences up to number `end`, then Ctrl-C."""
+    """Yield the first `end` sentences, then raise KeyboardInterrupt as Ctrl-C does."""
     yield from SENTENCES[:end]
     raise KeyboardInterrupt
 
 
 def interrupt(model: Embedder, path: Path, end: int = 30, **options: object) -> None:
-    """Write until Ctrl-C after `end` sentences, a window being four; fewer are safe."""
+    """Write until Ctrl-C comes after `end` sentences; only whole windows (four batches) are kept."""
     with pytest.raises(KeyboardInterrupt):
         model.write(path, until(end), **{"batch_size": 1, **options})  # type: ignore[arg-type]
 
 
 def assert_same(one: Path, other: Path) -> None:
-    """Files of equal bytes; for Parquet, whose row groups end where a run was interrupted, equal rows."""
+    """Compare the bytes of two files, or their rows for Parquet, whose row groups end where a run was interrupted."""
     if one.suffix == ".parquet":
         assert parquet.read_table(one).equals(parquet.read_table(other))
     else:
@@ -67,7 +67,7 @@ def progress(path: Path) -> dict[str, int]:
 
 
 def test_what_a_process_left_that_was_killed_after_finishing_is_removed(model: Embedder, tmp_path: Path) -> None:
-    """The same command is refused then, since the file exists; unfinished work of a run that overwrites it stays."""
+    """The same command is refused because the file exists, but unfinished work of a run with `overwrite` stays."""
     path = tmp_path / "v.h5"
     model.write(path, SENTENCES[:3])
     left = work_folder_of(path)
@@ -88,7 +88,7 @@ def test_what_a_process_left_that_was_killed_after_finishing_is_removed(model: E
 def test_any_interruptions_and_batch_sizes_give_the_same_file(
     model: Embedder, tmp_path_factory: pytest.TempPathFactory, ending: str
 ) -> None:
-    """The native module computes the same bits in any batch; without it they would be the same for equal batches."""
+    """The native module computes the same bits in any batch. Without it, only equal batches would be the same."""
     choices = st.sampled_from([("all", None, "float32"), ("mean", None, "float16"), ("all", "mean", "float32")])
 
     @given(choices, st.lists(st.tuples(st.integers(0, 40), st.integers(1, 5)), max_size=4), st.integers(1, 5))
@@ -142,7 +142,7 @@ def test_places_are_not_left_out_of_half_a_file(model: Embedder, tmp_path: Path)
 
 
 def test_what_is_short_leaves_nothing(model: Embedder, tmp_path: Path) -> None:
-    """Until ten seconds have passed there is nothing to go on with."""
+    """A run of less than ten seconds has not committed anything yet, so there is nothing to continue from."""
     interrupt(model, tmp_path / "a.h5")
     assert list(tmp_path.iterdir()) == []
 
@@ -150,7 +150,7 @@ def test_what_is_short_leaves_nothing(model: Embedder, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("always_safe")
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_what_came_after_the_last_safe_place_does_not_matter(model: Embedder, tmp_path: Path, ending: str) -> None:
-    """A kill leaves files that are longer than what is known to be safe, and half-written ones."""
+    """A killed process may leave files that are longer than their committed part, and half-written ones."""
     model.write(tmp_path / f"whole.{ending}", SENTENCES)
     path = tmp_path / f"a.{ending}"
     interrupt(model, path)
@@ -165,7 +165,7 @@ def test_what_came_after_the_last_safe_place_does_not_matter(model: Embedder, tm
 
 
 def test_carried_state_begins_anew(model: Embedder, tmp_path: Path, always_safe: None) -> None:
-    """It depends on all that came before."""
+    """The state depends on all sentences so far, so that a run with carried state can't be continued."""
     model.reset_state()
     model.write(tmp_path / "whole.h5", SENTENCES, state="carry", batch_size=4)
     model.reset_state()
@@ -181,7 +181,7 @@ def test_carried_state_begins_anew(model: Embedder, tmp_path: Path, always_safe:
 
 @pytest.fixture
 def broken(model: Embedder, tmp_path: Path, always_safe: None) -> Path:
-    """Where a call with `layers="mean"` was interrupted."""
+    """Return the path of a file whose `write`, with the default `layers="mean"`, was interrupted."""
     interrupt(model, tmp_path / "a.h5")
     return tmp_path / "a.h5"
 
@@ -233,7 +233,7 @@ def test_a_changed_text_is_refused_or_begins_anew(model: Embedder, broken: Path,
     with pytest.raises(ElmoError, match=r"a\.h5: has unfinished work on a text with another beginning; .* or remove "):
         model.write(broken, text)
     with pytest.raises(ElmoError, match="to start from the beginning"):
-        model.write(broken, iter(text), overwrite=True)  # its beginning is gone
+        model.write(broken, iter(text), overwrite=True)  # an iterator can't be read again from its beginning
     assert progress(broken)["num_sentences"] > 0, "what is there stays"
     assert model.write(broken, text, overwrite=True).notes == ()
     model.write(broken.with_name("whole.h5"), text)
@@ -304,7 +304,7 @@ def test_a_damaged_progress_is_refused_in_one_sentence(
 
 
 def test_a_kill_between_naming_the_file_and_tidying_up(model: Embedder, broken: Path) -> None:
-    """The file is complete; another one starts from the beginning."""
+    """The file is complete by then, so that the next run with `overwrite` starts from the beginning."""
     (work_folder_of(broken) / "data").rename(broken)
     with pytest.raises(ElmoError, match="exists already"):
         model.write(broken, SENTENCES)
@@ -326,7 +326,7 @@ NUM_LINES = 30_000
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that holds a model and a text for some seconds."""
+    """Return a folder with a model and a text that takes some seconds to embed."""
     folder = tmp_path_factory.mktemp("place")
     make(folder / "model")
     lines = [" ".join(SENTENCES[n % 40]) + f" line{n}" for n in range(NUM_LINES)]
@@ -335,7 +335,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def whole(folder: Path, ending: str) -> Path:
-    """What an undisturbed run makes of the text; the first test that asks for it writes it."""
+    """Return the file that an undisturbed run writes; the first test that asks for it makes it."""
     path = folder / f"whole.{ending}"
     if not path.exists():
         write(folder, path.name)
@@ -343,20 +343,20 @@ def whole(folder: Path, ending: str) -> Path:
 
 
 def write(folder: Path, name: str) -> Written:
-    """What the command does, in this process."""
+    """Write in this process what the command would write."""
     model = Embedder(formats.load(folder / "model"))
-    with chdir(folder):  # since the names of files are written, too
+    with chdir(folder):  # because the files hold the names of the text files as given
         return model.write(folder / name, read_located(["text.txt"]), layers="top", located=True)
 
 
 def embedding(folder: Path, *arguments: str, before: str = ":") -> AbstractContextManager[subprocess.Popen[str]]:
-    """`elmo embed model ARGUMENTS --layers top` in a process of its own; `before` is what its shell does first."""
+    """Run `elmo embed model ARGUMENTS --layers top` in a process of its own, after the shell command `before`."""
     command = [sys.executable, "-c", COMMAND, "0", "embed", "model", *arguments, "--layers", "top"]
     return started(*command, cwd=folder, before=before, stdin=subprocess.PIPE)
 
 
 def give_text_that_goes_on(folder: Path, process: subprocess.Popen[str], num_lines: int) -> None:
-    """The first lines of the text through a pipe that stays open: what reads it doesn't come to its end."""
+    """Send the first lines of the text through a pipe that stays open, so that the reader never sees its end."""
     assert process.stdin is not None
     lines = (folder / "text.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     process.stdin.writelines(lines[:num_lines])
@@ -364,7 +364,7 @@ def give_text_that_goes_on(folder: Path, process: subprocess.Popen[str], num_lin
 
 
 def is_safe(path: Path, num_sentences: int) -> bool:
-    """Whether so many sentences are."""
+    """Return whether at least so many sentences are committed."""
     try:
         return progress(path)["num_sentences"] >= num_sentences
     except FileNotFoundError:
@@ -373,11 +373,11 @@ def is_safe(path: Path, num_sentences: int) -> bool:
 
 @pytest.mark.slow
 def test_kill_9_loses_nothing(place: Path) -> None:
-    """Twice, wherever it happens to be."""
+    """The process is killed twice, each time at an arbitrary moment."""
     path = place / "killed.h5"
     for num_sentences in (1_000, 8_000):
         with embedding(place, "-", path.name) as process:
-            give_text_that_goes_on(place, process, num_sentences + 12_000)  # some windows more
+            give_text_that_goes_on(place, process, num_sentences + 12_000)  # some windows more than are waited for
             wait_until(partial(is_safe, path, num_sentences), process)
             process.kill()
         assert process.returncode == -signal.SIGKILL
@@ -393,7 +393,7 @@ def test_kill_9_loses_nothing(place: Path) -> None:
     [pytest.param(signal.SIGINT, 1, marks=pytest.mark.slow), (signal.SIGTERM, 128 + signal.SIGTERM)],
 )
 def test_a_signal_is_told_what_is_kept(place: Path, number: signal.Signals, code: int) -> None:
-    """Text from a pipe goes on, too, if the same is given again."""
+    """A run that reads from a pipe can be continued, too, if it is given the same text again."""
     path = place / f"stopped{code}.h5"
     with embedding(place, "-", path.name) as process:
         give_text_that_goes_on(place, process, NUM_LINES)
@@ -410,7 +410,7 @@ def test_a_signal_is_told_what_is_kept(place: Path, number: signal.Signals, code
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_full_disk_ends_in_one_sentence_and_keeps_what_is_safe(place: Path, ending: str) -> None:
-    """Files may not grow past some blocks of 512 bytes (or 1024 in some shells), as if the disk were full."""
+    """As if the disk were full, files can't grow past some blocks of 512 bytes (1024 in some shells)."""
     path = place / f"full.{ending}"
     blocks = whole(place, ending).stat().st_size // 1024 // 2
     with embedding(place, "text.txt", path.name, before=f"ulimit -f {blocks}") as process:
@@ -424,7 +424,7 @@ def test_a_full_disk_ends_in_one_sentence_and_keeps_what_is_safe(place: Path, en
 
 
 def test_a_disk_that_is_full_at_the_very_end(model: Embedder, tmp_path: Path) -> None:
-    """HDF5's own library, which writes the list of sentences, would end the process."""
+    """The HDF5 library writes the list of sentences last, and it would end the process if the disk were full."""
     model.write(tmp_path / "whole.h5", SENTENCES)
     size, (soft, hard) = (tmp_path / "whole.h5").stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size - 100, hard))
@@ -439,7 +439,7 @@ def test_a_disk_that_is_full_at_the_very_end(model: Embedder, tmp_path: Path) ->
 
 
 def test_a_short_run_makes_nothing_safe_on_its_way(model: Embedder, tmp_path: Path, monkeypatch) -> None:
-    """So that a Parquet file needn't be joined, and has row groups of a good size."""
+    """A short run therefore writes a Parquet file with row groups of a good size, without joining parts."""
     model.write(tmp_path / "short.parquet", SENTENCES, batch_size=1)
     monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
     model.write(tmp_path / "long.parquet", SENTENCES, batch_size=1)

@@ -11,11 +11,11 @@ from elmo.embed.type_cache import LONGEST, TypeCache
 
 WIDTH = 3
 ENTRY = 4 * WIDTH + 250
-"""Bytes of one type."""
+"""Upper bound for the bytes that one type takes."""
 
 
 class Encoder:
-    """Encodes a word as numbers of its own, and notes which were asked for."""
+    """Encodes a word by numbers that depend on it alone, and records the words it was asked for."""
 
     def __init__(self) -> None:
         self.words: list[str] = []
@@ -41,7 +41,7 @@ def test_vectors_are_the_encoders_whatever_was_asked_before(requests, room: int)
 
 @given(requests=requests)
 def test_nothing_is_encoded_twice_while_there_is_room(requests) -> None:
-    """13 words of two letters or fewer fit into a generation of 20."""
+    """The 13 words of at most two letters fit into a generation of 20."""
     encoder = Encoder()
     cache = TypeCache(encoder, WIDTH, 40 * ENTRY)
     for words in requests:
@@ -51,7 +51,7 @@ def test_nothing_is_encoded_twice_while_there_is_room(requests) -> None:
 
 @given(requests=requests, room=st.integers(2, 12))
 def test_memory_is_bounded(requests, room: int) -> None:
-    """Two generations, each with half of the types that fit."""
+    """The memory holds two generations, each with half of the types that fit."""
     cache = TypeCache(Encoder(), WIDTH, room * ENTRY)
     for words in requests:
         cache.vectors(words)
@@ -70,7 +70,7 @@ def test_types_in_use_stay_and_the_others_go() -> None:
 
 
 def test_words_longer_than_any_are_encoded_but_not_kept() -> None:
-    """Else a text of endless words would fill the memory with their letters."""
+    """If they were kept, a text of endless words would fill the memory with their letters."""
     encoder = Encoder()
     cache = TypeCache(encoder, WIDTH, 8 * ENTRY)
     for _ in range(2):

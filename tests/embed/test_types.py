@@ -46,7 +46,7 @@ def make_embedder(model: Model, name: str, monkeypatch: pytest.MonkeyPatch, prec
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("name", ENGINES)
 def test_the_engine_uses_them(name: str, precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Vectors that no encoder gives show where they come from: only those of stored words, in layer 0 and above."""
+    """No encoder gives vectors of ones, so layer 0 shows which words were looked up. All layers above it change."""
     plain, marked = make_model(), make_model()
     types = encode_types(plain, STORED, "float32")
     other = np.ones_like(types.vectors)
@@ -57,7 +57,7 @@ def test_the_engine_uses_them(name: str, precision: Precision, monkeypatch: pyte
         for place, word in enumerate(sentence):
             if word in STORED:
                 assert (new[0, place] == 1).all()
-            else:  # fewer words at once may round differently
+            else:  # encoding fewer words at once may round differently
                 np.testing.assert_allclose(new[0, place], old[0, place], atol=0.01, rtol=0)
             assert (new[1:, place] != old[1:, place]).any()
 
@@ -67,7 +67,7 @@ def test_the_engine_uses_them(name: str, precision: Precision, monkeypatch: pyte
 def test_numbers_are_those_of_the_encoder(
     name: str, storage: TypeStorage, tolerance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To the bit with native kernels; where torch computes, but for float32 rounding."""
+    """They are equal to the bit with native kernels, and up to float32 rounding where torch computes."""
     expected = make_embedder(make_model(), name, monkeypatch, "float32").embed(SENTENCES, layers="all")
     found = make_embedder(with_types(storage), name, monkeypatch, "float32").embed(SENTENCES, layers="all")
     for one, other in zip(found, expected, strict=True):
@@ -75,7 +75,7 @@ def test_numbers_are_those_of_the_encoder(
 
 
 def test_what_is_tied_to_a_model_knows_of_rounded_vectors(tmp_path: Path) -> None:
-    """Exact ones change nothing in float32, so that indexes and unfinished work remain valid."""
+    """Exact stored vectors change nothing in float32, so that indexes and unfinished work remain valid."""
     plain = Embedder(make_model())
     assert Embedder(with_types()).fingerprint == plain.fingerprint == plain.warm_fingerprint
     rounded, model = Embedder(with_types("float16")), with_types("float16")
@@ -84,7 +84,7 @@ def test_what_is_tied_to_a_model_knows_of_rounded_vectors(tmp_path: Path) -> Non
     assert rounded.fingerprint == Embedder(model).fingerprint
     model.types = encode_types(model, STORED[:-1], "float16")
     assert Embedder(model).fingerprint not in (plain.fingerprint, rounded.fingerprint)
-    # An encoder in bf16 gives other numbers than the stored ones, exact as they are.
+    # In bf16, the encoder gives other numbers than the stored ones, even if those are exact.
     lower = [Embedder(each, precision="bf16").fingerprint for each in (make_model(), with_types())]
     assert lower[0] != lower[1]
 
@@ -97,7 +97,7 @@ def test_those_of_other_weights_are_not_used() -> None:
 
 
 def test_a_folder_is_used_in_place_of_the_encoder(tmp_path: Path) -> None:
-    """`elmo.load` finds them, and new words are still encoded."""
+    """`elmo.load` finds the stored vectors in the folder, and words that are not among them are still encoded."""
     model = make_model()
     formats.save_native(model, tmp_path)
     expected = elmo.load(tmp_path).embed(SENTENCES)

@@ -1,4 +1,4 @@
-"""The warm state is the mean that its definition says, and changes nothing but where sentences start."""
+"""The warm state is the mean of the states in which sentences end, and only changes where sentences start."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def model(loaded: formats.Model) -> Embedder:
 def test_it_is_the_mean_of_the_states_in_which_sentences_end(
     variant: str, batch_tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the oracle: from zeros, forward without reading </S>, backward without <S>; however it is batched."""
+    """The oracle starts from zeros and reads neither `</S>` forward nor `<S>` backward. Batches must not matter."""
     monkeypatch.setattr("elmo.embed.warm.BATCH_TOKENS", batch_tokens)
     monkeypatch.setattr("elmo.embed.warm.WINDOW_TOKENS", 4 * batch_tokens)
     folder, options, weights = make(tmp_path, variant)
@@ -83,14 +83,14 @@ def test_neighbors_order_and_batch_size_change_nothing(model: Embedder, sentence
 
 
 def test_every_layer_but_the_first_starts_otherwise(model: Embedder) -> None:
-    """Layer 0 has no state, so that nothing of it may change."""
+    """Layer 0 has no state, so it must not change."""
     for zero, warm in zip(model.embed(TEXT, layers="all"), model.embed(TEXT, layers="all", state="warm"), strict=True):
         np.testing.assert_array_equal(zero[0], warm[0])
         assert zero.shape[1] == 0 or (np.abs(zero[1:] - warm[1:]).max(axis=(1, 2)) > 1e-3).all()
 
 
 def test_other_states_know_nothing_of_it(loaded: formats.Model, model: Embedder) -> None:
-    """From zeros and carried, before and after: the same numbers to the bit as of a model without."""
+    """With the states `zero` and `carry`, the vectors are equal to the bit to those of a model without a warm state."""
     plain = Embedder(formats.Model(loaded.bilm))
     for state in ("zero", "carry"):
         model.embed(TEXT, state="warm")
@@ -114,7 +114,7 @@ def test_a_model_without_one_says_so(loaded: formats.Model) -> None:
 
 
 def test_a_fingerprint_tells_states_and_lexicons_apart(tmp_path: Path) -> None:
-    """What is cached or half-written for one of them is of no use to another."""
+    """A cache or unfinished work of one model must not be used for the other."""
     model = formats.load(make(tmp_path / "model")[0])
     found = [fingerprint(model)]
     for number in (1, 2):

@@ -32,7 +32,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An empty folder to write to."""
+    """Make and return an empty folder to write to."""
     (tmp_path / "out").mkdir()
     return tmp_path / "out"
 
@@ -139,7 +139,7 @@ def read_parquet(path: Path, pool: str | None) -> list[np.ndarray]:
 
 
 def test_of_equal_sentences_the_last_is_indexed(model: Embedder, folder: Path) -> None:
-    """As in AllenNLP; their vectors are the same anyway."""
+    """AllenNLP does the same, and equal sentences have equal vectors anyway."""
     model.write(folder / "a.h5", SENTENCES)
     with h5py.File(folder / "a.h5") as file:
         assert json.loads(file["sentence_to_index"][0])["A new play"] == "3"
@@ -294,8 +294,8 @@ print(int(status["VmHWM"].split()[0]) / 1024)  # of this program alone; getrusag
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux")
 @pytest.mark.parametrize("ending", ["h5", "parquet"])
 def test_memory_does_not_grow_with_the_text(folder: Path, ending: str) -> None:
-    """Held in memory, the vectors of 30,000 more sentences of 3 tokens would be 70 MB even in float16.
-    Types, whose vectors are kept, are the same."""
+    """The vectors of 30,000 more sentences of 3 tokens would take 70 MB in memory, even in float16. The vectors of
+    types are kept in memory, but both texts have the same types."""
     peaks: list[float] = []
     for num_sentences in (10_000, 40_000):
         path = folder / f"{num_sentences}.{ending}"
@@ -306,7 +306,7 @@ def test_memory_does_not_grow_with_the_text(folder: Path, ending: str) -> None:
 
 
 def test_a_lone_surrogate_can_be_written(model: Embedder, tmp_path: Path) -> None:
-    """Any string is a word; Arrow's strings are UTF-8."""
+    """Any string is a token, but Arrow's strings must be UTF-8, so that the surrogate is written as `?`."""
     model.write(tmp_path / "a.parquet", [["\ud800", "b"]])
     assert pytest.importorskip("pyarrow.parquet").read_table(tmp_path / "a.parquet")["tokens"].to_pylist() == [
         ["?", "b"]

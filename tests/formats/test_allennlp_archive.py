@@ -1,4 +1,4 @@
-"""AllenNLP's task archives: the `Elmo` inside gives the oracle's numbers, and mixes as the task learned them."""
+"""The ELMo in an archive of an AllenNLP task gives the oracle's numbers and mixes layers as the task learned to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oracle import Oracle, encode_sentence, scalar_mix
 
 SENTENCE = ["A", "play", "on", "naïve", "日本語", "."]
 VARIANTS = [name for name in CHANGES if name not in ("no_projection", "one_direction", "softmax", "no_char_projection")]
-"""AllenNLP knows no others: both directions and both projections are always there."""
+"""All variants that AllenNLP knows: its models always have both directions and both projections."""
 
 
 def layers_of(model: Model, max_characters: int = 50) -> np.ndarray:
@@ -40,7 +40,7 @@ def test_every_variant_with_its_options_equals_the_oracle(variant: str, tmp_path
     config = make_config()
     path = make_archive(tmp_path / "model.tar.gz", make_state_dict(weights), config, options)
     mixes = [([0.0] * (options["lstm"]["n_layers"] + 1), 1.0)]
-    if options["lstm"]["n_layers"] != 2:  # the mixes of the generator are of three layers
+    if options["lstm"]["n_layers"] != 2:  # the generator's mixes are for three layers
         state = {name: tensor for name, tensor in make_state_dict(weights).items() if "scalar_mix" not in name}
         path = make_archive(tmp_path / "other.tar.gz", state, config, options)
         mixes = []
@@ -84,7 +84,7 @@ def test_the_unpacked_folder_and_its_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("by_native", [False, True])
 def test_the_mixes_that_the_task_learned(layer_norm: bool, by_native: bool, tmp_path: Path) -> None:
-    """`from_pretrained` starts from them; our own folders keep them."""
+    """`from_pretrained` starts from these mixes, and native folders keep them."""
     weights = make_weights(make_options())
     source = make_archive(tmp_path / "m.tar.gz", make_state_dict(weights), make_config(layer_norm), BASE)
     if by_native:
@@ -134,7 +134,7 @@ def test_a_task_model_without_or_with_two_elmos(tmp_path: Path) -> None:
 def test_a_missing_tensor(name: str, options: object, tmp_path: Path) -> None:
     state = make_state_dict(make_weights(make_options()))
     del state[PREFIX + name]
-    if name.endswith("gamma"):  # without it the mix counts as none
+    if name.endswith("gamma"):  # without its gamma, a mix is not recognised
         assert len(formats.load(make_archive(tmp_path / "m.tar.gz", state, {}, options)).mixes) < 2
     else:
         assert "weights.th" in refusal(tmp_path, state, options)
@@ -149,7 +149,7 @@ def test_a_tensor_of_wrong_shape_or_without_sense(tmp_path: Path) -> None:
 
 
 class Evil:
-    """What a pickle can do to those who load it."""
+    """An object whose pickle runs code when it is loaded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -172,7 +172,7 @@ def test_pickles_with_code_are_never_run(how: str, tmp_path: Path) -> None:
         formats.load(tmp_path / "m")
     assert not (tmp_path / "evil").exists()
     if how == "plain pickle":
-        pickle.loads(path.read_bytes())  # the guard of the guard: it would have
+        pickle.loads(path.read_bytes())  # to check the test: loaded in this way, the pickle does run its code
         assert (tmp_path / "evil").exists()
 
 
@@ -188,7 +188,7 @@ def test_truncated_weights(old: bool, share: float, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["archive", "weights"])
 def test_a_flipped_bit_never_changes_the_vectors(kind: str, tmp_path: Path) -> None:
-    """Both kinds of file have checksums: a flip is refused, or it was where nothing is read."""
+    """Both kinds of files have checksums, so that a flip is refused unless it hits bytes that are never read."""
     source = make_archive(tmp_path / "m.tar.gz", make_state_dict(make_weights(make_options())), make_config(), BASE)
     folder = source.parent / f"{source.name}-files"
     path = source if kind == "archive" else folder / "weights.th"
@@ -209,7 +209,7 @@ def test_a_flipped_bit_never_changes_the_vectors(kind: str, tmp_path: Path) -> N
 
 
 def test_what_follows_the_files_of_an_archive_is_bounded(tmp_path: Path) -> None:
-    """It is read for the checksum's sake alone."""
+    """These bytes are read only because the checksum needs them."""
     path = tmp_path / "m.tar.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         for _ in range(100):

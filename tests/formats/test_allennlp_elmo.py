@@ -1,4 +1,4 @@
-"""`elmo.Elmo` stands in for AllenNLP's: signature, shapes, mask. Its numbers are tested with the fixtures."""
+"""`elmo.Elmo` has the signature, shapes and masks of AllenNLP's class. The fixtures test its numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SENTENCES = [["A", "new", "play", "opened", "."], ["Hi"], [], ["naïve", "日本
 
 
 def test_arguments_mean_what_they_mean_in_allennlp() -> None:
-    """Same names, defaults and order; what is ours alone can't be passed by position."""
+    """Names, defaults and order are AllenNLP's, and arguments that it lacks can't be passed by position."""
     parameters = list(inspect.signature(elmo.Elmo.__init__).parameters.values())[1:]
     positional = {p.name: p.default for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD}
     assert list(positional.items()) == list(PARAMETERS.items())
@@ -36,7 +36,7 @@ def make_layer(tmp_path: Path, **options: object) -> tuple[elmo.Elmo, Oracle]:
 
 
 def test_shapes_mask_and_numbers(tmp_path: Path) -> None:
-    """As many tensors as asked for; bool mask; boundaries removed; the mean of the layers in float32."""
+    """There are as many tensors as asked for, a bool mask, no boundaries, and the mean of the layers in float32."""
     layer, oracle = make_layer(tmp_path, dropout=0.0)
     output = layer(elmo.batch_to_ids(SENTENCES))
     assert output["mask"].dtype == torch.bool
@@ -87,7 +87,7 @@ def test_the_bilm_is_frozen_unless_asked(requires_grad: bool, tmp_path: Path) ->
 
 
 def test_goes_with_a_task_models_state_dict(tmp_path: Path) -> None:
-    """Saved and loaded as a part of a larger model."""
+    """The layer can be saved and loaded as a part of a larger model."""
     layer, _ = make_layer(tmp_path, dropout=0.0)
     with torch.no_grad():
         layer.mixes[0].gamma.fill_(3.0)
@@ -105,7 +105,7 @@ def test_from_pretrained_takes_what_load_takes(tmp_path: Path) -> None:
     for source in (tmp_path / "model", str(tmp_path / "native")):
         found = elmo.Elmo.from_pretrained(source, num_output_representations=2, dropout=0.0)
         assert isinstance(found, elmo.Elmo)
-        # the same numbers at other addresses: sums may be ordered otherwise
+        # The numbers lie at other addresses in memory, so that sums may be computed in another order.
         torch.testing.assert_close(found(ids)["elmo_representations"][1], wanted, atol=1e-6, rtol=0)
 
 
@@ -123,7 +123,7 @@ def word_ids(sentences: list[list[str]]) -> torch.Tensor:
 
 @pytest.mark.parametrize("variant", ["base", "short_words"])
 def test_cached_words_give_the_vectors_of_their_characters(variant: str, tmp_path: Path) -> None:
-    """float32 rounding apart; a model's own number of characters is used."""
+    """They agree up to float32 rounding, also if the model reads another number of characters per word."""
     folder, options, _ = make(tmp_path / "model", variant)
     layer = elmo.Elmo(folder / OPTIONS_FILE, folder / WEIGHTS_FILE, 1, dropout=0.0, vocab_to_cache=VOCABULARY)
     sentences = [*SENTENCES, ["incomprehensible"]]
@@ -148,7 +148,7 @@ def test_from_pretrained_takes_words_too(tmp_path: Path) -> None:
 
 
 def test_words_of_a_model_with_a_lexicon(tmp_path: Path) -> None:
-    """ELMoForManyLangs' models don't read bytes; by number the layer takes its words. The engine is the measure."""
+    """Models of ELMoForManyLangs don't read bytes, but the layer takes their words by number, as the engine does."""
     make_many_langs.make(tmp_path)
     layer = elmo.Elmo.from_pretrained(tmp_path, dropout=0.0, vocab_to_cache=VOCABULARY)
     [found] = layer(torch.empty(0), word_ids(SENTENCES))["elmo_representations"]
@@ -165,7 +165,7 @@ def test_words_in_a_string_are_refused(tmp_path: Path) -> None:
 
 
 def test_module_shares_the_bilm(tmp_path: Path) -> None:
-    """With its gradients as they are; mixes and state are the layer's own."""
+    """The biLM is shared with its `requires_grad`, but each layer has its own mixes and state."""
     layer, _ = make_layer(tmp_path, dropout=0.0, requires_grad=True)
     ids = elmo.batch_to_ids(SENTENCES)
     for module in (layer, layer.bilm):
@@ -192,7 +192,7 @@ def test_module_with_files_or_of_another_kind_is_refused(tmp_path: Path) -> None
 
 
 def test_addresses_and_absent_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """AllenNLP fetched addresses of other kinds, too. One sentence says what to do instead."""
+    """AllenNLP also fetched other kinds of addresses. Here, one sentence says what to do instead."""
     monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
     folder, _, _ = make(tmp_path / "model")
     options, weights = folder / OPTIONS_FILE, folder / WEIGHTS_FILE

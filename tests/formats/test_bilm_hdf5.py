@@ -31,7 +31,7 @@ SENTENCES = [["A", "play", "on", "words", "."], [], ["naïve", "日本語", "x" 
 
 
 def layers_of(model: Model, sentence: list[str]) -> np.ndarray:
-    """All layers (L + 1, T + 2, D) of one sentence, boundaries kept."""
+    """Return all layers (L + 1, T + 2, D) of one sentence, including its boundaries."""
     ids = encode_sentence(sentence, model.config.char_cnn.max_characters_per_token)
     with torch.inference_mode():
         layers, _ = model.bilm(torch.from_numpy(ids), torch.arange(len(ids))[None], torch.tensor([len(ids)]))
@@ -39,7 +39,7 @@ def layers_of(model: Model, sentence: list[str]) -> np.ndarray:
 
 
 def assert_matches(model: Model, options: Options, weights: Weights) -> None:
-    """The model's layers are the oracle's: float32 rounding at vectors of order 1."""
+    """Check that the model's layers are the oracle's, up to float32 rounding of vectors of order 1."""
     oracle = Oracle(weights, options)
     for sentence in SENTENCES:
         ids = encode_sentence(sentence, options["char_cnn"]["max_characters_per_token"])
@@ -57,7 +57,7 @@ def test_every_variant_loads_and_equals_the_oracle(variant: str, tmp_path: Path)
 
 
 def test_one_direction_is_seen_from_the_file_too(tmp_path: Path) -> None:
-    """Published options of inference have no key `bidirectional`."""
+    """Published options for inference have no key `bidirectional`."""
     options = make_options("one_direction")
     weights = make_weights(options)
     inference = {key: value for key, value in options.items() if key != "bidirectional"}
@@ -68,7 +68,7 @@ def test_one_direction_is_seen_from_the_file_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("n_characters", [261, 262])
 def test_the_number_of_characters_is_the_files(n_characters: int, tmp_path: Path) -> None:
-    """Options say 261 while training and 262 for inference, of the same 261 rows: trust the tensor."""
+    """For the same 261 rows, options say 261 in training and 262 for inference, so that the tensor decides."""
     options = make_options()
     options["char_cnn"]["n_characters"] = n_characters
     model = formats.load(write(tmp_path, options, make_weights(options)))
@@ -77,7 +77,7 @@ def test_the_number_of_characters_is_the_files(n_characters: int, tmp_path: Path
 
 
 def test_options_of_training_are_no_obstacle(tmp_path: Path) -> None:
-    """bilm-tf's own options hold the whole training, and keys that nobody reads."""
+    """The options of bilm-tf describe the whole training and hold keys that nobody reads."""
     options = {
         **make_options(),
         "bidirectional": True,
@@ -114,7 +114,7 @@ def test_softmax_and_vocabulary_are_read(tmp_path: Path) -> None:
 
 
 def test_words_in_another_order_take_their_rows_along(tmp_path: Path) -> None:
-    """bilm-tf takes its list in any order, and passes over one line; here the special words are the first."""
+    """bilm-tf accepts any order and skips the line `!!!MAXTERMID`; in our lists the special words come first."""
     folder, _, weights = make(tmp_path / "model", "softmax")
     listed = [*WORDS[3:6], "</S>", *WORDS[6:9], "<S>", "<UNK>", *WORDS[9:]]
     (folder / "vocab.txt").write_text("\n".join([*listed[:4], "!!!MAXTERMID", *listed[4:]]), encoding="utf-8")
@@ -142,7 +142,7 @@ def test_folder_weights_and_options_all_name_the_model(name: str, as_type: type,
 
 
 def test_published_pairs_of_names_find_each_other(tmp_path: Path) -> None:
-    """As downloaded: elmo_2x4096_512_2048cnn_2xhighway_weights.hdf5 and …_options.json, several in a folder."""
+    """Published pairs are called …_weights.hdf5 and …_options.json, and a folder may hold several of them."""
     wanted = {}
     for number, variant in enumerate(["base", "tanh"]):
         folder, *wanted[variant] = make(tmp_path / variant, variant, seed=number)
@@ -154,7 +154,7 @@ def test_published_pairs_of_names_find_each_other(tmp_path: Path) -> None:
 
 
 def test_published_softmax_files_are_found_by_their_names(tmp_path: Path) -> None:
-    """As elmo_2x4096_512_2048cnn_2xhighway_softmax_weights.hdf5, several in a folder."""
+    """Published softmax files are called …_softmax_weights.hdf5, and a folder may hold several of them."""
     wanted: dict[str, np.ndarray] = {}
     for number, name in enumerate(("a", "b")):
         folder, _, weights = make(tmp_path / name, "softmax", seed=number)
@@ -179,7 +179,7 @@ def test_published_softmax_files_are_found_by_their_names(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("variant", CHANGES)
 def test_written_files_are_bit_equal_to_those_read(variant: str, tmp_path: Path) -> None:
-    """Names, shapes and every bit, straight and by way of the native format."""
+    """Names, shapes and every bit are kept, both directly and by way of the native format."""
     folder, options, weights = make(tmp_path / "model", variant)
     if variant == "softmax":
         Vocabulary(WORDS).write(folder / "vocab.txt")
@@ -203,7 +203,7 @@ def test_written_files_are_bit_equal_to_those_read(variant: str, tmp_path: Path)
 
 
 def test_a_softmax_without_vocabulary_survives_the_round_trip(tmp_path: Path) -> None:
-    """What was read must be readable once written, in each format."""
+    """A model must be readable again once it is written, in either format."""
     folder, _, weights = make(tmp_path / "model", "softmax")
     formats.save_native(formats.load(folder), tmp_path / "native")
     formats.save_bilm(formats.load(tmp_path / "native"), tmp_path / "round")
@@ -211,7 +211,7 @@ def test_a_softmax_without_vocabulary_survives_the_round_trip(tmp_path: Path) ->
 
 
 def test_written_options_are_those_of_the_published_readers(tmp_path: Path) -> None:
-    """Every key that AllenNLP and bilm-tf look up without a default."""
+    """They hold every key that AllenNLP and bilm-tf look up without a default."""
     folder, _, _ = make(tmp_path / "model")
     formats.save_bilm(formats.load(folder), tmp_path / "copy")
     found = json.loads((tmp_path / "copy" / OPTIONS_FILE).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The package's own model by its name: found anywhere, and told from a folder that is called so."""
+"""The package's own model is found by its name anywhere, and is not confused with a folder of that name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SENTENCES = "They saw a new play .\nw1 w2 w3\n"
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A package with a tiny model `en`, and the working directory of a user, with a text."""
+    """Put a tiny model `en` into a package, move to a user's folder with a text, and return the model's folder."""
     monkeypatch.setattr(sources, "MODELS", tmp_path / "package" / "models")
     formats.save_native(make_model(softmax=True), tmp_path / "package" / "models" / "en", {"perplexity": "39.7"})
     (tmp_path / "here").mkdir()
@@ -33,7 +33,7 @@ def test_models_lie_in_the_package() -> None:
 
 
 def test_the_name_is_resolved_wherever_a_model_is_asked_for(own: Path) -> None:
-    """By `elmo.load`, the layer for task models and the readers beneath them."""
+    """This is true of `elmo.load`, of the layer for task models, and of the readers beneath them."""
     wanted = make_model(softmax=True)
     found = formats.load("en")
     assert_equal(found.bilm, wanted.bilm)
@@ -67,7 +67,7 @@ def test_commands_take_the_name(
 def test_a_folder_of_that_name_needs_its_path(
     own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`en` means the same wherever a program runs; many a data set has a folder called so."""
+    """`en` must mean the same wherever a program runs, and many data sets have a folder of that name."""
     formats.save_native(make_model("three_layers"), Path("en"))
     assert formats.load("en").config.lstm.n_layers == 2
     for source in ("./en", Path("en"), Path("en").resolve()):
@@ -79,7 +79,7 @@ def test_a_folder_of_that_name_needs_its_path(
 def test_warm_puts_nothing_into_the_package_or_a_folder_of_that_name(
     own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A state of one model in the folder of another would be of wrong sizes, or worse, of right ones."""
+    """The warm state of one model in the folder of another would have wrong sizes or, worse, the right ones."""
     formats.save_native(make_model(), Path("en"))
     before = [sorted(path.name for path in folder.iterdir()) for folder in (own, Path("en"))]
     code, _, err = run_main(["warm", "en", "text.txt"], monkeypatch, capsys)
@@ -113,7 +113,7 @@ def test_a_wheel_has_no_softmax_and_says_what_installs_it(
 
 
 def test_what_is_shipped_is_whole_and_small() -> None:
-    """The model, and what predicts words, are at most 30 MB each; its card tells what was measured."""
+    """The model and the files that predict words are at most 30 MB each, and the card says what was measured."""
     folder = sources.bundled_folder("en")
     model = formats.load("en")
     assert model.softmax is not None

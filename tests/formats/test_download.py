@@ -1,4 +1,4 @@
-"""Downloads from a server on this machine: whole, broken off, continued, changed, damaged, refused."""
+"""Models are downloaded from a server on this machine: continued after breaks, checked, refused if wrong."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make
 from serving import Site, serving
 
 DATA = bytes(range(256)) * 8
-"""A file of 2,048 bytes."""
+"""The contents of a file of 2,048 bytes."""
 
 HUB = int(version("huggingface-hub").split(".")[0])
-if HUB < 1:  # its HTTP library, requests, leaves connections open for the next question
+if HUB < 1:  # its HTTP library, requests, leaves connections open for the next request
     pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Site]:
-    """A server with one file, and an empty cache. What arrives is written piece by piece, and nobody waits."""
+    """Run a server with one file, next to an empty cache. Data are written piece by piece, and nobody waits."""
     monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 100)
     monkeypatch.setattr("huggingface_hub.file_download.time", SimpleNamespace(sleep=lambda seconds: None))
@@ -46,12 +46,12 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Site]:
 
 
 def get(site: Site, path: str = "/data.bin") -> bytes:
-    """The file of that path, downloaded under its own address."""
+    """Download the file of that path under its own address and return its bytes."""
     return (fetch(f"{site.address}{path}", {"data.bin": f"{site.address}{path}"}) / "data.bin").read_bytes()
 
 
 def refusal(site: Site, path: str = "/data.bin") -> str:
-    """The one sentence with which a download is refused; no file must have its final name."""
+    """Return the one sentence with which a download is refused; no file may have its final name."""
     with pytest.raises(ElmoError) as caught:
         get(site, path)
     message = str(caught.value)
@@ -149,7 +149,7 @@ def test_a_broken_download_is_continued_at_once(site: Site) -> None:
 def test_a_server_without_ranges_starts_again(site: Site) -> None:
     site.break_after, site.has_ranges = 700, False
     assert "the download broke off 4 times, and this server only sends whole files" in refusal(site)
-    assert len(site.requests) == 6  # the question, the download, and four attempts to continue it
+    assert len(site.requests) == 6  # one request asks for the length, one downloads, and four try to continue
     site.break_after = None
     assert get(site) == DATA
 
@@ -200,7 +200,7 @@ def test_a_part_that_was_complete_is_not_asked_for_again(site: Site) -> None:
 
 @pytest.mark.parametrize("exaggeration", [100, -100])
 def test_a_wrong_length_is_noticed(exaggeration: int, site: Site) -> None:
-    """A length that is too small is that of a truncated file, which its checksum or its format must show."""
+    """A length that is too small gives a truncated file, which only its checksum or its format can show."""
     site.exaggeration = exaggeration
     if exaggeration > 0:
         assert "the download broke off (" in refusal(site)
@@ -258,7 +258,7 @@ def test_impossible_addresses_are_refused(address: str, site: Site) -> None:
 
 def test_a_slow_server_is_waited_for(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 1)
-    site.pause_seconds = 0.06  # 21 pieces: longer than the limit, which is for a single piece
+    site.pause_seconds = 0.06  # 21 pieces take longer than the limit, which is for a single piece
     start = time.monotonic()
     assert get(site) == DATA
     assert time.monotonic() - start > 1
@@ -286,7 +286,7 @@ def test_more_than_any_model_has_is_not_downloaded(
 
 
 def test_a_file_that_was_replaced_is_refused(site: Site) -> None:
-    """Its checksum outlives its removal."""
+    """The checksum of a download is kept even if the file is removed."""
     get(site)
     remove_cached(f"{site.address}/data.bin")
     assert cached_models() == []
@@ -356,14 +356,14 @@ def test_of_two_processes_one_downloads_and_both_have_it(site: Site) -> None:
     site.pause_seconds = 0.1
     processes = [start_process(site) for _ in range(2)]
     assert [process.wait() for process in processes] == [0, 0]
-    assert site.requests == [("/data.bin", None)] * 2  # one asks how long it is, one fetches
+    assert site.requests == [("/data.bin", None)] * 2  # one process asks for the length, and the other one downloads
     assert get(site) == DATA
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_what_a_stopped_process_fetched_is_kept(number: signal.Signals, site: Site) -> None:
-    """The Hub's client writes 10 MB at a time."""
+    """The file is larger than 10 MB, because the Hub's client writes so much at a time."""
     site.files["/data.bin"] = whole = DATA * 12_000
     site.num_bytes_at_once, site.pause_seconds = 1_000_000, 0.1
     process = start_process(site)

@@ -1,4 +1,4 @@
-"""Bad models: each gets one sentence that names the file, and the key or data set where there is one."""
+"""A bad model is refused with one sentence that names the file, and the key or data set if there is one."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from refusing import assert_refused
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A sound model, to be damaged."""
+    """Return the folder of a sound model, to be damaged."""
     return make(tmp_path / "model")[0]
 
 
 def change(folder: Path, **changes: Any) -> None:
-    """Set keys of the options; `lstm__dim=3` is lstm.dim; None removes."""
+    """Set keys of the options: `lstm__dim=3` sets lstm.dim, and None removes a key."""
     options = json.loads((folder / OPTIONS_FILE).read_text(encoding="utf-8"))
     for dotted, value in changes.items():
         *parents, last = dotted.split("__")
@@ -94,7 +94,7 @@ def test_a_file_that_is_no_model(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 0.9, 0.9999])
 def test_truncated_weights(share: float, folder: Path) -> None:
-    """However much a broken download left."""
+    """A broken download may leave any part of the file."""
     path = folder / WEIGHTS_FILE
     path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
     assert_refused(folder, WEIGHTS_FILE)
@@ -102,7 +102,7 @@ def test_truncated_weights(share: float, folder: Path) -> None:
 
 @pytest.mark.parametrize("mark", [b"HEAP", b"SNOD", b"TREE"])
 def test_damaged_weights(mark: bytes, folder: Path) -> None:
-    """Whole in size, but the file's own tables are broken: the library reports that in many ways, we in one."""
+    """The file has its full size, but its tables are broken, which h5py reports in many ways and `load` in one."""
     path = folder / WEIGHTS_FILE
     data = path.read_bytes()
     assert mark in data
@@ -147,7 +147,7 @@ def test_a_missing_data_set(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name in make_weights(make_options("softmax")) if name != "softmax/b"])
 def test_a_data_set_of_wrong_shape(name: str, tmp_path: Path) -> None:
-    """One column more, or one dimension more, than the options ask for."""
+    """The data set has one column or one dimension more than the options ask for."""
     options = make_options("softmax")
     weights = make_weights(options)
     array = weights[name]
@@ -223,7 +223,7 @@ def test_text_in_place_of_numbers(folder: Path) -> None:
 
 
 def test_a_vocabulary_of_another_length_than_the_softmax(tmp_path: Path) -> None:
-    """Words would be scored as others."""
+    """With such a vocabulary, words would get the scores of other words."""
     folder = make(tmp_path / "model", "softmax")[0]
     Vocabulary(WORDS[:-1]).write(folder / "vocab.txt")
     assert_refused(folder, "vocab.txt", "16", "17")
@@ -293,7 +293,7 @@ def test_a_bad_config(text: str, parts: list[str], native: Path) -> None:
 
 
 def test_a_config_with_an_unknown_key(native: Path) -> None:
-    """In our own files a misspelt key must not pass."""
+    """A misspelt key in our own files must not go unnoticed."""
     config = json.loads((native / "config.json").read_text(encoding="utf-8"))
     config["lstm"]["cel_clip"] = 3
     (native / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -304,7 +304,7 @@ def test_a_config_with_an_unknown_key(native: Path) -> None:
 
 
 class BrokenVocabulary(Vocabulary):
-    """Writes half, then fails as a full disk does."""
+    """Writes half of its words, then fails as on a full disk."""
 
     def write(self, path: Path | str) -> None:
         Path(path).write_text("<S>\n", encoding="utf-8")
@@ -313,7 +313,7 @@ class BrokenVocabulary(Vocabulary):
 
 @pytest.mark.parametrize("save", [formats.save_native, formats.save_bilm])
 def test_a_failed_save_leaves_what_was_there(save: Callable[..., None], tmp_path: Path) -> None:
-    """A new folder stays without files; an older model stays whole, bit by bit."""
+    """A new folder stays without files, and an older model stays whole, bit by bit."""
     old, new = make_model(softmax=True), make_model("three_layers", softmax=True)
     new.vocabulary = BrokenVocabulary(WORDS)
     with pytest.raises(OSError, match="No space left"):
@@ -329,5 +329,5 @@ def test_a_failed_save_leaves_what_was_there(save: Callable[..., None], tmp_path
 
 @pytest.mark.parametrize("variant", CHANGES)
 def test_sound_models_are_not_refused(variant: str, tmp_path: Path) -> None:
-    """The guard of this file's guards."""
+    """This checks the tests above, whose models are refused only because they are damaged."""
     formats.load(make(tmp_path / "model", variant)[0])

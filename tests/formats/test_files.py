@@ -1,4 +1,4 @@
-"""Files that belong together appear together, and those they replace stay until then."""
+"""Files that belong together appear together, and the files they replace stay until then."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TENSORS = {
     "half": torch.ones(3, dtype=torch.bfloat16),
     "none": torch.zeros(0, 4),
 }
-"""Of all kinds that we may store: without dimensions, of two bytes, empty."""
+"""Tensors of all kinds that may be stored, among them one without dimensions, one of two bytes, and an empty one."""
 
 
 def test_tensors_and_metadata_are_read_as_written(tmp_path: Path) -> None:

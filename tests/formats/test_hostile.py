@@ -41,12 +41,12 @@ from elmo.text.vocabulary import Vocabulary
 from make_bilm_hdf5 import OPTIONS_FILE, WEIGHTS_FILE, make, make_options, make_weights, write
 
 MEMORY = 90 << 20
-"""Below what the smallest of these files asks for, far above what a small model takes (bytes)."""
+"""Limit in bytes: less than the smallest of these files asks for, far more than a small model takes."""
 
 
 @pytest.fixture(autouse=True)
 def _leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whatever was unpacked is removed, and nothing is written next to the model."""
+    """Check that whatever was unpacked is removed, and that nothing is written next to the model."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
@@ -56,7 +56,7 @@ def _leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def assert_refused(source: Path, *parts: str) -> None:
-    """The source is refused as in other tests, and within bounded memory."""
+    """Check that the source is refused as in other tests, and within bounded memory."""
     tracemalloc.start()
     try:
         refusing.assert_refused(source, *parts)
@@ -141,7 +141,7 @@ def test_a_zip_bomb_that_lies_about_its_size(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inside", ["file", "header"])
 def test_a_tar_bomb(inside: str, tmp_path: Path) -> None:
-    """It is a large file, or a header with an endless name, which would be read into memory."""
+    """The archive holds a large file, or a header with an endless name, which would be read into memory."""
     path = tmp_path / "model.tar.gz"
     member = tarfile.TarInfo("weights.th")
     member.type = tarfile.REGTYPE if inside == "file" else tarfile.GNUTYPE_LONGNAME
@@ -174,7 +174,7 @@ def test_truncated_archives(share: float, kind: str, tmp_path: Path) -> None:
 
 
 def test_an_archive_by_macos(tmp_path: Path) -> None:
-    """It packs metadata next to the folder."""
+    """macOS packs metadata next to the folder."""
     source, _, _ = make_nlpl.make_folder(tmp_path / "193")
     path = make_nlpl.make_zip(tmp_path / "model.zip", source, "193/")
     with zipfile.ZipFile(path, "a") as archive:
@@ -589,12 +589,12 @@ NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "circle": (lambda path: path.symlink_to(path.name), "is a broken link"),
     "folder": (Path.mkdir, "is a folder; expected a file"),
 }
-"""A pipe into which nobody writes, a device without end, a link to itself, a folder; and what is said of each."""
+"""What may stand in place of a file: an idle pipe, an endless device, a link to itself, a folder; and the errors."""
 
 
 RECOGNISED_BY = {"config.json", OPTIONS_FILE, "weights.th", "encoder.pkl", "model.zip", "README.md"}
 RECOGNISED_BY.add(f"{make_tensorflow.PREFIX}.data-00000-of-00001")
-"""Files without which a format isn't recognised, or that a model does without: a link to nothing is taken as absent."""
+"""Files that identify a format or are optional. A broken link in place of one counts as an absent file."""
 
 
 @pytest.mark.parametrize("what", NO_FILES)

@@ -1,4 +1,4 @@
-"""Repositories on the Hugging Face Hub, from a cache as the Hub's own library keeps it; the Hub is never asked."""
+"""Models of the Hugging Face Hub are read from the cache of the Hub's own library; the Hub is never asked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, without a network."""
+    """Return an empty cache, and cut off the network."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -37,7 +37,7 @@ def snapshot(cache: Path, name: str = "someone/elmo-nb", revision: str = "main")
 
 
 def store(folder: Path) -> None:
-    """Move a folder's files to where blobs are kept, and leave links."""
+    """Move a folder's files to where blobs are kept, and leave links to them."""
     blobs = folder.parents[1] / "blobs"
     blobs.mkdir()
     for number, path in enumerate(sorted(folder.iterdir())):

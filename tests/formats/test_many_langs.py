@@ -1,4 +1,4 @@
-"""Folders of ELMoForManyLangs: the biLM read from them gives the numbers of an oracle of its own."""
+"""The biLM that is read from a folder of ELMoForManyLangs gives the numbers of an oracle of its own."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from oracle import Oracle
 from refusing import assert_refused
 
 SENTENCE = ["play", "naïve", "日本", "of", "\u3000", "filter", "zebra", "x" * 70, "p" * 48, "", "<bos>"]
-"""Known and unknown words and letters, words of 48 and of 70 characters, none, and the sign of a boundary."""
+"""Known and unknown words and letters, words of 48, 70 and 0 characters, and the sign of a boundary."""
 
 VARIANTS = ["base", "tanh", "no_highway", "one_layer", "three_layers", "no_clips", "short_words"]
 
 
 def token_vector(word: str, options: Options, parts: Weights, letters: list[str]) -> np.ndarray:
-    """The published computation for one word, boundaries being `<bos>` and `<eos>`."""
+    """Compute the published vector of one word; the boundaries are `<bos>` and `<eos>`."""
     ids = {name: number for number, name in enumerate([*SPECIAL, *letters])}
     max_characters = options["char_cnn"]["max_characters_per_token"]
     if word not in ("<bos>", "<eos>"):
@@ -46,7 +46,7 @@ def token_vector(word: str, options: Options, parts: Weights, letters: list[str]
 
 
 def oracle_layers(options: Options, parts: Weights, letters: list[str]) -> np.ndarray:
-    """All layers (L + 1, T + 2, D) of the sentence."""
+    """Compute all layers (L + 1, T + 2, D) of the sentence."""
     words = ["<bos>", *SENTENCE, "<eos>"]
     vectors = np.stack([token_vector(word, options, parts, letters) for word in words])
     oracle = Oracle(parts, options)
@@ -74,7 +74,7 @@ def test_every_variant_equals_the_oracle(variant: str, tmp_path: Path) -> None:
 
 
 def test_the_embedder_gives_the_same(tmp_path: Path) -> None:
-    """Their layer -2 is `layers="all"`, their -1 the default mean; boundaries are removed."""
+    """`layers="all"` is their layer -2 and the default mean their layer -1. Boundaries are removed."""
     options, parts = make(tmp_path)
     wanted = oracle_layers(options, parts, LETTERS)[:, 1:-1]
     model = elmo.load(tmp_path)
@@ -84,7 +84,7 @@ def test_the_embedder_gives_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [200, 235, 236, 300])
 def test_more_and_fewer_characters_than_there_are_bytes(count: int, tmp_path: Path) -> None:
-    """Around 261 rows, where padding stands in our embedding and another character in theirs."""
+    """The counts lie around 261 rows, where our embedding has padding and theirs another character."""
     letters = many_letters(count)
     options, parts = make(tmp_path, letters=letters)
     sentence = [letters[i] + letters[i + 1] for i in range(len(letters) - 2)]
@@ -119,7 +119,7 @@ def test_settings_elsewhere_on_this_machine_are_never_opened(tmp_path: Path) -> 
 
 
 def test_without_settings_sizes_come_from_the_tensors(tmp_path: Path) -> None:
-    """Most published folders lack them."""
+    """Most published folders have no settings."""
     options, parts = make(tmp_path)
     (tmp_path / SETTINGS_FILE).unlink()
     model = formats.load(tmp_path)
@@ -145,7 +145,7 @@ def test_it_cannot_be_written_in_other_formats(save: object, tmp_path: Path) -> 
 
 
 def test_ids_of_bytes_are_refused(tmp_path: Path) -> None:
-    """They would be taken for other words, and no number would tell."""
+    """Ids of bytes would be taken for other words, and the numbers would not show the mistake."""
     make(tmp_path)
     layer = elmo.Elmo.from_pretrained(tmp_path)
     with pytest.raises(ElmoError, match="reads ids from its own lexicon"):
@@ -211,7 +211,7 @@ def test_a_list_without_a_sign_that_is_needed(sign: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("file", ["encoder.pkl", "token_embedder.pkl"])
 def test_missing_tensors_other_shapes_and_numbers_that_are_no_weights(file: str, tmp_path: Path) -> None:
-    """A missing tensor is named itself, or what it leaves without a place: sizes are read from the tensors."""
+    """The error names the missing tensor, or one that no longer fits, because sizes are read from the tensors."""
     make(tmp_path)
     state = torch.load(tmp_path / file, weights_only=True)
     for name, tensor in state.items():

@@ -115,7 +115,7 @@ def test_a_warm_state_is_kept_bit_by_bit(variant: str, tmp_path: Path) -> None:
 
 
 def test_the_warm_state_of_an_older_model_goes_with_it(tmp_path: Path) -> None:
-    """It belongs to weights that are no longer there."""
+    """Such a state belongs to weights that are no longer there."""
     model = make_model()
     save_warm_state(make_warm_state(model), tmp_path, model.bilm)
     formats.save_native(model, tmp_path)
@@ -184,7 +184,7 @@ def test_the_card_holds_sizes_and_figures(tmp_path: Path) -> None:
 
 
 def test_the_card_goes_with_the_model(tmp_path: Path) -> None:
-    """Figures that were measured once are not lost by loading and saving; new ones replace them."""
+    """Measured figures are not lost when a model is loaded and saved, but new ones replace them."""
     formats.save_native(make_model(), tmp_path / "first", {"perplexity": "39.7"})
     formats.save_native(formats.load(tmp_path / "first"), tmp_path / "second")
     assert (tmp_path / "second" / "README.md").read_bytes() == (tmp_path / "first" / "README.md").read_bytes()
@@ -219,7 +219,7 @@ def test_tied_or_transposed_memory_is_saved(save: object, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("storage", "bits"), [("float16", 11), ("bf16", 8)])
 def test_weights_stored_in_half_are_float32_again_when_read(storage: Storage, bits: int, tmp_path: Path) -> None:
-    """Exactly the rounded values: within half a unit of the last of `bits` digits, and rounded but once."""
+    """The numbers are rounded only once, to within half a unit in the last of `bits` binary digits."""
     model = make_model(softmax=True)
     formats.save_native(model, tmp_path / "half", storage=storage)
     found = formats.load(tmp_path / "half")
@@ -237,7 +237,7 @@ def test_weights_stored_in_half_are_float32_again_when_read(storage: Storage, bi
 
 
 def test_half_storage_takes_half_the_space(tmp_path: Path) -> None:
-    """Beside the header, which is as long in both; the warm state, a few numbers, stays as it is."""
+    """The header has the same length in both files, and the warm state, a few numbers, stays in float32."""
     model = make_model(softmax=True)
     model.warm_state = make_warm_state(model)
     formats.save_native(model, tmp_path / "full")
@@ -271,7 +271,7 @@ def test_files_of_two_models_are_no_model(name: str, tmp_path: Path) -> None:
 
 
 def test_half_the_digits_are_the_same_model(tmp_path: Path) -> None:
-    """What ties the files together is of the weights as they are once loaded."""
+    """The checksum that ties the files together is that of the weights as they are once loaded."""
     model = make_model(softmax=True)
     formats.save_native(model, tmp_path / "half", storage="bf16")
     formats.save_native(formats.load(tmp_path / "half"), tmp_path / "again")
@@ -292,7 +292,7 @@ def test_a_warm_state_of_other_weights_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_warm_state_changes_no_vectors_but_its_own() -> None:
-    """Files of vectors that were begun or finished before there was one are still those of the model."""
+    """Files of vectors that were started before the model had a warm state still belong to it."""
     model = make_model()
     before = Embedder(model)
     model.warm_state = make_warm_state(model)

@@ -1,4 +1,4 @@
-"""Models of the NLPL repository (simple_elmo), zipped and unpacked, and those of other families in it."""
+"""Models of the NLPL repository (simple_elmo) are read zipped and unpacked, and other families are refused."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from make_bilm_hdf5 import make
 
 
 def read_origin(source: Path) -> str:
-    """What is said of a model that must equal the one in plain files."""
+    """Load a model, check that it equals the one in plain files, and return its origin."""
     model = formats.load(source)
     plain = formats.load(make(source.parent / "plain")[0])
     assert_equal(model.bilm, plain.bilm)

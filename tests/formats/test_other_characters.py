@@ -1,4 +1,4 @@
-"""Models of other characters than UTF-8 bytes are refused: read as bytes, they would give wrong vectors in silence."""
+"""Models of other characters than UTF-8 bytes are refused, because their vectors would be wrong without a sign."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from make_bilm_hdf5 import OPTIONS_FILE, Weights, make, make_options, make_weigh
 from refusing import assert_refused
 
 OTHERS = [1, 260, 263, 600]
-"""Numbers of stored rows: of a small alphabet, of one byte too few and two too many, and of code points."""
+"""Numbers of rows that are stored: of a small alphabet, one too few and two too many for bytes, and code points."""
 
 
 def weights_of(num_rows: int) -> Weights:
-    """The usual weights but for the characters: the usual ones first, then more."""
+    """Return the usual weights with so many rows for characters, of which the first are the usual ones."""
     weights = make_weights(make_options())
     more = np.random.default_rng(7).standard_normal((num_rows, 4)).astype(np.float32)
     weights["char_embed"] = np.concatenate([weights["char_embed"], more])[:num_rows]
@@ -73,7 +73,7 @@ PUBLISHED: list[Write] = [write_hdf5, write_nlpl, write_tensorflow, write_allenn
 @pytest.mark.parametrize("num_rows", OTHERS)
 @pytest.mark.parametrize("write_model", PUBLISHED, ids=lambda write: write.__name__)
 def test_other_numbers_of_character_vectors(write_model: Write, num_rows: int, tmp_path: Path) -> None:
-    """Whatever the options say."""
+    """The number of vectors is checked even if the options say 262."""
     source = write_model(tmp_path / "model", num_rows, 262)
     assert_refused(source, "char_embed", f"({num_rows + (write_model is write_allennlp)}, 4)", "UTF-8 bytes")
 
@@ -81,7 +81,7 @@ def test_other_numbers_of_character_vectors(write_model: Write, num_rows: int, t
 @pytest.mark.parametrize("counted", OTHERS)
 @pytest.mark.parametrize("write_model", PUBLISHED, ids=lambda write: write.__name__)
 def test_options_with_other_numbers_of_characters(write_model: Write, counted: int, tmp_path: Path) -> None:
-    """Also where the file holds those of bytes: then one of them belongs to another model."""
+    """This holds even if the file has the vectors of bytes, because one of the two then belongs to another model."""
     for num_rows in (261, counted):
         folder = tmp_path / str(num_rows)
         folder.mkdir()
@@ -91,7 +91,7 @@ def test_options_with_other_numbers_of_characters(write_model: Write, counted: i
 
 @pytest.mark.parametrize("write_model", PUBLISHED, ids=lambda write: write.__name__)
 def test_a_training_that_counted_the_mask(write_model: Write, tmp_path: Path) -> None:
-    """With 262 in the options of a training, the last row is no character's: the vectors are the same without it."""
+    """If options say 262 in training, the last row belongs to no character, and it can be left out."""
     for name in ("usual", "one-more"):
         (tmp_path / name).mkdir()
     usual = formats.load(write_model(tmp_path / "usual" / "model", 261, 262))
@@ -102,7 +102,7 @@ def test_a_training_that_counted_the_mask(write_model: Write, tmp_path: Path) ->
 
 @pytest.mark.parametrize("num_rows", OTHERS)
 def test_native_folders(num_rows: int, tmp_path: Path) -> None:
-    """By the number in their settings, and by the tensor where the settings are those of bytes."""
+    """Both the number in the settings and the shape of the tensor are checked."""
     folder = tmp_path / "native"
     formats.save_native(formats.load(make(tmp_path / "model")[0]), folder)
     tensors = load_file(folder / WEIGHTS)

@@ -55,7 +55,7 @@ def test_the_card_keeps_its_figures_and_takes_metadata(tmp_path: Path) -> None:
 
 
 def test_a_card_that_is_there_stays(tmp_path: Path) -> None:
-    """By the convention of the Hub, people write into it by hand."""
+    """Such a card may have been edited by hand, as is usual on the Hub."""
     layer = make_layer(tmp_path / "from")
     (tmp_path / "from" / "README.md").write_text("mine")
     layer.save_pretrained(tmp_path / "from")
@@ -100,7 +100,7 @@ def test_a_model_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_refusal_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
-    """The Hub's own way removes config.json before anything is written, which published models have, too."""
+    """The Hub's own method removes config.json before it writes, and published models have that file, too."""
     make_many_langs.make(tmp_path / "many")
     before = {path: path.read_bytes() for path in (tmp_path / "many").rglob("*") if path.is_file()}
     with pytest.raises(ElmoError, match="cannot be converted"):
@@ -120,6 +120,6 @@ def test_a_shared_module_keeps_what_belongs_to_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("language", ["no", "a: b", "cs"])
 def test_metadata_of_any_kind(language: str, tmp_path: Path) -> None:
-    """YAML takes a bare `no` for False."""
+    """YAML reads a bare `no` as False."""
     formats.save_native(make_model(), tmp_path, {}, {"language": language})
     assert ModelCard.load(tmp_path / "README.md").data.language == language

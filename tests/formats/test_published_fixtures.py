@@ -1,4 +1,4 @@
-"""The published reference outputs, computed by TensorFlow: bilm-tf's own test fixtures and AllenNLP's."""
+"""Vectors equal the published ones that TensorFlow computed: the test fixtures of bilm-tf and of AllenNLP."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.external
 
 SENTENCES_FILES = {"allennlp": "sentences.json", "bilm_tf": "lm_embeddings_sentences.json"}
 TOLERANCE = 2e-6
-"""TensorFlow's float32 rounding and ours: against float64 theirs alone is up to 1.4e-6."""
+"""Float32 rounding of TensorFlow and of this package. Compared with float64, TensorFlow's alone is up to 1.4e-6."""
 
 
 @dataclass
 class Release:
-    """A set of fixtures: 30 sentences in batches of three, and the top layer they got with carried state."""
+    """A set of fixtures: 30 sentences in batches of three, and their top layer as computed with carried state."""
 
     folder: Path
     batches: list[list[list[str]]]
@@ -45,7 +45,7 @@ def release(request: pytest.FixtureRequest, shared: Path) -> Release:
     for k in range(3):
         with h5py.File(folder / f"lm_embeddings_{k}.hdf5") as file:
             for i in range(10):
-                top[i].append(np.concatenate(file[str(i)][()], axis=1))  # forward and backward side by side
+                top[i].append(np.concatenate(file[str(i)][()], axis=1))  # the halves of the two directions
     return Release(folder, batches, top)
 
 
@@ -53,7 +53,7 @@ _computed: dict[Path, list[list[Array]]] = {}
 
 
 def layers_of_oracle(release: Release) -> list[list[Array]]:
-    """All layers of the release's sentences, computed once: the oracle takes seconds."""
+    """Return all layers of the release's sentences. They are computed once, because the oracle takes seconds."""
     if release.folder not in _computed:
         options = json.loads((release.folder / OPTIONS_FILE).read_text(encoding="utf-8"))
         oracle = Oracle(read_weights(release.folder / WEIGHTS_FILE), options)
@@ -62,7 +62,7 @@ def layers_of_oracle(release: Release) -> list[list[Array]]:
 
 
 def test_the_oracle_matches_the_published_vectors(release: Release) -> None:
-    """What makes the oracle worth comparing with."""
+    """Only because of this can the oracle stand for the published models in other tests."""
     for found, wanted in zip(layers_of_oracle(release), release.top, strict=True):
         for layers, top in zip(found, wanted, strict=True):
             np.testing.assert_allclose(layers[2], top, atol=TOLERANCE, rtol=0)
@@ -76,7 +76,7 @@ def test_matches_the_published_vectors(release: Release) -> None:
 
 
 def test_every_layer_matches_the_oracle(release: Release) -> None:
-    """The fixtures hold the top layer; the oracle, which reproduces it, has the others."""
+    """The fixtures hold only the top layer. The oracle, which reproduces it, has the others."""
     vectors = elmo.load(release.folder).embed(release.sentences, layers="all", state="carry", batch_size=3)
     wanted = [layers for batch in layers_of_oracle(release) for layers in batch]
     for found, layers in zip(vectors, wanted, strict=True):
@@ -86,7 +86,7 @@ def test_every_layer_matches_the_oracle(release: Release) -> None:
 
 
 def test_zero_state_gives_other_vectors(release: Release) -> None:
-    """The guard of the guard: the carried state is seen in these numbers. A first batch starts at zero anyway."""
+    """This checks the tests above: carried state matters in every batch but the first, which starts from zeros."""
     vectors = elmo.load(release.folder).embed(release.sentences, layers="top", batch_size=3)
     wanted = [top for batch in release.top for top in batch]
     errors = [np.abs(found - top).max() for found, top in zip(vectors, wanted, strict=True)]
@@ -95,7 +95,7 @@ def test_zero_state_gives_other_vectors(release: Release) -> None:
 
 
 def test_matches_the_cached_token_vectors(shared: Path) -> None:
-    """`elmo_token_embeddings.hdf5`: layer 0 of each line of the vocabulary, `<S>` and `</S>` among them."""
+    """The file has layer 0 of each line of the vocabulary, including `<S>` and `</S>`."""
     folder = shared / "fixtures" / "allennlp"
     with h5py.File(folder / "elmo_token_embeddings.hdf5") as file:
         wanted = file["embedding"][()]
@@ -113,7 +113,7 @@ def test_matches_the_cached_token_vectors(shared: Path) -> None:
 
 
 def test_allennlps_elmo_layer_matches_the_published_vectors(release: Release) -> None:
-    """With all weight on the top layer, batch after batch with carried state: AllenNLP's own golden test."""
+    """As in AllenNLP's own test, all weight is on the top layer and the state is carried from batch to batch."""
     layer = elmo.Elmo(
         release.folder / OPTIONS_FILE,
         release.folder / WEIGHTS_FILE,
@@ -134,7 +134,7 @@ def test_allennlps_elmo_layer_matches_the_published_vectors(release: Release) ->
 
 @pytest.mark.parametrize("name", [".", OPTIONS_FILE, WEIGHTS_FILE])
 def test_folder_options_or_weights_name_the_same_model(release: Release, name: str) -> None:
-    """Beside the weights lie other HDF5 files, of embeddings: they are not taken for weights."""
+    """Other HDF5 files in the folder hold embeddings and must not be taken for weights."""
     model = formats.load(str(release.folder / name))
     assert model.config.lstm.dim == 64
     assert model.config.lstm.use_skip_connections == (release.folder.name == "allennlp")

@@ -1,4 +1,4 @@
-"""What is known of modules without torch is true, and a model of arrays becomes the same modules."""
+"""Shapes are right without torch, and stored arrays become the modules that were saved."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_shapes_of_whole_words_are_those_of_the_module() -> None:
 
 @pytest.mark.parametrize("cutoffs", [None, [3], [2, 5], [1, 2, 30]], ids=str)
 def test_a_softmax_is_known_by_its_arrays(cutoffs: list[int] | None) -> None:
-    """The matrices of an adaptive one show where its clusters begin."""
+    """The matrices of an adaptive softmax show where its clusters begin."""
     module = Softmax(40, 64) if cutoffs is None else AdaptiveSoftmax(40, 64, cutoffs)
     stored = StoredSoftmax(64, {name: tensor.numpy() for name, tensor in module.state_dict().items()})
     assert (stored.num_words, stored.is_adaptive) == (40, cutoffs is not None)
@@ -47,7 +47,7 @@ def test_a_softmax_is_known_by_its_arrays(cutoffs: list[int] | None) -> None:
 
 
 def test_a_model_is_the_same_before_and_after_its_modules_are_made(tmp_path: Path) -> None:
-    """Its checksum, too, to which unfinished work, indexes and runs are tied."""
+    """This includes its checksum, to which unfinished work, indexes and runs are tied."""
     model = make_model(softmax=True)
     save_native(model, tmp_path)
     found = load(tmp_path)
@@ -63,7 +63,7 @@ def test_a_model_is_the_same_before_and_after_its_modules_are_made(tmp_path: Pat
 
 
 def test_modules_do_not_share_the_memory_of_arrays() -> None:
-    """They may be trained."""
+    """Modules may be trained, which must not change the arrays."""
     config = make_config()
     arrays = {name: np.ones(shape, np.float32) for name, shape in bilm_shapes(config).items()}
     bilm = StoredBiLM(config, arrays).build()
@@ -87,7 +87,7 @@ def test_a_state_may_be_given_as_arrays_or_tensors() -> None:
 
 
 def test_a_softmax_is_left_out_where_it_is_not_wanted(tmp_path: Path) -> None:
-    """With its vocabulary, even if it is damaged."""
+    """Its vocabulary is left out, too, and a damaged softmax does not matter."""
     save_native(make_model(softmax=True), tmp_path)
     (tmp_path / "softmax.safetensors").write_bytes(b"nothing")
     found = load(tmp_path, with_softmax=False)

@@ -1,4 +1,4 @@
-"""bilm-tf's checkpoints give the oracle's numbers, the softmax and Adagrad's sums; damaged ones give one sentence."""
+"""A bilm-tf checkpoint gives the oracle's numbers, its softmax and Adagrad's sums; a damaged one is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from refusing import assert_refused
 
 @pytest.mark.parametrize("variant", CHANGES)
 def test_every_variant_equals_the_published_file_of_the_same_weights(variant: str, tmp_path: Path) -> None:
-    """Names differ with the number of layers and directions; numbers are the same bits."""
+    """Names depend on the number of layers and directions, but the numbers are equal to the bit."""
     options, weights, _ = make(tmp_path / "run", variant)
     wanted = formats.load(write(tmp_path / "published", options, weights))
     found = formats.load(tmp_path / "run")
@@ -61,7 +61,7 @@ def test_words_in_another_order_take_their_rows_along(tmp_path: Path) -> None:
 
 
 def test_the_newest_checkpoint_is_the_one_that_the_list_names(tmp_path: Path) -> None:
-    """The list has the path on the machine of the training."""
+    """The list holds the path on the machine where the model was trained."""
     make(tmp_path)
     write_bundle(tmp_path / "model.ckpt_batch-3", {"lm/x": np.zeros(3, np.float32)})
     assert PREFIX in formats.load(tmp_path).origin
@@ -71,7 +71,7 @@ def test_the_newest_checkpoint_is_the_one_that_the_list_names(tmp_path: Path) ->
 
 
 def test_weights_written_from_it_come_first(tmp_path: Path) -> None:
-    """The folder of a training often holds both: those without the softmax are what one embeds with."""
+    """The folder of a training often holds both, and vectors need only the weights, which have no softmax."""
     options, weights, _ = make(tmp_path)
     write(tmp_path, options, {name: array for name, array in weights.items() if not name.startswith("softmax")})
     assert formats.load(tmp_path).softmax is None
@@ -80,7 +80,7 @@ def test_weights_written_from_it_come_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("variant", ["base", "one_layer", "one_direction", "no_projection"])
 def test_adagrads_sums_are_cut_as_the_parameters_are(variant: str, tmp_path: Path) -> None:
-    """By the names that a checkpoint of our own training has: `optimizer/sum/` and this name."""
+    """Their names are those in a checkpoint of our own training, without `optimizer/sum/`."""
     _, _, sums = make(tmp_path, variant)
     found = load_accumulators(tmp_path / PREFIX)
     wanted = BiLM(bridge.make_config(variant))
@@ -100,7 +100,7 @@ def test_types_and_shapes(tmp_path: Path) -> None:
     arrays = {"d": np.array([1.5, -2]), "h": np.float16([[0.5], [1]]), "s": np.float32(3), "e": np.zeros((0, 4), "f4")}
     write_bundle(tmp_path / "x", {**arrays, "step": np.array(7)})
     stored, _ = read_bundle(tmp_path / "x")
-    assert stored.keys() == arrays.keys()  # numbers that aren't floating ones are no weights
+    assert stored.keys() == arrays.keys()  # only floating-point numbers are weights
     for name, array in arrays.items():
         np.testing.assert_array_equal(stored[name].read(), array)
         assert stored[name].read().dtype == np.float32
@@ -118,7 +118,7 @@ def test_a_truncated_index(share: float, tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_of_the_index_changes_no_number(tmp_path: Path) -> None:
-    """Each block has a checksum: a bit is noticed, or lies where nothing is kept (the padding before the end)."""
+    """Each block has a checksum. Only the padding before the end, which holds nothing, has none."""
     make(tmp_path, "one_layer")
     path = tmp_path / f"{PREFIX}.index"
     data, wanted, refused = path.read_bytes(), formats.load(tmp_path), 0
@@ -177,7 +177,7 @@ BAD = {
 
 @pytest.mark.parametrize(("value", "part"), BAD.values(), ids=BAD)
 def test_entries_that_contradict_themselves_or_the_file(value: bytes, part: str, tmp_path: Path) -> None:
-    """Nothing is read before what is claimed of it can be true."""
+    """Nothing is read before the file is known to be large enough for what the entry claims."""
     options, _, _ = make(tmp_path)
     options["char_cnn"]["embedding"]["dim"] = {"shape": 1 << 20, "both": 1 << 18}.get(part, 4)
     stored = table({b"": message((1, 1)), b"lm/char_embed": value})
@@ -196,7 +196,7 @@ def rewrite(handles: Callable[[bytes], list[tuple[bytes, bytes]]], first: bytes)
 
 
 def test_a_table_that_leads_in_circles(tmp_path: Path) -> None:
-    """A block listed a thousand times would be read a thousand times."""
+    """If blocks could overlap, one that is listed a thousand times would be read a thousand times."""
     one = block([(b"", message((1, 1)))])
     (tmp_path / "x.index").write_bytes(rewrite(lambda b: [(b"k", varint(0) + varint(len(b) - 5))] * 1000, one))
     with pytest.raises(ElmoError, match="blocks overlap"):
@@ -204,7 +204,7 @@ def test_a_table_that_leads_in_circles(tmp_path: Path) -> None:
 
 
 def test_names_that_grow_without_end(tmp_path: Path) -> None:
-    """Each key is the one before and a letter more: few bytes make gigabytes of names."""
+    """Each key is the previous one and one more letter, so that few bytes make gigabytes of names."""
     one = block([(b"a" * length, b"") for length in range(1000)])
     (tmp_path / "x.index").write_bytes(rewrite(lambda b: [(b"k", varint(0) + varint(len(b) - 5))], one))
     with pytest.raises(ElmoError, match="its name doesn't end"):

@@ -1,4 +1,4 @@
-"""What bilm-tf writes next to the weights: cached token vectors, and the softmax in a file of its own."""
+"""Files that bilm-tf writes next to the weights are read: cached token vectors, and a separate softmax."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CACHE_FILE, SOFTMAX_FILE = "elmo_token_embeddings.hdf5", "lm_softmax.hdf5"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model, cached vectors of its words as the oracle computes them, and the words."""
+    """Make a model, a file of vectors of its words as the oracle computes them, and the list of these words."""
     folder, options, weights = make(tmp_path / "model")
     oracle = Oracle(weights, options)
     with h5py.File(folder / CACHE_FILE, "w") as file:
@@ -39,7 +39,7 @@ def test_cached_vectors_come_with_the_model_next_to_them(folder: Path) -> None:
         f"bilm HDF5: {WEIGHTS_FILE} holds 'char_embed' and 'RNN_0', sizes from {OPTIONS_FILE}; "
         f"{CACHE_FILE} holds 'embedding', cached vectors of 8 words"
     )
-    assert formats.load(folder).token_vectors is None  # the folder is the model: the char encoder makes the same
+    assert formats.load(folder).token_vectors is None  # the model computes the same vectors
 
 
 def test_a_packed_list_and_one_without_a_last_line_end(folder: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_packed_list_and_one_without_a_last_line_end(folder: Path) -> None:
 
 
 def test_vectors_of_another_model_or_of_other_words_are_refused(folder: Path) -> None:
-    """They would go unnoticed: every shape fits."""
+    """All shapes fit, so that nothing else would show the mistake."""
     lines = [CACHED[1], CACHED[0], *CACHED[2:]]
     (folder / "vocab_test.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     with pytest.raises(ElmoError, match=r"'embedding': the vector of '(<S>|</S>)' is not the model's"):
@@ -95,7 +95,7 @@ def test_a_softmax_in_a_file_of_its_own(name: str, tmp_path: Path) -> None:
 
 
 def test_a_single_layer_without_a_stack(tmp_path: Path) -> None:
-    """bilm-tf wraps several layers in one cell, and a single layer in none: `RNN_0/RNN/LSTMCell/…`."""
+    """bilm-tf wraps several layers in a cell, but not a single layer: `RNN_0/RNN/LSTMCell/…`."""
     options = make_options("one_layer")
     weights = make_weights(options)
     named = {name.replace("/MultiRNNCell/Cell0", ""): array for name, array in weights.items()}
@@ -107,7 +107,7 @@ def test_a_single_layer_without_a_stack(tmp_path: Path) -> None:
 
 @pytest.mark.external
 def test_the_published_cached_vectors(shared: Path) -> None:
-    """AllenNLP's own fixture: 159 words and vectors."""
+    """The file is a test fixture of AllenNLP with 159 words and vectors."""
     model = formats.load(shared / "fixtures" / "allennlp" / CACHE_FILE)
     assert model.token_vectors is not None
     assert len(model.token_vectors.words) == len(model.token_vectors.vectors)

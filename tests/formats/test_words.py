@@ -1,4 +1,4 @@
-"""Models that read whole words, as bilm-tf trains them without `char_cnn`: first-class models in every format."""
+"""Models that read whole words, which bilm-tf trains without `char_cnn`, work in every format."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from refusing import assert_refused
 
 SENTENCES = [["A", "new", "play", "."], [], ["naïve", "unheard", "日本語"], ["<UNK>"]]
 TOLERANCE = 1e-5
-"""float32 against the oracle's float64."""
+"""Rounding of float32, compared with the oracle's float64."""
 
 VARIANTS = ["base", "no_projection", "one_direction", "no_skip_connections", "one_layer", "three_layers", "no_clips"]
 
 
 def assert_matches(model: Model, oracle: WordOracle) -> None:
-    """All layers of every sentence equal those of the oracle, with unknown words as `<UNK>`."""
+    """Check that all layers of every sentence are the oracle's, with unknown words as `<UNK>`."""
     for array, sentence in zip(Embedder(model).embed(SENTENCES, layers="all"), SENTENCES, strict=True):
         np.testing.assert_allclose(array, oracle.layers(sentence).reshape(array.shape), atol=TOLERANCE, rtol=0)
 
@@ -57,7 +57,7 @@ def test_hdf5_weights_equal_the_oracle(variant: str, tmp_path: Path) -> None:
 
 
 def test_every_source_of_hdf5_weights(tmp_path: Path) -> None:
-    """The folder, either file, and an archive; with a packed vocabulary, and one of older lines."""
+    """A folder, either of its files, and an archive are read; the vocabulary may be packed or have `!!!MAXTERMID`."""
     folder, options, weights = make(tmp_path / "model")
     sources = [folder, folder / WEIGHTS_FILE, folder / OPTIONS_FILE]
     sources.append(Path(shutil.make_archive(str(tmp_path / "model"), "zip", folder)))
@@ -102,7 +102,7 @@ def test_adagrads_sums_have_the_order_of_the_words(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("softmax", [False, True])
 def test_the_round_trip(softmax: bool, tmp_path: Path) -> None:
-    """To a native folder and back to bilm-tf's files: the same numbers, words and options, in our order of words."""
+    """A native folder and bilm-tf's files keep the numbers, words and options, with the words in our order."""
     folder, options, weights = make(tmp_path / "model", softmax=softmax)
     formats.save_native(formats.load(folder), tmp_path / "native")
     native = formats.load(tmp_path / "native")
@@ -128,7 +128,7 @@ def test_the_round_trip(softmax: bool, tmp_path: Path) -> None:
 
 
 def test_the_token_layer_looks_words_up(tmp_path: Path) -> None:
-    """It does so once per direction. Unknown words, `<UNK>` and the boundaries have rows."""
+    """Both directions get the same row. Unknown words, `<UNK>` and the boundaries have rows, too."""
     folder, _, weights = make(tmp_path / "model")
     words = ["play", "unheard", "<UNK>", "", "<S>", "naïve"]
     [found] = elmo.load(folder).embed([words], layers="token")
@@ -148,7 +148,7 @@ def test_the_state_is_carried(tmp_path: Path) -> None:
 
 
 def test_in_a_task_model(tmp_path: Path) -> None:
-    """By number; characters are refused. What is saved reads the same words."""
+    """Words are given by number, and characters are refused. A saved layer reads the same words."""
     folder, options, weights = make(tmp_path / "model")
     words = ["", "A", "unheard", "play"]
     layer = elmo.Elmo(folder / OPTIONS_FILE, folder / WEIGHTS_FILE, 1, dropout=0.0, vocab_to_cache=words)
@@ -174,7 +174,7 @@ def test_in_a_task_model(tmp_path: Path) -> None:
 
 
 def test_through_the_old_toolkits_embedders(tmp_path: Path) -> None:
-    """These are the ones that take whatever `elmo.load` reads."""
+    """The embedders that are tested are those that take whatever `elmo.load` reads."""
     folder, options, weights = make(tmp_path / "model")
     wanted = WordOracle(weights, options).layers(["A", "play"])
     simple = simple_elmo.ElmoModel()
@@ -189,7 +189,7 @@ def test_through_the_old_toolkits_embedders(tmp_path: Path) -> None:
 
 
 def test_what_tells_models_apart(tmp_path: Path) -> None:
-    """The same vectors for other words belong to another model."""
+    """A model with the same vectors but other words is another model."""
     folder, _, _ = make(tmp_path / "model")
     first = fingerprint(formats.load(folder))
     write_words(folder, [*WORDS[:-1], "old"])
