@@ -31,10 +31,10 @@ BATCHES = [
     [["A", "play"], ["so", "what", "?"], ["new"], ["and", "more"]],
     [["Hi", "again"], ["A"]],
 ]
-"""Of other sizes each: row i goes on from row i, where there is one."""
+"""Batches of different sizes. Row i continues from the last row i, if an earlier batch had one."""
 
 TOLERANCE = 1e-5
-"""float32 against the oracle's float64."""
+"""Rounding of float32, compared with the oracle's float64."""
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def make_oracle() -> Oracle:
 
 
 def carried(batches: list[list[list[str]]]) -> Iterator[list[Array]]:
-    """The oracle's layers (3, T, D) without boundaries, of batches of any sizes."""
+    """Yield the oracle's layers (3, T, D) without boundaries, for batches of any sizes."""
     oracle = make_oracle()
     states = [oracle.zero_state() for _ in range(max(map(len, batches)))]
     for batch in batches:
@@ -80,7 +80,7 @@ def test_every_argument_can_be_given_by_position(files: tuple[str, str]) -> None
 
 @pytest.mark.parametrize("training", [False, True])
 def test_the_state_goes_from_batch_to_batch(training: bool, files: tuple[str, str]) -> None:
-    """In training too; without dropout the same numbers."""
+    """This is true in training, too, where the numbers are the same if there is no dropout."""
     layer = Elmo(*files, 1, dropout=0.0).train(training)
     assert layer.get_output_dim() == 12
     for batch, wanted in zip(BATCHES, carried(BATCHES), strict=True):
@@ -135,7 +135,7 @@ def test_from_pretrained_carries_the_state_too(files: tuple[str, str]) -> None:
 
 
 class TaskModel(torch.nn.Module):
-    """ELMo inside of something."""
+    """A task model with an ELMo inside."""
 
     def __init__(self, layer: Elmo) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class TaskModel(torch.nn.Module):
 
 
 def other_state(prefix: str = "") -> dict[str, torch.Tensor]:
-    """The state of another ELMo than that of `files`, as AllenNLP stored it."""
+    """Return the state of another ELMo than that of `files`, as AllenNLP stored it."""
     return make_state_dict(make_weights(make_options(), seed=1), prefix)
 
 
@@ -158,7 +158,7 @@ def assert_is_the_other(layer: Elmo) -> None:
 
 
 def test_loads_the_state_that_allennlp_stored(files: tuple[str, str]) -> None:
-    """Alone and inside a task model, strictly; cached vectors in it are left out. Ours loads as ever."""
+    """It loads strictly, alone or inside a task model, without the cached vectors in it. Our own states still load."""
     layer = Elmo(*files, 2, dropout=0.0)
     layer.load_state_dict(other_state())
     assert_is_the_other(layer)
@@ -213,7 +213,7 @@ def test_states_that_do_not_fit_are_refused(files: tuple[str, str]) -> None:
 
 
 def test_embedder_carries_the_state_through_all_its_methods(files: tuple[str, str]) -> None:
-    """Whichever method a batch goes through; batches without tokens leave the state alone, as in AllenNLP."""
+    """A batch may go through any method. As in AllenNLP, batches without tokens don't change the state."""
     embedder = ElmoEmbedder(*files)
 
     def as_tensors(batch: list[list[str]]) -> list[np.ndarray]:
@@ -241,7 +241,7 @@ def test_embedder_carries_the_state_through_all_its_methods(files: tuple[str, st
 
 
 def test_empty_sentences_and_batches(files: tuple[str, str]) -> None:
-    """Among others, an empty sentence's boundaries are read, as in AllenNLP."""
+    """The boundaries of an empty sentence among others are read, as in AllenNLP."""
     embedder = ElmoEmbedder(*files)
     assert embedder.embed_batch([]) == []
     assert list(embedder.embed_sentences([])) == []
@@ -288,7 +288,7 @@ def test_bad_arguments_of_the_embedder_are_refused(files: tuple[str, str]) -> No
 
 
 def test_files_are_taken_by_their_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any, AllenNLP's own model is loaded, which is then the one that elmo.load finds under its name."""
+    """Without files, AllenNLP's own model is loaded, the same one that `elmo.load` finds under its name."""
     monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
     folder, _, _ = make(tmp_path / "model")
     with serving() as site:
@@ -336,7 +336,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("output_format", ["all", "top", "average"])
 def test_files_have_allennlps_layout(output_format: str, files: tuple[str, str], folder: Path) -> None:
-    """Entries by line; of equal lines the index has the last; the state goes from batch to batch."""
+    """Entries are named by line, the index has the last of equal lines, and the state is carried between batches."""
     content = embed_text(files, folder / "vectors.hdf5", output_format=output_format, batch_size=2)
     assert list(content) == ["0", "1", "2", "3", "4", "sentence_to_index"]
     index = content["sentence_to_index"]
@@ -356,7 +356,7 @@ def test_forgotten_sentences_leave_no_index(files: tuple[str, str], folder: Path
 
 
 def test_sentences_as_keys(files: tuple[str, str], folder: Path) -> None:
-    """A slash makes groups of HDF5, through which the sentence finds its vectors all the same."""
+    """A slash in a sentence makes groups of HDF5, but the sentence still leads to its vectors."""
     content = embed_text(files, folder / "vectors.h5", "A play .\nHi and / or so\n", use_sentence_keys=True)
     assert sorted(content) == ["A play .", "Hi and / or so"]
     assert content["Hi and / or so"].shape == (3, 5, 12)
@@ -364,7 +364,7 @@ def test_sentences_as_keys(files: tuple[str, str], folder: Path) -> None:
 
 @pytest.mark.parametrize("line", ["Hi", ".", "Hi/there", "a\0b", ""])
 def test_lines_that_cannot_be_keys(line: str, files: tuple[str, str], folder: Path) -> None:
-    """Repeated ones above all. What was there before stays."""
+    """This includes repeated lines. A file that existed before stays as it was."""
     (folder / "vectors.h5").write_text("before")
     with pytest.raises(ElmoError, match=r"vectors\.h5: line 2 can't be a name.*leave out use_sentence_keys"):
         embed_text(files, folder / "vectors.h5", f"Hi\n{line}\n", use_sentence_keys=True)
@@ -391,12 +391,12 @@ def test_an_existing_file_is_replaced(files: tuple[str, str], folder: Path) -> N
 # --- the published numbers
 
 PUBLISHED = 2e-6
-"""TensorFlow's float32 rounding and ours."""
+"""Rounding of float32 in TensorFlow and in this package."""
 
 
 @pytest.fixture(params=["allennlp/sentences.json", "bilm_tf/lm_embeddings_sentences.json"])
 def release(request: pytest.FixtureRequest, shared: Path) -> tuple[tuple[str, str], list[list[list[str]]], list[Any]]:
-    """Both files, ten batches of three sentences, and the top layers that TensorFlow made of them."""
+    """Return both files, ten batches of three sentences, and the top layers that TensorFlow computed for them."""
     path = shared / "fixtures" / request.param
     columns = json.loads(path.read_text(encoding="utf-8"))
     tops: list[list[Array]] = [[] for _ in range(10)]
@@ -410,7 +410,7 @@ def release(request: pytest.FixtureRequest, shared: Path) -> tuple[tuple[str, st
 
 @pytest.mark.external
 def test_published_vectors_through_the_embedder(release: Any, tmp_path: Path) -> None:
-    """Every method, each from the start; sentence by sentence a column is what one row of the batches was."""
+    """Every method starts from zeros. Single sentences of a column equal its row, because rows don't share a state."""
     files, batches, tops = release
     lines = "\n".join(" ".join(sentence) for batch in batches for sentence in batch)
     wanted = [top for batch in tops for top in batch]
@@ -441,7 +441,7 @@ def test_published_vectors_through_the_embedder(release: Any, tmp_path: Path) ->
 @pytest.mark.external
 @pytest.mark.parametrize("by_number", [False, True])
 def test_published_vectors_through_elmo(by_number: bool, release: Any) -> None:
-    """All weight on the top layer: AllenNLP's own test, with cached words too."""
+    """As in AllenNLP's own test, all weight is on the top layer. Cached words give the same vectors."""
     files, batches, tops = release
     words = ["", *sorted({word for batch in batches for sentence in batch for word in sentence})]
     scores = [-9e10, -9e10, 1.0]

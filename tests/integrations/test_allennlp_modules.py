@@ -1,4 +1,4 @@
-"""The parts of AllenNLP's `Elmo` by themselves, as programs use them: results, names, state, and what they refuse."""
+"""The parts of AllenNLP's `Elmo`, which programs also use alone, have its results, names, state and refusals."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BATCHES = [
 ]
 WORDS = ["@@PADDING@@", "@@UNKNOWN@@", "A", "new", "play", "opened", ".", "Hi", "naïve", "日本語"]
 TOLERANCE = 1e-5
-"""float32 against the oracle's float64."""
+"""Rounding of float32, compared with the oracle's float64."""
 
 FILES = {"options_file": inspect.Parameter.empty, "weight_file": inspect.Parameter.empty}
 SIGNATURES: dict[Any, dict[str, Any]] = {
@@ -56,7 +56,7 @@ SIGNATURES: dict[Any, dict[str, Any]] = {
     _ElmoCharacterEncoder: {**FILES, "requires_grad": False},
     _ElmoBiLm: {**FILES, "requires_grad": False, "vocab_to_cache": None},
     ElmoTokenEmbedder: {
-        "options_file": None,  # there, the address of the published model
+        "options_file": None,  # in AllenNLP, the address of its published model
         "weight_file": None,
         "do_layer_norm": False,
         "dropout": 0.5,
@@ -106,7 +106,7 @@ def test_all_names_are_there() -> None:
 @pytest.mark.parametrize("shape", [(4, 5), (2, 4, 5), (3, 2, 4, 5)], ids=str)
 @pytest.mark.parametrize("with_norm", [False, True])
 def test_a_mix_of_tensors_of_any_shape(with_norm: bool, shape: tuple[int, ...]) -> None:
-    """Padding is mixed like all else, unlike in `elmo.Elmo`'s own mixes; layer norm doesn't count it."""
+    """Padding is mixed like everything else, unlike in the mixes of `elmo.Elmo`, but layer norm does not count it."""
     draw = np.random.default_rng(0)
     layers = draw.standard_normal((3, *shape)).astype(np.float32)
     mask = draw.random(shape[:-1]) < 0.6
@@ -162,7 +162,7 @@ def test_boundaries_around_ids_and_off_again() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
 def test_boundaries_around_vectors(dtype: torch.dtype) -> None:
-    """A mask of 0 and 1 does as well; what has no number above zero is padding in the new mask, as in AllenNLP."""
+    """A mask of 0 and 1 works, too. As in AllenNLP, a vector with no number above zero is padding in the new mask."""
     vectors = torch.tensor([[[1, -1], [2, 2]], [[-3, -3], [0, 0]]]).to(dtype)
     begin, end = torch.tensor([7, 0]).to(dtype), torch.tensor([0, 8]).to(dtype)
     bounded, mask = add_sentence_boundary_token_ids(vectors, torch.tensor([[1, 1], [1, 0]]), begin, end)
@@ -192,7 +192,7 @@ def test_boundaries_need_ids_or_vectors() -> None:
 
 
 class Token(NamedTuple):
-    """What a tokenizer of AllenNLP makes, as far as the indexer looks."""
+    """A token of AllenNLP, reduced to what the indexer reads."""
 
     text: str | None
     text_id: int | None = None
@@ -223,7 +223,7 @@ def test_words_with_a_character_of_their_own() -> None:
 
 
 def test_the_mappers_constants() -> None:
-    """Programs build ids of their own with them; not yet shifted by one."""
+    """Programs build their own ids of these constants, which are not yet shifted by one."""
     mapper = ELMoCharacterMapper
     assert (mapper.beginning_of_word_character, mapper.end_of_word_character, mapper.padding_character) == (
         *(258, 259),
@@ -255,7 +255,7 @@ def test_an_indexer_pads_and_cuts() -> None:
 
 
 def test_an_indexer_by_the_names_of_older_versions() -> None:
-    """0.9 named the key, and padded several at once."""
+    """AllenNLP 0.9 passed the name of the key, and padded a whole dictionary of keys."""
     indexer = ELMoTokenCharactersIndexer()
     indexed = indexer.tokens_to_indices(tokens("a"), None, "chars")
     padded = indexer.as_padded_tensor(indexed, desired_num_tokens={"chars": 2}, padding_lengths={})
@@ -295,7 +295,7 @@ def test_the_state_of_a_character_encoder_has_allennlps_names(files: tuple[str, 
 
 
 def assert_equal_states(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
-    """The same names; numbers but for the forget gate's 1, which is added and taken off again."""
+    """Check equal names and, but for rounding, numbers: 1 is added to the forget gate's bias and taken off again."""
     assert found.keys() == wanted.keys()
     for name, tensor in wanted.items():
         torch.testing.assert_close(found[name], tensor, atol=2e-7, rtol=0, msg=name)
@@ -305,7 +305,7 @@ def assert_equal_states(found: dict[str, torch.Tensor], wanted: dict[str, torch.
 
 
 def carried(batches: list[list[list[str]]]) -> list[tuple[list[Array], list[Any]]]:
-    """The oracle's layers (3, T+2, D) of each batch's rows, and the state after it, of as many rows as ever were."""
+    """Return the oracle's layers (3, T + 2, D) of each batch, and the state of all rows so far after it."""
     oracle = make_oracle()
     states = [oracle.zero_state() for _ in range(max(map(len, batches)))]
     found = []
@@ -318,7 +318,7 @@ def carried(batches: list[list[list[str]]]) -> list[tuple[list[Array], list[Any]
 
 @pytest.mark.parametrize("training", [False, True])
 def test_all_layers_with_the_state_carried_on(training: bool, files: tuple[str, str]) -> None:
-    """Boundaries included, zeros at padding; `_states` are the oracle's, both directions side by side."""
+    """Layers include boundaries and are zero at padding. `_states`, with joined directions, equals the oracle's."""
     bilm = _ElmoBiLm(*files).train(training)
     assert (bilm.num_layers, bilm.get_output_dim(), bilm._elmo_lstm.num_layers) == (3, 12, 2)
     rows = 0
@@ -348,7 +348,7 @@ def assert_states(bilm: Any, states: list[Any]) -> None:
 def test_the_state_can_be_forgotten_row_by_row(files: tuple[str, str]) -> None:
     ids = batch_to_ids([["A"], ["A"], ["A"]])
     bilm = _ElmoBiLm(*files)
-    bilm._elmo_lstm.reset_states(torch.tensor([True]))  # before there is any
+    bilm._elmo_lstm.reset_states(torch.tensor([True]))  # does nothing, because there is no state yet
     first = torch.stack(bilm(ids)["activations"])
     bilm._elmo_lstm.reset_states(torch.tensor([True, False, True]))
     again = torch.stack(bilm(ids)["activations"])
@@ -360,7 +360,7 @@ def test_the_state_can_be_forgotten_row_by_row(files: tuple[str, str]) -> None:
 
 
 def test_the_parts_by_themselves(files: tuple[str, str]) -> None:
-    """Vectors of one part go into the other, as programs do that change them on the way."""
+    """Programs that change token vectors call the parts one after the other, which gives the same as the whole."""
     bilm = _ElmoBiLm(*files)
     ids = batch_to_ids(BATCHES[0])
     wanted = bilm(ids)["activations"]
@@ -385,13 +385,13 @@ def test_biLMs_that_allennlp_did_not_take(variant: str, tmp_path: Path) -> None:
 
 
 def bilm_state(seed: int) -> dict[str, torch.Tensor]:
-    """What AllenNLP's `_ElmoBiLm` stores of a model."""
+    """Return what AllenNLP's `_ElmoBiLm` stores of a model."""
     state = make_state_dict(make_weights(make_options(), seed), "")
     return {name.removeprefix("_elmo_lstm."): tensor for name, tensor in state.items() if "scalar_mix" not in name}
 
 
 def test_the_state_dict_has_allennlps_names_and_layouts(files: tuple[str, str]) -> None:
-    """Both ways, also as a part of another module; parameters are grouped by part and layer as there."""
+    """It is saved and loaded, also inside another module. As in AllenNLP, parameters are grouped by part and layer."""
     bilm = _ElmoBiLm(*files)
     assert_equal_states(bilm.state_dict(), bilm_state(0))
     bilm.load_state_dict(bilm_state(1))
@@ -414,14 +414,14 @@ def test_requires_grad(files: tuple[str, str]) -> None:
 
 
 def test_cached_words(files: tuple[str, str]) -> None:
-    """By number they give what their characters give; a number of no word falls back to characters."""
+    """Words by number have the vectors of their characters; a number that belongs to no word falls back to these."""
     plain, bilm = _ElmoBiLm(*files), _ElmoBiLm(*files, vocab_to_cache=WORDS)
     batch = BATCHES[0]
     ids, numbers = batch_to_ids(batch), numbers_of(batch)
     unknown = numbers.clone()
     unknown[0, 0] = len(WORDS)
     for given in (numbers, unknown):
-        wanted = plain(ids, given)  # without cached words, numbers aren't looked at
+        wanted = plain(ids, given)  # without cached words, numbers are ignored
         found = bilm(ids, given)
         assert torch.equal(found["mask"], wanted["mask"])
         torch.testing.assert_close(found["activations"], wanted["activations"], atol=1e-6, rtol=0)
@@ -438,7 +438,7 @@ def test_cached_words(files: tuple[str, str]) -> None:
 
 
 def test_a_bilm_shared_by_layers(files: tuple[str, str]) -> None:
-    """The state is the module's own, so that two layers go on from each other's."""
+    """The state belongs to the module, so that each of two layers continues from the state of the other."""
     bilm = _ElmoBiLm(*files)
     first, second = (Elmo(None, None, 1, dropout=0.0, module=bilm) for _ in range(2))
     for layer, batch, (wanted, _) in zip([first, second, first], BATCHES, carried(BATCHES), strict=False):
@@ -463,7 +463,7 @@ def test_the_state_dict_of_a_layer_has_allennlps_names(files: tuple[str, str]) -
 
 
 class Other(torch.nn.Module):
-    """Somebody else's biLM: what AllenNLP asks of a `module`, and no more."""
+    """A biLM of another library, with no more than AllenNLP asks of a `module`."""
 
     num_layers = 2
 
@@ -493,7 +493,7 @@ def test_a_module_of_another_kind(files: tuple[str, str]) -> None:
 
 
 def test_the_bilm_of_another_layer_is_shared(files: tuple[str, str]) -> None:
-    """With a state of its own: of `elmo.Elmo`, of this class, and a biLM itself."""
+    """The module may be an `elmo.Elmo`, a layer of this class, or a biLM. The new layer has a state of its own."""
     for module in (elmo.Elmo(*files, 1), Elmo(*files, 1), formats.load(Path(files[0]).parent).bilm):
         layer = Elmo(None, None, 1, dropout=0.0, module=module)
         assert layer.bilm is getattr(module, "bilm", module)
@@ -503,7 +503,7 @@ def test_the_bilm_of_another_layer_is_shared(files: tuple[str, str]) -> None:
 
 
 def test_a_copy_of_a_layer_is_whole(files: tuple[str, str]) -> None:
-    """What it computes with are its own parameters, and none of the original's."""
+    """The copy computes with its own parameters and with none of the original's."""
     layer = Elmo(*files, 1, dropout=0.0, vocab_to_cache=WORDS)
     other = copy.deepcopy(layer)
     ids = batch_to_ids(BATCHES[0])
@@ -566,7 +566,7 @@ def test_a_token_embedder_with_cached_words(files: tuple[str, str]) -> None:
 
 
 class Vocabulary:
-    """As far as settings of AllenNLP 0.9 ask."""
+    """The part of a vocabulary that settings of AllenNLP 0.9 use."""
 
     def get_token_to_index_vocabulary(self, namespace: str) -> dict[str, int]:
         assert namespace == "tokens"
@@ -606,7 +606,7 @@ def test_bad_settings_are_refused(files: tuple[str, str]) -> None:
 
 @pytest.mark.external
 def test_published_vectors(shared: Path) -> None:
-    """Token vectors and top layers of AllenNLP's own tests."""
+    """These are the token vectors and top layers of AllenNLP's own tests."""
     folder = shared / "fixtures" / "allennlp"
     files = folder / OPTIONS_FILE, folder / WEIGHTS_FILE
     words = (folder / "vocab_test.txt").read_text(encoding="utf-8").strip().split("\n")

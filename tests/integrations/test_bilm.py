@@ -16,7 +16,7 @@ from oracle import Oracle, encode, encode_sentence
 
 SENTENCES = [["A", "new", "play"], [], ["naïve"], ["x" * 60, "</S>"]]
 WORDS = ["play", "<S>", "new", "!!!MAXTERMID", "</S>", " naïve ", "<UNK>", "日本語"]
-"""In no order, as of a set; one line is no word, and one has spaces around it."""
+"""They are in arbitrary order, as if from a set. One line is not a word, and one has spaces around it."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def vocabulary(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("length", [50, 12])
 def test_characters(length: int, vocabulary: Path) -> None:
-    """Those of the oracle, boundaries added, zeros at padding; in the vocabulary or not."""
+    """They are the oracle's, with boundaries and zeros at padding, for words in the vocabulary and others."""
     ids = Batcher(str(vocabulary), length).batch_sentences(SENTENCES)
     assert ids.shape == (4, 5, length)
     assert ids.dtype == np.int64
@@ -42,7 +42,7 @@ def test_characters(length: int, vocabulary: Path) -> None:
 
 
 def test_words(vocabulary: Path) -> None:
-    """The number of the word among the words, from 1; absent ones are `<UNK>`."""
+    """The id of a word is its place among the words, counted from 1; that of an unknown word is the id of `<UNK>`."""
     ids = TokenBatcher(str(vocabulary)).batch_sentences([["new", "A", "naïve"], [], ["日本語"]])
     assert ids.dtype == np.int64
     assert ids.tolist() == [[2, 3, 6, 5, 4], [2, 4, 0, 0, 0], [2, 7, 4, 0, 0]]
@@ -54,7 +54,7 @@ def test_the_last_of_two_equal_words_counts(tmp_path: Path) -> None:
 
 
 def test_bad_arguments_of_batchers_are_refused(vocabulary: Path, tmp_path: Path) -> None:
-    """bilm-tf gave a word without a number that of padding, where this refuses it."""
+    """For a word without an id, bilm-tf used the id of padding, where this is an error."""
     absent, no_unk = tmp_path / "absent", tmp_path / "no_unk"
     no_unk.write_text("<S>\n</S>\nA\n")
     no_list = "sentence 0: expected a list of tokens, found a string"
@@ -83,14 +83,14 @@ def test_a_vocabulary_needs_both_boundaries(word: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> tuple[Path, Path, Oracle]:
-    """Options and weights, and the same model as the oracle."""
+    """Return the paths of options and weights, and an oracle for the same model."""
     folder, options, weights = make(tmp_path / "model")
     (tmp_path / "out").mkdir()
     return folder / OPTIONS_FILE, folder / WEIGHTS_FILE, Oracle(weights, options)
 
 
 def test_vectors_of_a_text(model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path) -> None:
-    """A sentence at a time, each from the state that the one before left, the blank one among them."""
+    """Each sentence, even a blank one, starts from the state that the previous one left."""
     options, weights, oracle = model
     text, out = tmp_path / "text.txt", tmp_path / "out" / "vectors.hdf5"
     text.write_text("A new play\n\nnaïve  日本語 \nA new play", encoding="utf-8")
@@ -109,7 +109,7 @@ def test_vectors_of_a_text(model: tuple[Path, Path, Oracle], vocabulary: Path, t
 def test_token_vectors(
     model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Layer 0 of each word in one direction, by its line, whether computed together or not."""
+    """Each line of the vocabulary has a row with layer 0 of one direction, however many words are computed at once."""
     options, weights, oracle = model
     wanted = oracle.token_vectors(np.stack([encode(w.strip()) for w in WORDS if not w.startswith("!!!")]))
     for at_once in (1024, 3):
@@ -124,7 +124,6 @@ def test_token_vectors(
 def test_dumping_refuses_bad_files_and_leaves_nothing(
     model: tuple[Path, Path, Oracle], vocabulary: Path, tmp_path: Path
 ) -> None:
-    """And leaves nothing behind."""
     options, weights, _ = model
     absent, out = tmp_path / "absent.txt", tmp_path / "out" / "vectors.hdf5"
     text = tmp_path / "text.txt"
@@ -147,13 +146,13 @@ def test_dumping_refuses_bad_files_and_leaves_nothing(
 # --- the published numbers
 
 TOLERANCE = 2e-6
-"""TensorFlow's float32 rounding and ours."""
+"""Rounding of float32 in TensorFlow and in this package."""
 
 
 @pytest.mark.external
 @pytest.mark.parametrize("sentences", ["allennlp/sentences.json", "bilm_tf/lm_embeddings_sentences.json"])
 def test_published_vectors(sentences: str, shared: Path, tmp_path: Path) -> None:
-    """Ten batches of three sentences: a row of them is what a text of its own is, a sentence at a time."""
+    """A row of TensorFlow's ten batches of three sentences equals a text that is embedded sentence by sentence."""
     path = shared / "fixtures" / sentences
     names = ("vocab_test.txt", OPTIONS_FILE, WEIGHTS_FILE)
     vocabulary, options, weights = (str(path.with_name(name)) for name in names)
@@ -170,7 +169,7 @@ def test_published_vectors(sentences: str, shared: Path, tmp_path: Path) -> None
 
 @pytest.mark.external
 def test_published_token_vectors(shared: Path, tmp_path: Path) -> None:
-    """AllenNLP's own: a row for each line of the vocabulary, the boundaries' characters of their own included."""
+    """AllenNLP's file has a row for each line of the vocabulary, including the boundaries with their own characters."""
     folder = shared / "fixtures" / "allennlp"
     arguments = (folder / "vocab_test.txt", folder / OPTIONS_FILE, folder / WEIGHTS_FILE)
     dump_token_embeddings(*arguments, tmp_path / "tokens.hdf5")
@@ -182,7 +181,7 @@ def test_published_token_vectors(shared: Path, tmp_path: Path) -> None:
 
 @pytest.mark.external
 def test_published_ids(shared: Path) -> None:
-    """Character ids look up the published vectors' words, and word ids their rows."""
+    """Character ids are the oracle's, and word ids lead back to the words of the vocabulary."""
     folder = shared / "fixtures" / "allennlp"
     words = (folder / "vocab_test.txt").read_text(encoding="utf-8").splitlines()
     numbers = TokenBatcher(folder / "vocab_test.txt").batch_sentences([words])[0]

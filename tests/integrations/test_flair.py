@@ -1,4 +1,4 @@
-"""`ElmoEmbeddings` in Flair: the numbers, and a tagger that is trained, saved and loaded."""
+"""`ElmoEmbeddings` gives our vectors in Flair, and a tagger that uses it can be trained, saved and loaded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from elmo.integrations.flair import ElmoEmbeddings  # noqa: E402
 
 TOKENS = [["They", "saw", "a", "new", "play", "."], ["Kinder", "spielen"]]
 ROUNDING = 2e-6
-"""Of float32 in batches of other sizes."""
+"""Rounding of float32 in batches of other sizes."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_tokens_have_our_vectors(folder: Path, layers: Layers) -> None:
 
 
 def test_among_other_embeddings_and_pickled(folder: Path) -> None:
-    """Each choice of layers has a name of its own, or Flair would take one's vectors for the other's."""
+    """Each choice of layers has a name of its own. Otherwise Flair would take the vectors of one for another's."""
     top, bottom = ElmoEmbeddings(folder, "top"), ElmoEmbeddings(folder, "token")
     assert top.name != bottom.name
     both = vectors_of(StackedEmbeddings([top, bottom]))

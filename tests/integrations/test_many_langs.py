@@ -1,4 +1,4 @@
-"""ELMoForManyLangs' `Embedder`: its call, its layers, its attributes; without its dependence on chance."""
+"""`Embedder` has the calls, layers and attributes of ELMoForManyLangs, without its dependence on chance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_output_layer_is_that_of_the_equations(tmp_path: Path) -> None:
-    """On a model of bytes, which the oracle knows; 1e-5 is float32 rounding through all layers."""
+    """The model reads bytes, as the oracle does; 1e-5 is float32 rounding through all layers."""
     folder, options, weights = make_bilm_hdf5.make(tmp_path)
     oracle, embedder = Oracle(weights, options), Embedder(folder)
     layers = [oracle.row(encode_sentence(sentence))[0][:, 1:-1] for sentence in SENTENCES]
@@ -43,7 +43,7 @@ def test_every_output_layer_is_that_of_the_equations(tmp_path: Path) -> None:
 
 
 def test_its_own_folders_give_what_elmo_load_gives(folder: Path) -> None:
-    """Which is tested against the published computation; the default is the mean of the layers."""
+    """`elmo.load` is tested against the published computation elsewhere. The default is the mean of the layers."""
     wanted = elmo.load(folder).embed(SENTENCES, batch_size=64)
     for found in (Embedder(folder).sents2elmo(SENTENCES), Embedder(str(folder), batch_size=64).sents2elmo(SENTENCES)):
         assert [array.shape for array in found] == [(3, 12), (0, 12), (1, 12), (5, 12)]
@@ -52,7 +52,7 @@ def test_its_own_folders_give_what_elmo_load_gives(folder: Path) -> None:
 
 
 def test_neither_batch_nor_earlier_calls_matter(folder: Path) -> None:
-    """There both did. 2e-6 is the rounding of products of other shapes."""
+    """In ELMoForManyLangs both did. 2e-6 is the rounding of products of other shapes."""
     embedder = Embedder(folder, batch_size=64)
     whole = embedder.sents2elmo(SENTENCES, -2)
     embedder.batch_size = 1

@@ -1,4 +1,4 @@
-"""A Ray Dataset is embedded once and completely, whatever becomes of the processes that do it."""
+"""A Ray Dataset is embedded once and completely, whatever happens to the processes that do it."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from elmo.integrations.ray import embed_dataset  # noqa: E402
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.xdist_group("ray"),  # its clusters are of several processes: one at a time
+    pytest.mark.xdist_group("ray"),  # a cluster has several processes, so only one may run at a time
     pytest.mark.filterwarnings("ignore:`use_.*` is deprecated:DeprecationWarning:ray"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves its processes and pipes to their fate
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray does not close all of its processes and pipes
 ]
 
 SENTENCES = [[f"word{n}", "of", "text"][: n % 4] for n in range(200)]
 MARKED = 77
-"""The row at which an actor dies."""
+"""The row at which an actor is killed."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Holds `model`, and `in` with the sentences in four files."""
+    """Make a folder with a model in `model`, and the sentences in four files in `in`."""
     folder = tmp_path_factory.mktemp("ray")
     make(folder / "model")
     (folder / "in").mkdir()
@@ -54,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    """Two nodes of one processor each, which are gone afterwards."""
+    """Start two nodes of one processor each, and stop them after the tests."""
     from ray.cluster_utils import Cluster
 
     node = {"num_cpus": 1, "object_store_memory": 100_000_000}
@@ -71,7 +71,7 @@ def cluster() -> Iterator[None]:
 
 @pytest.mark.usefixtures("cluster")
 def test_an_actor_is_killed_and_nothing_is_lost_or_doubled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parquet to Parquet; the process dies in the middle of its work, as if the system had killed it."""
+    """The process dies in the middle of its work, as if the system had killed it."""
     died = folder / "died"
 
     class Dying(elmo_ray.EmbeddingActor):
@@ -116,7 +116,7 @@ def test_text_is_tokenized_and_pooled(folder: Path) -> None:
     ],
 )
 def test_columns_that_do_not_fit_are_refused(folder: Path, options: dict, says: str) -> None:
-    """What an actor says; Ray passes it on."""
+    """An actor raises the error, and Ray passes it on."""
     defaults = elmo_ray.ActorOptions(
         str(folder / "model"), "tokens", "whitespace", "mean", None, "float32", "float32", "cpu", 1
     )

@@ -1,4 +1,4 @@
-"""`ElmoTokens` in a SentenceTransformer: its numbers, what it saves, and that its mix is trained."""
+"""`ElmoTokens` in a SentenceTransformer gives our vectors, can be saved, and has a mix that is trained."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_lower_case_and_prompts(folder: Path) -> None:
 
 
 def test_a_saved_model_needs_no_other_folder(folder: Path, tmp_path: Path) -> None:
-    """The mix is saved as it is, and `elmo.load` reads the folder of the module."""
+    """The mix is saved as it was trained, and `elmo.load` reads the folder of the module."""
     model = build(folder, requires_grad=True)
     tokens: Any = model[0]
     tokens.elmo.mixes[0].scores.data[0] = 2.0

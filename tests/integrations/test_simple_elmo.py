@@ -1,4 +1,4 @@
-"""simple_elmo's `ElmoModel`: its calls and shapes, the published numbers, and its faults corrected."""
+"""`ElmoModel` has simple_elmo's calls and shapes, gives the published numbers, and corrects its faults."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from oracle import Array, Oracle, encode_sentence, log_probabilities
 
 SENTENCES = [["w1", "w2", "w0"], ["w5"], [], ["unseen", "w3", "w3", "w4", "w13"], ["w2", "w1"]]
 ROUNDING = 1e-5
-"""The oracle computes in float64: float32 rounding through all layers."""
+"""Rounding of float32 through all layers, compared with the oracle's float64."""
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def loaded(folder: Path, state: str = "zero", **options: object) -> ElmoModel:
 
 
 def layers_of(oracle: Oracle, sentence: list[str]) -> Array:
-    """All layers (L + 1, T, D) without boundaries."""
+    """Compute all layers (L + 1, T, D) of a sentence without its boundaries."""
     return oracle.row(encode_sentence(sentence))[0][:, 1:-1]
 
 
@@ -56,7 +56,7 @@ def layers_of(oracle: Oracle, sentence: list[str]) -> Array:
 
 
 def test_vectors_are_those_of_the_equations_with_zero_padding(nlpl: tuple[Path, Oracle], model: ElmoModel) -> None:
-    """One array for all; with "all" the layers' axis is the second one."""
+    """One array holds the vectors of all sentences. With `all`, its second axis is the layers'."""
     for name, shape in {"average": (5, 5, 12), "top": (5, 5, 12), "all": (5, 3, 5, 12)}.items():
         found = model.get_elmo_vectors(SENTENCES, layers=name)
         assert found.dtype == np.float32
@@ -71,7 +71,7 @@ def test_vectors_are_those_of_the_equations_with_zero_padding(nlpl: tuple[Path, 
 def test_averages_are_means_of_the_words_alone_scaled_to_length_one(
     nlpl: tuple[Path, Oracle], model: ElmoModel
 ) -> None:
-    """Programs take dot products for cosines. Layers stay apart, and share one length."""
+    """Programs use dot products as cosines. With `all`, layers stay apart but are scaled by the same factor."""
     for name in ("average", "top", "all"):
         found = model.get_elmo_vector_average(SENTENCES, layers=name)
         assert found.dtype == np.float32
@@ -87,7 +87,7 @@ def test_averages_are_means_of_the_words_alone_scaled_to_length_one(
 
 
 def test_neither_neighbours_nor_earlier_calls_nor_warmup_matter(nlpl: tuple[Path, Oracle], model: ElmoModel) -> None:
-    """There all three did. 2e-6 is the rounding of products of other shapes."""
+    """In simple_elmo all three did. 2e-6 is the rounding of products of other shapes."""
     whole = model.get_elmo_vectors(SENTENCES)
     np.testing.assert_array_equal(model.get_elmo_vectors(SENTENCES, warmup=False, session=object()), whole)
     small = loaded(nlpl[0], max_batch_size=2, limit=5)
@@ -100,7 +100,7 @@ def test_neither_neighbours_nor_earlier_calls_nor_warmup_matter(nlpl: tuple[Path
 
 @pytest.mark.parametrize("warmup", [True, False])
 def test_carried_state_gives_the_numbers_of_simple_elmo(nlpl: tuple[Path, Oracle], warmup: bool) -> None:
-    """Its TensorFlow graph: zeros at the start of a call, the first batch again with `warmup`, then all of them."""
+    """Its TensorFlow graph starts each call from zeros and, with `warmup`, reads the first batch twice."""
     model = loaded(nlpl[0], "carry", max_batch_size=2)
     batches = [SENTENCES[:2], SENTENCES[2:4], SENTENCES[4:]]
     wanted = nlpl[1].carried([*batches[: int(warmup)], *batches])[int(warmup) :]
@@ -109,13 +109,13 @@ def test_carried_state_gives_the_numbers_of_simple_elmo(nlpl: tuple[Path, Oracle
         for got, layers in zip(found, (row for batch in wanted for row in batch), strict=True):
             np.testing.assert_allclose(got[:, : layers.shape[1]], layers, atol=ROUNDING, rtol=0)
     zero = loaded(nlpl[0], max_batch_size=2).get_elmo_vectors(SENTENCES, layers="all")
-    assert np.abs(found[-1] - zero[-1]).max() > 1e-3  # the guard of the guard: the state is seen
+    assert np.abs(found[-1] - zero[-1]).max() > 1e-3  # this checks the test: carried state matters
 
 
 @pytest.mark.external
 @pytest.mark.parametrize("release", ["bilm_tf", "allennlp"])
 def test_matches_the_published_vectors(release: str, shared: Path, tmp_path: Path) -> None:
-    """TensorFlow's reference run, batches of three with carried state; 2e-6 is its float32 rounding and ours."""
+    """TensorFlow carried the state through batches of three; 2e-6 is its float32 rounding and ours."""
     folder = shared / "fixtures" / release
     names = {"allennlp": "sentences.json", "bilm_tf": "lm_embeddings_sentences.json"}
     columns = json.loads((folder / names[release]).read_text(encoding="utf-8"))
@@ -163,7 +163,7 @@ def test_zip_of_the_nlpl_repository(nlpl: tuple[Path, Oracle], model: ElmoModel,
 
 
 def make_full(folder: Path, variant: str = "base") -> tuple[Path, Oracle]:
-    """A training folder of bilm-tf: a checkpoint with a softmax, options, and the words."""
+    """Make a folder of bilm-tf's training (checkpoint with a softmax, options, words) and an oracle for its model."""
     options, weights, _ = make_tensorflow.make(folder, variant)
     (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in WORDS), encoding="utf-8")
     return folder, Oracle(weights, options)
@@ -175,7 +175,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Oracle]:
 
 
 def expected(oracle: Oracle, sentence: list[str], state: list | None = None) -> tuple[Array, Array]:
-    """log p of every word in the place of each, (T, V): from the words before it, and from those after it."""
+    """Compute log p (T, V) of every word in each place, given the words before it and, separately, those after it."""
     top = oracle.row(encode_sentence(sentence), state)[0][-1]
     weight, bias = oracle.weights["softmax/W"], oracle.weights["softmax/b"]
     width = len(weight[0])
@@ -186,7 +186,7 @@ def expected(oracle: Oracle, sentence: list[str], state: list | None = None) -> 
 def test_substitutes_are_the_most_probable_words_in_each_direction(
     full: tuple[Path, Oracle], nodelimiters: bool
 ) -> None:
-    """From all that stands on that side of a word; in the order of the text, for every sentence."""
+    """They depend on all words on that side, and they come in the order of the text, for every sentence."""
     model = loaded(full[0], full=True, max_batch_size=2)
     found = model.get_elmo_substitutes([" ".join(sentence) for sentence in SENTENCES], 4, nodelimiters)
     assert [[entry["word"] for entry in sentence] for sentence in found] == SENTENCES
@@ -231,7 +231,7 @@ def test_substitutes_do_not_depend_on_neighbours_or_calls(full: tuple[Path, Orac
 
 
 def test_substitutes_with_carried_state(full: tuple[Path, Oracle]) -> None:
-    """Sentence after sentence, as the text ran in training: forward never read `</S>`, nor backward `<S>`."""
+    """Sentences follow each other as in training, where `</S>` was never read forward, nor `<S>` backward."""
     model = loaded(full[0], "carry", full=True, max_batch_size=1)
     oracle = full[1]
     state = oracle.zero_state()
@@ -250,7 +250,7 @@ def test_substitutes_with_carried_state(full: tuple[Path, Oracle]) -> None:
 def test_a_stored_state_is_what_every_sentence_starts_from(
     full: tuple[Path, Oracle], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`state="warm"`, for vectors and for substitutes; without one it is refused."""
+    """This is `state="warm"`, for vectors and for substitutes. It is refused if the model has no such state."""
     model = formats.load(full[0])
     oracle = full[1]
     _, warm = oracle.row(encode_sentence(SENTENCES[3]))
@@ -277,7 +277,7 @@ def test_a_model_of_one_direction_has_no_backward_substitutes(tmp_path: Path) ->
 
 
 def test_an_adaptive_softmax_gives_its_own_probabilities(tmp_path: Path) -> None:
-    """As our recipes train it: each word's log probability is the one that `log_probabilities` gives."""
+    """Our recipes train such a softmax. Its log probability of a word is the one that `log_probabilities` gives."""
     torch.manual_seed(0)
     bilm = BiLM(make_config(projection_dim=16, dim=16))
     softmax = AdaptiveSoftmax(len(WORDS), 16, (4, 9))

@@ -1,4 +1,4 @@
-"""`ElmoVectorizer` as a step of scikit-learn: its numbers, and what that library asks of a transformer."""
+"""`ElmoVectorizer` gives the right numbers, and it is what scikit-learn asks of a transformer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from oracle import Array, Oracle, encode_sentence
 
 TEXTS = ["They saw a new play .", "", "Kinder spielen", "a a a", "A play on Broadway ."]
 ROUNDING = 1e-5
-"""The oracle computes in float64: float32 rounding through all layers."""
+"""Rounding of float32 through all layers, compared with the oracle's float64."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def wanted(oracle: Oracle, text: str, layers: object, pool: str) -> Array:
 @pytest.mark.parametrize("layers", ["mean", "all", 1, [0.5, 0.0, 2.0], np.array([1.0, 2.0, 0.5])], ids=str)
 @pytest.mark.parametrize("pool", ["mean", "max", "first-last"])
 def test_vectors_are_those_of_the_equations(made: tuple[Path, Oracle], layers: object, pool: str) -> None:
-    """One row for each document; of all layers, one after the other. Without tokens: zeros."""
+    """Each document is one row, which has all layers one after the other if asked. Without tokens it is zeros."""
     vectorizer = ElmoVectorizer(made[0], layers=layers, pool=pool)  # type: ignore[arg-type]
     found = vectorizer.fit_transform(TEXTS)
     assert found.dtype == np.float32
@@ -77,7 +77,7 @@ def test_vectors_are_those_of_the_equations(made: tuple[Path, Oracle], layers: o
 
 
 def test_documents_are_strings_or_lists_of_tokens(folder: Path) -> None:
-    """In any sequence, and mixed."""
+    """They may come in any kind of sequence, and both kinds may be mixed."""
     vectorizer = ElmoVectorizer(folder)
     whole = vectorizer.transform(TEXTS)
     for documents in ([text.split() for text in TEXTS], np.array(TEXTS), (text for text in TEXTS)):
@@ -97,7 +97,7 @@ def test_batches_and_precision_are_those_of_the_embedder(folder: Path) -> None:
 
 
 def test_tokenizers(folder: Path) -> None:
-    """By name or as a function. Lower case is for strings: tokens are taken as they are."""
+    """A tokenizer is a name or a function. Lists of tokens are never changed to lower case."""
     plain = ElmoVectorizer(folder)
 
     def letters(text: str) -> list[str]:
@@ -147,7 +147,7 @@ API_CHECKS = [
     checks.check_transformer_get_feature_names_out,
     checks.check_set_output_transform,
 ]
-"""All but those that feed `transform` numbers, and those that want numbers refused by shape, NaN or sparseness."""
+"""All checks but those that pass numbers to `transform`, or want numbers refused for shape, NaN or sparseness."""
 
 
 @pytest.mark.parametrize("check", API_CHECKS, ids=lambda check: check.__name__)
@@ -156,14 +156,14 @@ def test_checks_of_scikit_learn(check: Callable[[str, ElmoVectorizer], None], fo
 
 
 def test_scikit_learn_knows_that_it_takes_text(folder: Path) -> None:
-    """`check_estimator` ends at the tags, as for scikit-learn's own vectorizers."""
+    """`check_estimator` stops at the tags, as it does for scikit-learn's own vectorizers."""
     with pytest.warns(SkipTestWarning, match="requires input .*string=True"):
         checks.check_estimator(ElmoVectorizer(folder))
 
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The models that were loaded in this test, in order."""
+    """Return a list to which the source of each model that is loaded in this test is added."""
     sources: list[str] = []
 
     def load(source: str, **options: object) -> elmo.Embedder:
@@ -175,7 +175,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_displaying_it_loads_nothing(loads: list[str]) -> None:
-    """Notebooks show estimators as HTML, which reads every attribute; a name may be one of the Hub, to be fetched."""
+    """Notebooks show estimators as HTML, which reads every attribute. A model on the Hub must not be fetched for it."""
     vectorizer = ElmoVectorizer("owner/of-no-model")
     assert "of-no-model" in repr(vectorizer)
     assert "of-no-model" in make_pipeline(vectorizer, LogisticRegression())._repr_html_()
@@ -195,7 +195,7 @@ def test_vectors_combine_with_other_columns_and_features(folder: Path) -> None:
 
 
 def test_a_document_has_the_same_vector_alone_and_among_others(folder: Path) -> None:
-    """The library's checks of invariance, with text. 2e-6 is the rounding of products of other shapes."""
+    """These are scikit-learn's checks of invariance, with text. 2e-6 is the rounding of products of other shapes."""
     vectorizer = ElmoVectorizer(folder, layers="top").fit(TEXTS, [1, 0, 1, 0, 1])
     whole = vectorizer.transform(TEXTS)
     np.testing.assert_array_equal(vectorizer.fit(TEXTS[:1]).transform(TEXTS), whole)
@@ -244,7 +244,7 @@ def pipeline(folder: Path) -> Pipeline:
 
 
 def test_a_pipeline_learns(folder: Path) -> None:
-    """Two words that tell the labels apart: random vectors suffice."""
+    """Two words tell the labels apart, so that random vectors are enough."""
     texts, labels = zip(*LABELLED, strict=True)
     classifier = pipeline(folder).fit(texts[::2], labels[::2])
     assert classifier.score(texts[1::2], labels[1::2]) == 1
@@ -253,7 +253,7 @@ def test_a_pipeline_learns(folder: Path) -> None:
 
 
 def test_a_grid_search_loads_the_model_once(tmp_path: Path, loads: list[str]) -> None:
-    """Twelve fits of six candidates, and a last one."""
+    """The search makes twelve fits of six candidates, and a last one."""
     folder = make(tmp_path / "model")[0]
     texts, labels = zip(*LABELLED, strict=True)
     grid = {"elmo__layers": ["mean", "top", 0], "elmo__pool": ["mean", "max"]}
@@ -288,7 +288,7 @@ def test_a_folder_that_was_written_again_is_read_again(tmp_path: Path) -> None:
 
 
 def test_few_models_are_kept(tmp_path: Path, loads: list[str]) -> None:
-    """Those that were used last are still loaded, and the one before them is not."""
+    """The models that were used last are still loaded, and the one before them is not."""
     folders = [make(tmp_path / f"model{number}")[0] for number in range(module.MODELS_KEPT + 1)]
     for folder in (*folders, *folders[1:]):
         ElmoVectorizer(folder).fit()
@@ -314,7 +314,7 @@ BAD = {
 
 @pytest.mark.parametrize(("options", "part"), BAD.values(), ids=BAD.keys())
 def test_bad_parameters_are_refused_by_fit(options: dict[str, Any], part: str, folder: Path) -> None:
-    """Not before: scikit-learn wants constructors and `set_params` to take anything."""
+    """They are not refused earlier, because scikit-learn wants constructors and `set_params` to take anything."""
     vectorizer = ElmoVectorizer(**({"model": folder} | options))
     for call in (vectorizer.fit, lambda: vectorizer.transform(TEXTS)):
         with pytest.raises(ElmoError, match=part):

@@ -1,4 +1,4 @@
-"""ELMo in spaCy: vectors in docs, pipelines that travel with their model, and a layer that spaCy's NER learns on."""
+"""In spaCy, ELMo gives docs their vectors, is stored with its pipeline, and is a layer on which NER learns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from elmo.integrations.spacy import parts  # noqa: E402
 
 TEXT = "They saw a new play.\n\n Children  play outside. Fußball 🎭!"
 ROUNDING = 2e-6
-"""Other batches mean other shapes of the same matrix products, hence other orders of float32 sums of numbers near 1."""
+"""Bound for other batch sizes: other shapes of products add numbers near 1 in another order, in float32."""
 
 LEARNED = {
     "Ada Lovelace met Charles in London .": "B-PER I-PER O B-PER O B-LOC O",
@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def wide(tmp_path: Path) -> Path:
-    """A random biLM, wide, and its letters far apart: a task can tell words apart by its vectors."""
+    """Make a wide random biLM with letters far apart, so that a task can tell words apart by their vectors."""
     options = make_options()
     options["lstm"].update(dim=48, projection_dim=32)
     options["char_cnn"].update(filters=[[1, 8], [2, 16], [3, 32]], embedding={"dim": 8})
@@ -84,7 +84,7 @@ def docs_of(*texts: str) -> list[Doc]:
 
 
 def test_spacy_finds_both_without_an_import() -> None:
-    """What the installed package announces; spaCy loads it by name."""
+    """The installed package announces both, and spaCy loads them by name."""
     (factory,) = entry_points(group="spacy_factories", name="elmo")
     (architecture,) = entry_points(group="spacy_architectures", name="elmo.Tok2Vec.v1")
     assert factory.load() is ours.make_elmo
@@ -96,7 +96,7 @@ def test_spacy_finds_both_without_an_import() -> None:
 
 @pytest.mark.parametrize("layers", ["mean", "top", "token", 1, [0.5, -1.0, 2.0]], ids=str)
 def test_vectors_are_those_of_the_words(folder: Path, model: elmo.Embedder, layers: Any) -> None:
-    """Whitespace is no word: neither has it a vector, nor do its neighbors know of it."""
+    """Whitespace is not a word: it has no vector, and its neighbors' vectors don't depend on it."""
     doc = make_nlp(folder, layers=layers)(TEXT)
     words = [token for token in doc if not token.is_space]
     assert len(words) == len(doc) - 2
@@ -132,7 +132,7 @@ def test_pipe_gives_what_single_calls_give(
 
 
 def test_pipe_embeds_docs_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One call of the engine for many docs: alone, each would be a batch of one sentence."""
+    """The engine is called once for many docs. Alone, each of them would be a batch of one sentence."""
     nlp = make_nlp(folder)
     embedder, calls = nlp.get_pipe("elmo").loaded.embedder, []
     stream = embedder.stream
@@ -142,7 +142,7 @@ def test_pipe_embeds_docs_together(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_spacy_vectors_follow(folder: Path, model: elmo.Embedder) -> None:
-    """Without a table of word vectors, spaCy takes `doc.tensor`; merging tokens keeps the rows with their tokens."""
+    """Without a table of word vectors, spaCy takes `doc.tensor`. Its rows stay with their tokens if some merge."""
     doc = make_nlp(folder)("They saw a new play")
     np.testing.assert_array_equal(doc[4].vector, doc[4]._.elmo)
     np.testing.assert_allclose(doc.vector, doc.tensor.mean(axis=0), atol=ROUNDING)
@@ -158,7 +158,7 @@ def test_spacy_vectors_follow(folder: Path, model: elmo.Embedder) -> None:
 
 @pytest.fixture
 def moved(tmp_path: Path) -> Path:
-    """A model that the test may remove."""
+    """Make a model that the test may remove."""
     return make(tmp_path / "model")[0]
 
 
@@ -167,7 +167,7 @@ SEEDS = count(1000)
 
 @pytest.fixture
 def unused(tmp_path: Path) -> Path:
-    """A model of its own: pipelines share a loaded model if they have the same weights, and no other has these."""
+    """Make a model with weights of its own, because pipelines with the same weights share a loaded model."""
     return make(tmp_path / "unused", seed=next(SEEDS))[0]
 
 
@@ -189,7 +189,7 @@ def test_a_stored_pipeline_needs_no_other_model_folder(moved: Path, way: str, tm
 
 
 def test_the_same_weights_are_held_once(folder: Path, tmp_path: Path) -> None:
-    """Whoever reads them, and from whatever place; packed weights are the larger part of memory."""
+    """Whatever reads the weights, and from wherever, they are shared, because they take most of the memory."""
     nlp = make_nlp(folder)
     component = nlp.get_pipe("elmo")
     nlp.to_disk(tmp_path / "pipeline")
@@ -227,7 +227,7 @@ def test_a_pickled_pipeline_works_where_nothing_is_loaded(unused: Path) -> None:
 
 
 def test_elmo_for_many_langs_is_read_from_its_place(tmp_path: Path) -> None:
-    """No format of ours holds its lists; a pipeline with it must be storable all the same."""
+    """No format of ours can hold its lists, but a pipeline with it must still be storable."""
     make_many_langs.make(source := tmp_path / "model")
     nlp = make_nlp(source)
     expected = nlp("naïve play").tensor
@@ -279,7 +279,7 @@ def test_bad_settings_are_explained(folder: Path, config: dict[str, Any], says: 
 
 
 def test_layer_starts_as_the_mean(folder: Path, model: elmo.Embedder) -> None:
-    """Also for docs without words. Float32 rounding of another order of the sum."""
+    """This includes docs without words. The layers are added in another order, which rounds differently."""
     docs = docs_of("They saw a play", "", "play")
     got = make_layer(folder).predict(docs)
     expected = model.embed([[token.text for token in doc] for doc in docs])
@@ -291,7 +291,7 @@ def test_layer_starts_as_the_mean(folder: Path, model: elmo.Embedder) -> None:
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_gradients_are_those_of_finite_differences(folder: Path, dropout: float) -> None:
-    """Of a random linear loss, summed in float64.
+    """The loss is a random linear function of the vectors, summed in float64.
 
     Steps of 1e-2 leave an error of 1e-4 of the third derivative, and outputs rounded to float32 one of 1e-5 or so;
     gradients are near 1.
@@ -345,7 +345,7 @@ def test_dropout_is_for_training(folder: Path) -> None:
 
 
 def test_trained_sentences_are_embedded_once(unused: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are the same in every epoch. Nothing is kept without training, or if there is no room for it."""
+    """They are the same in every epoch. Nothing is kept outside training, or if there is no room for it."""
     docs = docs_of("a new play", "a play", "a play")
     layer, without = make_layer(unused, dropout=0.0), make_layer(unused, dropout=0.0, cache_mb=0)
     embedder, asked = layer.shims[0].loaded.embedder, []
@@ -363,7 +363,7 @@ def test_trained_sentences_are_embedded_once(unused: Path, monkeypatch: pytest.M
 
 
 def test_kept_layers_are_bounded(unused: Path) -> None:
-    shim = make_layer(unused).shims[0]  # it holds the model, which would be forgotten without it
+    shim = make_layer(unused).shims[0]  # the shim keeps the model, which would be forgotten without it
     loaded = shim.loaded
     arrays = {(name,): np.zeros(100, np.float32) for name in "abc"}
     loaded.keep(arrays, 800)
@@ -434,7 +434,7 @@ def make_ner(tok2vec: str, source: Path) -> Any:
 
 
 def train(nlp: Any, examples: list[Example], optimizer: Any) -> float:
-    """One step, as `spacy train` makes it: all components first have their gradients. Returns the loss."""
+    """Make one step as `spacy train` does, all components having gradients before any changes; return the loss."""
     loss = nlp.update(examples, sgd=False)["ner"]
     for _, component in nlp.pipeline:
         component.finish_update(optimizer)
@@ -475,7 +475,7 @@ def test_ner_learns_on_the_layer_and_travels(tok2vec: str, wide: Path, tmp_path:
 
 
 def read_names(path: Path, vocab: Any, limit: int) -> list[Example]:
-    """The first sentences with a name in a file of tokens and tags, a tab between them."""
+    """Return the first sentences with a name from a file that has a token, a tab and a tag on each line."""
     with lzma.open(path, "rt", encoding="utf-8") as file:
         lines = [line.strip().split("\t") for line in file]
     sentences = [list(group) for filled, group in groupby(lines, key=lambda line: len(line) == 2) if filled]
@@ -489,9 +489,9 @@ def read_names(path: Path, vocab: Any, limit: int) -> list[Example]:
 @pytest.mark.external
 @pytest.mark.slow
 def test_ner_learns_from_real_text(shared: Path, wide: Path) -> None:
-    """WNUT-17: loss falls, and names in sentences that it learned from are found.
+    """On WNUT-17, the loss falls, and names in sentences that were trained on are found.
 
-    The biLM is random and small: it can but memorize (0.30 in 20 epochs). `docs/spacy.md` tells of a trained one.
+    The biLM is random and small, so it can only memorize (0.30 in 20 epochs). `docs/spacy.md` has a trained one.
     """
     thinc.fix_random_seed(0)
     nlp = make_ner(ENCODED, wide)

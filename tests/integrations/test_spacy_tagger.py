@@ -1,4 +1,4 @@
-"""The component `elmo_tagger`: what a tagger predicts becomes what spaCy's own components would have set."""
+"""The component `elmo_tagger` sets what a tagger predicts where spaCy's own components would have set it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def make_nlp(source: Path, *, before: str = "") -> Any:
 
 
 def doc_of(nlp: Any, text: str) -> Doc:
-    """Words stand between spaces, as in the training set."""
+    """Tag the words between the spaces of a text, as they were cut in the training set."""
     return nlp(Doc(nlp.vocab, words=text.split()))
 
 
@@ -106,7 +106,7 @@ def tags_of(doc: Doc) -> list[tuple[str, str, str, str]]:
 
 
 def predicted(source: Path, *texts: str) -> list[tuple[str, str, str, str]]:
-    """What `elmo.tasks.predict` gives for the words of sentences, in spaCy's terms: nothing instead of "_"."""
+    """Return what `elmo.tasks.predict` gives for the words of sentences, with spaCy's empty string instead of "_"."""
     found = elmo.tasks.predict(elmo.tasks.load(source, device="cpu"), texts)
     rows = [
         row for one in found for row in zip(*(one[name] for name in ("upos", "xpos", "feats", "lemma")), strict=True)
@@ -115,13 +115,13 @@ def predicted(source: Path, *texts: str) -> list[tuple[str, str, str, str]]:
 
 
 def test_spacy_finds_it_without_an_import() -> None:
-    """What the installed package announces. It passes once the package was installed with this entry point."""
+    """The installed package announces it, so it must be installed again after the entry point changes."""
     (factory,) = entry_points(group="spacy_factories", name="elmo_tagger")
     assert factory.load() is ours.make_elmo_tagger
 
 
 def test_tags_are_those_of_the_tagger(run: Path) -> None:
-    """The tagger knows its training set by heart, so this holds by more than chance."""
+    """The tagger knows its training set by heart, so the tags are not right by chance."""
     nlp = make_nlp(run)
     for text in SENTENCES:
         gold = [WORDS[word].split() for word in text.split()]
@@ -135,7 +135,7 @@ def test_tags_are_those_of_the_tagger(run: Path) -> None:
 
 
 def test_whitespace_is_not_read(run: Path) -> None:
-    """Its tokens have what spaCy's own components set, and their neighbors don't know of them."""
+    """Tokens of whitespace get what spaCy's own components set, and their neighbors' tags don't depend on them."""
     doc = make_nlp(run)(TEXT)
     spaces = [token for token in doc if token.is_space]
     assert [token.text for token in spaces] == ["\n\n ", " "]
@@ -168,7 +168,7 @@ def test_pipe_reads_docs_together(run: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_other_columns_are_a_dictionary(chunker: Path) -> None:
-    """Without upos and lemma among its columns, the tagger leaves those of others."""
+    """A tagger without the columns upos and lemma leaves what other components have set there."""
     nlp = make_nlp(chunker)
     doc = nlp(Doc(nlp.vocab, words=["dog", " ", "runs"], pos=["NOUN", "SPACE", "VERB"], lemmas=["a", "b", "c"]))
     (found,) = elmo.tasks.predict(elmo.tasks.load(chunker, device="cpu"), ["dog runs"])
@@ -233,7 +233,7 @@ def test_a_stored_pipeline_needs_no_other_folder(make: Callable[[Path], Path], t
 
 
 def test_a_pipeline_stored_over_another_one_is_its_own(run: Path, tmp_path: Path) -> None:
-    """A biLM that is there already is another one's."""
+    """A biLM that is already stored there is that of the other pipeline."""
     (here := tmp_path / "here").mkdir()
     save_native(Model(build(dtype=torch.float32, seed=1)[0]), here / "model")
     other = in_the_folder(here)
@@ -243,7 +243,7 @@ def test_a_pipeline_stored_over_another_one_is_its_own(run: Path, tmp_path: Path
 
 
 def test_elmo_for_many_langs_is_read_from_its_place(tmp_path: Path) -> None:
-    """No format of ours holds its lists; a pipeline with it must be storable all the same."""
+    """No format of ours can hold its lists, but a pipeline with it must still be storable."""
     make_many_langs.make(tmp_path / "model")
     nlp = make_nlp(outside_of_the_folder(tmp_path))
     nlp.to_disk(tmp_path / "pipeline")
@@ -258,7 +258,7 @@ def test_copies_share_the_model(run: Path) -> None:
 
 @pytest.mark.slow
 def test_several_processes(run: Path, chunker: Path) -> None:
-    """Loaded by each process on its own, or before by the one that starts them."""
+    """In the first round each process loads the model, and in the second the process that starts them has it."""
     for source in (run, chunker):
         nlp = make_nlp(source)
         for _ in range(2):
@@ -289,7 +289,7 @@ assert [[token.lemma_ for token in doc] for doc in nlp.pipe(texts, n_process=2, 
 
 @pytest.mark.slow
 def test_processes_do_not_wait_for_threads_that_were_not_forked(tmp_path: Path) -> None:
-    """With LSTMs of real size, whose steps torch shares among its threads."""
+    """The LSTMs are large enough for torch to share their steps among its threads."""
     source = train(tmp_path, make_conllu(), {"lstm": [256], "training.max_epochs": 1})
     subprocess.run([sys.executable, "-c", FORKING, str(source)], check=True, timeout=120)
 
