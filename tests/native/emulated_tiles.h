@@ -1,4 +1,4 @@
-// Intel's tiles in plain C++: a compiler that reads this first (-include) builds kernels that run where no tiles are.
+// Emulates Intel's tiles in plain C++: kernels that are built with this file first (-include) run without real tiles.
 //
 // It replaces the intrinsics, and what the module asks the processor and the system. Everything is as in Intel's manual
 // (Software Developer's Manual, volume 2, TDPBF16PS and LDTILECFG), and what a processor would refuse ends the program.
@@ -109,8 +109,8 @@ inline float flushed(float value) {
 inline float lower(uint32_t word) { return flushed(as_float(word << 16)); }
 inline float upper(uint32_t word) { return flushed(as_float(word & 0xffff0000)); }
 
-// Even and odd numbers are summed apart until the end of the tile's depth. Everything is rounded to the nearest number,
-// half to even.
+// Even and odd numbers are summed separately until the end of the tile's depth. Everything is rounded to the nearest
+// number, half to even.
 inline void add_products(int sums, int left, int right) {
     Tile &c = tile(sums), &a = tile(left), &b = tile(right);
     require(sums != left && sums != right && left != right, "a tile is used twice");
@@ -126,20 +126,20 @@ inline void add_products(int sums, int left, int right) {
         }
 }
 
-// This processor, with AMX-BF16 and AMX-TILE.
+// Answers like this processor, but with AMX-BF16 and AMX-TILE.
 inline int ask_processor(unsigned leaf, unsigned part, unsigned* eax, unsigned* ebx, unsigned* ecx, unsigned* edx) {
     const int known = __get_cpuid_count(leaf, part, eax, ebx, ecx, edx);
     if (leaf == 7 && part == 0) *edx |= 1u << 22 | 1u << 24;
     return known;
 }
 
-// The registers that this system keeps, and tiles with their shapes.
+// Returns the registers that this system keeps, and in addition tiles with their shapes.
 __attribute__((target("xsave"))) inline unsigned long long kept_states(unsigned number) {
     require(number == 0, "another register was read");
     return _xgetbv(0) | 3u << 17;
 }
 
-// A system that grants tiles (ARCH_REQ_XCOMP_PERM of state 18), but for tests that have it refuse.
+// Answers like a system that grants tiles (ARCH_REQ_XCOMP_PERM of state 18), unless a test has it refuse.
 inline long ask_system(long call, long request, long state) {
     require(call == SYS_arch_prctl && request == 0x1023 && state == 18, "another request was made");
     allowed() = std::getenv("TILES_REFUSED") == nullptr;

@@ -35,18 +35,18 @@ def to_bf16(x: Array) -> Array:
 
 
 def quantised(x: Array, steps: int, least: Array | float = 0.0) -> tuple[Array, Array]:
-    """Integers of at most `steps` in size and the scale of each row, whose largest number counts as `least` or more."""
+    """Return integers of at most `steps` and each row's scale. Its largest number counts as `least` or more."""
     largest = np.maximum(np.abs(x).max(axis=1, keepdims=True), least).astype(np.float32)
     factor = np.where(largest > 0, np.float32(steps) / np.where(largest > 0, largest, 1), 0).astype(np.float32)
     return np.rint(x.astype(np.float64) * factor), largest / np.float32(steps)
 
 
 def room_for_sums(weight: Array) -> Array:
-    """What the largest number of a column must count as, so that sums of four products fit 16 bits.
+    """Return what the largest number of a column must count as, so that sums of four products fit 16 bits.
 
     Without VNNI, rows have steps of 1/89 and 90 added, so weights of one sign in such a sum may come to 32767 / 179,
-    which is 183. Rounding four of them adds up to 2. They are two neighbours of four numbers, and their like of the
-    next four.
+    which is 183. Rounding four of them adds up to 2. The four are two neighbours in a group of four numbers, and the
+    two in the same places of the next group.
     """
     padded = np.pad(weight, ((0, 0), (0, -weight.shape[1] % 8))).reshape(len(weight), -1, 2, 2, 2)
     sums = [np.maximum(signed, 0).sum(axis=(2, 4)).max(axis=(1, 2)) for signed in (padded, -padded)]
@@ -54,7 +54,7 @@ def room_for_sums(weight: Array) -> Array:
 
 
 def multiply(x: Array, weight: Array, precision: str) -> Array:
-    """X W^T in float64, of operands rounded to `precision` as the kernels of the level under test do."""
+    """Compute X W^T in float64, of operands rounded to `precision` as the kernels of the level under test do."""
     if precision == "int8":
         narrow = _native.LEVELS[0] in ("avx2", "avx512")
         x, x_scale = quantised(x.astype(np.float32), 89 if narrow else 127)
@@ -80,7 +80,7 @@ class Layer(NamedTuple):
     proj_clip: float | None
 
     def reference(self, batch: Batch, precision: str) -> tuple[Array, Array, Array]:
-        """Outputs and last states, step by step (Sak et al. 2014)."""
+        """Compute outputs and last states step by step (Sak et al. 2014)."""
         hidden, cell = batch.hidden.astype(np.float64), batch.cell.astype(np.float64)
         outputs, start = [], 0
         for rows in batch.sizes:
@@ -119,7 +119,7 @@ def normal(seed: int, *shape: int, scale: float = 1.0) -> Array:
 
 
 def make_layer(size: int, out_size: int | None, cell_clip: float | None = 3.0, proj_clip: float | None = 3.0) -> Layer:
-    """A layer with weights as large as trained ones, so that errors of rounding fade from step to step."""
+    """Make a layer with weights as large as trained ones, so that rounding errors fade from step to step."""
     weight_hh = normal(1, 4 * size, out_size or size, scale=(out_size or size) ** -0.5)
     weight_hr = normal(2, out_size, size, scale=size**-0.5) if out_size else None
     return Layer(weight_hh, weight_hr, cell_clip, proj_clip if out_size else None)
@@ -137,9 +137,9 @@ SHAPES = [(64, 16), (48, None), (100, 33), (7, 5), (1, 1), (31, None), (130, 70)
 BATCHES = [[1] * 7, [3, 1], [6, 6, 5, 5], [13, 12, 11, 7, 2, 1], [40, 38, 21, 14, 9, 4, 1, 1]]
 
 TOLERANCES = {"float32": 1e-6, "bf16": 2e-3, "int8": 1e-2}
-"""On values up to 3: float32 rounding over eight steps; and for an operand that is rounded the other way, a unit of
-bf16 (1/256 of it) or of int8 (1/127 of the largest of its row, or 1/89) times a weight. Wrong sums are off by far
-more."""
+"""Bounds for values up to 3. They allow float32 rounding over eight steps, and an operand that is rounded the other
+way: a unit of bf16 (1/256 of the operand) or of int8 (1/127 or 1/89 of the largest of its row), times a weight. Wrong
+sums are off by far more."""
 
 
 # --- agreement
@@ -169,7 +169,7 @@ def test_clips_are_optional_and_independent(clips: tuple[float | None, float | N
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("shape", [(1, 1, 1), (5, 3, 2), (8, 16, 64), (100, 37, 83), (300, 64, 130)], ids=str)
 def test_linear_matches_the_product(level: str, shape: tuple[int, int, int], precision: str) -> None:
-    """Integers are multiplied exactly and bf16 products are exact in float32: only sums are rounded."""
+    """Integers are multiplied exactly and bf16 products are exact in float32, so that only sums are rounded."""
     rows, depth, columns = shape
     x, weight, bias = normal(1, rows, depth), normal(2, columns, depth), normal(3, columns)
     x[0] = 0
@@ -184,7 +184,7 @@ def test_linear_matches_the_product(level: str, shape: tuple[int, int, int], pre
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("depth", [1, 6, 8, 333])
 def test_the_largest_sums_of_int8_fit(level: str, sign: int, depth: int) -> None:
-    """Nothing saturates where all numbers are the largest of their row, of one sign or of two."""
+    """Nothing saturates, even if all numbers are as large as the largest of their row, of one sign or of two."""
     x, weight = np.full((2, depth), 2.0, np.float32), np.full((3, depth), sign * 0.7, np.float32)
     x[1] *= sign
     weight[1, ::3] *= -1
@@ -212,7 +212,7 @@ WIDTHS = [(1, 4), (2, 32), (3, 64), (7, 130), (5, 17)]
 
 
 def make_words(rows: int, columns: int) -> tuple[Array, Array]:
-    """Random characters of 20, and how many of them come before the padding; the first word fills all its columns."""
+    """Return random characters, out of 20, and the lengths of words without padding; the first has no padding."""
     lengths = np.random.default_rng(7).integers(0, columns, rows).astype(np.int32)
     lengths[:1] = columns
     ids = np.random.default_rng(8).integers(0, 20, (rows, columns)).astype(np.int32)
@@ -286,7 +286,7 @@ def test_highway_matches_the_equation(level: str) -> None:
 
 @pytest.mark.parametrize(("precision", "cosine"), [("bf16", 0.9999), ("int8", 0.999)])
 def test_lower_precision_costs_no_more_than_rounding_the_operands(level: str, precision: str, cosine: float) -> None:
-    """Against the exact product: bf16 has 8 bits for each number, int8 has 7 or 6.5 for the largest of a row."""
+    """Compared with the exact product: bf16 has 8 bits for each number, int8 7 or 6.5 for the largest of a row."""
     layer = make_layer(256, 64)
     batch = make_batch(layer, [8] * 10)
     got, wanted = layer.native(batch, precision)[0].ravel(), layer.reference(batch, "float32")[0].ravel()

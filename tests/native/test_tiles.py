@@ -32,7 +32,7 @@ spec = importlib.util.spec_from_file_location(name, sys.argv[1])
 sys.modules[name] = importlib.util.module_from_spec(spec)
 from elmo import _native
 """
-"""Has `elmo._native` find the build at a path instead of its own."""
+"""Code that makes `elmo._native` load the build at a path instead of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def run(build: Path, code: str, **environment: str) -> None:
 
 
 def test_kernels_of_tiles_pass_the_tests_of_all_kernels(build: Path) -> None:
-    """Tests of other levels run with the package's own build already."""
+    """Tests of other levels already run with the package's own build."""
     code = """
 import pytest
 assert _native.LEVELS[0] == "avx512_amx", _native.LEVELS

@@ -49,7 +49,7 @@ class Layer:
         self.d_cells = random.standard_normal((N, size)).astype(np.float32)
 
     def reference(self, given: dict[str, Array]) -> tuple[Array, Array]:
-        """Outputs and cells, by the equations of Sak et al. 2014."""
+        """Compute outputs and cells by the equations of Sak et al. 2014."""
         hidden, cell, outputs, cells, start = given["hidden"], given["cell"], [], [], 0
         for rows in self.sizes:
             joined = np.hstack([given["inputs"][start : start + rows], hidden[:rows]])
@@ -68,7 +68,7 @@ class Layer:
         return float((outputs * self.d_outputs).sum() + (cells * self.d_cells).sum())
 
     def native(self, num_threads: int = 1) -> tuple[Array, Array, dict[str, Array]]:
-        """Outputs, cells and the gradients of everything that is given, by name."""
+        """Return outputs, cells and the gradients of everything that is given, by name."""
         given = {name: array.astype(np.float32) for name, array in self.given.items()}
         N, rows, size, width = sum(self.sizes), self.sizes[0], self.size, self.in_size + self.out_size
         weight_hr, has_projection = given.get("weight_hr"), "weight_hr" in given
@@ -97,7 +97,7 @@ class Layer:
 
 
 def differences(loss: Callable[[dict[str, Array]], float], given: dict[str, Array], name: str) -> Array:
-    """The gradient of a loss by each number of an array, from differences that are exact to about 1e-8."""
+    """Compute the gradient of a loss by each number of an array from differences that are exact to about 1e-8."""
     gradient, step = np.empty(given[name].size), 1e-5
     for place in range(len(gradient)):
         moved = []
@@ -114,13 +114,13 @@ LAYERS = [(5, 3, 2, (0.6, 0.2)), (16, 2, 5, (0.9, None)), (20, 2, None, (None, N
 
 @pytest.fixture(scope="module", params=LAYERS, ids=str)
 def layer(request: pytest.FixtureRequest) -> tuple[Layer, dict[str, Array]]:
-    """A layer and its gradients by differences: H, I, P (None without a projection), and the clips."""
+    """Return a layer, made from H, I, P (None without a projection) and the clips, and its gradients by differences."""
     layer = Layer(*request.param)
     return layer, {name: differences(layer.loss, layer.given, name) for name in layer.given}
 
 
 def test_a_layer_of_training_follows_the_equations(level: str, layer: tuple[Layer, dict[str, Array]]) -> None:
-    """2e-6 is float32 rounding over four steps; gradients are larger, and sums of more numbers."""
+    """2e-6 is float32 rounding over four steps. Gradients are larger and are sums of more numbers, hence their 2e-5."""
     problem, wanted = layer
     for num_threads in (1, 2, 3):
         outputs, cells, gradients = problem.native(num_threads)
@@ -131,7 +131,7 @@ def test_a_layer_of_training_follows_the_equations(level: str, layer: tuple[Laye
 
 
 def test_a_batch_without_steps_runs_nothing(level: str) -> None:
-    """The extension would read the number of rows from an empty list."""
+    """If it ran, the extension would read the number of rows from an empty list."""
     nothing = {n: np.empty((0, n), np.float32) for n in (2, 4, 6, 16)}
     weight, weight_hr, bias = np.ones((16, 6), np.float32), np.ones((2, 4), np.float32), np.ones(16, np.float32)
     arrays = weight, weight_hr, bias, [], nothing[4], nothing[6], nothing[16], nothing[4], nothing[4], nothing[2]
@@ -150,7 +150,7 @@ def test_the_clips_of_these_layers_matter() -> None:
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 @pytest.mark.parametrize("filters", [1, 16, 70])
 def test_features_and_their_gradient_are_those_of_look_ups(level: str, filters: int, activation: str) -> None:
-    """The filters are those from column 2 on of a wider array, the rest of which stays as it is."""
+    """The filters fill a wider array from column 2 on, and its other columns stay as they are."""
     random = np.random.default_rng(0)
     table, bias = random.standard_normal((3, 20, filters)).astype(np.float32), random.standard_normal(filters)
     ids, lengths = random.integers(0, 19, (9, 12)).astype(np.int32), random.integers(0, 13, 9).astype(np.int32)
@@ -203,7 +203,7 @@ def test_a_highway_of_training_follows_its_equation(level: str, size: int) -> No
 
 
 def test_a_highway_reads_and_writes_products_of_bf16(level: str) -> None:
-    """The same as of the rounded products in float32; what is written is off by half a bf16 step at most."""
+    """Results are those of the rounded products in float32, but what is written may be off by half a bf16 step."""
     random = np.random.default_rng(0)
     words = (random.standard_normal((4, 40)).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
     products = (words.astype(np.uint32) << 16).view(np.float32)
@@ -222,7 +222,7 @@ def test_a_highway_reads_and_writes_products_of_bf16(level: str) -> None:
 
 @pytest.mark.parametrize("columns", [1, 16, 37])
 def test_the_softmax_of_training_follows_its_definition(level: str, columns: int) -> None:
-    """Each row against its own target, which is left out where it is among the columns."""
+    """Each row has its own target score, whose column, if it is among the columns, is left out of the sum."""
     random = np.random.default_rng(columns)
     scores, bias = random.standard_normal((5, columns)).astype(np.float32), random.standard_normal(columns)
     bias, targets = bias.astype(np.float32), (3 * random.standard_normal(5)).astype(np.float32)

@@ -33,7 +33,7 @@ def assert_layers(found: torch.Tensor, row: int, wanted: np.ndarray, tolerance: 
     ("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-5)], ids=["double", "single"]
 )
 def test_all_layers_match_the_oracle(variant: str, dtype: torch.dtype, tolerance: float) -> None:
-    """Tolerances are rounding: vectors are of order 1, errors of float32 grow over a few dozen products a layer."""
+    """Tolerances are rounding: vectors are of order 1, and float32 errors grow over dozens of products in a layer."""
     bilm, oracle = build(variant, dtype)
     layers, after = bilm(*batch_of(SENTENCES, extra=2))
     wanted, states = oracle.batch([encode_sentence(sentence) for sentence in SENTENCES])
@@ -50,7 +50,7 @@ def test_all_layers_match_the_oracle(variant: str, dtype: torch.dtype, tolerance
 
 @pytest.mark.gpu
 def test_the_gpu_gives_the_same() -> None:
-    """Layers, state and gradients, in float64, where the GPU's sums differ from the oracle's by rounding alone."""
+    """Layers, state and gradients agree in float64, in which the GPU's sums differ by rounding alone."""
     bilm, oracle = build()
     characters, tokens, lengths = batch_of(SENTENCES)
     bilm(characters, tokens, lengths)[0].square().sum().backward()
@@ -79,7 +79,7 @@ def assert_states(found: BiLMState, wanted: BiLMState, tolerance: float) -> None
 
 @pytest.mark.parametrize("variant", ["base", "no_projection", "one_direction", "no_skip_connections"])
 def test_carried_state_matches_the_oracle(variant: str) -> None:
-    """Row i goes on from row i of the batch before, in both directions, whatever the rows' lengths."""
+    """Row i continues from row i of the previous batch, in both directions, whatever the rows' lengths."""
     bilm, oracle = build(variant)
     state, states = None, None
     for shift in range(4):
@@ -126,9 +126,9 @@ def test_values_at_padding_do_not_matter() -> None:
 
 @given(batches, st.integers(0, 3), st.data())
 def test_batching_order_and_padding_change_nothing(sentences: list[list[str]], extra: int, data: st.DataObject) -> None:
-    """From zero state a sentence's vectors are its own: alone, in any company, order and padding.
+    """From zero state, a sentence has the same vectors alone and in any company, order and padding.
 
-    Float64 up to rounding: sums over another number of rows may be ordered otherwise.
+    Only float64 rounding differs, because sums over another number of rows may be in another order.
     """
     bilm, _ = build("base")
     order = data.draw(st.permutations(range(len(sentences))))
@@ -170,8 +170,8 @@ def test_layer_0_is_the_token_vector_twice() -> None:
 
 @pytest.mark.parametrize("variant", ["base", "one_direction"])
 def test_predictors_let_each_direction_read_tokens_of_its_own(variant: str) -> None:
-    """Training draws forward and backward streams independently: each output is the oracle's top layer of its own
-    text, and stands where it says.
+    """Training draws forward and backward streams independently. Each output is the oracle's top layer of its own text,
+    at the place that `positions` gives.
     """
     bilm, oracle = build(variant)
     characters, forward, lengths = batch_of(SENTENCES)
@@ -192,7 +192,7 @@ def test_predictors_let_each_direction_read_tokens_of_its_own(variant: str) -> N
 
 
 def test_streams_cut_into_pieces_give_what_the_whole_gives() -> None:
-    """Training carries the state from piece to piece; backward, the first piece is the end of the text."""
+    """Training carries the state from piece to piece. Backward, the first piece is the end of the text."""
     bilm, _ = build()
     characters, tokens, _ = batch_of([f"w{i} common {i % 3}".split() for i in range(6)])
     text = tokens.flatten()[:24].unflatten(0, (2, 12))
@@ -219,7 +219,7 @@ def test_gradients_reach_every_weight() -> None:
 
 
 def test_gradients_match_finite_differences_through_everything() -> None:
-    """From the layers to the character vectors and each direction's weights, along random directions."""
+    """They reach from the layers to character vectors and each LSTM's weights, and are tested in random directions."""
     bilm, _ = build("tanh")  # relu's kinks would spoil the differences
     batch = batch_of(SENTENCES)
     generator = torch.Generator().manual_seed(0)

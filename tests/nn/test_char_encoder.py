@@ -20,7 +20,7 @@ LENGTHS = range(0, 61)  # the last ones are cut at 48 bytes
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_matches_the_oracle_for_words_of_every_length(variant: str, length: int) -> None:
-    """Alone in its batch a word decides how much padding is convolved; float64 leaves rounding of 1e-15."""
+    """A word that is alone in its batch decides how much padding is convolved; float64 leaves rounding of 1e-15."""
     bilm, oracle = build(variant)
     characters = encode("".join(chr(ord("a") + i % 26) for i in range(length)))[None]
     found = bilm.char_encoder(torch.from_numpy(characters)).detach().numpy()
@@ -36,7 +36,7 @@ def test_matches_the_oracle_for_words_of_all_lengths_together(variant: str) -> N
 
 
 def test_single_precision_is_within_rounding() -> None:
-    """Sums of a few hundred float32 products of order 1."""
+    """The tolerance allows for sums of a few hundred float32 products of order 1."""
     bilm, oracle = build(dtype=torch.float32)
     characters = np.stack([encode(word) for word in ["a", "supercalifragilistic", "<S>", "\0", "日本語", ""]])
     found = bilm.char_encoder(torch.from_numpy(characters)).detach().numpy()
@@ -45,7 +45,7 @@ def test_single_precision_is_within_rounding() -> None:
 
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=6))
 def test_a_words_vector_depends_on_its_characters_alone(words: list[str]) -> None:
-    """Neighbours of another length change how many columns of padding are convolved, never the maxima."""
+    """Neighbours of another length change how many columns of padding are convolved, but never the maxima."""
     bilm, oracle = build()
     characters = np.stack([encode(word) for word in words])
     together = bilm.char_encoder(torch.from_numpy(characters)).detach().numpy()
@@ -60,7 +60,7 @@ def test_takes_any_integer_type(dtype: torch.dtype) -> None:
 
 
 def test_other_word_lengths() -> None:
-    """`max_characters_per_token` other than 50: words are cut and convolved within that room."""
+    """If `max_characters_per_token` isn't 50, words are cut and convolved within that room."""
     bilm, oracle = build("short_words")
     characters = np.stack([encode(word, 12) for word in ["", "a", "abcdefghij", "abcdefghijklmnop"]])
     found = bilm.char_encoder(torch.from_numpy(characters)).detach().numpy()
@@ -85,7 +85,7 @@ def test_ids_that_no_word_of_ours_has() -> None:
 
 
 def test_nan_stays_nan_and_finds_its_way_back() -> None:
-    """No window of the longest word has the maximum then; a run that diverged is to end by its loss."""
+    """With NaN, no window equals the maximum. The backward pass must still run, so that the loss ends such a run."""
     bilm, _ = build()
     with torch.no_grad():
         bilm.char_encoder.embedding.weight.fill_(torch.nan)
@@ -95,7 +95,7 @@ def test_nan_stays_nan_and_finds_its_way_back() -> None:
 
 
 def test_the_masks_row_stays_zero_in_training() -> None:
-    """Row 0 is no character; files don't store it."""
+    """Row 0 belongs to no character, and files don't store it."""
     bilm, _ = build()
     characters = torch.from_numpy(np.stack([encode("word"), np.zeros(50, dtype=int)]))
     bilm.char_encoder(characters).sum().backward()
@@ -109,7 +109,7 @@ def test_the_masks_row_stays_zero_in_training() -> None:
 def test_gradients_are_those_of_a_convolution_and_a_maximum(
     types_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Against `conv1d` over all 50 columns, differentiated by torch; equal windows ("aaaa") share a maximum."""
+    """Torch differentiates `conv1d` over all 50 columns; equal windows ("aaaa") share a maximum."""
     monkeypatch.setattr(char_encoder, "TYPES_AT_ONCE", types_at_once)
     bilm, _ = build("no_highway")
     encoder = bilm.char_encoder
@@ -129,16 +129,16 @@ def test_gradients_are_those_of_a_convolution_and_a_maximum(
 
 @needs_native
 def test_the_native_encoder_equals_torch(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Values and gradients, to float32 rounding; equal windows ("aaaa") give their gradient to the first.
+    """Values and gradients agree up to float32 rounding; equal windows ("aaaa") give their gradient to the first.
 
-    The kernels add up the gradients of biases word by word, and torch pairs of sums: 1e-5, as most of them cancel.
+    The kernels add the gradients of biases word by word, torch adds pairs of sums. Most of these cancel, hence 1e-5.
     """
     bilm, _ = build(dtype=torch.float32)
     words = ["aaaa", "<S>", "b", "", "supercalifragilistic", "ab" * 24, *(f"word{number}" for number in range(150))]
     characters = torch.from_numpy(np.stack([encode(word) for word in words]))
     names = "find_maxima", "add_to_table", "highway_forward", "highway_backward"
     calls = [count_calls(monkeypatch, training, name) for name in names]
-    # Memory that held a larger batch: nothing may remain of that.
+    # This memory held a larger batch, of which nothing may remain.
     memory = [LayerMemory() for _ in range(1 + len(bilm.char_encoder.highways))]
     bilm.char_encoder(characters.repeat(2, 1).flip(1), memory).sum().backward()
 
@@ -156,7 +156,7 @@ def test_the_native_encoder_equals_torch(level: str, monkeypatch: pytest.MonkeyP
 
 @needs_native
 def test_a_native_highway_equals_torchs_in_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both round products to bfloat16, of 8 bits; the kernels add the biases in float32."""
+    """Both round products to the 8 bits of bfloat16; the kernels add the biases in float32."""
     torch.manual_seed(0)
     highway, x = Highway(24), torch.randn(50, 24, requires_grad=True)
     calls = count_calls(monkeypatch, training, "highway_backward")
@@ -174,9 +174,9 @@ def test_a_native_highway_equals_torchs_in_bfloat16(monkeypatch: pytest.MonkeyPa
 
 
 def test_initial_values_are_the_published_ones() -> None:
-    """Characters U(-1, 1), convolutions U(-.05, .05), highway N(0, 1/sqrt n), carry bias -2 (bilm-tf).
+    """Characters are U(-1, 1), convolutions U(-.05, .05), highways N(0, 1/sqrt n) with a carry bias of -2 (bilm-tf).
 
-    A standard deviation of n draws is within 4 / sqrt(2 n) of the true one, but once in 15,000 times.
+    The standard deviation of n draws is within 4 / sqrt(2 n) of the true one, except once in 15,000 times.
     """
     from elmo.config import CharCNNConfig, CharEmbeddingConfig
     from elmo.nn.char_encoder import CharEncoder

@@ -1,5 +1,7 @@
-"""The softmax of training by native kernels against torch's operations, which tests/nn/test_softmax.py holds against
-the definition, on every instruction set that this machine has kernels for."""
+"""The native softmax of training equals torch's operations on every instruction set of this machine.
+
+`tests/nn/test_softmax.py` compares torch's operations with the definition.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from levels import needs_native
 
 
 class Problem:
-    """N rows, a third of which have their target among the K words."""
+    """N rows, of which about a third have their target among the K words."""
 
     def __init__(self, num_rows: int = 30, num_words: int = 37, scale: float = 1.0) -> None:
         generator = torch.Generator().manual_seed(num_words)
@@ -27,7 +29,7 @@ class Problem:
         self.targets = torch.randint(3 * num_words, (num_rows,), generator=generator)
 
     def solve(self) -> list[Tensor]:
-        """The loss and its gradients."""
+        """Return the loss and its gradients."""
         parts = self.hidden, self.target_scores, self.weight, self.bias
         loss = cross_entropy(self.hidden, self.target_scores, self.weight, self.bias, self.targets, self.words)
         return [loss.detach(), *torch.autograd.grad(3 * loss, parts)]
@@ -37,7 +39,7 @@ class Problem:
 @pytest.mark.parametrize("scale", [1.0, 10.0])
 @pytest.mark.parametrize(("num_rows", "num_words"), [(1, 1), (30, 37), (7, 64), (300, 9000)])
 def test_equals_torch(num_rows: int, num_words: int, scale: float, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over several blocks of rows too. Exponents are to 2e-7, and sums of K of them round in another order."""
+    """This includes several blocks of rows. Exponents are exact to 2e-7, and sums of K of them add in another order."""
     problem = Problem(num_rows, num_words, scale)
     native = count_calls(monkeypatch, training, "softmax")
     found = problem.solve()
@@ -49,7 +51,7 @@ def test_equals_torch(num_rows: int, num_words: int, scale: float, level: str, m
 
 @needs_native
 def test_equals_torch_in_bfloat16(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both round products and probabilities to bfloat16, of 8 bits, each here or there to the neighbour."""
+    """Both round products and probabilities to the 8 bits of bfloat16, now and then to neighbouring numbers."""
     problem = Problem()
     with torch.autocast("cpu", torch.bfloat16):
         native = count_calls(monkeypatch, training, "softmax")
@@ -88,7 +90,7 @@ def test_nan_reaches_the_loss(level: str) -> None:
 
 @pytest.mark.parametrize("native", ["0", "1"])
 def test_very_different_scores(native: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The highest decides alone, whether it is the target's or not; nothing overflows."""
+    """The highest score decides alone, whether it is the target's or not, and nothing overflows."""
     monkeypatch.setenv("ELMO_NATIVE", native)
     hidden, weight, bias = torch.zeros(2, 1), torch.zeros(3, 1), torch.tensor([0.0, 500.0, -500.0])
     loss = cross_entropy(hidden, torch.tensor([1000.0, 0.0]), weight, bias, torch.tensor([7, 8]), torch.arange(3))
@@ -97,7 +99,7 @@ def test_very_different_scores(native: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 @needs_native
 def test_columns_that_do_not_exist_are_refused() -> None:
-    """They would be written to."""
+    """The kernel would write to them."""
 
     def run(own: list[int], num_losses: int = 2) -> None:
         products, bias, targets, losses, shares, d_bias = (

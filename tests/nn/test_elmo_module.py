@@ -18,7 +18,7 @@ TOKENS, MASK = 5, [[1, 1, 1, 1, 1], [1, 0, 0, 0, 0], [0, 0, 0, 0, 0], [1, 1, 1, 
 
 
 def ids_of(sentences: Sequence[Sequence[str]]) -> torch.Tensor:
-    """Character ids (B, T, C) without boundaries, zeros at padding."""
+    """Return character ids (B, T, C) without boundaries, with zeros at padding."""
     ids = np.zeros((len(sentences), max(map(len, sentences)), 50), dtype=np.int64)
     for row, sentence in enumerate(sentences):
         for step, word in enumerate(sentence):
@@ -27,12 +27,12 @@ def ids_of(sentences: Sequence[Sequence[str]]) -> torch.Tensor:
 
 
 def oracle_layers(oracle: Oracle, sentences: Sequence[Sequence[str]]) -> list[Array]:
-    """All layers of each sentence, boundaries kept."""
+    """Return all layers of each sentence, including its boundaries."""
     return oracle.batch([encode_sentence(sentence) for sentence in sentences])[0]
 
 
 def make(bilm: BiLM, num_output_representations: int, **options: Any) -> ElmoModule:
-    """The module in float64, its mixes too."""
+    """Make the module, with its mixes, in float64."""
     return ElmoModule(bilm, num_output_representations, **options).double()
 
 
@@ -43,7 +43,7 @@ def outputs(module: ElmoModule, ids: torch.Tensor) -> tuple[list[torch.Tensor], 
 
 
 def test_gives_the_mean_of_the_oracles_layers_without_boundaries() -> None:
-    """What a fresh ELMo layer is: equal weights, gamma 1, `<S>` and `</S>` removed, zeros at padding."""
+    """A new ELMo layer has equal weights and gamma 1, removes `<S>` and `</S>`, and gives zeros at padding."""
     bilm, oracle = build()
     [found], mask = outputs(make(bilm, 1, dropout=0.0), ids_of(SENTENCES))
     assert mask.dtype == torch.bool
@@ -67,7 +67,7 @@ def test_keeps_boundaries_when_asked() -> None:
 
 
 def test_layer_norm_counts_the_boundaries() -> None:
-    """AllenNLP mixes before it removes boundaries: their numbers are part of mean and variance."""
+    """AllenNLP mixes before it removes boundaries, so that these are part of mean and variance."""
     bilm, oracle = build()
     [found], mask = outputs(make(bilm, 1, dropout=0.0, do_layer_norm=True), ids_of(SENTENCES))
     layers = np.zeros((3, 4, TOKENS + 2, 12))
@@ -117,7 +117,7 @@ def test_top_only_is_the_top_layer() -> None:
 
 
 def test_dropout_falls_on_each_representation_in_training_only() -> None:
-    """Kept numbers are scaled by 1 / (1 - p); of 108 of them about half go. Representations drop on their own."""
+    """Kept numbers are scaled by 1 / (1 - p). About half of 108 are dropped, independently in each representation."""
     torch.manual_seed(0)
     bilm, _ = build()
     module = make(bilm, 2, dropout=0.5)
@@ -203,8 +203,8 @@ def test_without_state_the_same_sentence_has_the_same_vectors() -> None:
 
 
 def test_stateful_carries_rows_as_the_published_toolkits_do() -> None:
-    """Row i goes on from row i; a smaller batch leaves the rows beyond it as they were; a larger one starts those
-    at zero. `reset_state` forgets.
+    """Row i continues from row i. A smaller batch leaves the states of the other rows as they were, and a larger one
+    starts its new rows from zeros. `reset_state` forgets all states.
     """
     bilm, oracle = build()
     module = make(bilm, 1, dropout=0.0, stateful=True)
@@ -226,7 +226,7 @@ def test_stateful_carries_rows_as_the_published_toolkits_do() -> None:
 
 
 def test_carried_state_holds_no_graph() -> None:
-    """Else each batch's backward pass would run through all batches before it."""
+    """If it held one, each batch's backward pass would run through all earlier batches."""
     bilm, _ = build()
     module = make(bilm, 1, dropout=0.0, requires_grad=True, stateful=True)
     for _ in range(2):
@@ -256,7 +256,7 @@ def word_characters() -> torch.Tensor:
 
 
 def encoder_runs(bilm: BiLM) -> list[int]:
-    """How many words each run of the char encoder, from now on, is given."""
+    """Return a list to which each later run of the char encoder adds the number of its words."""
     runs: list[int] = []
     bilm.char_encoder.register_forward_hook(lambda _, inputs, __: runs.append(len(inputs[0])))
     return runs
@@ -267,7 +267,7 @@ def encoder_runs(bilm: BiLM) -> list[int]:
     "options", [{}, {"keep_sentence_boundaries": True}, {"do_layer_norm": True}, {"stateful": True}]
 )
 def test_words_by_number_are_the_words_by_characters(requires_grad: bool, options: dict[str, Any]) -> None:
-    """In float64, to rounding; batch after batch, padding and mask included. `inputs` isn't looked at."""
+    """They agree up to float64 rounding, batch after batch, including padding and mask. `inputs` is ignored."""
     bilm, _ = build()
     module = make(bilm, 2, dropout=0.0, requires_grad=requires_grad, word_characters=word_characters(), **options)
     other = make(bilm, 2, dropout=0.0, requires_grad=requires_grad, **options)
@@ -280,7 +280,7 @@ def test_words_by_number_are_the_words_by_characters(requires_grad: bool, option
 
 
 def test_cached_words_are_encoded_once() -> None:
-    """All words and both boundaries when first asked for; then no more, in training neither."""
+    """The first call encodes all words and both boundaries. No later call encodes any, not even in training."""
     bilm, _ = build()
     module = make(bilm, 1, word_characters=word_characters())
     runs = encoder_runs(bilm)
@@ -290,7 +290,7 @@ def test_cached_words_are_encoded_once() -> None:
 
 
 def test_words_cached_under_autocast_are_exact() -> None:
-    """The first call rounds what it computes, not what is kept."""
+    """Under autocast, the first call rounds what it computes, but not the vectors that are kept."""
     bilm, _ = build()
     module = make(bilm, 1, dropout=0.0, word_characters=word_characters()).float()
     with torch.autocast("cpu", torch.bfloat16):
@@ -301,7 +301,7 @@ def test_words_cached_under_autocast_are_exact() -> None:
 
 
 def test_a_char_encoder_that_is_trained_is_not_cached() -> None:
-    """Its gradients are those of the same batch by characters; each run encodes the batch's types."""
+    """Gradients are those of the same batch by characters, and each call runs the encoder once."""
     gradients = []
     for words in (None, WORD_IDS):
         bilm, _ = build()
@@ -315,7 +315,7 @@ def test_a_char_encoder_that_is_trained_is_not_cached() -> None:
 
 
 def test_the_cache_follows_the_weights() -> None:
-    """Loaded, changed in place, cast: never vectors of weights that were."""
+    """If weights are loaded, changed in place, or cast, the vectors are never those of the old weights."""
     bilm, _ = build()
     module = make(bilm, 1, dropout=0.0, word_characters=word_characters())
     ids = ids_of(SENTENCES)
@@ -342,7 +342,7 @@ def test_the_cache_is_no_part_of_the_state_dict() -> None:
 
 @pytest.mark.parametrize("number", [len(VOCABULARY), len(VOCABULARY) + 1, 10**6, -1])
 def test_numbers_of_no_word_fall_back_to_characters(number: int) -> None:
-    """For the whole batch. The boundaries' own rows can't be asked for."""
+    """One such number is enough for the whole batch. This includes the numbers of the boundaries' rows."""
     bilm, _ = build()
     module = make(bilm, 1, dropout=0.0, word_characters=word_characters())
     ids = ids_of(SENTENCES)
@@ -376,7 +376,7 @@ def test_requires_grad_none_leaves_the_bilm_as_it_is() -> None:
 
 
 def test_state_carried_from_inference_mode_can_be_trained_on() -> None:
-    """Validation between two epochs leaves its state to the next batch of training."""
+    """Training may continue from the state that a validation between two epochs has left."""
     bilm, _ = build()
     module = make(bilm, 1, requires_grad=True, stateful=True)
     with torch.inference_mode():
@@ -385,7 +385,7 @@ def test_state_carried_from_inference_mode_can_be_trained_on() -> None:
 
 
 def test_words_of_another_width_are_refused(tiny_config: Callable[..., BiLMConfig]) -> None:
-    """Words that `batch_to_ids` cut shorter than the model reads them would have other vectors, in silence."""
+    """Words that `batch_to_ids` cut shorter than the model reads them would silently get other vectors."""
     config = tiny_config()
     room, layer = config.char_cnn.max_characters_per_token, ElmoModule(BiLM(config), 1)
     with pytest.raises(ElmoError, match=rf"inputs: {room - 1} characters per word, but the model reads {room}; make"):

@@ -1,4 +1,4 @@
-"""The LSTMs against the oracle, and on every instruction set of this machine their native steps against torch's."""
+"""The LSTMs equal the oracle, and their native steps equal torch's on every instruction set of this machine."""
 
 from itertools import groupby
 from typing import Any
@@ -24,7 +24,7 @@ VARIANTS = ["base", "no_projection", "no_skip_connections", "no_clips", "one_lay
 
 
 def packed(rows: list[np.ndarray]) -> tuple[Tensor, list[int], list[tuple[int, int]]]:
-    """Rows of falling length, time-major; batch sizes; and (row, step) of each packed token."""
+    """Return rows of falling length, packed step by step, with the batch sizes and (row, step) of each packed token."""
     places = [(row, step) for step in range(len(rows[0])) for row in range(len(rows)) if step < len(rows[row])]
     sizes = [len(list(group)) for _, group in groupby(places, key=lambda place: place[1])]
     return torch.tensor(np.stack([rows[row][step] for row, step in places])), sizes, places
@@ -42,7 +42,7 @@ def random_state(oracle: Oracle, generator: np.random.Generator) -> list[list[tu
 @pytest.mark.parametrize("variant", VARIANTS)
 @given(lengths=st.lists(st.integers(1, 7), min_size=1, max_size=5), seed=st.integers(0, 1000))
 def test_matches_the_oracle(variant: str, lengths: list[int], seed: int) -> None:
-    """Every row, from a state of its own, equals that row computed alone; float64 leaves rounding."""
+    """Every row starts from its own state and equals that row computed alone, but for float64 rounding."""
     bilm, oracle = build(variant)
     generator = np.random.default_rng(seed)
     rows = [generator.normal(size=(n, oracle.lstm["projection_dim"])) for n in sorted(lengths, reverse=True)]
@@ -59,7 +59,7 @@ def test_matches_the_oracle(variant: str, lengths: list[int], seed: int) -> None
 
 
 def test_both_clips_matter_to_these_tests() -> None:
-    """Otherwise the other tests here would say nothing about the clips."""
+    """If the clips changed nothing, the other tests here would say nothing about them."""
     bilm, _ = build()
     inputs = torch.from_numpy(np.random.default_rng(0).normal(size=(40, 6)))
     outputs, after = bilm.forward_lstm(inputs, [4] * 10, bilm.initial_state(4)[0])
@@ -68,7 +68,7 @@ def test_both_clips_matter_to_these_tests() -> None:
 
 
 def test_without_projection_only_the_cell_is_clipped() -> None:
-    """TensorFlow's cell, which made the published models, clips the projection where there is one, nothing else."""
+    """TensorFlow's cell, which the published models use, clips the projection if it has one, and no other output."""
     bilm, _ = build("no_projection")
     inputs = torch.from_numpy(np.random.default_rng(0).normal(size=(40, 6)))
     outputs, _ = bilm.forward_lstm(inputs, [4] * 10, bilm.initial_state(4)[0])
@@ -87,8 +87,9 @@ def test_without_projection_only_the_cell_is_clipped() -> None:
     ],
 )
 def test_gradients(dim: int, projection_dim: int, cell_clip: float | None, proj_clip: float | None, skip: bool) -> None:
-    """Analytic against numeric gradients in float64 of everything that has one: inputs, weights, both parts of the
-    initial state; through outputs and through the final state; with rows that end at different steps.
+    """Analytic gradients equal numeric ones in float64, for inputs, weights and both parts of the initial state.
+
+    The loss depends on outputs and on the final state, and rows end at different steps.
     """
     torch.manual_seed(1)
     config = LSTMConfig(dim, projection_dim, 2, cell_clip, proj_clip, skip)
@@ -106,7 +107,7 @@ def test_gradients(dim: int, projection_dim: int, cell_clip: float | None, proj_
         return *outputs, after.hidden, after.cell
 
     outputs = run(inputs, hidden, cell, *weights)
-    if cell_clip is not None:  # some cells clipped, some not; none so near the kink that the step crosses it
+    if cell_clip is not None:  # some cells are clipped, and none is so near the kink that a step crosses it
         assert 0 < (outputs[-1].abs() == cell_clip).double().mean() < 1
     if proj_clip is not None and config.has_projection:
         assert 0 < (outputs[0].abs() == proj_clip).double().mean() < 1
@@ -114,8 +115,8 @@ def test_gradients(dim: int, projection_dim: int, cell_clip: float | None, proj_
 
 
 def test_initial_weights_are_those_of_tensorflows_cell() -> None:
-    """Glorot's bound for inputs and hidden state as one matrix, and for the projection; the largest of thousands of
-    numbers comes within 2 % of it."""
+    """The bound is Glorot's, with inputs and hidden state as one matrix. The largest of thousands of numbers comes
+    within 2 % of it."""
     layer = LSTMLayer(30, LSTMConfig(dim=64, projection_dim=32))
     for weight, bound in (
         (layer.weight_ih, (6 / (30 + 32 + 4 * 64)) ** 0.5),
@@ -128,7 +129,7 @@ def test_initial_weights_are_those_of_tensorflows_cell() -> None:
 
 
 def test_unused_outputs_add_nothing_to_the_gradient() -> None:
-    """A loss of the final cell alone, of one layer alone: the rest is zero, not an error."""
+    """If the loss depends on one layer's final cell alone, other gradients are zero, which must not be an error."""
     stack = LSTMStack(LSTMConfig(5, 3, 2, 0.5, 0.4, True)).double()
     inputs = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
     state = LSTMState(torch.zeros(2, 3, 3).double(), torch.zeros(2, 3, 5).double())
@@ -141,7 +142,7 @@ def test_unused_outputs_add_nothing_to_the_gradient() -> None:
 
 
 def test_frozen_weights_get_no_gradient_but_inputs_do() -> None:
-    """ELMo as a frozen part of a task model, with something trained below it."""
+    """ELMo may be a frozen part of a task model, with something trained below it."""
     stack = LSTMStack(LSTMConfig(5, 3, 2, 3.0, 3.0, True)).requires_grad_(False)
     inputs = torch.randn(4, 3, requires_grad=True)
     outputs, _ = stack(inputs, [2, 2], LSTMState(torch.zeros(2, 2, 3), torch.zeros(2, 2, 5)))
@@ -152,7 +153,7 @@ def test_frozen_weights_get_no_gradient_but_inputs_do() -> None:
 
 
 def test_running_twice_gives_the_same_and_does_not_change_the_arguments() -> None:
-    """In-place arithmetic inside must not reach the caller's tensors, nor may a second backward pass change."""
+    """In-place arithmetic must not reach the caller's tensors, and a second backward pass must not differ."""
     torch.manual_seed(0)
     stack = LSTMStack(LSTMConfig(5, 3, 2, 0.5, 0.4, True))
     inputs = torch.randn(4, 3, requires_grad=True)
@@ -170,7 +171,7 @@ def test_running_twice_gives_the_same_and_does_not_change_the_arguments() -> Non
 
 
 def test_masks_multiply_each_layers_input() -> None:
-    """With all masked, a layer sees its bias and its state alone; the residual connection sees what is left."""
+    """A layer with masked input sees only its bias and state; the residual connection sees what the mask leaves."""
     torch.manual_seed(0)
     stack = LSTMStack(LSTMConfig(5, 3, 2, 3.0, 3.0, True)).double()
     state = LSTMState(torch.zeros(2, 2, 3).double(), torch.zeros(2, 2, 5).double())
@@ -210,7 +211,7 @@ class Problem:
         self.products = PRODUCTS[precision]
 
     def solve(self, *, with_cells: bool = True) -> dict[str, Tensor]:
-        """Outputs, cells, and the gradients of all arguments and weights, by name."""
+        """Return outputs, cells, and the gradients of all arguments and weights, by name."""
         inputs, hidden, cell = (tensor.clone().requires_grad_() for tensor in self.arguments)
         with own_products(self.products):
             outputs, cells = self.layer(inputs, self.batch_sizes, hidden, cell)
@@ -221,8 +222,8 @@ class Problem:
 
 
 SIZES = [(1, 1), (16, 8), (37, 5), (100, 34), (70, 70), (272, 66), (48, 48)]
-"""H and P, some of them equal and so without a projection. Some H are multiples of 16, which the kernels interleave by,
-few are multiples of a block's numbers, and some are odd."""
+"""H and P; if they are equal, there is no projection. Some H are multiples of 16, which the kernels interleave by, few
+are multiples of a block's numbers, and some are odd."""
 
 
 @needs_native
@@ -232,8 +233,10 @@ few are multiples of a block's numbers, and some are odd."""
 def test_the_native_layer_equals_torch(
     sizes: tuple[int, int], precision: str, clip: float | None, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Float32 rounding over five steps. Torch also rounds each product to bf16, the kernels only operands, so numbers
-    differ by 2^-8 of the largest; a number that this moves across a clip gets or loses its gradient.
+    """In float32, only rounding over five steps differs.
+
+    In bf16, torch also rounds each product and the kernels only operands, so numbers differ by 2^-8 of the largest. A
+    number that this moves across a clip gets or loses its gradient.
     """
     problem = Problem(*sizes, precision, clip)
     calls = [count_calls(monkeypatch, training, name) for name in ("lstm_forward", "lstm_backward")]
@@ -260,7 +263,7 @@ def test_the_native_layer_without_a_gradient_of_its_cells(monkeypatch: pytest.Mo
 
 @needs_native
 def test_the_clips_matter_to_these_layers() -> None:
-    """Otherwise the tests would say nothing about them."""
+    """If the clips changed nothing, the tests of the native layer would say nothing about them."""
     found = Problem(37, 5, "float32").solve()
     for name, clip in (("outputs", PROJ_CLIP), ("cells", 0.7)):
         assert 0.01 < (found[name].abs() == torch.tensor(clip)).double().mean() < 0.9
@@ -284,7 +287,7 @@ def test_the_native_layer_does_not_depend_on_the_number_of_threads(level: str, p
 
 @needs_native
 def test_the_native_layer_keeps_nan(level: str) -> None:
-    """A clip must not hide it, as training would go on with a wrong value; other rows must not get it."""
+    """If a clip hid NaN, training would continue with a wrong value. Other rows must not get the NaN."""
     problem = Problem(20, 6, "float32")
     problem.arguments[2][1, 3] = torch.nan
     found = problem.solve()
@@ -312,7 +315,7 @@ def test_the_native_layer_keeps_nan(level: str) -> None:
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
 def test_the_native_layer_refuses_other_types_and_shapes(changed: dict[str, Any], message: str) -> None:
-    """It would read or write beyond the end of an array."""
+    """Otherwise the kernel would read or write beyond the end of an array."""
     shapes: dict[str, tuple[int, ...]] = {"weight": (32, 6), "weight_hr": (4, 8), "bias": (32,), "cell_before": (3, 8)}
     shapes |= {"joined": (5, 6), "gates": (5, 32), "cell": (5, 8), "mixed": (5, 8)}
     arguments: dict[str, Any] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}

@@ -7,7 +7,7 @@ from elmo.nn.packing import Packing
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(0, 3))
 def test_holds_every_token_once_in_reading_order(lengths: list[int], extra: int) -> None:
-    """Step t of packed row r is token t of the r-th longest sentence; backward it is the t-th from its end."""
+    """Step t of packed row r is token t of the r-th longest sentence, or backward the t-th token from its end."""
     longest = max(lengths) + extra
     packing = Packing.of(torch.tensor(lengths), longest, torch.device("cpu"))
     rows = packing.rows.tolist()
@@ -21,7 +21,7 @@ def test_holds_every_token_once_in_reading_order(lengths: list[int], extra: int)
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(0, 3))
 def test_what_is_unpacked_is_what_was_packed(lengths: list[int], extra: int) -> None:
-    """In both directions, of several layers at once, with zeros at padding."""
+    """This is true in both directions and of several layers at once, with zeros at padding."""
     longest = max(lengths) + extra
     packing = Packing.of(torch.tensor(lengths), longest, torch.device("cpu"))
     x = torch.rand(len(lengths), longest, 2) + 1

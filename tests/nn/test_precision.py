@@ -30,7 +30,7 @@ def test_products_are_asked_for_by_autocast() -> None:
 
 
 def loss_of(bilm: BiLM, softmax: Softmax, sampled: bool) -> Tensor:
-    """A loss through everything that training runs."""
+    """Compute a loss that depends on everything that training runs."""
     words = ["<S>", "play", "a", "supercalifragilistic", "the"]
     characters = torch.from_numpy(np.stack([encode(word) for word in words]))
     tokens = torch.arange(20).view(4, 5) % len(words)
@@ -48,8 +48,8 @@ def loss_of(bilm: BiLM, softmax: Softmax, sampled: bool) -> Tensor:
 @pytest.mark.parametrize("low", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("sampled", [True, False])
 def test_training_in_half_follows_float32(sampled: bool, low: torch.dtype) -> None:
-    """Loss within 1 %, gradients in the same direction; all that is kept stays float32. The native kernels know
-    bfloat16 alone: torch also computes products of float16."""
+    """The loss is within 1 %, gradients have the same direction, and everything that is kept stays float32. Native
+    kernels can only multiply bfloat16, so that torch computes the products of float16."""
     bilm, _ = build(dtype=torch.float32)
     torch.manual_seed(1)
     softmax = Softmax(30, bilm.config.lstm.projection_dim)

@@ -1,4 +1,4 @@
-"""What is known of the processor without torch is what torch says of it."""
+"""What is found out about the processor without torch agrees with torch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_torch_is_asked_where_there_may_be_a_gpu(monkeypatch: pytest.MonkeyPatch
     ids=lambda variables: " ".join(variables.values()) or "none",
 )
 def test_threads_are_as_many_as_those_of_torch(variables: dict[str, str]) -> None:
-    """In a process without it, and in the same one once it is imported."""
+    """This is true of a process without torch, and of the same one after torch is imported."""
     if "MKL_NUM_THREADS" in variables and not torch.backends.mkl.is_available():
         pytest.skip("this torch has no MKL")
     code = """
@@ -61,7 +61,7 @@ print(before, torch.get_num_threads(), num_threads())
 
 
 def test_a_chosen_number_is_that_of_torch_too() -> None:
-    """Whether torch is imported before or after."""
+    """This is true whether torch is imported before or after the number is chosen."""
     code = """
 import sys
 from elmo.nn.processor import num_threads, use_threads
@@ -77,7 +77,7 @@ assert num_threads() == torch.get_num_threads() == 2
 
 @pytest.mark.parametrize(("total", "share"), [(1, 1), (2, 1), (5, 2)])
 def test_work_shares_the_threads(total: int, share: int) -> None:
-    """Two at a time if there are two threads; else one after the other."""
+    """Two calls run at a time if there are two threads. Otherwise one follows the other."""
     both = threading.Barrier(2)
 
     def work(number: int, threads: int) -> tuple[int, int]:

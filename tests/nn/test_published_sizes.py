@@ -46,7 +46,7 @@ def config_of(size: str) -> BiLMConfig:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_number_of_parameters(size: str) -> None:
-    """Counted from the equations: 93.6 M, 28.0 M and 13.6 M are the published figures."""
+    """They are counted from the equations, and 93.6 M, 28.0 M and 13.6 M are the published figures."""
     cell, projection, highways, stated = SIZES[size]
     features = sum(count for _, count in FILTERS)
     counted = 261 * 16
@@ -77,7 +77,7 @@ def test_runs_forward_and_backward(size: str) -> None:
 
 @pytest.mark.parametrize("size", ["small", pytest.param("original", marks=pytest.mark.slow)])
 def test_matches_the_oracle(size: str) -> None:
-    """Float32 sums over 2048 features and 4096 cells: rounding grows to a few 1e-6 at vectors of order 1."""
+    """Sums over 2048 features and 4096 cells round to a few 1e-6 in float32, for vectors of order 1."""
     options = options_of(size)
     weights = make_weights(options)
     bilm = BiLM(config_of(size))

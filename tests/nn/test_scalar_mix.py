@@ -17,7 +17,7 @@ def make_layers(scale: float = 1.0) -> torch.Tensor:
 
 
 def test_equal_scores_give_the_mean() -> None:
-    """The paper's start: all s_j equal, gamma 1."""
+    """The paper starts from such weights: all s_j are equal, and gamma is 1."""
     layers = make_layers()
     mix = ScalarMix(L).double()
     torch.testing.assert_close(mix(layers, MASK), layers.mean(dim=0), atol=1e-15, rtol=0)
@@ -33,9 +33,9 @@ def test_matches_equation_1() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1e-7], ids=["ordinary", "tiny"])
 def test_layer_norm_takes_its_statistics_from_unmasked_numbers_alone(scale: float) -> None:
-    """By definition, one mean and variance a layer. The tiny numbers' variance is below epsilon: they show it."""
+    """Each layer has one mean and one variance. That of tiny numbers is below epsilon, so that they show its effect."""
     layers = make_layers(scale) if scale == 1.0 else make_layers(scale) - 0.3
-    layers = torch.where(MASK[None, :, :, None], layers, 100.0)  # what stands at padding must not count
+    layers = torch.where(MASK[None, :, :, None], layers, 100.0)  # numbers at padding must not count
     mix = ScalarMix(L, layer_norm=True, initial_scores=[0.3, -2.0, 1.1]).double()
     scores = mix.scores.detach().numpy()
     wanted = scalar_mix(layers.numpy(), scores, mask=MASK.numpy(), epsilon=1e-13) * MASK.numpy()[:, :, None]
@@ -55,14 +55,14 @@ def test_layer_norm_gives_each_layer_mean_0_and_variance_1() -> None:
 @pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("top_only", [False, True])
 def test_padding_is_zero(layer_norm: bool, top_only: bool) -> None:
-    """Layer norm shifts what was zero."""
+    """Layer norm shifts zeros, so that padding must be set to zero afterwards."""
     mixed = ScalarMix(L, layer_norm=layer_norm, top_only=top_only).double()(make_layers(), MASK)
     assert not mixed[~MASK].any()
     assert mixed[MASK].all()
 
 
 def test_layer_norm_of_a_batch_without_tokens_is_zero() -> None:
-    """Not a number of 0 / 0."""
+    """The mean of no numbers would be 0 / 0, which is NaN."""
     mixed = ScalarMix(L, layer_norm=True)(torch.zeros(L, B, T, D), torch.zeros(B, T, dtype=torch.bool))
     assert torch.equal(mixed, torch.zeros(B, T, D))
 
@@ -88,7 +88,7 @@ def test_gamma_scales() -> None:
 
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_gradients(layer_norm: bool) -> None:
-    """Scores, gamma and the layers all have one, through the layer norm too."""
+    """Scores, gamma and layers have gradients, through layer norm as well."""
     mix = ScalarMix(L, layer_norm=layer_norm, initial_scores=[0.3, -2.0, 1.1]).double()
     layers = make_layers().requires_grad_()
 
@@ -99,7 +99,7 @@ def test_gradients(layer_norm: bool) -> None:
 
 
 def test_penalty_is_lambda_times_the_squared_norm_of_the_scores() -> None:
-    """It falls on the numbers before the softmax, not on gamma; its gradient is 2 lambda s."""
+    """It depends on the numbers before the softmax, not on gamma, and its gradient is 2 lambda s."""
     mix = ScalarMix(L, initial_scores=[0.5, -1.0, 2.0])
     penalty = mix.penalty(0.1)
     assert penalty.item() == pytest.approx(0.1 * 5.25)

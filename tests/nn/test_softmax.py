@@ -1,4 +1,4 @@
-"""The full, the sampled and the adaptive softmax against their definitions in NumPy."""
+"""The full, the sampled and the adaptive softmax equal their definitions in NumPy."""
 
 import math
 
@@ -15,7 +15,7 @@ V, P, N = 40, 5, 9
 
 
 def make(seed: int = 0) -> tuple[Softmax, torch.Tensor, torch.Tensor]:
-    """A softmax, N contexts and N targets, in float64. Targets repeat, and some are also drawn as negatives."""
+    """Return a softmax, N contexts and N targets, in float64. Targets repeat, and some are also negatives."""
     torch.manual_seed(seed)
     softmax = Softmax(V, P).double()
     with torch.no_grad():
@@ -27,7 +27,7 @@ NEGATIVES = Negatives(torch.tensor([2, 0, 7, 1, 12, 38, 5]), 11)
 
 
 def test_sampled_loss_matches_its_definition() -> None:
-    """Summed over every candidate one by one; accidental hits (rows 0-4, 8) left out."""
+    """The definition sums over the candidates one by one, without accidental hits (rows 0-4, 8)."""
     softmax, hidden, targets = make()
     weight, bias = softmax.weight.detach().numpy(), softmax.bias.detach().numpy()
     losses = sampled_softmax_losses(
@@ -38,7 +38,7 @@ def test_sampled_loss_matches_its_definition() -> None:
 
 
 def dense_loss(softmax: Softmax, hidden: torch.Tensor, targets: torch.Tensor, negatives: Negatives) -> torch.Tensor:
-    """The same loss by plain autograd over the whole vocabulary: words that are no candidates are at -inf."""
+    """Compute the same loss by plain autograd over the whole vocabulary, with words that aren't candidates at -inf."""
     correction = [math.log(expected_count(word, V, negatives.num_tries)) for word in range(V)]
     scores = hidden @ softmax.weight.t() + softmax.bias - torch.tensor(correction, dtype=torch.float64)
     candidate = torch.zeros(N, V, dtype=torch.bool)
@@ -48,7 +48,7 @@ def dense_loss(softmax: Softmax, hidden: torch.Tensor, targets: torch.Tensor, ne
 
 
 def test_sampled_loss_has_the_gradients_of_its_dense_definition() -> None:
-    """Of hidden states, bias and weight; the weight's is sparse and holds no rows but those of candidates."""
+    """Hidden states, bias and weight have such gradients. The weight's is sparse, with rows of candidates alone."""
     softmax, hidden, targets = make()
     hidden.requires_grad_()
     parts = [hidden, softmax.weight, softmax.bias]
@@ -63,7 +63,7 @@ def test_sampled_loss_has_the_gradients_of_its_dense_definition() -> None:
 
 
 def test_a_sample_of_accidental_hits_alone_costs_nothing() -> None:
-    """One candidate is left, with probability 1; and no gradient is NaN."""
+    """The only candidate that is left has probability 1, and no gradient is NaN."""
     softmax, hidden, _ = make()
     hidden.requires_grad_()
     loss = softmax.sampled_loss(hidden, torch.full((N,), 4), Negatives(torch.tensor([4]), 1))
@@ -93,7 +93,7 @@ def test_sampled_loss_in_single_precision_with_a_large_vocabulary() -> None:
 
 @pytest.mark.parametrize(("num_words", "num_tries"), [(10, 1), (40, 11), (793_471, 8_500), (793_471, 12_000)])
 def test_expected_counts_match_their_definition(num_words: int, num_tries: int) -> None:
-    """-expm1(tries * log1p(-p)), exact from the commonest word to the rarest."""
+    """The definition is -expm1(tries * log1p(-p)), which is exact from the most frequent word to the rarest."""
     ids = torch.tensor([0, 1, 2, num_words // 2, num_words - 1])
     wanted = [math.log(expected_count(word, num_words, num_tries)) for word in ids.tolist()]
     found = log_expected_count(ids, num_words, num_tries)
@@ -116,17 +116,18 @@ def test_more_negatives_than_words_are_refused() -> None:
 
 
 def test_the_same_generator_state_gives_the_same_negatives() -> None:
-    """Resuming a run needs it."""
+    """A resumed run must draw the same negatives as one that was never interrupted."""
     one, two = (draw_negatives(1000, 50, np.random.default_rng(7)) for _ in range(2))
     assert torch.equal(one.ids, two.ids)
     assert one.num_tries == two.num_tries
 
 
 def test_words_are_drawn_as_often_as_expected() -> None:
-    """Draws until K are distinct: words' frequencies against their expected counts, and the number of tries
-    against that of a plain draw-by-draw simulation. Over 4,000 samples a frequency has a standard error below
-    0.008 and the mean number of tries one of about 0.1; the count itself, taken as if the number of tries were
-    fixed, is an approximation good to a few percent.
+    """Words are drawn until K are distinct. Their frequencies are compared with their expected counts, and the number
+    of tries with that of a plain simulation, draw by draw.
+
+    Over 4,000 samples, a frequency has a standard error below 0.008 and the mean number of tries one of about 0.1.
+    The expected count takes the number of tries as fixed, which makes it an approximation, good to a few percent.
     """
     num_words, num_negatives, samples = 60, 12, 4000
     generator = np.random.default_rng(3)
@@ -156,7 +157,7 @@ def test_words_are_drawn_as_often_as_expected() -> None:
 
 
 def test_full_loss_and_log_probabilities_match_the_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also in blocks of two rows: nine rows leave a last block of one."""
+    """This is true in blocks of rows, too, including blocks of two rows, where the last of nine is alone."""
     softmax, hidden, targets = make()
     wanted = log_probabilities(hidden.numpy(), softmax.weight.detach().numpy(), softmax.bias.detach().numpy())
     wanted = wanted[np.arange(N), targets.numpy()]
@@ -168,7 +169,7 @@ def test_full_loss_and_log_probabilities_match_the_oracle(monkeypatch: pytest.Mo
 
 
 def test_sampling_nearly_all_words_approaches_the_full_softmax() -> None:
-    """With all words but one as candidates, and so many tries that every count is near 1, the two losses meet."""
+    """If all words are negatives, and so many tries are made that every count is near 1, the two losses meet."""
     softmax, hidden, targets = make()
     negatives = Negatives(torch.arange(V), 10**6)
     sampled = softmax.sampled_loss(hidden, targets, negatives)
@@ -176,7 +177,7 @@ def test_sampling_nearly_all_words_approaches_the_full_softmax() -> None:
 
 
 def test_initial_values_are_the_published_ones() -> None:
-    """N(0, 1/sqrt(dim)) and zero bias; the deviation of 100,000 draws is within 1 %."""
+    """Weights are N(0, 1/sqrt(dim)) and biases zero; the deviation of 100,000 draws is within 1 %."""
     torch.manual_seed(0)
     softmax = Softmax(1000, 100)
     assert softmax.weight.std().item() == pytest.approx(0.1, rel=0.01)
@@ -185,18 +186,18 @@ def test_initial_values_are_the_published_ones() -> None:
 
 WIDTH = 16
 ADAPTIVE_TARGETS = torch.tensor([0, 3, 4, 4, 5, 17, 39, 20, 19])
-"""On both sides of each cutoff, and repeated."""
+"""Targets on both sides of each cutoff, some of them repeated."""
 
 
 def make_adaptive() -> tuple[AdaptiveSoftmax, torch.Tensor]:
-    """Cutoffs at 4 and 20, in float64."""
+    """Make an adaptive softmax with cutoffs at 4 and 20, and a context for each target, in float64."""
     torch.manual_seed(0)
     softmax = AdaptiveSoftmax(V, WIDTH, choose_cutoffs(V, WIDTH)).double()
     return softmax, torch.randn(len(ADAPTIVE_TARGETS), WIDTH, dtype=torch.float64)
 
 
 def adaptive_log_probabilities(softmax: AdaptiveSoftmax, hidden: np.ndarray) -> np.ndarray:
-    """By the definition, in NumPy, (N, V): the head's word, or a cluster of the head and a word of the cluster."""
+    """Compute the definition in NumPy (N, V): a word of the head, or a cluster in it and a word of that cluster."""
     state = {name: tensor.numpy() for name, tensor in softmax.state_dict().items()}
 
     def log_softmax(scores: np.ndarray) -> np.ndarray:
@@ -212,7 +213,7 @@ def adaptive_log_probabilities(softmax: AdaptiveSoftmax, hidden: np.ndarray) -> 
 
 
 def test_the_adaptive_softmax_is_one_distribution_over_the_vocabulary() -> None:
-    """Every word's probability by the definition, as torch's own and ours give it; 1e-12 is float64 rounding."""
+    """Torch's method and ours give every word the probability of the definition; 1e-12 is float64 rounding."""
     softmax, hidden = make_adaptive()
     wanted = adaptive_log_probabilities(softmax, hidden.numpy())
     np.testing.assert_allclose(np.exp(wanted).sum(axis=1), 1, atol=1e-12)
@@ -231,7 +232,7 @@ def test_autocast_on_a_cpu_does_not_change_the_adaptive_loss() -> None:
 
 
 def test_the_adaptive_loss_is_the_mean_whatever_the_size_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of one row, of two (nine rows leave a last one) and of all."""
+    """Blocks have one row, two rows (where the last of nine is alone) or all rows."""
     softmax, hidden = make_adaptive()
     wanted = adaptive_log_probabilities(softmax, hidden.numpy())[
         np.arange(len(ADAPTIVE_TARGETS)), ADAPTIVE_TARGETS.numpy()
@@ -257,7 +258,7 @@ def test_cutoffs_that_do_not_rise_are_refused(wanted: list[int]) -> None:
 
 
 def test_a_cluster_without_dimensions_is_refused() -> None:
-    """Width 15 has 3 for the first cluster and none for the second."""
+    """At width 15, the first cluster has 3 dimensions and the second none."""
     assert choose_cutoffs(V, 15, [20]) == (20,)
     with pytest.raises(ElmoError, match="2 cutoffs need a projection_dim of 16 at least, not 15"):
         choose_cutoffs(V, 15)
