@@ -43,7 +43,7 @@ def both(folder: Path) -> Iterator[ParallelEmbedder]:
 
 @pytest.mark.parametrize("options", [{}, {"layers": "all", "batch_size": 1}, {"pool": "max", "batch_size": 2}])
 def test_two_give_what_one_gives(model: Embedder, both: ParallelEmbedder, options: dict) -> None:
-    """They are equal to the bit, because each window is embedded on a single device."""
+    """Vectors are equal to the bit, because each window is embedded as a whole on one of the devices."""
     one, two = model.embed(SENTENCES, **options), both.embed(SENTENCES, **options)
     assert len(one) == len(two)
     for a, b in zip(one, two, strict=True):
@@ -202,7 +202,7 @@ def test_gpus_are_taken_by_their_numbers(monkeypatch) -> None:
 
 
 def test_arrays_are_handed_over_and_their_memory_is_freed(monkeypatch) -> None:
-    """This holds with memory files and on systems without them, and some of the arrays are empty."""
+    """Arrays, empty ones among them, are handed over both with memory files and on systems that have none."""
     arrays = [np.random.default_rng(0).random((2, length, 3)).astype(np.float32) for length in (4, 0, 1)]
     parcel = pack(arrays)
     if parcel.arrays is None:

@@ -173,7 +173,7 @@ def test_carried_state_lives_across_calls_until_reset(folder: Path) -> None:
 
 
 def test_a_call_from_zeros_leaves_the_carried_state(folder: Path) -> None:
-    """Such a call neither reads nor changes the carried state."""
+    """A call that starts from zeros neither reads nor changes the carried state."""
     embedder, other = (Embedder(formats.load(folder)) for _ in range(2))
     for each in (embedder, other):
         each.embed([["a"]], state="carry")

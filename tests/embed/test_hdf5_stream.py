@@ -44,7 +44,7 @@ def test_the_library_finds_every_data_set(tmp_path: Path, count: int, dtype: str
 
 
 def test_the_library_adds_and_removes_as_it_likes(tmp_path: Path) -> None:
-    """This splits and merges nodes of the directory, which fails if one of them is wrong."""
+    """Adding and removing splits and merges nodes of the directory, which would fail if one of them were wrong."""
     count = 3 * LEAF * 10
     write(tmp_path / "a.h5", [np.full((2, 3), number, np.float32) for number in range(count)])
     with h5py.File(tmp_path / "a.h5", "r+") as file:

@@ -67,7 +67,7 @@ def test_the_engine_uses_them(name: str, precision: Precision, monkeypatch: pyte
 def test_numbers_are_those_of_the_encoder(
     name: str, storage: TypeStorage, tolerance: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are equal to the bit with native kernels, and up to float32 rounding where torch computes."""
+    """Stored vectors equal the encoder's to the bit with native kernels, and up to rounding where torch computes."""
     expected = make_embedder(make_model(), name, monkeypatch, "float32").embed(SENTENCES, layers="all")
     found = make_embedder(with_types(storage), name, monkeypatch, "float32").embed(SENTENCES, layers="all")
     for one, other in zip(found, expected, strict=True):

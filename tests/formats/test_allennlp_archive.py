@@ -209,7 +209,7 @@ def test_a_flipped_bit_never_changes_the_vectors(kind: str, tmp_path: Path) -> N
 
 
 def test_what_follows_the_files_of_an_archive_is_bounded(tmp_path: Path) -> None:
-    """These bytes are read only because the checksum needs them."""
+    """Bytes after the last file of an archive are read only because the checksum needs them."""
     path = tmp_path / "m.tar.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         for _ in range(100):

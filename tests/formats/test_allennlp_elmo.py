@@ -36,7 +36,7 @@ def make_layer(tmp_path: Path, **options: object) -> tuple[elmo.Elmo, Oracle]:
 
 
 def test_shapes_mask_and_numbers(tmp_path: Path) -> None:
-    """There are as many tensors as asked for, a bool mask, no boundaries, and the mean of the layers in float32."""
+    """The layer gives as many tensors as asked for, a bool mask, no boundaries, and the mean of the layers."""
     layer, oracle = make_layer(tmp_path, dropout=0.0)
     output = layer(elmo.batch_to_ids(SENTENCES))
     assert output["mask"].dtype == torch.bool
@@ -123,7 +123,7 @@ def word_ids(sentences: list[list[str]]) -> torch.Tensor:
 
 @pytest.mark.parametrize("variant", ["base", "short_words"])
 def test_cached_words_give_the_vectors_of_their_characters(variant: str, tmp_path: Path) -> None:
-    """They agree up to float32 rounding, also if the model reads another number of characters per word."""
+    """Vectors agree up to float32 rounding, also if the model reads another number of characters per word."""
     folder, options, _ = make(tmp_path / "model", variant)
     layer = elmo.Elmo(folder / OPTIONS_FILE, folder / WEIGHTS_FILE, 1, dropout=0.0, vocab_to_cache=VOCABULARY)
     sentences = [*SENTENCES, ["incomprehensible"]]
@@ -161,7 +161,7 @@ def test_words_in_a_string_are_refused(tmp_path: Path) -> None:
         make_layer(tmp_path, vocab_to_cache="play")
 
 
-# --- a biLM that is there already
+# --- an existing biLM
 
 
 def test_module_shares_the_bilm(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def test_a_softmax_without_vocabulary_survives_the_round_trip(tmp_path: Path) ->
 
 
 def test_written_options_are_those_of_the_published_readers(tmp_path: Path) -> None:
-    """They hold every key that AllenNLP and bilm-tf look up without a default."""
+    """Written options hold every key that AllenNLP and bilm-tf look up without a default."""
     folder, _, _ = make(tmp_path / "model")
     formats.save_bilm(formats.load(folder), tmp_path / "copy")
     found = json.loads((tmp_path / "copy" / OPTIONS_FILE).read_text(encoding="utf-8"))

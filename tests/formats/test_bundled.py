@@ -33,7 +33,7 @@ def test_models_lie_in_the_package() -> None:
 
 
 def test_the_name_is_resolved_wherever_a_model_is_asked_for(own: Path) -> None:
-    """This is true of `elmo.load`, of the layer for task models, and of the readers beneath them."""
+    """`elmo.load`, the layer for task models, and the readers beneath them all resolve the name."""
     wanted = make_model(softmax=True)
     found = formats.load("en")
     assert_equal(found.bilm, wanted.bilm)

@@ -329,5 +329,5 @@ def test_a_failed_save_leaves_what_was_there(save: Callable[..., None], tmp_path
 
 @pytest.mark.parametrize("variant", CHANGES)
 def test_sound_models_are_not_refused(variant: str, tmp_path: Path) -> None:
-    """This checks the tests above, whose models are refused only because they are damaged."""
+    """Sound models load, so that the models of the tests above are refused only because they are damaged."""
     formats.load(make(tmp_path / "model", variant)[0])

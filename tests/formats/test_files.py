@@ -57,7 +57,7 @@ def test_names_that_are_no_utf8_are_written_as_escapes(tmp_path: Path) -> None:
 
 
 def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
-    """This includes bits in the name of the checksum, without which the file would not be checked."""
+    """A flip is noticed even in the name of the checksum, without which the file would not be checked."""
     write_tensors(tmp_path / "x", TENSORS)
     data = (tmp_path / "x").read_bytes()
     for place in range(len(data)):

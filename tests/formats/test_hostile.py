@@ -83,7 +83,7 @@ def pack(path: Path, **entries: bytes) -> Path:
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..\\evil", "C:evil", "a/../evil"])
 @pytest.mark.parametrize("kind", ["zip", "tar.gz"])
 def test_entries_that_leave_the_folder(name: str, kind: str, tmp_path: Path) -> None:
-    """They are refused even if a file of that name would be harmless, because no real model is packed in this way."""
+    """Such entries are refused even if the file would be harmless, because no real model is packed in this way."""
     path = tmp_path / f"model.{kind}"
     if kind == "zip":
         pack(path, **{"options.json": b"{}", name: b"evil"})
@@ -337,7 +337,7 @@ def test_pieces_larger_than_their_data_set(folder: Path) -> None:
 )
 @pytest.mark.parametrize("kind", ["bilm", "native"])
 def test_absurd_options(key: str, value: object, kind: str, folder: Path, tmp_path: Path) -> None:
-    """They would cost hours and memory before the first tensor is compared with them."""
+    """Absurd sizes would cost hours and memory before the first tensor is compared with them."""
     path = folder / OPTIONS_FILE
     if kind == "native":
         formats.save_native(make_model(), tmp_path / "native")
@@ -398,7 +398,7 @@ def test_numbers_that_are_no_weights_in_our_own_files(tmp_path: Path) -> None:
 
 
 def test_another_byte_order_is_read_where_the_file_tells_it(tmp_path: Path) -> None:
-    """HDF5 declares it with each data set."""
+    """HDF5 declares the byte order with each data set."""
     options, weights = make_options(), make_weights(make_options())
     swapped = {name: array.astype(">f4") for name, array in weights.items()}
     source = write(tmp_path / "model", options, swapped)
@@ -686,7 +686,7 @@ def test_a_checkpoint_of_very_many_variables(tmp_path: Path) -> None:
 
 
 def test_complex_numbers_are_refused(tmp_path: Path) -> None:
-    """Their imaginary parts would be dropped."""
+    """If complex numbers were read, their imaginary parts would be dropped."""
     torch.save({"weight": torch.zeros(2, dtype=torch.complex64)}, tmp_path / "weights.th")
     with pytest.raises(ElmoError, match=r"weights.th: contains complex numbers; only real numbers can be read"):
         read_state_dict(tmp_path / "weights.th")

@@ -38,7 +38,7 @@ WIDER = {
 
 @pytest.mark.parametrize("variant", CHANGES)
 def test_what_is_saved_is_loaded_bit_by_bit(variant: str, tmp_path: Path) -> None:
-    """This holds directly and by way of the published format."""
+    """A model is equal to the bit when it is saved and loaded, directly or by way of the published format."""
     model = make_model(variant, softmax=True)
     formats.save_native(model, tmp_path / "native")
     formats.save_bilm(model, tmp_path / "bilm")
@@ -97,7 +97,7 @@ def make_warm_state(model: Model) -> BiLMState:
 
 @pytest.mark.parametrize("variant", ["base", "one_direction", "three_layers", "no_projection"])
 def test_a_warm_state_is_kept_bit_by_bit(variant: str, tmp_path: Path) -> None:
-    """It is saved with its model, added to an existing model folder, and converted."""
+    """A warm state may be saved with its model, added to an existing model folder, or converted."""
     model = make_model(variant)
     model.warm_state = make_warm_state(model)
     formats.save_native(model, tmp_path / "together")
@@ -115,7 +115,7 @@ def test_a_warm_state_is_kept_bit_by_bit(variant: str, tmp_path: Path) -> None:
 
 
 def test_the_warm_state_of_an_older_model_goes_with_it(tmp_path: Path) -> None:
-    """Such a state belongs to weights that are no longer there."""
+    """Saving a model removes a warm state in its folder, which belongs to weights that are no longer there."""
     model = make_model()
     save_warm_state(make_warm_state(model), tmp_path, model.bilm)
     formats.save_native(model, tmp_path)
@@ -168,7 +168,7 @@ def test_a_model_without_softmax(tmp_path: Path) -> None:
 
 
 def test_saving_over_an_older_model_leaves_nothing_of_it(tmp_path: Path) -> None:
-    """Otherwise the softmax of the older model would be taken for that of the new one."""
+    """If the softmax of the older model stayed, it would be taken for that of the new one."""
     formats.save_native(make_model(softmax=True), tmp_path)
     formats.save_native(make_model("three_layers"), tmp_path)
     found = formats.load(tmp_path)
@@ -199,7 +199,7 @@ def test_a_damaged_card_does_not_stop_a_model(tmp_path: Path) -> None:
 
 
 def test_a_loaded_model_can_be_saved_over_itself(tmp_path: Path) -> None:
-    """Its tensors must not be views of the file that is being replaced."""
+    """The tensors of a loaded model must not be views of the file that is being replaced."""
     model = make_model(softmax=True)
     formats.save_native(model, tmp_path)
     formats.save_native(formats.load(tmp_path), tmp_path)

@@ -31,7 +31,7 @@ def test_the_unpacked_folder(packed_words: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inside", ["", "193/"])
 def test_the_zip(inside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files are at the top or in a folder. What was unpacked for reading is removed afterwards."""
+    """An archive may have its files at the top or in a folder, and what is unpacked for reading is removed."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     path = make_nlpl.make_zip(tmp_path / "193.zip", make_nlpl.make_folder(tmp_path / "193")[0], inside)

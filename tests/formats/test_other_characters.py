@@ -81,7 +81,7 @@ def test_other_numbers_of_character_vectors(write_model: Write, num_rows: int, t
 @pytest.mark.parametrize("counted", OTHERS)
 @pytest.mark.parametrize("write_model", PUBLISHED, ids=lambda write: write.__name__)
 def test_options_with_other_numbers_of_characters(write_model: Write, counted: int, tmp_path: Path) -> None:
-    """This holds even if the file has the vectors of bytes, because one of the two then belongs to another model."""
+    """Such options are refused even if the file has the vectors of bytes, because they belong to another model then."""
     for num_rows in (261, counted):
         folder = tmp_path / str(num_rows)
         folder.mkdir()

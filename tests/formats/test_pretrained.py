@@ -1,4 +1,4 @@
-"""`elmo.Elmo` on the Hugging Face Hub: `save_pretrained`, `from_pretrained`, `push_to_hub`. The Hub is never asked."""
+"""`elmo.Elmo` is saved, loaded and uploaded as models are on the Hugging Face Hub; the Hub is never asked."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_card_keeps_its_figures_and_takes_metadata(tmp_path: Path) -> None:
 
 
 def test_a_card_that_is_there_stays(tmp_path: Path) -> None:
-    """Such a card may have been edited by hand, as is usual on the Hub."""
+    """An existing card may have been edited by hand, as is usual on the Hub, so it is not replaced."""
     layer = make_layer(tmp_path / "from")
     (tmp_path / "from" / "README.md").write_text("mine")
     layer.save_pretrained(tmp_path / "from")

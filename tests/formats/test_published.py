@@ -90,7 +90,7 @@ def test_paths_are_no_downloads(source: str | Path) -> None:
 
 
 def test_a_model_is_loaded_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is one copy, by whatever name or address the model is asked for."""
+    """A model is downloaded once, by whatever name or address it is asked for."""
     monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
     archive = make_nlpl.make_zip(tmp_path / "model.zip", make_nlpl.make_folder(tmp_path / "model")[0])
     folder, _, _ = make(tmp_path / "pair")

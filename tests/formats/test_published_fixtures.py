@@ -62,7 +62,7 @@ def layers_of_oracle(release: Release) -> list[list[Array]]:
 
 
 def test_the_oracle_matches_the_published_vectors(release: Release) -> None:
-    """Only because of this can the oracle stand for the published models in other tests."""
+    """The oracle gives the published numbers, so that it can stand for the published models in other tests."""
     for found, wanted in zip(layers_of_oracle(release), release.top, strict=True):
         for layers, top in zip(found, wanted, strict=True):
             np.testing.assert_allclose(layers[2], top, atol=TOLERANCE, rtol=0)
@@ -86,7 +86,7 @@ def test_every_layer_matches_the_oracle(release: Release) -> None:
 
 
 def test_zero_state_gives_other_vectors(release: Release) -> None:
-    """This checks the tests above: carried state matters in every batch but the first, which starts from zeros."""
+    """Carried state matters in every batch but the first, which shows that the tests above depend on it."""
     vectors = elmo.load(release.folder).embed(release.sentences, layers="top", batch_size=3)
     wanted = [top for batch in release.top for top in batch]
     errors = [np.abs(found - top).max() for found, top in zip(vectors, wanted, strict=True)]

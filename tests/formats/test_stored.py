@@ -47,7 +47,7 @@ def test_a_softmax_is_known_by_its_arrays(cutoffs: list[int] | None) -> None:
 
 
 def test_a_model_is_the_same_before_and_after_its_modules_are_made(tmp_path: Path) -> None:
-    """This includes its checksum, to which unfinished work, indexes and runs are tied."""
+    """The checksum, to which unfinished work, indexes and runs are tied, is the same, too."""
     model = make_model(softmax=True)
     save_native(model, tmp_path)
     found = load(tmp_path)
@@ -87,7 +87,7 @@ def test_a_state_may_be_given_as_arrays_or_tensors() -> None:
 
 
 def test_a_softmax_is_left_out_where_it_is_not_wanted(tmp_path: Path) -> None:
-    """Its vocabulary is left out, too, and a damaged softmax does not matter."""
+    """Without its softmax, a model has no vocabulary either, and it loads even if the softmax is damaged."""
     save_native(make_model(softmax=True), tmp_path)
     (tmp_path / "softmax.safetensors").write_bytes(b"nothing")
     found = load(tmp_path, with_softmax=False)

@@ -91,7 +91,7 @@ def test_no_word_at_all(tmp_path: Path) -> None:
 
 
 def test_those_of_other_weights_are_left_out(tmp_path: Path) -> None:
-    """This happens if a model was trained further elsewhere and its weights were copied into the folder."""
+    """Vectors of other weights stay in a folder if weights that were trained elsewhere are copied into it."""
     store(tmp_path / "model")
     torch.manual_seed(5)
     other = make_model()
@@ -102,7 +102,7 @@ def test_those_of_other_weights_are_left_out(tmp_path: Path) -> None:
 
 
 def test_those_of_a_model_that_is_trained_on_are_no_longer_used(tmp_path: Path) -> None:
-    """They are not written with the trained model either."""
+    """If its weights have changed, a model no longer uses its stored vectors and is saved without them."""
     store(tmp_path / "model")
     model = formats.load(tmp_path / "model")
     assert model.current_types is model.types is not None
@@ -113,7 +113,7 @@ def test_those_of_a_model_that_is_trained_on_are_no_longer_used(tmp_path: Path) 
 
 
 def test_the_weights_are_read_once_to_see_what_belongs_to_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This holds for any files in the folder, because the checksum of a large model takes time to compute."""
+    """Whatever files a folder has, the checksum of its weights is computed once, since that takes time."""
     model = store(tmp_path)
     save_warm_state(mean_state(model, [["a", "play"]]), tmp_path, model.bilm)
     calls = count_calls(monkeypatch, stored_parts, "checksum_of_weights")

@@ -37,7 +37,7 @@ def test_every_variant_equals_the_published_file_of_the_same_weights(variant: st
 
 @pytest.mark.parametrize("ending", ["", ".index", ".data-00000-of-00002", ".data-00001-of-00002", "checkpoint"])
 def test_each_of_its_files_names_the_checkpoint(ending: str, tmp_path: Path) -> None:
-    """So does the name that TensorFlow gives it, which is not the name of a file."""
+    """A checkpoint is found by each of its files, and by TensorFlow's name for it, which is not the name of a file."""
     make(tmp_path, num_shards=2)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     model = formats.load(tmp_path / ("checkpoint" if ending == "checkpoint" else f"{PREFIX}{ending}"))
@@ -47,7 +47,7 @@ def test_each_of_its_files_names_the_checkpoint(ending: str, tmp_path: Path) -> 
 
 
 def test_words_in_another_order_take_their_rows_along(tmp_path: Path) -> None:
-    """These are the rows of the softmax and of Adagrad's sums."""
+    """Words are put into our order, and so are the rows of the softmax and of Adagrad's sums."""
     _, weights, sums = make(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join([*WORDS[3:], *WORDS[:3]]) + "\n", encoding="utf-8")
     model = formats.load(tmp_path)
@@ -80,7 +80,7 @@ def test_weights_written_from_it_come_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("variant", ["base", "one_layer", "one_direction", "no_projection"])
 def test_adagrads_sums_are_cut_as_the_parameters_are(variant: str, tmp_path: Path) -> None:
-    """Their names are those in a checkpoint of our own training, without `optimizer/sum/`."""
+    """Adagrad's sums have the names of our own checkpoints of training, without `optimizer/sum/`."""
     _, _, sums = make(tmp_path, variant)
     found = load_accumulators(tmp_path / PREFIX)
     wanted = BiLM(bridge.make_config(variant))
@@ -177,7 +177,7 @@ BAD = {
 
 @pytest.mark.parametrize(("value", "part"), BAD.values(), ids=BAD)
 def test_entries_that_contradict_themselves_or_the_file(value: bytes, part: str, tmp_path: Path) -> None:
-    """Nothing is read before the file is known to be large enough for what the entry claims."""
+    """An entry is read only if the file is large enough for what the entry claims."""
     options, _, _ = make(tmp_path)
     options["char_cnn"]["embedding"]["dim"] = {"shape": 1 << 20, "both": 1 << 18}.get(part, 4)
     stored = table({b"": message((1, 1)), b"lm/char_embed": value})
@@ -212,7 +212,7 @@ def test_names_that_grow_without_end(tmp_path: Path) -> None:
 
 
 def test_cached_token_vectors_next_to_a_checkpoint(tmp_path: Path) -> None:
-    """They are not weights: the model is read from the checkpoint."""
+    """Cached vectors are not weights, so that the model is read from the checkpoint."""
     make(tmp_path)
     with h5py.File(tmp_path / "elmo_token_embeddings.hdf5", "w") as file:
         file["embedding"] = np.zeros((3, 4), np.float32)

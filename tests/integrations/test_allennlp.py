@@ -80,7 +80,7 @@ def test_every_argument_can_be_given_by_position(files: tuple[str, str]) -> None
 
 @pytest.mark.parametrize("training", [False, True])
 def test_the_state_goes_from_batch_to_batch(training: bool, files: tuple[str, str]) -> None:
-    """This is true in training, too, where the numbers are the same if there is no dropout."""
+    """The state is carried in training, too. Without dropout, the numbers are the same there."""
     layer = Elmo(*files, 1, dropout=0.0).train(training)
     assert layer.get_output_dim() == 12
     for batch, wanted in zip(BATCHES, carried(BATCHES), strict=True):
@@ -116,7 +116,7 @@ def test_state_where_users_reach_for_it(files: tuple[str, str]) -> None:
 
 
 def test_mixes_under_their_old_names(files: tuple[str, str]) -> None:
-    """They are the parameters that train, and penalties on them reach them."""
+    """The old names lead to the parameters that are trained, so that penalties on them have an effect."""
     layer = Elmo(*files, 2)
     sum((score + 1) ** 2 for score in layer.scalar_mix_1.scalar_parameters).backward()
     assert [parameter.grad.tolist() for parameter in layer.scalar_mix_1.scalar_parameters] == [[2.0]] * 3
@@ -158,7 +158,7 @@ def assert_is_the_other(layer: Elmo) -> None:
 
 
 def test_loads_the_state_that_allennlp_stored(files: tuple[str, str]) -> None:
-    """It loads strictly, alone or inside a task model, without the cached vectors in it. Our own states still load."""
+    """AllenNLP's state loads strictly, alone or in a task model, without cached vectors. Our own state still loads."""
     layer = Elmo(*files, 2, dropout=0.0)
     layer.load_state_dict(other_state())
     assert_is_the_other(layer)
@@ -176,7 +176,7 @@ def test_loads_the_state_that_allennlp_stored(files: tuple[str, str]) -> None:
 
 
 def test_what_earlier_versions_stored_loads(files: tuple[str, str]) -> None:
-    """Their state dicts had the names that `elmo.Elmo` has, alone and inside a task model."""
+    """State dicts of earlier versions have the names of `elmo.Elmo`, alone and inside a task model."""
     before = elmo.Elmo(*files, 2, dropout=0.0)
     with torch.no_grad():
         for parameter in before.parameters():
@@ -364,7 +364,7 @@ def test_sentences_as_keys(files: tuple[str, str], folder: Path) -> None:
 
 @pytest.mark.parametrize("line", ["Hi", ".", "Hi/there", "a\0b", ""])
 def test_lines_that_cannot_be_keys(line: str, files: tuple[str, str], folder: Path) -> None:
-    """This includes repeated lines. A file that existed before stays as it was."""
+    """Lines that can't be names of HDF5, or are repeated, are refused, and an existing file stays as it was."""
     (folder / "vectors.h5").write_text("before")
     with pytest.raises(ElmoError, match=r"vectors\.h5: line 2 can't be a name.*leave out use_sentence_keys"):
         embed_text(files, folder / "vectors.h5", f"Hi\n{line}\n", use_sentence_keys=True)

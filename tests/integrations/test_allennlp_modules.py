@@ -391,7 +391,7 @@ def bilm_state(seed: int) -> dict[str, torch.Tensor]:
 
 
 def test_the_state_dict_has_allennlps_names_and_layouts(files: tuple[str, str]) -> None:
-    """It is saved and loaded, also inside another module. As in AllenNLP, parameters are grouped by part and layer."""
+    """State is saved and loaded, also inside another module. Parameters are grouped as in AllenNLP."""
     bilm = _ElmoBiLm(*files)
     assert_equal_states(bilm.state_dict(), bilm_state(0))
     bilm.load_state_dict(bilm_state(1))
@@ -606,7 +606,7 @@ def test_bad_settings_are_refused(files: tuple[str, str]) -> None:
 
 @pytest.mark.external
 def test_published_vectors(shared: Path) -> None:
-    """These are the token vectors and top layers of AllenNLP's own tests."""
+    """The expected numbers are the token vectors and top layers of AllenNLP's own tests."""
     folder = shared / "fixtures" / "allennlp"
     files = folder / OPTIONS_FILE, folder / WEIGHTS_FILE
     words = (folder / "vocab_test.txt").read_text(encoding="utf-8").strip().split("\n")

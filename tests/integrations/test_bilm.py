@@ -16,7 +16,7 @@ from oracle import Oracle, encode, encode_sentence
 
 SENTENCES = [["A", "new", "play"], [], ["naïve"], ["x" * 60, "</S>"]]
 WORDS = ["play", "<S>", "new", "!!!MAXTERMID", "</S>", " naïve ", "<UNK>", "日本語"]
-"""They are in arbitrary order, as if from a set. One line is not a word, and one has spaces around it."""
+"""Words in arbitrary order, as if from a set. One line is not a word, and one has spaces around it."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def vocabulary(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("length", [50, 12])
 def test_characters(length: int, vocabulary: Path) -> None:
-    """They are the oracle's, with boundaries and zeros at padding, for words in the vocabulary and others."""
+    """Ids are the oracle's, with boundaries and zeros at padding, for words in the vocabulary and others."""
     ids = Batcher(str(vocabulary), length).batch_sentences(SENTENCES)
     assert ids.shape == (4, 5, length)
     assert ids.dtype == np.int64

@@ -100,7 +100,7 @@ def test_neither_neighbours_nor_earlier_calls_nor_warmup_matter(nlpl: tuple[Path
 
 @pytest.mark.parametrize("warmup", [True, False])
 def test_carried_state_gives_the_numbers_of_simple_elmo(nlpl: tuple[Path, Oracle], warmup: bool) -> None:
-    """Its TensorFlow graph starts each call from zeros and, with `warmup`, reads the first batch twice."""
+    """simple_elmo starts each call from zeros and, with `warmup`, reads the first batch twice."""
     model = loaded(nlpl[0], "carry", max_batch_size=2)
     batches = [SENTENCES[:2], SENTENCES[2:4], SENTENCES[4:]]
     wanted = nlpl[1].carried([*batches[: int(warmup)], *batches])[int(warmup) :]
@@ -186,7 +186,7 @@ def expected(oracle: Oracle, sentence: list[str], state: list | None = None) -> 
 def test_substitutes_are_the_most_probable_words_in_each_direction(
     full: tuple[Path, Oracle], nodelimiters: bool
 ) -> None:
-    """They depend on all words on that side, and they come in the order of the text, for every sentence."""
+    """Substitutes depend on all words on their side, and come in the order of the text, for every sentence."""
     model = loaded(full[0], full=True, max_batch_size=2)
     found = model.get_elmo_substitutes([" ".join(sentence) for sentence in SENTENCES], 4, nodelimiters)
     assert [[entry["word"] for entry in sentence] for sentence in found] == SENTENCES
@@ -250,7 +250,7 @@ def test_substitutes_with_carried_state(full: tuple[Path, Oracle]) -> None:
 def test_a_stored_state_is_what_every_sentence_starts_from(
     full: tuple[Path, Oracle], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This is `state="warm"`, for vectors and for substitutes. It is refused if the model has no such state."""
+    """With `state="warm"`, vectors and substitutes start from the model's stored state, without which it is refused."""
     model = formats.load(full[0])
     oracle = full[1]
     _, warm = oracle.row(encode_sentence(SENTENCES[3]))

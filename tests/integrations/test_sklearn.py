@@ -77,7 +77,7 @@ def test_vectors_are_those_of_the_equations(made: tuple[Path, Oracle], layers: o
 
 
 def test_documents_are_strings_or_lists_of_tokens(folder: Path) -> None:
-    """They may come in any kind of sequence, and both kinds may be mixed."""
+    """Documents may come in any kind of sequence, and both kinds of documents may be mixed."""
     vectorizer = ElmoVectorizer(folder)
     whole = vectorizer.transform(TEXTS)
     for documents in ([text.split() for text in TEXTS], np.array(TEXTS), (text for text in TEXTS)):
@@ -195,7 +195,7 @@ def test_vectors_combine_with_other_columns_and_features(folder: Path) -> None:
 
 
 def test_a_document_has_the_same_vector_alone_and_among_others(folder: Path) -> None:
-    """These are scikit-learn's checks of invariance, with text. 2e-6 is the rounding of products of other shapes."""
+    """As in scikit-learn's checks of invariance, but with text. 2e-6 is the rounding of products of other shapes."""
     vectorizer = ElmoVectorizer(folder, layers="top").fit(TEXTS, [1, 0, 1, 0, 1])
     whole = vectorizer.transform(TEXTS)
     np.testing.assert_array_equal(vectorizer.fit(TEXTS[:1]).transform(TEXTS), whole)
@@ -314,7 +314,7 @@ BAD = {
 
 @pytest.mark.parametrize(("options", "part"), BAD.values(), ids=BAD.keys())
 def test_bad_parameters_are_refused_by_fit(options: dict[str, Any], part: str, folder: Path) -> None:
-    """They are not refused earlier, because scikit-learn wants constructors and `set_params` to take anything."""
+    """Only `fit` refuses parameters, because scikit-learn wants constructors and `set_params` to take anything."""
     vectorizer = ElmoVectorizer(**({"model": folder} | options))
     for call in (vectorizer.fit, lambda: vectorizer.transform(TEXTS)):
         with pytest.raises(ElmoError, match=part):
@@ -330,7 +330,7 @@ def test_bad_parameters_are_refused_by_fit(options: dict[str, Any], part: str, f
     ],
 )
 def test_bad_documents_are_refused(folder: Path, documents: Any, message: str) -> None:
-    """They raise a ValueError, which is what scikit-learn's callers catch."""
+    """Bad documents raise a ValueError, which is what scikit-learn's callers catch."""
     assert issubclass(ElmoError, ValueError)
     with pytest.raises(ElmoError, match=message):
         ElmoVectorizer(folder, lowercase=True).transform(documents)

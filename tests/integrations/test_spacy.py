@@ -153,7 +153,7 @@ def test_spacy_vectors_follow(folder: Path, model: elmo.Embedder) -> None:
     assert spacy.blank("en")("play")[0]._.elmo is None
 
 
-# --- pipelines travel
+# --- stored pipelines
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ def test_bad_settings_are_explained(folder: Path, config: dict[str, Any], says: 
 
 
 def test_layer_starts_as_the_mean(folder: Path, model: elmo.Embedder) -> None:
-    """This includes docs without words. The layers are added in another order, which rounds differently."""
+    """A new layer gives the mean, also of docs without words. It adds in another order, which rounds differently."""
     docs = docs_of("They saw a play", "", "play")
     got = make_layer(folder).predict(docs)
     expected = model.embed([[token.text for token in doc] for doc in docs])
@@ -345,7 +345,7 @@ def test_dropout_is_for_training(folder: Path) -> None:
 
 
 def test_trained_sentences_are_embedded_once(unused: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are the same in every epoch. Nothing is kept outside training, or if there is no room for it."""
+    """Sentences are the same in every epoch. Nothing is kept outside training, or if there is no room for it."""
     docs = docs_of("a new play", "a play", "a play")
     layer, without = make_layer(unused, dropout=0.0), make_layer(unused, dropout=0.0, cache_mb=0)
     embedder, asked = layer.shims[0].loaded.embedder, []

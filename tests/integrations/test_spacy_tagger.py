@@ -180,7 +180,7 @@ def test_other_columns_are_a_dictionary(chunker: Path) -> None:
     assert again[2]._.elmo_tags == doc[2]._.elmo_tags
 
 
-# --- pipelines travel
+# --- stored pipelines
 
 
 SHORT = {"training.max_epochs": 2}

@@ -219,7 +219,7 @@ def test_gradients_reach_every_weight() -> None:
 
 
 def test_gradients_match_finite_differences_through_everything() -> None:
-    """They reach from the layers to character vectors and each LSTM's weights, and are tested in random directions."""
+    """Gradients of character vectors and of each LSTM's weights are compared in random directions."""
     bilm, _ = build("tanh")  # relu's kinks would spoil the differences
     batch = batch_of(SENTENCES)
     generator = torch.Generator().manual_seed(0)

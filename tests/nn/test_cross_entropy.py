@@ -39,7 +39,7 @@ class Problem:
 @pytest.mark.parametrize("scale", [1.0, 10.0])
 @pytest.mark.parametrize(("num_rows", "num_words"), [(1, 1), (30, 37), (7, 64), (300, 9000)])
 def test_equals_torch(num_rows: int, num_words: int, scale: float, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """This includes several blocks of rows. Exponents are exact to 2e-7, and sums of K of them add in another order."""
+    """Rows may fill several blocks. Exponents are exact to 2e-7, and sums of K of them add in another order."""
     problem = Problem(num_rows, num_words, scale)
     native = count_calls(monkeypatch, training, "softmax")
     found = problem.solve()
@@ -99,7 +99,7 @@ def test_very_different_scores(native: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 @needs_native
 def test_columns_that_do_not_exist_are_refused() -> None:
-    """The kernel would write to them."""
+    """The kernel would write to columns that don't exist."""
 
     def run(own: list[int], num_losses: int = 2) -> None:
         products, bias, targets, losses, shares, d_bias = (

@@ -80,7 +80,7 @@ def test_layer_norm_counts_the_boundaries() -> None:
 
 
 def test_several_representations_come_from_one_run_of_the_bilm() -> None:
-    """They start alike, and each has weights of its own."""
+    """All representations are equal at first, and each has weights of its own."""
     bilm, oracle = build()
     module = make(bilm, 3, dropout=0.0)
     runs = []
@@ -267,7 +267,7 @@ def encoder_runs(bilm: BiLM) -> list[int]:
     "options", [{}, {"keep_sentence_boundaries": True}, {"do_layer_norm": True}, {"stateful": True}]
 )
 def test_words_by_number_are_the_words_by_characters(requires_grad: bool, options: dict[str, Any]) -> None:
-    """They agree up to float64 rounding, batch after batch, including padding and mask. `inputs` is ignored."""
+    """Vectors agree up to float64 rounding, batch after batch, including padding and mask. `inputs` is ignored."""
     bilm, _ = build()
     module = make(bilm, 2, dropout=0.0, requires_grad=requires_grad, word_characters=word_characters(), **options)
     other = make(bilm, 2, dropout=0.0, requires_grad=requires_grad, **options)

@@ -315,7 +315,7 @@ def test_the_native_layer_keeps_nan(level: str) -> None:
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
 def test_the_native_layer_refuses_other_types_and_shapes(changed: dict[str, Any], message: str) -> None:
-    """Otherwise the kernel would read or write beyond the end of an array."""
+    """With other types or shapes, the kernel would read or write beyond the end of an array."""
     shapes: dict[str, tuple[int, ...]] = {"weight": (32, 6), "weight_hr": (4, 8), "bias": (32,), "cell_before": (3, 8)}
     shapes |= {"joined": (5, 6), "gates": (5, 32), "cell": (5, 8), "mixed": (5, 8)}
     arguments: dict[str, Any] = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}

@@ -21,7 +21,7 @@ def test_holds_every_token_once_in_reading_order(lengths: list[int], extra: int)
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.integers(0, 3))
 def test_what_is_unpacked_is_what_was_packed(lengths: list[int], extra: int) -> None:
-    """This is true in both directions and of several layers at once, with zeros at padding."""
+    """Both directions, and several layers at once, are unpacked as they were, with zeros at padding."""
     longest = max(lengths) + extra
     packing = Packing.of(torch.tensor(lengths), longest, torch.device("cpu"))
     x = torch.rand(len(lengths), longest, 2) + 1

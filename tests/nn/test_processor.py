@@ -42,7 +42,7 @@ def test_torch_is_asked_where_there_may_be_a_gpu(monkeypatch: pytest.MonkeyPatch
     ids=lambda variables: " ".join(variables.values()) or "none",
 )
 def test_threads_are_as_many_as_those_of_torch(variables: dict[str, str]) -> None:
-    """This is true of a process without torch, and of the same one after torch is imported."""
+    """The numbers agree in a process without torch, and in the same process after torch is imported."""
     if "MKL_NUM_THREADS" in variables and not torch.backends.mkl.is_available():
         pytest.skip("this torch has no MKL")
     code = """
@@ -61,7 +61,7 @@ print(before, torch.get_num_threads(), num_threads())
 
 
 def test_a_chosen_number_is_that_of_torch_too() -> None:
-    """This is true whether torch is imported before or after the number is chosen."""
+    """Torch uses the chosen number, whether it is imported before or after the choice."""
     code = """
 import sys
 from elmo.nn.processor import num_threads, use_threads

@@ -46,7 +46,7 @@ def config_of(size: str) -> BiLMConfig:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_number_of_parameters(size: str) -> None:
-    """They are counted from the equations, and 93.6 M, 28.0 M and 13.6 M are the published figures."""
+    """Parameters are counted from the equations; 93.6 M, 28.0 M and 13.6 M are the published figures."""
     cell, projection, highways, stated = SIZES[size]
     features = sum(count for _, count in FILTERS)
     counted = 261 * 16

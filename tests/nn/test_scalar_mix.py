@@ -99,7 +99,7 @@ def test_gradients(layer_norm: bool) -> None:
 
 
 def test_penalty_is_lambda_times_the_squared_norm_of_the_scores() -> None:
-    """It depends on the numbers before the softmax, not on gamma, and its gradient is 2 lambda s."""
+    """The penalty depends on the numbers before the softmax, not on gamma, and its gradient is 2 lambda s."""
     mix = ScalarMix(L, initial_scores=[0.5, -1.0, 2.0])
     penalty = mix.penalty(0.1)
     assert penalty.item() == pytest.approx(0.1 * 5.25)

@@ -157,7 +157,7 @@ def test_words_are_drawn_as_often_as_expected() -> None:
 
 
 def test_full_loss_and_log_probabilities_match_the_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This is true in blocks of rows, too, including blocks of two rows, where the last of nine is alone."""
+    """The numbers are the oracle's for blocks of any size, including two rows, where the last of nine is alone."""
     softmax, hidden, targets = make()
     wanted = log_probabilities(hidden.numpy(), softmax.weight.detach().numpy(), softmax.bias.detach().numpy())
     wanted = wanted[np.arange(N), targets.numpy()]
