@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,7 +27,9 @@ class Encoder:
 
     @staticmethod
     def of(words: Sequence[str]) -> np.ndarray:
-        return np.array([[hash(word) % 1000, len(word), 1] for word in words], dtype=np.float32).reshape(-1, WIDTH)
+        return np.array(
+            [[zlib.crc32(word.encode()) % 2**24, len(word), 1] for word in words], dtype=np.float32
+        ).reshape(-1, WIDTH)
 
 
 requests = st.lists(st.lists(st.text("abc", max_size=2), unique=True, max_size=9), max_size=20)

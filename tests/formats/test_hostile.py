@@ -592,9 +592,15 @@ NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
 """What may stand in place of a file: an idle pipe, an endless device, a link to itself, a folder; and the errors."""
 
 
-RECOGNISED_BY = {"config.json", OPTIONS_FILE, "weights.th", "encoder.pkl", "model.zip", "README.md"}
-RECOGNISED_BY.add(f"{make_tensorflow.PREFIX}.data-00000-of-00001")
-"""Files that identify a format or are optional. A broken link in place of one counts as an absent file."""
+BROKEN_LINKS = {
+    ("native", "config.json"): "contains no model",
+    ("bilm", OPTIONS_FILE): f"there is no {OPTIONS_FILE}",
+    ("allennlp", "weights.th"): "key 'char_cnn' is missing",
+    ("many_langs", "encoder.pkl"): "no such file",
+    ("tensorflow", f"{make_tensorflow.PREFIX}.data-00000-of-00001"): "no such file",
+    ("archive", "model.zip"): "no such file",
+}
+"""A broken link in place of one of these files counts as an absent file. These are the errors."""
 
 
 @pytest.mark.parametrize("what", NO_FILES)
@@ -645,8 +651,8 @@ def test_what_is_no_file(kind: str, name: str, what: str, tmp_path: Path) -> Non
         assert formats.load(source).card is None
     elif what == "folder" and kind == "archive":
         assert_refused(path, name, "contains no model")
-    elif what == "circle" and name in RECOGNISED_BY and (kind, name) != ("many_langs", "config.json"):
-        assert_refused(path if kind == "archive" else source, "no", "")
+    elif what == "circle" and (kind, name) in BROKEN_LINKS:
+        assert_refused(path if kind == "archive" else source, BROKEN_LINKS[kind, name])
     else:
         assert_refused(path if kind == "archive" else source, name, says)
 

@@ -92,6 +92,9 @@ def test_nan_stays_nan_and_finds_its_way_back() -> None:
     loss = bilm.char_encoder(torch.from_numpy(np.stack([encode("w" * 60)]))).sum()
     loss.backward()
     assert loss.isnan()
+    gradient = bilm.char_encoder.embedding.weight.grad
+    assert gradient is not None
+    assert gradient.isnan().any()
 
 
 def test_the_masks_row_stays_zero_in_training() -> None:
