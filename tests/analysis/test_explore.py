@@ -335,8 +335,7 @@ def test_a_browser_shows_it(server: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None or DRIVER is None, reason="needs Chromium or Chrome, and its driver")
 def test_a_person_types_and_clicks(server: str, tmp_path: Path) -> None:
-    """Someone types a text and clicks on two of its words and on a use that was found. No word of a new text is
-    chosen."""
+    """Someone types a text and clicks on two of its words and on a use. A new text has no chosen word."""
     from selenium.webdriver import Chrome, ChromeOptions, ChromeService
     from selenium.webdriver.common.by import By
     from selenium.webdriver.remote.webelement import WebElement

@@ -161,8 +161,7 @@ def test_layers_must_give_one_vector(embedder: Embedder, layers, says: str) -> N
 
 @pytest.mark.external
 def test_published_sets_have_their_counts_and_their_baseline(shared: Path) -> None:
-    """There are 7,253 instances, and the first sense scores 65.2 (Raganato et al. 2017). 0.5 allows for other
-    WordNets."""
+    """There are 7,253 instances. The first sense scores 65.2 (Raganato et al. 2017), with other WordNets within 0.5."""
     folder = shared / "data" / "wsd"
     first = read_first_senses(folder / "wordnet30_index.sense.xz")
     scores: dict[str, Score] = {}
