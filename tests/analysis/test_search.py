@@ -495,7 +495,7 @@ def test_a_damaged_index_is_reported_in_one_sentence(
 
 
 def test_a_use_in_the_query_sentence_does_not_count(model: Embedder, tmp_path: Path) -> None:
-    """This holds for an index and for the exact search."""
+    """Both an index and the exact search leave such uses out."""
     sentences = [QUERY, ["They", "saw", "it"]]
     (tmp_path / "text").write_text("\n".join(map(" ".join, sentences)))
     build_index(model, [str(tmp_path / "text")], tmp_path / "index")

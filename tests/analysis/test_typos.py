@@ -82,7 +82,8 @@ def test_the_share_of_long_words_gets_one_typo_each(sentences: list[list[str]], 
 
 
 def test_kinds_are_equally_frequent() -> None:
-    """Each kind is expected 1,000 times, with a standard deviation of 27; 137 is five of it. No letter is double."""
+    """Each kind is expected 1,000 times with a standard deviation of 27, and 137 is five of it. No letter of "playing"
+    is double."""
     noisy = with_typos([["playing"]] * 4000, 1.0)
     kinds = [kind_of("playing", typo) for [typo] in noisy]
     assert {kind: abs(kinds.count(kind) - 1000) < 137 for kind in set(kinds)} == dict.fromkeys(

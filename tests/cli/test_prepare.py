@@ -94,7 +94,7 @@ def test_help_shows_examples():
 
 
 def test_the_command_is_quiet_and_exits_with_2(tmp_path):
-    """As a process, it shows no progress in a pipe, prints one sentence on stderr, and leaves nothing behind."""
+    """In a pipe, the process shows no progress, prints errors as one sentence on stderr, and leaves nothing behind."""
     (tmp_path / "text.txt").write_bytes(b"good\n" * 3)
     command = [sys.executable, "-m", "elmo", "prepare", "corpus", "text.txt"]
 

@@ -128,7 +128,7 @@ def test_evaluate_can_read_files_with_other_columns(trained: str) -> None:
 
 
 def test_info_describes_a_run_folder(trained: str) -> None:
-    """It prints the card and then one line, or all results as JSON. If training is not finished, it says so."""
+    """`elmo info` prints the card and then one line, or all results as JSON. It says if training is not finished."""
     out = run("info", "run")
     assert out.startswith("# A model for the task ner\n")
     last = out.splitlines()[-1]
