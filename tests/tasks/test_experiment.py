@@ -216,7 +216,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
 def test_the_same_experiment_continues(
     num_seeds: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped in the last seed's second epoch, it later ends as if it never was. Once finished, it trains nothing."""
+    """If stopped in the last seed's second epoch, it ends as if it had not been. Once finished, it trains nothing."""
 
     def scores(results: list[Result]) -> list[Any]:
         return [(result.seed, result.epochs, result.scores) for result in results]

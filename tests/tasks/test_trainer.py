@@ -179,7 +179,8 @@ def test_the_rate_falls_to_zero(recipe: Recipe, examples: list[NerExample], tmp_
 
 
 def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """When they are used up, the epoch is cut short, measured and kept. With more minutes, training continues."""
+    """When the minutes are used up, the epoch is cut short, measured and kept. With more of them, training
+    continues."""
     trainer = make_trainer(tmp_path, recipe(training__max_minutes=1e-9), examples)
     trainer.train()
     assert (trainer.progress.epoch, trainer.progress.step, trainer.num_trained) == (1, 1, 8)
@@ -253,7 +254,7 @@ def test_seeds_change_the_order_and_the_weights(recipe: Recipe, examples: list[N
 
 
 def test_each_step_has_random_numbers_of_its_own(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """Random numbers, as for dropout, differ from step to step and from seed to seed, but repeat for the same ones."""
+    """Random numbers, as of dropout, differ between steps and between seeds, but are the same in an equal training."""
     drawn: list[float] = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         trainer = make_trainer(tmp_path / name, recipe(training__seed=seed), examples)

@@ -90,7 +90,7 @@ def test_broken_files_are_refused(tmp_path: Path, text: str, columns: tuple[str,
 
 
 def test_plain_text_becomes_conllu() -> None:
-    """Missing spaces are marked, unless the tokens are not those of the text."""
+    """`SpaceAfter=No` marks a missing space, but only if the tokens are those of the text."""
     example = from_text("He can't  go.", get_tokenizer("ptb"))
     assert example.with_columns({}).splitlines() == [
         "# text = He can't go.",

@@ -96,7 +96,7 @@ def test_viterbi_finds_the_best_allowed_sequence(seed: int, constrained: bool) -
 @pytest.mark.parametrize("scheme", ["BIO", "BIOUL"])
 @given(seed=st.integers(0, 10**6), lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_constraints_are_never_broken(scheme: str, seed: int, lengths: list[int]) -> None:
-    """Decoding breaks no constraint, however strongly the emissions favor it."""
+    """Decoding breaks no constraint, however strongly the emissions favor a sequence that would."""
     allowed = allowed_sequences(tags_for(["A", "B"], scheme))
     crf = make_crf(allowed, seed)
     emissions, mask = make_batch(lengths, len(allowed.start), seed)

@@ -144,7 +144,7 @@ def test_dropout_of_characters_comes_before_the_convolution() -> None:
 
 
 def test_dropout_of_characters_does_not_depend_on_longer_words() -> None:
-    """Long words need more padding, in which numbers are dropped too. A mean of 2000 tokens is accurate to some 3 %."""
+    """Long words need more padding, in which numbers are dropped too. The mean of 2000 tokens is within about 3 %."""
     torch.manual_seed(0)
     module = CharacterEmbedding(4, 6, 3, dropout=0.5).train()
     alone = module([["a"] * 2000])[0].mean(dim=0)

@@ -123,7 +123,7 @@ def test_only_well_formed_sequences_are_allowed(scheme: str) -> None:
 
 
 def test_scores() -> None:
-    """Of 4 spans, 2 are found among 3: precision 2/3, recall 1/2. One found span has the right place but a wrong type."""
+    """Of 4 spans, 2 are found among 3: precision 2/3, recall 1/2. The right place with the wrong type is wrong."""
     gold = [span_list("0-1 A, 2-4 B"), span_list("0-2 A"), span_list("1-2 B")]
     found = [span_list("0-1 A, 2-4 A"), span_list(""), span_list("1-2 B")]
     scores = score_spans(gold, found)

@@ -97,7 +97,7 @@ def write_many(path: Path, number: int, width: int = 2) -> Path:
 
 
 def test_words_of_the_data_and_the_most_frequent_others_are_kept(tmp_path: Path) -> None:
-    """The words may be anywhere in the file. A word that the file has only in lower case is known by that vector."""
+    """They may be anywhere in the file. One that the file has only in lower case counts as known, with that vector."""
     path = write_many(tmp_path / "v.txt", 50)
     config = make_words(path, max_words=6)
     found = find_words([["w40", "w2", "none", "w40"], ["W45", "None"]], config)
@@ -122,8 +122,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 def test_words_that_are_in_no_file(tmp_path: Path) -> None:
-    """With `random`, these words of the data get random vectors, and any others the mean of the file's. With `zeros`
-    all get zeros, and the words of the data need no vectors of their own unless these are trained."""
+    """With `random`, such words of the data get random vectors, and all others the mean of the file's. With `zeros` all
+    get zeros, and the words of the data need no vectors of their own unless these are trained."""
     (tmp_path / "v.txt").write_text("a 1 2\nb 3 4\n")
     text = [["a", "own"]]
     embedding = embed(text, make_words(tmp_path / "v.txt", unknown="random"))

@@ -50,7 +50,7 @@ def test_reads_speakers_parts_and_names() -> None:
 
 
 def test_documents_are_written_with_the_first_line_that_was_read() -> None:
-    """The official scorer matches documents by that line. LitBank as published has an empty column for no mention."""
+    """The official scorer matches documents by that line. As published, LitBank's column is empty without mentions."""
     rows = ["# begin document (dracula_brat); part 0", "x\t0\t0\tDRACULA" + "\t_" * 8 + "\t", "#end document"]
     (document,) = parse_documents(rows, "text")
     assert (document.sentences, document.clusters) == ((("DRACULA",),), ())

@@ -1,4 +1,4 @@
-"""Named entities: a sentence's result doesn't depend on the others, and tags are read and written in columns."""
+"""A sentence's named entities do not depend on other sentences, and are read and written in columns."""
 
 from __future__ import annotations
 

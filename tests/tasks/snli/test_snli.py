@@ -1,4 +1,4 @@
-"""Textual entailment: ESIM computes what was published, and its task reads and writes pairs and has commands."""
+"""ESIM predicts textual entailment as published, and its task reads and writes pairs and has commands."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_recipe_is_the_published_one() -> None:
 
 
 def test_sizes_are_the_published_ones() -> None:
-    """Chen et al. 2017 count 4.3 million without word vectors. ELMo widens the biLSTM's input and the attention."""
+    """Chen et al. 2017 count 4.3 million numbers without word vectors. ELMo widens what the biLSTM and attention read."""
     model = build(read_recipe(SnliRecipe, "snli", ("snli",)))
     sizes = {name: tuple(p.shape) for name, p in model.named_parameters() if p.dim() > 1 and name != "words.weight"}
     assert sorted(sizes.values()) == sorted([(1200, 300)] * 8 + [(300, 2400), (300, 2400), (3, 300)])
@@ -113,7 +113,7 @@ def test_attention_equals_a_plain_loop() -> None:
 
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])
 def test_loss_and_predictions_do_not_depend_on_other_pairs(at: str | None) -> None:
-    """Layer norm is left out, since it is over the whole batch, as published. 1e-5 is float32 rounding."""
+    """Layer norm is off, since as published it is over the whole batch. 1e-5 is float32 rounding."""
     pairs = make_pairs(7)
     settings = make_recipe(elmo__vectors="live", elmo__layer_norm=False, **({"elmo__at": at} if at else {}))
     model = build(settings, make_model() if at else None).eval()

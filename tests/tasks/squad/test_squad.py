@@ -134,7 +134,7 @@ def test_loss_and_predictions_do_not_depend_on_neighbours(at: str | None, exampl
 def test_few_long_paragraphs_are_attended_to_at_a_time(
     examples: list[SquadExample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At most 800 pairs of tokens are compared at once: of two texts of about twenty tokens, or of one longer text."""
+    """At most 800 pairs of tokens are compared at once, of two texts of about twenty tokens or of one longer text."""
     model = build(make_recipe(), examples)
     whole = trainer.predict(TASK, model, examples)
     sizes: list[tuple[int, int]] = []

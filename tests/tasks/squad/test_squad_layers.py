@@ -82,7 +82,7 @@ def test_the_gru_starts_near_zero() -> None:
 
 
 def test_run_folders_have_these_names_and_shapes() -> None:
-    """Weights and checkpoints of earlier versions have these names and shapes, so they must stay readable."""
+    """Weights and checkpoints of earlier versions have these names and shapes, and must stay readable."""
     shapes = {name: tuple(tensor.shape) for name, tensor in BiGRU(5, 3).state_dict().items()}
     one = {"weight_ih": (9, 5), "weight_hh": (9, 3), "bias_ih": (9,), "bias_hh": (9,)}
     assert shapes == {f"directions.{n}.{name}": shape for n in range(2) for name, shape in one.items()}
@@ -132,7 +132,7 @@ def test_biattention_equals_a_plain_loop() -> None:
 
 
 def test_self_attention_equals_a_plain_loop() -> None:
-    """No token attends to itself. Nothing has a score and takes its share, which is everything for a single token."""
+    """No token attends to itself, but each may attend to nothing. For a single token, nothing gets all the weight."""
     x, _, mask, _ = batch()
     attention = SelfAttention(6)
     outputs = attention(x, mask).detach()

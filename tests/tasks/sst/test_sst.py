@@ -183,7 +183,8 @@ def test_sentences_and_phrases_are_read(tmp_path: Path) -> None:
 
 
 def test_quotes_become_those_of_plain_text(tmp_path: Path) -> None:
-    """Words and ELMo get these quotes, always. Runs from before the key `quotes` existed keep the treebank's."""
+    """Both words and ELMo get plain quotes, in training and after it. Runs from before the key `quotes` existed keep
+    those of the treebank."""
     words = ["``", "good", "''", "`", "b", "'", "-LRB-", "a", "-RRB-"]
     (tmp_path / "a").write_text(make_tree(words) + "\n")
     recipe = make_recipe()

@@ -210,7 +210,7 @@ def write_files(folder: Path) -> None:
 
 
 def test_tags_of_conllu_are_replaced(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CoNLL-U is known by its name, even if compressed, or is piped. Only columns 3 to 6 of words are changed."""
+    """The format is known by a file's name, compressed or not, and CoNLL-U may be piped. Only columns 3 to 6 change."""
     monkeypatch.chdir(trained)
     found = run("task", "predict", "run", "dev.conllu")
     assert run("task", "predict", "run", "dev.conllu.xz") == found
