@@ -179,8 +179,7 @@ def test_the_rate_falls_to_zero(recipe: Recipe, examples: list[NerExample], tmp_
 
 
 def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """When the minutes are used up, the epoch is cut short, measured and kept. With more of them, training
-    continues."""
+    """When the minutes are used up, the epoch is cut short, measured and kept. With more, training continues."""
     trainer = make_trainer(tmp_path, recipe(training__max_minutes=1e-9), examples)
     trainer.train()
     assert (trainer.progress.epoch, trainer.progress.step, trainer.num_trained) == (1, 1, 8)

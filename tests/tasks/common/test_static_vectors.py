@@ -97,7 +97,7 @@ def write_many(path: Path, number: int, width: int = 2) -> Path:
 
 
 def test_words_of_the_data_and_the_most_frequent_others_are_kept(tmp_path: Path) -> None:
-    """They may be anywhere in the file. One that the file has only in lower case counts as known, with that vector."""
+    """Words may be anywhere in the file. One that the file has only in lower case counts as known, by that vector."""
     path = write_many(tmp_path / "v.txt", 50)
     config = make_words(path, max_words=6)
     found = find_words([["w40", "w2", "none", "w40"], ["W45", "None"]], config)

@@ -132,7 +132,7 @@ def test_biattention_equals_a_plain_loop() -> None:
 
 
 def test_self_attention_equals_a_plain_loop() -> None:
-    """No token attends to itself, but each may attend to nothing. For a single token, nothing gets all the weight."""
+    """No token attends to itself. A learned score lets it attend to nothing instead, as a single token always does."""
     x, _, mask, _ = batch()
     attention = SelfAttention(6)
     outputs = attention(x, mask).detach()

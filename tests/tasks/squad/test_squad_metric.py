@@ -47,7 +47,7 @@ def test_pairs(answer: str, gold: str, wanted: float, same: float) -> None:
 
 
 def test_the_best_of_several_right_answers_counts() -> None:
-    """It is chosen for each figure separately: "old" has a better F1 with its second answer, but no exact match."""
+    """The best is chosen for each figure: "old" has a better F1 with its second answer, but no exact match."""
     golds = [["dog", "the cat"], ["very old house", "old house"], ["x"]]
     scores = score_answers(["cat", "old", "y"], golds)
     assert scores == {"f1": pytest.approx(100 * (1 + 2 / 3 + 0) / 3), "exact_match": pytest.approx(100 / 3)}
