@@ -82,7 +82,7 @@ def test_the_recipe_is_the_published_one() -> None:
 
 
 def test_sizes_are_the_published_ones() -> None:
-    """Chen et al. 2017 count 4.3 million parameters besides word vectors. ELMo widens what biLSTM and attention read."""
+    """Chen et al. 2017 count 4.3 million parameters without word vectors. ELMo widens biLSTM and attention."""
     model = build(read_recipe(SnliRecipe, "snli", ("snli",)))
     sizes = {name: tuple(p.shape) for name, p in model.named_parameters() if p.dim() > 1 and name != "words.weight"}
     assert sorted(sizes.values()) == sorted([(1200, 300)] * 8 + [(300, 2400), (300, 2400), (3, 300)])
