@@ -1,4 +1,4 @@
-"""A small model that tests of several analyses read text with."""
+"""These fixtures give the tests of several analyses a small model."""
 
 from __future__ import annotations
 

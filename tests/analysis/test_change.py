@@ -1,4 +1,4 @@
-"""Distances between the uses of a word in periods: against all pairs, on simulated change, and in the command."""
+"""Distances between a word's uses in two periods equal those of all pairs, and show which words have changed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analys
 
 WORDS = ["They", "saw", "a", "new", "old", "in", "the", "of", "drama", "."]
 FLOAT16 = 3e-3
-"""The rounding of stored vectors, in sums of their products."""
+"""The tolerance for sums of products of vectors that are stored in float16."""
 
 
 def units(number: int, seed: int = 0, width: int = 6) -> np.ndarray:
@@ -32,7 +32,7 @@ def units(number: int, seed: int = 0, width: int = 6) -> np.ndarray:
 
 
 def pairwise(first: np.ndarray, second: np.ndarray | None = None) -> float:
-    """The mean cosine distance of all pairs, of two sets or of different members of one."""
+    """Return the mean cosine distance of all pairs, of one vector from each set or of two vectors from the only set."""
     if second is None:
         return float(np.mean([1 - a @ b for i, a in enumerate(first) for j, b in enumerate(first) if i != j]))
     return float(np.mean([1 - a @ b for a in first for b in second]))
@@ -55,7 +55,7 @@ def test_distances_are_those_of_all_pairs() -> None:
 
 
 def test_an_unchanged_word_has_no_excess_however_rare_it_is() -> None:
-    """The mean over many draws from the same uses: prototypes of few uses are far from each other by accident."""
+    """On average over many draws the excess is zero, although prototypes of few uses are far apart by chance."""
     uses = units(1000)
     random = np.random.default_rng(3)
     found = []
@@ -75,7 +75,7 @@ def test_one_use_has_no_distance_within_its_period() -> None:
 
 
 def sentences(seed: int, changed: bool) -> list[list[str]]:
-    """Sentences with `gay` between words, and `park` in the company of others, for which `gay` stands if changed."""
+    """Make sentences with `gay` between words, and sentences of `park` alone, or of `gay` alone if it has changed."""
     random = np.random.default_rng(seed)
     made: list[list[str]] = []
     for number in range(120):
@@ -88,7 +88,7 @@ def sentences(seed: int, changed: bool) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def index(model: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three letters of two decades and an undated one; `gay` also stands alone in the late one, where `park` did."""
+    """Index two texts of the 1840s, one of 1901 and one without a date. In the last two, `gay` replaces `park`."""
     folder = tmp_path_factory.mktemp("index")
     for name, seed, changed in (("a", 0, False), ("b", 1, False), ("c", 2, True), ("d", 3, True)):
         text = "\n".join(map(" ".join, sentences(seed, changed)))
@@ -111,7 +111,7 @@ def vectors_of(model: Embedder, word: str, seeds: list[int], changed: bool) -> n
 
 
 def test_a_word_is_compared_between_periods(model: Embedder, index: Path) -> None:
-    """The distances are those of the model's own vectors, and the nearest uses those nearest to the mean."""
+    """Distances are those of the model's own vectors, and the uses shown are nearest to the mean of their period."""
     early, late = vectors_of(model, "gay", [0, 1], False), vectors_of(model, "gay", [2], True)
     found = ChangeIndex(index, "decade").word("gay", top=2)
     assert [(period.name, period.num_uses) for period in found.periods] == [("1840s", len(early)), ("1900s", len(late))]
@@ -134,7 +134,7 @@ def test_the_word_that_changed_is_first(index: Path, measure: str) -> None:
     ranked = uses.rank(("1849", "1901"), min_count=5, measure=measure)
     assert ranked[0].word == "gay"
     assert ranked[0].excess > 3 * ranked[1].excess
-    assert {one.word for one in ranked} == {*WORDS, "gay"}  # `park` is in one period only
+    assert {one.word for one in ranked} == {*WORDS, "gay"}  # `park` occurs in only one of the two periods
     values = [getattr(one, measure) for one in ranked]
     assert values == sorted(values, reverse=True)
     by_word = uses.word("gay").distances
@@ -154,7 +154,7 @@ def test_words_can_be_measured_in_turns(index: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("kind", ["float16", "pq"])
 def test_all_stored_vectors_are_read(kind: stored.Kind, tmp_path: Path) -> None:
-    """From several files, all or some; those of product quantisation are rounded."""
+    """All or some of the vectors are read from several files. Those of product quantization are rounded."""
     vectors = units(900, width=16).astype(np.float32)
     stored.train_index(vectors, kind, len(vectors), tmp_path / "trained")
     for number, (start, end) in enumerate([(0, 400), (400, 900)]):
@@ -174,7 +174,7 @@ def test_all_stored_vectors_are_read(kind: stored.Kind, tmp_path: Path) -> None:
 
 
 def origins(*dates: str, column: str = "date") -> Origins:
-    """One sentence of each of several files, with its date."""
+    """Return the origins of one sentence from each of several files, which have these dates."""
     places = np.array([[number, 1] for number in range(len(dates))], np.int32)
     return Origins([f"{number}.txt" for number in range(len(dates))], places, [column], [[date] for date in dates])
 

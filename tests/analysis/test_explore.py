@@ -1,4 +1,4 @@
-"""`elmo explore`: what is known of a word, and the page that shows it, over HTTP and in a browser."""
+"""`elmo explore` shows what is known of a word on a page, which is tested over HTTP and in a browser."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SENTENCES = [("She", "wrote", "a", "play", "."), ("a", "new", "park")]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model and an index of tagged text."""
+    """Return a folder with a model and an index of tagged text."""
     folder = tmp_path_factory.mktemp("explore")
     model = Embedder(formats.load(make(folder / "model")[0]))
     random = np.random.default_rng(0)
@@ -89,7 +89,7 @@ def test_a_word_is_compared_with_its_uses_in_every_layer(model: Embedder, index:
 
 
 def test_the_word_that_was_clicked_is_the_one(model: Embedder, index: ContextIndex) -> None:
-    """It is the second "play" of its sentence here. The tags are those of the uses themselves."""
+    """A click on the second "play" of the sentence looks up that one. Every use that is found has its own tag."""
     view = look(model, [("play", "in", "play")], 0, 2, index)
     assert view.neighbors is not None
     assert view.neighbors.position == 2
@@ -123,7 +123,7 @@ def test_without_an_index_the_words_of_the_text_are_compared(model: Embedder) ->
 
 
 def test_without_an_index_links_keep_the_other_lines(model: Embedder) -> None:
-    """The word is compared with those lines."""
+    """A word is compared with the other lines of the text, so each link must contain them."""
     from starlette.testclient import TestClient
 
     from elmo.analysis.explore_page import Page
@@ -137,7 +137,7 @@ def test_without_an_index_links_keep_the_other_lines(model: Embedder) -> None:
 
 
 def test_typed_text_is_tokenized_like_the_text_of_the_index(model: Embedder, index: ContextIndex, folder: Path) -> None:
-    """If the index does not say how, because its text was tokenized before, typed text is taken for English."""
+    """If the index doesn't name a tokenizer, because its text was tokenized before, typed text is cut as English."""
     (folder / "raw").write_text("A play. They play.\n")
     build_index(model, [str(folder / "raw")], folder / "raw.index", tokenizer="spacy:xx")
     assert tokenizer_for_input(ContextIndex(folder / "raw.index", model)) == "spacy:xx"
@@ -174,7 +174,7 @@ def test_a_reader_sees_and_chooses_files_and_metadata(model: Embedder, folder: P
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[str]:
-    """The address of `elmo explore` in a process of its own, which ends when asked to."""
+    """Yield the address of `elmo explore` in a process of its own, which must end quietly when interrupted."""
     command = [sys.executable, "-m", "elmo", "explore", "model", "--index", "index", "--port", "0", "--device", "cpu"]
     with started(*command, cwd=folder) as process:
         assert process.stdout is not None
@@ -225,7 +225,7 @@ def test_the_start_page_says_what_to_do_and_has_an_example(server: str) -> None:
 
 
 def test_a_new_text_is_not_asked_for_the_old_word(server: str) -> None:
-    """Browsers send text with line ends of their own."""
+    """A word stays chosen if the text is still the same, even though browsers send it with other line ends."""
     query = f"text={quote_plus('a play' + chr(13) + chr(10) + 'A play .')}&line=1&word=1"
     for of, is_chosen in (("a play\nA play .", True), ("She wrote it .", False)):
         code, page = get(f"{server}/?{query}&of={quote_plus(of)}")
@@ -233,7 +233,7 @@ def test_a_new_text_is_not_asked_for_the_old_word(server: str) -> None:
 
 
 def test_a_word_of_a_text_that_is_cut_differently_is_not_looked_up(server: str) -> None:
-    """The same number may belong to another word there."""
+    """The same position may hold another word if the text is now tokenized differently."""
     query = f"text={quote_plus('a play')}&of={quote_plus('a play')}&line=0&word=1"
     for spaces, is_chosen in (("&cut=", True), ("&spaces=1&cut=1", True), ("&spaces=1&cut=", False)):
         _, page = get(f"{server}/?{query}{spaces}")
@@ -268,7 +268,7 @@ def test_typed_text_is_escaped(server: str) -> None:
 
 
 def test_other_host_names_are_refused(server: str) -> None:
-    """Otherwise the page of another site could send requests by a host name of its own that leads to this machine."""
+    """Otherwise another site's page could send requests here by a host name of its own that leads to this machine."""
     assert get(server, Host="evil.example")[0] == 400
 
 
@@ -292,7 +292,7 @@ def test_which_addresses_only_this_machine_reaches(host: str, is_own: bool) -> N
 
 
 def test_letting_other_machines_in_is_announced(folder: Path) -> None:
-    """They may call this machine by any name. The tokenizer is the one that was asked for."""
+    """Other machines may call this one by any name. Typed text is cut by the tokenizer that was asked for."""
     command = [sys.executable, "-m", "elmo", "explore", "model", "--host", "0.0.0.0", "--port", "0", "--device", "cpu"]
     command += ["--tokenizer", "whitespace"]
     with started(*command, cwd=folder) as process:
@@ -335,7 +335,7 @@ def test_a_browser_shows_it(server: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None or DRIVER is None, reason="needs Chromium or Chrome, and its driver")
 def test_a_person_types_and_clicks(server: str, tmp_path: Path) -> None:
-    """They enter a text and click on two of its words and on a use that was found. A new text has no chosen word."""
+    """Someone types a text and clicks on two of its words and on a use. A new text has no chosen word."""
     from selenium.webdriver import Chrome, ChromeOptions, ChromeService
     from selenium.webdriver.common.by import By
     from selenium.webdriver.remote.webelement import WebElement
@@ -397,7 +397,7 @@ def test_the_example_is_short_enough_for_the_page(model: Embedder, tmp_path: Pat
 
 
 def test_long_sentences_are_cut_around_their_word() -> None:
-    """The page accepts whatever a link to it holds."""
+    """A link must not contain more text than the page accepts."""
     tokens = tuple(f"{number:04}" for number in range(1000))
     for word in (0, 10, 500, 999):
         place, cut = cut_around(tokens, word)
@@ -406,12 +406,12 @@ def test_long_sentences_are_cut_around_their_word() -> None:
     assert cut_around(("a", "b"), 1) == (1, ("a", "b"))
 
 
-# --- clients that mean harm
+# --- malicious clients
 
 
 @pytest.fixture(scope="module")
 def hasty(folder: Path, model: Embedder) -> Iterator[tuple[str, int]]:
-    """The address of a server in this process that waits a fifth of a second for requests."""
+    """Yield the address of a server in this process that waits only a fifth of a second for requests."""
     from elmo.analysis.explore_page import Page
     from elmo.analysis.explore_server import make_server
 
@@ -455,7 +455,7 @@ def test_a_client_that_sends_half_a_request_is_disconnected(sent: bytes, answer:
 def test_sending_a_request_bit_by_bit_gains_no_time(hasty: tuple[str, int]) -> None:
     def drop() -> None:
         client.sendall(b"GET / HTTP/1.1\r\n")
-        for _ in range(100_000):  # it ends soon after the disconnection
+        for _ in range(100_000):  # the loop ends soon after the server disconnects
             client.sendall(b"X")
             time.sleep(0.01)
 
@@ -489,5 +489,5 @@ def test_a_minute_has_few_lines_of_the_log(hasty: tuple[str, int]) -> None:
                 assert rest(client).startswith(b"HTTP/1.1 400")
     finally:
         logger.removeHandler(handler)
-    assert MOST_LINES <= len(found) <= 2 * MOST_LINES  # a minute may end in between
+    assert MOST_LINES <= len(found) <= 2 * MOST_LINES  # a new minute may begin during the test
     assert "more messages of this minute are left out" in found

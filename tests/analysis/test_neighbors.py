@@ -31,7 +31,7 @@ TEXT = [
 QUERY = ["She", "wrote", "a", "play", "."]
 
 ROUNDING = 1e-6
-"""Cosines of float32 vectors that were computed in other batches."""
+"""The tolerance for cosines of float32 vectors that were computed in different batches."""
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_any_text_gives_the_nearest(model: Embedder, text, top: int) -> None:
 
 @pytest.mark.parametrize("ignore_case", [False, True])
 def test_without_a_query_uses_are_nearest_to_their_mean(model: Embedder, ignore_case: bool) -> None:
-    """Equal sentences count as often as they occur in the mean, and once among the uses."""
+    """In the mean, equal sentences count as often as they occur. Among the uses, they count once."""
     forms = ("play", "Play") if ignore_case else ("play",)
     uses = [
         (tuple(sentence), place, vector.astype(np.float64))

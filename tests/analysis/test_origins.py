@@ -1,4 +1,4 @@
-"""Where the sentences of an index are from: their files and lines, and tables of metadata."""
+"""An index knows the file and the line of each sentence, and metadata from a table about the files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_every_sentence_has_its_file_line_and_metadata(origins: Origins, tmp_pat
     ids=str,
 )
 def test_sentences_are_chosen_by_value_beginning_or_range(origins: Origins, wanted, chosen) -> None:
-    """Years are numbers: 900 comes before 1843. A day of 1790 is in a range that ends in 1790."""
+    """Years are compared as numbers, so 900 comes before 1843. A day in 1790 is in a range that ends in 1790."""
     assert np.flatnonzero(origins.where(wanted)).tolist() == chosen
 
 

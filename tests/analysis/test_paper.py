@@ -1,4 +1,4 @@
-"""The frame of the paper's analyses, and those that need vectors only."""
+"""These tests cover what all of the paper's analyses share, and the analyses that need only vectors."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_markdown_has_the_papers_figures_above_ours() -> None:
 
 
 def test_tables_5_and_6_show_what_the_paper_compares_with() -> None:
-    """Figures of other encoders stand under their layers, those of whole systems in a column of their own."""
+    """Figures of other encoders are shown under their layers, and those of whole systems in a column of their own."""
     columns = ["layer 1", "layer 2", published.SPECIAL]
     senses = table_markdown(Table("Table 5", "F1 (%)", columns, {}, published.SENSES))
     tags = table_markdown(Table("Table 6", "accuracy (%)", columns, {}, published.TAGS))
@@ -123,13 +123,13 @@ def test_findings_of_several_tasks_become_one() -> None:
     assert [table.title for table in joined.tables] == ["NER", "SST", "Best"]
     best = joined.tables[-1]
     assert best.here == {"NER": {"a": 1.0}, "SRL": {"a": 4.0}, "SST": {"a": 3.0}}
-    assert best.spread == {"NER": {"a": 0.5}}  # those of SRL now are of one seed
+    assert best.spread == {"NER": {"a": 0.5}}  # SRL has no deviation, since its later scores are of one seed
     assert best.unit == "dev score (%): NER F1, SRL F1, SST accuracy"
     assert joined.seconds == {"NER": 1.0, "SRL": 4.0, "SST": 3.0}
 
 
 def test_joined_columns_are_those_of_rows_that_are_left() -> None:
-    """The rows may have other columns, such as other shares of the training set."""
+    """A column whose rows were all replaced is dropped. New rows may have other columns, such as other shares."""
     table = Table("NER", "F1", ["1 %, 3", "all"], {"with": {"1 %, 3": 1.0, "all": 2.0}}, paper={"p": {"all": 3.0}})
     again = replace(table, columns=["1 %, 4"], here={"with": {"1 %, 4": 1.5}}, paper={})
     one = Finding("efficiency", "x", "m", False, [table], {})
@@ -159,7 +159,7 @@ def test_a_missing_matplotlib_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_parts_are_found_once(tmp_path: Path) -> None:
-    """They are found again if what they depend on has changed. A failure is not kept."""
+    """Parts are computed again if what they depend on has changed. A failure is not kept."""
     path, calls = tmp_path / "parts" / "x.json", []
 
     def compute() -> list[int]:
@@ -300,7 +300,7 @@ def test_wsd_counts_the_papers_four_sets_and_all(embedder: Embedder, tmp_path: P
 
 
 def test_neighbors_find_the_papers_sentences_and_count_senses(embedder: Embedder, tmp_path: Path) -> None:
-    """The text has the source in a longer form than the paper quotes. The source is not its own neighbor."""
+    """The text has the paper's sentence in a longer form. That sentence is not its own neighbor."""
     whole = [*published.GAME.split(), "in", "the", "hole"]
     answer = ["Kieffer", ",", "the", "only", "junior", ",", "saw", "a", "play"]
     text = [
@@ -335,7 +335,7 @@ def test_text_without_the_word_is_refused(embedder: Embedder, tmp_path: Path) ->
 
 
 def test_senses_that_are_never_repeated_are_left_out(embedder: Embedder, tmp_path: Path) -> None:
-    """If the text uses a word in each sense only once, no use has another of its sense to be nearest to."""
+    """If a text uses a word only once in each sense, no use can have a neighbor of the same sense."""
 
     def use(number: int, word: str, sense: str) -> Annotated:
         return Annotated([str(number), word], [Instance(Target(word, "NOUN"), 1, 2, (sense,))])

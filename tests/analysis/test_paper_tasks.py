@@ -1,4 +1,4 @@
-"""The paper's analyses that train task models: what is trained, once, and what is made of it."""
+"""The paper's analyses of tasks train each setting only once, and make tables and pictures of the results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MakeRuns = Callable[..., TaskRuns]
 
 @pytest.fixture
 def make_runs(tmp_path: Path) -> MakeRuns:
-    """Make a task of named entities in eight sentences, with a biLM that has a softmax."""
+    """Return a function that sets up the task of named entities with eight sentences and a biLM that has a softmax."""
     for name, sentences in (("train", SENTENCES), ("dev", SENTENCES[1:6])):
         lines = ("".join(f"{word}\t{TAGS.get(word, 'O')}\n" for word in sentence.split()) for sentence in sentences)
         (tmp_path / f"{name}.conll").write_text("\n".join(lines))
@@ -75,7 +75,7 @@ def forbid_training(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def draws(draw: Callable[[Any, Finding], None], finding: Finding) -> list[str]:
-    """Return the titles of the panels of the picture."""
+    """Draw a picture and return the titles of its panels."""
     pytest.importorskip("matplotlib")
     figure = new_figure()
     draw(figure, finding)
@@ -99,7 +99,7 @@ def test_a_setting_is_trained_only_once(make_runs: MakeRuns, forbid_training, tm
 
 
 def test_shared_vectors_change_no_result(make_runs: MakeRuns, tmp_path: Path) -> None:
-    """Except for the seconds it took, a run is bit for bit the one of `elmo task`."""
+    """A run that shares vectors has the same scores and weights, to the bit, as a run of `elmo task`."""
     task = make_runs()
     shared = task.with_elmo().results[0]
     files = (str(tmp_path / f"{name}.conll") for name in ("train", "dev"))
@@ -112,7 +112,7 @@ def test_shared_vectors_change_no_result(make_runs: MakeRuns, tmp_path: Path) ->
 
 
 def test_a_share_is_trained_on_in_a_folder_of_its_own(make_runs: MakeRuns) -> None:
-    """It is a share of what the recipe's own share leaves: eight sentences, four, two. Epochs have as many steps."""
+    """The share is taken of the recipe's own: four of eight sentences, then two of these. Epochs have as many steps."""
     task = make_runs(settings={"training.share": 0.5, "training.batch_size": 1})
     assert [task.num_examples(share) for share in (1.0, 0.5)] == [4, 2]
     folders = [task.baseline(share).folders[0] for share in (1.0, 0.5)]
@@ -122,7 +122,7 @@ def test_a_share_is_trained_on_in_a_folder_of_its_own(make_runs: MakeRuns) -> No
 
 
 def test_more_seeds_join_the_first_one(make_runs: MakeRuns) -> None:
-    """Each seed is trained only once, also if fewer seeds are asked for later."""
+    """Each seed is trained only once, even if fewer seeds are asked for later."""
     task = make_runs()
     first = [task.baseline().results[0], task.with_elmo().results[0]]
     several = make_runs(num_seeds=2)
@@ -137,7 +137,7 @@ def test_settings_go_before_those_of_quick_runs(make_runs: MakeRuns) -> None:
 
 
 def test_quick_runs_take_few_tokens(make_runs: MakeRuns, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In some tasks examples are whole documents, and a few hundred of them would take long."""
+    """In some tasks examples are whole documents, so that a few hundred of them would take too long."""
     assert len(make_runs(quick=True).sets["train"]) == len(SENTENCES)
     monkeypatch.setattr("elmo.analysis.paper.runs.QUICK_TOKENS", {"train": 9, "dev": 1})
     task = make_runs(quick=True)
@@ -167,7 +167,7 @@ def test_layers_has_its_five_settings(make_runs: MakeRuns) -> None:
 
 
 def test_the_last_layer_is_tried_without_its_scale(make_runs: MakeRuns) -> None:
-    """Appendix A.2: gamma then stays 1, and the scores differ from those of the run with gamma."""
+    """As in appendix A.2, gamma stays 1 in this setting, whereas it is trained in the usual one."""
     task = make_runs()
     (table,) = tasks.analyze_layers([task], "m").tables
     assert table.columns.index(published.TOP_UNSCALED) == table.columns.index(published.TOP) + 1
@@ -268,7 +268,7 @@ def test_sentences_are_tuned_on_and_not_their_phrases(tmp_path: Path) -> None:
 
 
 def test_models_are_tuned_on_contexts_and_on_questions_separately(tmp_path: Path) -> None:
-    """This is what Table 7 reports. The task is trained with the model that was tuned on the contexts, as published."""
+    """Table 7 reports both. As published, the task is trained with the model that was tuned on the contexts."""
     questions = [{"question": q, "id": q, "answers": [{"text": "w1", "answer_start": 0}]} for q in ("w3 w4 ?", "w4 ?")]
     paragraphs = [{"context": "w1 w2 w0 w5 .", "qas": questions}]
     (tmp_path / "squad.json").write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))

@@ -1,4 +1,4 @@
-"""All pictures have one look, and don't show what isn't there: a line between categories, scores below zero."""
+"""Pictures share one look, don't join points of categories with lines, and have room for all values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = [
 
 
 def lightness(colour: str) -> float:
-    """CIE L* of a color, from 0 (black) to 100 (white): what is left of it in grey."""
+    """Return CIE L* of a color, from 0 (black) to 100 (white), which is what remains of the color in grey."""
     parts = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     luminance = 0.2126 * red + 0.7152 * green + 0.0722 * blue

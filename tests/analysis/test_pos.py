@@ -1,4 +1,4 @@
-"""The POS probe: what a linear classifier finds, and what the reader of CoNLL-U takes and refuses."""
+"""The POS probe learns what a linear classifier can learn, and the reader of CoNLL-U refuses other text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TAGS = {"play": "NN", "the": "DT", "a": "DT", "plays": "VBZ", "she": "PRP", "new
 
 
 def make_tagged(num_sentences: int, seed: int) -> list[Tagged]:
-    """Make sentences of words that have one tag each."""
+    """Make sentences in which each word has the same tag everywhere."""
     draw = np.random.default_rng(seed)
     sentences = [draw.choice(list(TAGS), size=draw.integers(1, 9)).tolist() for _ in range(num_sentences)]
     return [Tagged(tokens, [TAGS[token] for token in tokens]) for tokens in sentences]
@@ -58,7 +58,7 @@ def test_separable_classes_are_learned_without_error() -> None:
 
 
 def test_labels_by_chance_stay_at_chance() -> None:
-    """There are 4 random labels. 1/4 of 2,000 has a standard deviation of 0.0097; 0.05 is five of them."""
+    """The accuracy is 1/4 with 4 random labels. Its standard deviation on 2,000 is 0.0097; 0.05 is five of these."""
     draw = np.random.default_rng(1)
     vectors, labels = draw.normal(size=(4000, 10)).astype(np.float32), draw.choice(list("abcd"), size=4000).tolist()
     probe = fit_probe(vectors[:1500], labels[:1500], vectors[1500:2000], labels[1500:2000])
@@ -66,7 +66,7 @@ def test_labels_by_chance_stay_at_chance() -> None:
 
 
 def test_scale_and_place_of_numbers_change_nothing() -> None:
-    """Layers of a biLM differ in both by a factor of a hundred. A dimension without variance does no harm."""
+    """Layers of a biLM differ in scale and mean by a factor of a hundred. A dimension without variance does no harm."""
     draw = np.random.default_rng(2)
     vectors = draw.normal(size=(400, 5)).astype(np.float32)
     labels = np.where(vectors @ [1, -2, 0.5, 0, 1] + 0.3 * draw.normal(size=400) > 0, "yes", "no").tolist()
@@ -74,7 +74,7 @@ def test_scale_and_place_of_numbers_change_nothing() -> None:
     plain = vectors * np.float32([1, 1, 1, 1, 0])
     scores = [fit_probe(x[:300], labels[:300], x[300:], labels[300:]).accuracy(x, labels) for x in (plain, moved)]
     assert scores[0] > 0.8
-    assert scores[0] == pytest.approx(scores[1], abs=0.011)  # 4 of 400 that lie on the plane, by rounding
+    assert scores[0] == pytest.approx(scores[1], abs=0.011)  # rounding may move 4 of 400 across the plane
 
 
 def test_the_weight_decay_is_the_best_on_the_dev_set() -> None:
@@ -120,7 +120,7 @@ def test_words_of_one_tag_each_are_learned_without_error(embedder: Embedder) -> 
     parts = [make_tagged(number, seed) for seed, number in enumerate((150, 20, 30))]
     scores = [probe_pos(embedder, *parts, layer) for layer in (0, 1, "top")]
     assert scores[0] == most_frequent_tag(parts[0], parts[2]) == 1.0
-    assert all(score > 0.7 for score in scores)  # NN, the commonest, has a quarter
+    assert all(score > 0.7 for score in scores)  # always NN, the most frequent tag, would give a quarter
 
 
 def test_vectors_are_those_of_the_layer_in_order(embedder: Embedder) -> None:

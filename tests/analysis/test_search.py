@@ -24,10 +24,10 @@ WORDS = ["They", "saw", "a", "new", "play", "in", "the", "park", "Play", "drama"
 QUERY = ["She", "wrote", "a", "play", "."]
 
 ROUNDING = 2e-6
-"""Cosines of float32 vectors that were computed in other batches."""
+"""The tolerance for cosines of float32 vectors that were computed in different batches."""
 
 FLOAT16_ROUNDING = 1e-3
-"""Cosines to a mean of vectors in float16."""
+"""The tolerance for cosines to a mean of vectors in float16."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def text(sentences: list[list[str]], tmp_path_factory: pytest.TempPathFactory) -
 
 
 def assert_same(found, exact) -> None:
-    """The searches found the same uses. Those that are equally near may be in another order."""
+    """Assert that both searches found the same uses. Those that are equally near may be in a different order."""
     assert [use.similarity for use in found.uses] == pytest.approx([use.similarity for use in exact.uses], abs=ROUNDING)
     assert {(use.sentence, use.position, use.tokens) for use in found.uses} == {
         (use.sentence, use.position, use.tokens) for use in exact.uses
@@ -73,7 +73,7 @@ def test_equal_sentences_leave_room_for_other_uses(model: Embedder, tmp_path: Pa
 
 @pytest.mark.parametrize("layer", ["top", 1, "mean", [0.2, 0.3, 0.5]])
 def test_finds_what_the_exact_search_finds(model: Embedder, sentences, text: str, tmp_path: Path, layer) -> None:
-    """With so few tokens all groups are searched, and twice as many uses are compared as asked for. None is missed."""
+    """With so few tokens all groups are searched, and twice as many uses as asked for are compared. None is missed."""
     build_index(model, [text], tmp_path / "index", layer=layer)
     index = ContextIndex(tmp_path / "index", model)
     for options in ({}, {"any_word": True}, {"ignore_case": True}, {"top": 3}):
@@ -119,7 +119,7 @@ def test_the_mean_of_all_uses_is_that_of_the_exact_search(model, sentences, text
 def test_several_words_are_found_as_by_the_exact_search(
     model: Embedder, sentences, text: str, tmp_path: Path, monkeypatch
 ) -> None:
-    """With several files of vectors, and a few runs at a time, so that a run may be spread over two files."""
+    """The vectors are in several files and few runs are read at a time, so that a run may be spread over two files."""
     monkeypatch.setattr(build, "PART_TOKENS", 100)
     monkeypatch.setattr(build, "ADD_TOKENS", 30)
     monkeypatch.setattr("elmo.analysis.search.index.RUNS_AT_ONCE", 4)
@@ -181,7 +181,7 @@ def test_parts_are_searched_as_one(model: Embedder, text: str, tmp_path: Path, m
 
 
 def test_product_quantised_vectors_give_exact_similarities(model: Embedder, sentences, text: str, tmp_path) -> None:
-    """Candidates come from rounded vectors; ten times as many as asked for are compared exactly."""
+    """Candidates come from rounded vectors, but ten times as many as asked for are compared exactly."""
     built = build_index(model, [text], tmp_path / "index", kind="pq")
     found = ContextIndex(tmp_path / "index", model).find_neighbors("play", QUERY, any_word=True, top=5)
     exact = find_neighbors(model, sentences, "play", QUERY, any_word=True, top=5)
@@ -241,7 +241,7 @@ def test_parts_of_speech_choose(model: Embedder, tmp_path: Path) -> None:
         assert words(among=["a"]) == [(1, "a")]
         assert words(pattern, among=["new_play play"]) == [(1, "new_play")]
         with pytest.raises(ElmoError, match="no use of 'a new_play' tagged"):
-            words(pattern, among=["a new_play"])  # its first word is no noun
+            words(pattern, among=["a new_play"])  # its first word is not a noun
         assert index.text.tag(1) == verb
 
 
@@ -329,7 +329,7 @@ def test_another_command_may_overwrite_an_index(model: Embedder, text: str, tmp_
 def test_the_same_command_again_finds_all_done(
     model: Embedder, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is embedded and nothing written. Other settings or another text are refused."""
+    """Nothing is embedded or written again. Other settings or another text are refused."""
     folder = tmp_path / "index"
     first = build_index(model, [text], folder)
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
@@ -460,7 +460,7 @@ def test_the_sample_is_of_as_many_tokens_as_asked_for(model: Embedder, tmp_path:
 def test_an_incomplete_index_is_refused(
     model: Embedder, tmp_path: Path, name: str, kept: int | None, says: str
 ) -> None:
-    """A copy that was not finished is such an index. A search would never find what is missing."""
+    """A copy that was not finished leaves such an index. A search in it would never find what is missing."""
     (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")
     build_index(model, [str(tmp_path / "text.conllu")], tmp_path / "index", tagged="upos")
     path = tmp_path / "index" / name
@@ -495,7 +495,7 @@ def test_a_damaged_index_is_reported_in_one_sentence(
 
 
 def test_a_use_in_the_query_sentence_does_not_count(model: Embedder, tmp_path: Path) -> None:
-    """This holds for an index and for the exact search."""
+    """Both an index and the exact search leave such uses out."""
     sentences = [QUERY, ["They", "saw", "it"]]
     (tmp_path / "text").write_text("\n".join(map(" ".join, sentences)))
     build_index(model, [str(tmp_path / "text")], tmp_path / "index")
@@ -533,7 +533,7 @@ PLACES_OF = {"They": ("a.txt", 1), "A": ("a.txt", 3), "New": ("b.txt", 1), "She"
 
 @pytest.fixture
 def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Two files and two tables about them in the working directory."""
+    """Write two texts and two tables about them to the working directory, and return the names of the texts."""
     for name, content in LETTERS.items():
         (tmp_path / name).write_text(content)
     (tmp_path / "dates.tsv").write_text("file\tyear\na\t1843\nb\t1790\n")
@@ -566,7 +566,7 @@ def test_every_use_has_its_file_and_line_and_is_chosen_by_metadata(model: Embedd
 def test_metadata_of_a_complete_index_is_replaced(
     model: Embedder, letters: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is embedded, and a call without metadata keeps what there is."""
+    """No text is embedded again, and a call without metadata keeps the old metadata."""
     build_index(model, letters, "index", metadata="dates.tsv")
     monkeypatch.setattr(model, "embed_window", None)
     for table, columns in ((None, ("year",)), ("places.csv", ("place",)), (None, ("place",))):
@@ -580,7 +580,7 @@ def test_metadata_of_a_complete_index_is_replaced(
 
 
 def test_a_complete_index_learns_where_its_text_is_now(model: Embedder, letters: list[str]) -> None:
-    """The same text has other lines and files. Metadata stays with the names of files."""
+    """The same text may have moved to other lines and files. Metadata belongs to the names of files."""
     build_index(model, letters, "index", metadata="dates.tsv")
     Path("a.txt").write_text(f"\n\n\n{LETTERS['a.txt']}")
     assert build_index(model, letters, "index").was_there
@@ -619,7 +619,7 @@ def test_unknown_keywords_are_refused(model: Embedder, text: str, tmp_path: Path
 
 
 def test_tagged_text_has_places(model: Embedder, tmp_path: Path) -> None:
-    """The line is that of the sentence's first comment, or of its first word."""
+    """The line is that of the sentence's first comment, or of its first row if it has no comment."""
     (tmp_path / "text.conllu").write_text(CONLLU, encoding="utf-8")
     build_index(model, [str(tmp_path / "text.conllu")], tmp_path / "index", tagged="upos")
     origins = ContextIndex(tmp_path / "index", model).text.origins

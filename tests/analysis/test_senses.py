@@ -1,4 +1,4 @@
-"""One word's uses: found, compared and drawn."""
+"""The uses of a word are gathered, their senses are compared, and they are drawn."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TEXT = [
 ]
 
 ROUNDING = 1e-6
-"""Of float32 vectors that were computed in other batches."""
+"""The tolerance for float32 vectors that were computed in different batches."""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def make_uses(vectors: list[list[float]], senses: list[str], sentences: list[str
 
 @pytest.mark.parametrize("layer", [0, "top", "mean", [0.2, 0.3, 0.5]])
 def test_uses_are_embedded_in_their_sentences(embedder: Embedder, layer) -> None:
-    """Any part of speech counts. The vector of an expression is the mean of its tokens."""
+    """Uses as any part of speech count. The vector of an expression is the mean of its tokens' vectors."""
     uses = gather_uses(embedder, iter(TEXT), "play", layer)
     assert uses.senses == [DRAMA, MOVE, DRAMA, MOVE]
     assert uses.spans == [(2, 3), (1, 2), (3, 4), (1, 3)]
@@ -118,22 +118,23 @@ def test_a_query_needs_the_word(embedder: Embedder) -> None:
 
 
 def test_separation_by_hand() -> None:
-    """Five uses of a, b and c: c is alone and not asked, but nearest to the second b; 3 of 4 are right.
+    """Of five uses with the senses a, b and c, three of the four that are asked about have a right answer.
 
-    Chance: each of a and b has one of its kind among the four others, 1/4.
+    The only c is not asked about, but is the nearest to the second b. By chance, an a or b would find its own sense
+    among the four other uses with a probability of 1/4.
     """
     uses = make_uses([[1, 0], [9, 1], [0, 1], [-5, 5], [-6, 5]], list("aabbc"), list("pqrst"))
     assert separation(uses) == Separation(0.75, 0.25, 4, 3)
 
 
 def test_neighbours_in_the_same_sentence_count_for_nothing() -> None:
-    """Neither do those in equal sentences, or a sentence that occurs twice would be its own neighbor."""
+    """Uses in equal sentences don't count either, or a sentence that occurs twice would be its own neighbor."""
     uses = make_uses([[1, 0], [1, 0.1], [0, 1], [0.1, 1], [1, 0.2]], list("aabba"), ["p", "p", "q", "r", "s"])
     assert separation(uses) == Separation(1.0, pytest.approx((1 / 3 * 2 + 1 / 4 * 2 + 2 / 4) / 5), 5, 2)
 
 
 def test_equally_near_uses_share_the_answer() -> None:
-    """Without context all uses of a form are one point, so the nearest is as good as chance in any order."""
+    """Without context all uses of a form are one point. Each counts as the nearest in part, whatever their order."""
     uses = make_uses([[1, 0]] * 4 + [[0, 1]] * 2, list("aabbcc"), list("pqrstu"))
     assert separation(uses) == Separation(pytest.approx((4 / 3 + 2) / 6), pytest.approx(1 / 5), 6, 3)
 
@@ -153,7 +154,7 @@ def test_senses_without_two_sentences_are_refused(senses, sentences) -> None:
 
 
 def test_points_are_the_first_two_principal_components() -> None:
-    """They are compared with eigenvectors of the covariance, up to length. 1e-4 is float32 rounding of a product."""
+    """The reference is from eigenvectors of the covariance, whose signs are arbitrary; 1e-4 is float32 rounding."""
     vectors = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
     points, shares = project(vectors * np.arange(1, 31, dtype=np.float32)[:, None])
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -172,7 +173,7 @@ def test_equal_vectors_are_one_point() -> None:
 
 @pytest.mark.parametrize(("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
 def test_pictures_are_written(tmp_path: Path, ending: str, magic: bytes) -> None:
-    """There are nine senses, which is more than the colours, and text that matplotlib would take for a formula."""
+    """There are more senses than colors, and text that matplotlib would take for a formula."""
     pytest.importorskip("matplotlib")
     vectors = np.random.default_rng(1).normal(size=(20, 6)).tolist()
     senses = [f"s%1:{n % 9 + 3:02}:00::" for n in range(18)] + ["", ""]
@@ -182,7 +183,7 @@ def test_pictures_are_written(tmp_path: Path, ending: str, magic: bytes) -> None
 
 
 def test_legend_says_what_is_drawn(tmp_path: Path, monkeypatch) -> None:
-    """It has names and counts of senses, the most frequent first and the rest together, and a quotation of each."""
+    """The legend has each sense's name, count and a quotation, with the most frequent first and the rest together."""
     figures = pytest.importorskip("matplotlib.figure")
     drawn: list[tuple[list[str], list[str]]] = []
 

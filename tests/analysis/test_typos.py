@@ -1,4 +1,4 @@
-"""Typos: their kinds and share, what they cost, and the word-based tagger that they are compared with."""
+"""Typos are made in a share of the words, and what they cost is compared with a tagger that reads whole words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from make_bilm_hdf5 import make
 
 WORDS = ["playing", "parks", "Broadway", "eeee", "straße", "пример"]
 STAY = ["the", "B2B1", "e-mail", "2018", "Ünö", "...", "don't", "", "http://example.com"]
-"""Of less than four letters, or of more than letters."""
+"""These words stay as they are: they have fewer than four letters, or other characters than letters."""
 
 TAGS = {"play": "NN", "plays": "VBZ", "played": "VBD", "the": "DT", "they": "PRP", "swiftly": "RB", "old": "JJ"}
 
@@ -38,7 +38,7 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
 
 
 def kind_of(word: str, typo: str) -> str:
-    """Return which kind of typo makes `typo` of `word`, by the definition; "" for none."""
+    """Return which kind of typo turns `word` into `typo` by the definition, or an empty string if none does."""
     places = range(len(word))
     if len(typo) == len(word):
         differ = [i for i in places if word[i] != typo[i]]
@@ -56,7 +56,7 @@ def kind_of(word: str, typo: str) -> str:
 
 
 def are_neighbours(a: str, b: str) -> bool:
-    """Keys are neighbors in a row. Below a key are the key of its own column and the one to the left of that."""
+    """Return whether two keys are side by side, or one is below the other, in its column or the one to the left."""
     if a.isupper() != b.isupper():
         return False
     (row_a, a_at), (row_b, b_at) = sorted(
@@ -82,7 +82,8 @@ def test_the_share_of_long_words_gets_one_typo_each(sentences: list[list[str]], 
 
 
 def test_kinds_are_equally_frequent() -> None:
-    """Of 4,000 typos 1,000 are expected; the standard deviation is 27, and five of it 137. "playing" has no doubles."""
+    """Each kind is expected 1,000 times with a standard deviation of 27, and 137 is five of it. No letter of "playing"
+    is double."""
     noisy = with_typos([["playing"]] * 4000, 1.0)
     kinds = [kind_of("playing", typo) for [typo] in noisy]
     assert {kind: abs(kinds.count(kind) - 1000) < 137 for kind in set(kinds)} == dict.fromkeys(
@@ -126,7 +127,7 @@ def test_share_is_one(share: float) -> None:
 
 
 def test_table_has_the_scores_of_each_text_and_of_the_misspelt_words(embedder: Embedder) -> None:
-    """Those of layer 0 are compared with those of a probe of clean text and of the noisy text as a test set."""
+    """Scores of layer 0 are those of a probe of clean text that is tested on the clean and on the noisy text."""
     train, dev, test = (make_tagged(n, seed) for seed, n in enumerate((80, 20, 40)))
     table = evaluate_typos(embedder, train, dev, test, [0, "mean"], share=0.5)
     assert list(table) == [WORDS_ONLY, "layer 0", "mean"]
@@ -163,7 +164,7 @@ def test_a_test_text_without_typos_is_refused(embedder: Embedder) -> None:
 
 
 def test_a_model_of_whole_words_is_refused(tmp_path: Path) -> None:
-    """It could not tell one misspelt word from another."""
+    """Such a model could not tell one misspelt word from another."""
     embedder = Embedder(formats.load(make_words.make(tmp_path / "model")[0]))
     with pytest.raises(ElmoError, match=r"reads whole words, and any misspelt one as <UNK>"):
         evaluate_typos(embedder, *(make_tagged(n, n) for n in (20, 5, 5)))
@@ -209,7 +210,7 @@ def test_the_same_input_gives_the_same_tagger() -> None:
 
 
 def test_the_epoch_is_the_best_on_the_dev_set() -> None:
-    """A dev set with tags that are never seen is best at once. One with a single tag is best in the end."""
+    """On tags that training never saw, the first epoch is already the best. On the training set, a later one is."""
     train = make_phrases(30, 3)
     at_once = fit_word_tagger(train, [Tagged(["play"], ["??"])])
     at_last = fit_word_tagger(train, train)

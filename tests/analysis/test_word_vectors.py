@@ -25,7 +25,7 @@ from elmo.text.prepare import prepare
 WORDS = ["They", "saw", "a", "new", "play", "in", "the", "park", "drama", "."]
 
 ROUNDING = 2e-6
-"""Means of float32 vectors that were computed in other batches."""
+"""The tolerance for means of float32 vectors that were computed in different batches."""
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,8 @@ def test_rows_are_added_up() -> None:
 
 
 def test_senses(model: Embedder, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts of the senses add up to that of the word, and the weighted mean of their directions points where the
-    uses do. A word with one use has one sense."""
+    """Counts of the senses add up to that of the word, and the weighted mean of their directions points where the uses
+    point. A word with one use has one sense."""
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     plain = type_vectors(model, corpus, layer=1, min_count=1)
     found = type_vectors(model, corpus, layer=1, min_count=1, senses=2)
@@ -79,22 +79,22 @@ def test_senses(model: Embedder, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
         own = [number for number, name in enumerate(found.names) if name.split("#")[0] == word]
         names = [found.names[number] for number in own]
         assert names == ([word] if word.startswith("once") else [f"{word}#1", f"{word}#2"])
-        assert abs(sum(found.counts[number] for number in own) - count) <= 1  # each is rounded
+        assert abs(sum(found.counts[number] for number in own) - count) <= 1  # the count of each sense is rounded
         whole = plain.vectors[plain.names.index(word)]
         np.testing.assert_allclose(np.linalg.norm(found.vectors[own], axis=1), np.linalg.norm(whole), rtol=1e-4)
         together = np.array(found.counts)[own] @ found.vectors[own]
-        # Nearly, since the senses' vectors are of the same length, however far apart the uses of each are.
+        # Not exactly, since the vectors of senses have the same length, however far apart the uses of each are.
         assert together @ whole / np.linalg.norm(together) / np.linalg.norm(whole) > 0.99
     again = type_vectors(model, corpus, layer=1, min_count=1, senses=2)
     assert again.names == found.names
     assert np.array_equal(again.vectors, found.vectors)
-    monkeypatch.setattr(module, "LEAST_SILHOUETTE", 1.1)  # nothing is separated so well
+    monkeypatch.setattr(module, "LEAST_SILHOUETTE", 1.1)  # no grouping can have a silhouette above 1
     single = type_vectors(model, corpus, layer=1, min_count=2, senses="auto")
     assert sorted(single.names) == sorted(WORDS)
 
 
 def directions(centers: list[list[float]], spread: float, size: int = 40) -> np.ndarray:
-    """Points around centers on the unit sphere, `size` around each."""
+    """Return points on the unit sphere, `size` of them around each center."""
     random = np.random.default_rng(0)
     points = np.concatenate([np.array(center) + spread * random.normal(size=(size, 3)) for center in centers])
     return (points / np.linalg.norm(points, axis=1, keepdims=True)).astype(np.float32)
@@ -113,7 +113,7 @@ def test_silhouettes_are_those_of_scikit_learn() -> None:
     metrics = pytest.importorskip("sklearn.metrics", reason="needs scikit-learn: pip install 'elmo-torch[sklearn]'")
     units = directions([[1, 0, 0], [0, 1, 0]], 0.5)
     groups = np.random.default_rng(1).integers(0, 4, len(units))
-    groups[0] = 5  # alone in its group, and no vector is in group 4
+    groups[0] = 5  # this vector is alone in its group, and group 4 is empty
     wanted = metrics.silhouette_score(units, groups, metric="cosine")
     assert mean_silhouette(units, groups) == pytest.approx(wanted, abs=1e-5)
     assert mean_silhouette(units, np.zeros(len(units), np.int64)) == 0
@@ -131,12 +131,12 @@ def test_gensim_reads_what_we_write(tmp_path: Path) -> None:
     assert [keyed.get_vecattr(word, "count") for word in words] == [9, 8, 7]
     text = gensim.models.KeyedVectors.load_word2vec_format(str(tmp_path / "words.txt"))
     assert text.index_to_key == words
-    np.testing.assert_allclose(text.vectors, vectors, rtol=1e-4)  # five digits
+    np.testing.assert_allclose(text.vectors, vectors, rtol=1e-4)  # the text has five digits
     assert read_vectors(tmp_path / "words.txt").words == words
 
 
 def test_word_tests(tmp_path: Path) -> None:
-    """The rank correlation and accuracy of small files that can be checked by hand."""
+    """Rank correlation and accuracy are right for small files that can be checked by hand."""
     pytest.importorskip("gensim", reason="needs the extra 'static'")
     angles = {"a": 0, "b": 10, "c": 30, "d": 90, "e": 100}
     vectors = np.array(
@@ -145,7 +145,7 @@ def test_word_tests(tmp_path: Path) -> None:
     write_word_vectors(tmp_path / "words.kv", list(angles), vectors)
     keyed = load_word_vectors(tmp_path / "words.kv")
     (tmp_path / "pairs.tsv").write_text("# word pairs\na\tb\t9\na\tC\t8\nd\ta\t9.5\na\te\t1\na\tunknown\t3\n")
-    # By cosine: ab, ac, ad, ae; by the people: ad, ab, ac, ae. 1 - 6 (1 + 1 + 4) / (4 (16 - 1)) = 0.4.
+    # The order by cosine is ab, ac, ad, ae, and by people ad, ab, ac, ae: 1 - 6 (1 + 1 + 4) / (4 (16 - 1)) = 0.4.
     found = evaluate_similarity(keyed, tmp_path / "pairs.tsv")
     assert found.spearman == pytest.approx(0.4)
     assert found.share_unknown == pytest.approx(1 / 5)
@@ -183,7 +183,7 @@ def test_the_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A corpus and its text give the same file, tested on the user's files; nothing else is left behind."""
+    """A corpus and its text give the same vectors, which the user's files test. No other file is left behind."""
     pytest.importorskip("gensim", reason="needs the extra 'static'")
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     monkeypatch.chdir(tmp_path)

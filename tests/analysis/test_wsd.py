@@ -1,4 +1,4 @@
-"""Senses by the nearest mean: against the definition, the fallback, and the published baseline."""
+"""Word senses are found by the nearest mean, with the first sense as a fallback and as a published baseline."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_sets_together_are_counted_by_instance() -> None:
 def brute_force(
     embedder: Embedder, semcor: Sequence[Annotated], test: Sequence[Annotated], layer, *, means: bool
 ) -> list[str | None]:
-    """Compute the definition in float64, one sentence and one sense or use at a time."""
+    """Return the answers by the definition in float64, one sentence and one sense or use at a time."""
 
     def vector(sentence: Annotated, instance: Instance) -> NDArray[np.float64]:
         vectors = embedder.embed([sentence.tokens], layers=layer)[0].astype(np.float64)
@@ -112,7 +112,7 @@ def test_answers_are_those_of_an_exhaustive_search(embedder: Embedder, layer) ->
 
 
 def test_senses_of_other_forms_are_found_without_error(embedder: Embedder) -> None:
-    """Layer 0 knows only the form, which tells the sense here. By default every layer is in the table."""
+    """Layer 0 knows only the form, which decides the sense here. By default every layer is in the table."""
 
     def text(forms: Sequence[str]) -> list[Annotated]:
         return [Annotated(["the", f, "."], [Instance(PLAY, 1, 2, (f"play%{f}",))]) for f in forms]
@@ -161,7 +161,7 @@ def test_layers_must_give_one_vector(embedder: Embedder, layers, says: str) -> N
 
 @pytest.mark.external
 def test_published_sets_have_their_counts_and_their_baseline(shared: Path) -> None:
-    """They have 7,253 instances, and the first sense scores 65.2 (Raganato et al. 2017). 0.5 is for other WordNets."""
+    """There are 7,253 instances. The first sense scores 65.2 (Raganato et al. 2017), with other WordNets within 0.5."""
     folder = shared / "data" / "wsd"
     first = read_first_senses(folder / "wordnet30_index.sense.xz")
     scores: dict[str, Score] = {}

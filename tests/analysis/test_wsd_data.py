@@ -1,4 +1,4 @@
-"""The reader of sense-annotated text: what it takes, and that each fault is refused where it stands."""
+"""The reader of sense-annotated text accepts the published formats and names the line of each fault."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_absent_files_are_named(tmp_path: Path) -> None:
 
 
 def test_first_senses_are_those_numbered_1(tmp_path: Path) -> None:
-    """The order of the file does not matter. An adjective's may be a satellite, and lemmas may contain a % sign."""
+    """The file may have any order. An adjective's first sense may be a satellite, and lemmas may contain a % sign."""
     (tmp_path / "index.sense").write_text(
         "fast%3:00:01:: 00976508 2 15\nfast%5:00:00:quick:00 01 1 9\nfast%4:02:01:: 00085811 1 7\n"
         "play%1:04:00:: 1 2 0\nplay%1:10:01:: 1 1 0\nplay%2:33:00:: 1 1 0\n100%_sure%3:00:00:: 1 1 0\n"

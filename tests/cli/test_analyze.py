@@ -1,4 +1,4 @@
-"""`elmo analyze`, from the shell."""
+"""`elmo analyze` runs each analysis, prints its tables and writes its files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VERBS = ["layers", "placement", "efficiency", "weights", "finetuning", "wsd", "p
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: texts and a biLM."""
+    """Make a folder with texts and a biLM the current one."""
     (tmp_path / "text.conll").write_text(TEXT)
     (tmp_path / "x.conllu").write_text(CONLLU)
     (tmp_path / "x.txt").write_text("a DT B-NP\nb NN I-NP\n\n" * 20)
@@ -75,7 +75,7 @@ def test_tasks_are_analyzed_and_named(folder: Path) -> None:
     ],
 )
 def test_vectors_are_analyzed(folder: Path, arguments: list[str], row: str) -> None:
-    """A quick run replaces nothing."""
+    """A quick run replaces no file of a full run."""
     pytest.importorskip("matplotlib")
     printed = run(*arguments, "--out", "out", "--device", "cpu")
     assert " ".join(row.replace("|", "").split()) in " ".join(printed.split())

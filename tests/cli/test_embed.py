@@ -40,7 +40,7 @@ SENTENCES = [["A", "new", "play", "."], [], ["Fußball", "spielen"], ["A", "new"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with `model` and `text.txt`."""
+    """Make a folder with `model` and `text.txt` the current one."""
     make(tmp_path / "model")
     (tmp_path / "text.txt").write_bytes(TEXT.encode())
     monkeypatch.chdir(tmp_path)
@@ -49,7 +49,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `elmo embed ARGUMENTS` in `folder`; return exit code, stdout and stderr."""
+    """Return a function that runs `elmo embed ARGUMENTS` in `folder` and returns exit code, stdout and stderr."""
 
     def run(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
@@ -59,7 +59,8 @@ def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
 
 def test_a_large_file_is_announced(elmo: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And its size is told at the end. All layers are 3, each 12 wide; a line end is not in the sample."""
+    """The expected size is announced before the work and the real size afterwards. The model has 3 layers of width 12.
+    The sample ends before the last line end, so that 9 of the 10 tokens are expected."""
     monkeypatch.setattr("elmo.cli.embed.LARGE", 600.0)
     code, out, err = elmo("model", "text.txt", "a.npz", "--tokenizer", "whitespace")
     assert (code, " MB in " in out) == (0, True)
@@ -184,7 +185,7 @@ def test_a_terminal_shows_progress_with_the_remaining_time(folder: Path) -> None
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=child, check=True)
     os.close(child)
     shown = b""
-    with suppress(OSError):  # which Linux raises at the end of a terminal, where other systems return no bytes
+    with suppress(OSError):  # Linux raises this at the end of a terminal, where other systems return no bytes
         while block := os.read(parent, 1 << 16):
             shown += block
     os.close(parent)
@@ -232,7 +233,7 @@ def test_two_devices_give_the_file_of_one(elmo: Run, folder: Path) -> None:
 
 
 def test_unfinished_work_of_another_command_is_refused(elmo: Run, folder: Path, monkeypatch) -> None:
-    """--overwrite starts again, for which files are read a second time; standard input cannot be."""
+    """--overwrite starts again and reads files a second time, which isn't possible with standard input."""
     monkeypatch.setattr("elmo.embed.writers.COMMIT_SECONDS", 0.0)
     (folder / "bad.txt").write_bytes(b"first\n" * 60_000 + b"\xff")
     for text, layers in (("bad.txt", "top"), ("-", "top")):

@@ -1,4 +1,4 @@
-"""A full disk: one sentence that names the file, exit code 2, no half-written file; the same command continues."""
+"""On a full disk, commands name the file, exit with code 2, leave no half-written file, and continue later."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Run = Callable[..., int]
 
 @contextmanager
 def no_file_above(num_bytes: int) -> Iterator[None]:
-    """Within this block, writing a file beyond this size fails as on a full disk."""
+    """Make writing a file beyond this size fail within the block, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
     try:
@@ -33,7 +33,7 @@ def no_file_above(num_bytes: int) -> Iterator[None]:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command in a folder with a model, text and sentences of names, and return its exit code."""
+    """Return a function that runs a command in a folder with a model, text and names, and returns its exit code."""
     monkeypatch.chdir(tmp_path)
     save_native(make_model(), tmp_path / "model")
     (tmp_path / "text.txt").write_text("".join(f"{number} {number} words\n" for number in range(2_000)))
@@ -88,7 +88,7 @@ def test_a_full_disk_is_one_sentence(
 
 @pytest.mark.parametrize("num_bytes", [1, 100, 2_000, 10_000, 30_000, 45_000])
 def test_hdf5_survives_a_full_disk(tmp_path: Path, num_bytes: int) -> None:
-    """HDF5's library would end the process wherever in the file the space runs out. The old model stays."""
+    """The HDF5 library alone would end the process, wherever in the file space runs out. The old model stays."""
     formats.save_bilm(make_model(), tmp_path / "model")
     before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
     assert len(before["lm_weights.hdf5"]) > 45_000

@@ -17,7 +17,7 @@ TEXT = "They saw a new play on Broadway .\n\nChildren play in the park .\n"
 
 @pytest.fixture
 def elmo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run `elmo index ARGUMENTS` next to `model` and `text.txt`; return exit code, stdout and stderr, even faiss's."""
+    """Return a function that runs `elmo index ARGUMENTS` and returns exit code, stdout and stderr, even faiss's."""
     make(tmp_path / "model")
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     monkeypatch.chdir(tmp_path)

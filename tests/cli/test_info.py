@@ -1,4 +1,4 @@
-"""`elmo info` and `elmo convert` on every format we read, and on files that are refused."""
+"""`elmo info` and `elmo convert` accept every format we read, and refuse damaged and hostile files."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_info_says_what_was_recognized_and_why(kind: str, tmp_path: Path) -> Non
 def test_convert_keeps_every_number(kind: str, target: str, tmp_path: Path) -> None:
     """All formats of the same architecture are converted to both formats that we write."""
     source = FORMATS[kind][0](tmp_path / "model")
-    if kind == "allennlp" and target == "bilm":  # tests/formats/test_allennlp_archive.py has the warning
+    if kind == "allennlp" and target == "bilm":  # this warns, which tests/formats/test_allennlp_archive.py expects
         return
     result = CliRunner().invoke(cli, ["convert", str(source), str(tmp_path / "copy"), "--to", target])
     assert result.exit_code == 0, result.output
@@ -87,7 +87,7 @@ def test_convert_keeps_every_number(kind: str, target: str, tmp_path: Path) -> N
 
 
 def test_info_shows_the_card(tmp_path: Path) -> None:
-    """It is shown before the result, without the head that the Hub reads. JSON has all of it."""
+    """The card is shown before the result, without the header that the Hub reads. JSON has the whole card."""
     formats.save_native(make_model(), tmp_path / "model", {"perplexity": "39.7"}, {"language": "cs"})
     shown = CliRunner().invoke(cli, ["info", str(tmp_path / "model")]).output
     assert shown.startswith("# ELMo biLM, 12 wide\n")
@@ -98,7 +98,7 @@ def test_info_shows_the_card(tmp_path: Path) -> None:
 
 
 def test_info_says_what_commands_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Vectors, a corpus and an index: what they hold, and what made them."""
+    """For vectors, a corpus and an index, `elmo info` says what they hold and what made them."""
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     monkeypatch.chdir(tmp_path)
     make_native(tmp_path / "model")
@@ -131,7 +131,7 @@ def test_info_says_what_commands_made(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_convert_stores_half_precision(tmp_path: Path) -> None:
-    """Afterwards the rounded numbers are used. The published format has only float32."""
+    """The converted model has the rounded numbers. The published format can only store float32."""
     formats.save_native(make_model(), tmp_path / "model")
     convert = ["convert", str(tmp_path / "model"), str(tmp_path / "half"), "--storage", "bf16"]
     refused = CliRunner().invoke(cli, [*convert, "--to", "bilm"])

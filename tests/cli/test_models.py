@@ -1,4 +1,4 @@
-"""`elmo models`: the list, the cache, and what is removed from it."""
+"""`elmo models` lists the models, shows the cache and removes models from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from serving import serving
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, which isn't even made yet."""
+    """Choose a folder that doesn't exist yet as the cache, and return it."""
     monkeypatch.setenv("ELMO_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 

@@ -20,7 +20,7 @@ TEXT = "They saw a new play on Broadway .\nChildren play in the park .\n\nHe mad
 
 @pytest.fixture
 def elmo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `elmo neighbors model ARGUMENTS` next to `text.txt`; return exit code, stdout and stderr."""
+    """Return a function that runs `elmo neighbors model ARGUMENTS` and returns exit code, stdout and stderr."""
     make(tmp_path / "model")
     (tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -100,7 +100,8 @@ def test_kwic_has_the_words_below_each_other(elmo: Run, tmp_path: Path) -> None:
     assert (code, err) == (0, "4 nearest of 4 uses in 4 sentences\n"), "stdout has nothing but the uses"
     shown = {line[6:].strip(): line for line in out.splitlines()}
     assert all(float(line[:6]) <= 1 for line in shown.values())
-    # After the similarity and the left context, of 6 and 40 places. Each of the four Japanese characters takes two.
+    # The word follows the similarity (6 places) and the left context (40), each with two blanks after it. Each of the
+    # four Japanese characters takes two places.
     assert {text: line.lower().index("play") for text, line in shown.items()} == {
         "long long long long long long before the  play  , and and and and and and and and and": 50,
         "木の 下の  play  です": 46,
@@ -110,7 +111,7 @@ def test_kwic_has_the_words_below_each_other(elmo: Run, tmp_path: Path) -> None:
 
 
 def test_kwic_orders_lines_from_right_to_left(elmo: Run, tmp_path: Path) -> None:
-    """The word before is on the right. All lines are filled, so that the words are below each other there, too."""
+    """The word before is on the right. All lines are padded, so that the matches are aligned there as well."""
     (tmp_path / "hebrew.txt").write_text("אב בא\nבא\nבא אב !\n", encoding="utf-8")
     query = ["hebrew.txt", "--word", "בא", "--in", "אב בא !"]
     code, out, _ = elmo(*query, "--format", "kwic")
@@ -121,7 +122,7 @@ def test_kwic_orders_lines_from_right_to_left(elmo: Run, tmp_path: Path) -> None
     assert {line.strip() for line in shown} == {"אב  בא", "בא", "בא  אב !"}
     assert {line.rindex("בא") for line in shown} == {42}
     assert {len(line) for line in shown} == {40 + 2 + 2 + 2 + 40}
-    # The mark at the end belongs to the sentence, and the place after it doesn't.
+    # The punctuation at the end is isolated together with the sentence, and its number follows outside.
     assert "  \u2068[בא] אב !\u2069  (sentence 2)\n" in elmo(*query)[1]
 
 

@@ -1,4 +1,4 @@
-"""`elmo prepare` from end to end."""
+"""`elmo prepare` makes a corpus from text, or says in one sentence why it can't."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def test_the_result_is_one_line(text, tmp_path):
 
 
 def test_raw_text_without_a_tokenizer_gets_a_warning(text, tmp_path):
-    """Cut at spaces, `began.` would be a word. Who names a tokenizer, and who has tokenized text, is not bothered."""
+    """Cut at spaces, `began.` would be a word. There is no warning for tokenized text or if a tokenizer is named."""
     warning = f"elmo: {text}: this looks like raw text, and is cut at spaces only; pass --tokenizer"
     assert run(tmp_path / "corpus", text).stderr.startswith(warning)
     assert run(tmp_path / "at-spaces", text, "--tokenizer", "whitespace").stderr == ""
@@ -94,7 +94,7 @@ def test_help_shows_examples():
 
 
 def test_the_command_is_quiet_and_exits_with_2(tmp_path):
-    """As a process, it shows no progress in a pipe, prints one sentence on stderr, and leaves nothing behind."""
+    """In a pipe, the process shows no progress, prints errors as one sentence on stderr, and leaves nothing behind."""
     (tmp_path / "text.txt").write_bytes(b"good\n" * 3)
     command = [sys.executable, "-m", "elmo", "prepare", "corpus", "text.txt"]
 

@@ -1,4 +1,4 @@
-"""Raw text on the command line: it is cut as the model's training text was, and where it is from is kept."""
+"""On the command line, raw text is cut as the model's training text was, and its places are kept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command next to `raw.txt`, `tokenized.txt`, and `model`, which knows how its text was cut."""
+    """Return a function that runs a command next to two texts and a `model` that knows how its text was cut."""
     model = make_model()
     model.text = TextConfig("ptb", "paragraphs", lowercase=False, language="en")
     formats.save_native(model, tmp_path / "model")
@@ -58,7 +58,7 @@ def test_options_hold_and_are_commented_on(run: Run) -> None:
 
 
 def test_a_folder_of_an_earlier_version_reads_as_before(run: Run) -> None:
-    """Its config.json says nothing of text. One sentence tells that this is no tokenized text."""
+    """Its config.json says nothing about text, so text is cut at spaces. One sentence warns about raw text."""
     path = Path("model/config.json")
     config = json.loads(path.read_text())
     assert config.pop("text") == {
@@ -179,7 +179,7 @@ def test_conllu_and_other_files_are_not_read_together(run: Run) -> None:
 
 
 def test_ids_are_no_words_of_the_text(run: Run) -> None:
-    """They would be unknown ones."""
+    """If `--ids` is left out, the ids count as words that the model doesn't know."""
     path = Path("model/config.json")
     config = json.loads(path.read_text())
     config["text"]["oov_rate"] = 0.0
@@ -198,7 +198,7 @@ def test_a_tokenizer_may_leave_out_marks(run: Run) -> None:
 
 
 def test_the_beginning_of_a_long_conllu_file_is_looked_at_in_whole_lines(run: Run) -> None:
-    """A line that is cut off would be refused, as one that is damaged is, with the name of its file."""
+    """A line that the sample cut off would be refused, like a damaged line, which is refused with its place."""
     line = "1\tword" + "\t_" * 8 + "\n"
     Path("a.conllu").write_text((line + "\n") * (SAMPLE // len(line)))
     code, out, err = run("embed", "model", "a.conllu", "a.npz", "--layers", "token", "--json")
@@ -223,7 +223,7 @@ def test_word_vectors_are_of_the_tokens_of_the_model(run: Run) -> None:
 
 
 def test_the_packaged_model_reads_raw_english(run: Run) -> None:
-    """Perplexity of raw text is that of the same text tokenized by its tokenizer; other languages are noticed."""
+    """Raw text has the perplexity of the same text tokenized beforehand. Text in another language is noticed."""
     found = [run("perplexity", "en", name, "--state", "zero") for name in ("raw.txt", "tokenized.txt")]
     assert [code for code, _, _ in found] == [0, 0]
     one, two = (re.match(r"perplexity [\d.,]+ .* on 16 tokens in 3 sentences", out) for _, out, _ in found)
@@ -256,7 +256,7 @@ def test_python_cuts_and_embeds_raw_text() -> None:
 
 
 def test_python_notices_text_that_the_model_does_not_know(recwarn: pytest.WarningsRecorder) -> None:
-    """One text is looked at, the first that is long enough."""
+    """Only one text is checked, the first that is long enough."""
     german = "Das ist ein neues Stück, und sie spielen es heute nicht mehr."
     model = package.load("en")
     model.embed_text("Sie spielen.")
@@ -271,7 +271,7 @@ def test_python_notices_text_that_the_model_does_not_know(recwarn: pytest.Warnin
 
 
 def test_trained_models_know_their_text(run: Run, tmp_path: Path) -> None:
-    """What was prepared is what the run folder says, and what its next text is cut by."""
+    """A trained model records how its corpus was prepared, and later text is cut in the same way."""
     Path("text.txt").write_text(RAW * 40)
     sizes = ["--set", "lstm.dim=8", "--set", "lstm.projection_dim=4", "--set", "training.batch_size=2"]
     assert run("prepare", "corpus", "text.txt", "--tokenizer", "words", "--text", "paragraphs", "--lowercase")[0] == 0

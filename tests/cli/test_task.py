@@ -1,4 +1,4 @@
-"""`elmo task`: train, evaluate and predict, from the shell."""
+"""`elmo task` trains, evaluates and predicts from the shell."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def write_inputs(folder: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: a text to train on, a recipe and a biLM."""
+    """Make a folder with a text to train on, a recipe and a biLM the current one."""
     write_inputs(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -66,7 +66,7 @@ def run(*arguments: str, text: str | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A run folder, and what its training printed."""
+    """Train once, and return the run folder and what the training printed."""
     folder = tmp_path_factory.mktemp("finished")
     write_inputs(folder)
     with chdir(folder):
@@ -76,7 +76,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 @pytest.fixture
 def trained(folder: Path, finished: tuple[Path, str]) -> str:
-    """What training prints; the run folder is `run`."""
+    """Copy the finished run to `run`, and return what its training printed."""
     run_folder, printed = finished
     shutil.copytree(run_folder, "run")
     return printed
@@ -128,7 +128,7 @@ def test_evaluate_can_read_files_with_other_columns(trained: str) -> None:
 
 
 def test_info_describes_a_run_folder(trained: str) -> None:
-    """It prints the card and then one line, or all results as JSON. If training is not finished, it says so."""
+    """`elmo info` prints the card and then one line, or all results as JSON. It says if training is not finished."""
     out = run("info", "run")
     assert out.startswith("# A model for the task ner\n")
     last = out.splitlines()[-1]
@@ -144,7 +144,7 @@ def test_info_describes_a_run_folder(trained: str) -> None:
 
 
 def test_fine_tuning_on_the_text_of_a_task(folder: Path) -> None:
-    """elmo task text prints each sentence once, with the task's tokens, and the task takes the model tuned on them."""
+    """`elmo task text` prints each sentence once, as tokens, and the task can use the model that was tuned on them."""
     text = run("task", "text", "ner", "text.conll", "text.conll")
     assert text.splitlines() == SENTENCES
     Path("task.txt").write_text(text)
@@ -240,7 +240,7 @@ def test_a_fine_tuned_folder_belongs_to_one_model_and_text(folder: Path) -> None
 def test_the_coverage_of_word_vectors_is_reported(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is one line on stderr. Without a file of vectors, the line says that they are trained."""
+    """The coverage is one line on stderr. Without a file of vectors, the line says that they are trained."""
     Path("a.txt").write_text("w1 1 2\nto 3 4\n")
     Path("b.txt").write_text("ann 5 6 7\nw2 8 9 10\n")
     train = [*TRAIN, "--elmo", "none", "--json", "--set", "training.max_epochs=1"]

@@ -1,4 +1,4 @@
-"""All verbs: they have help with examples, and end with one sentence and exit code 2 after bad input."""
+"""All verbs have help with examples, and end with one sentence and exit code 2 after bad input."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Done(NamedTuple):
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """Run `elmo` in the temporary folder, in this process, since another one would take 2 seconds to start."""
+    """Return a function that runs `elmo` in this process, since a new one would take 2 seconds to start."""
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: Done(*run_main([*arguments], monkeypatch, capsys))
 
@@ -183,7 +183,7 @@ def test_stdout_has_only_the_table_of_sentences(as_json: bool, run: Callable[...
 def test_perplexity_agrees_with_the_scores_of_the_sentences(
     state: Literal["carry", "zero"], run: Callable[..., Done], tmp_path: Path
 ) -> None:
-    """One sentence at a time: all columns of the table, and the figures of the whole text."""
+    """With one sentence per batch, all columns of the table and the figures of the whole text agree."""
     model = make_model(softmax=True)
     save_native(model, tmp_path / "model")
     sentences = [["a", "new", "play"], ["a", "play"], ["new", "unheard"]]
@@ -279,7 +279,7 @@ def test_pipes_are_utf8_whatever_the_locale(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs names of files that are not UTF-8")
-@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])  # the settings of most locales, and of C.UTF-8
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])  # most locales are strict, C.UTF-8 is not
 def test_a_name_that_is_not_utf8_is_printed_unchanged(errors: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("A b .\n" * 3)
     command = [os.fsencode(sys.executable), b"-m", b"elmo", b"prepare", b"corp\xe9", b"text"]
@@ -302,9 +302,9 @@ def test_closed_standard_input_gives_one_sentence(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_signal_leaves_no_half_finished_corpus(name: str, tmp_path: Path) -> None:
-    """SIGTERM ends a program, and SIGHUP comes from a closed terminal. The text never ends."""
+    """SIGTERM asks a program to end, and SIGHUP comes from a closed terminal. The text has no end of its own."""
     command = [sys.executable, "-m", "elmo", "prepare", "corpus", "-"]
-    # A command that waited for text would notice a signal that comes just before it waits only with the next text.
+    # `yes` never stops: if a signal comes just before a command waits for text, it is noticed only with the next text.
     with started("yes", "A b .") as text, started(*command, cwd=tmp_path, stdin=text.stdout) as process:
         wait_until(lambda: bool(list(tmp_path.glob(".corpus.*/parts"))), process)
         process.send_signal(getattr(signal, name))
@@ -358,7 +358,7 @@ def test_convert_refuses_an_existing_target(run: Callable[..., Done], tmp_path: 
 
 @pytest.fixture
 def convert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
-    """Convert in a folder with two models: `one` has a softmax, `other` has none."""
+    """Return a function that runs `elmo convert` in a folder with two models: `one` has a softmax, `other` has none."""
     formats.save_native(make_model(softmax=True), tmp_path / "one")
     formats.save_native(make_model("three_layers"), tmp_path / "other")
     monkeypatch.chdir(tmp_path)
@@ -388,7 +388,7 @@ def test_the_same_convert_again_has_nothing_to_do(
 
 
 def test_convert_cleans_up_after_a_kill(convert: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
-    """A killed process leaves only a hidden folder."""
+    """A killed process leaves only a hidden folder, which the next command removes."""
     (tmp_path / ".made.unfinished" / "model").mkdir(parents=True)
     (tmp_path / ".made.unfinished" / "model" / ".softmax.safetensors.partial").write_text("half")
     (tmp_path / ".made.unfinished" / "model" / "softmax.safetensors").write_text("of another model")

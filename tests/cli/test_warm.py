@@ -24,7 +24,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with `model`, `published` and `text.txt`."""
+    """Make a folder with `model`, `published`, `text.txt` and `blank.txt` the current one."""
     formats.save_native(make_model(), tmp_path / "model")
     make_bilm_hdf5.make(tmp_path / "published")
     (tmp_path / "text.txt").write_text("A new play .\n\nFußball spielen\nA new play .", encoding="utf-8")
@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `elmo ARGUMENTS` in `folder`; return exit code, stdout and stderr."""
+    """Return a function that runs `elmo ARGUMENTS` in `folder` and returns exit code, stdout and stderr."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         return run_main([*arguments], monkeypatch, capsys)
@@ -44,7 +44,7 @@ def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
 
 def test_a_folder_that_is_being_trained_in_is_refused(elmo: Run, folder: Path) -> None:
-    """Otherwise a state of the old weights could be stored with new ones."""
+    """Otherwise a state of the old weights could be stored next to new weights."""
     with alone_in(folder / "model"):
         code, _, err = elmo("warm", "model", "text.txt")
     assert (code, err) == (2, "elmo: model: another process is writing it; wait for that one, or end it\n")
@@ -120,7 +120,7 @@ def layer_0(folder: Path, source: str, sentences: list[list[str]] = SENTENCES) -
 
 @pytest.fixture
 def with_words(folder: Path) -> Path:
-    """The folder, whose `model` has a softmax, and so a vocabulary."""
+    """Give the folder's `model` a softmax, and so a vocabulary, and return the folder."""
     formats.save_native(make_model(softmax=True), folder / "model")
     return folder
 
@@ -139,7 +139,7 @@ def test_types_of_the_vocabulary(elmo: Run, with_words: Path) -> None:
 
 
 def test_types_of_a_text_replace_others(elmo: Run, with_words: Path) -> None:
-    """The most frequent words, after the boundaries of sentences; and exactly, if so wanted."""
+    """The new types are the sentence boundaries and the most frequent words. With float32 their vectors are exact."""
     exact = layer_0(with_words, "model")
     elmo("warm", "model", "--types")
     code, out, _ = elmo("warm", "model", "text.txt", "--types", "float32", "--max-types", "4", "--json")

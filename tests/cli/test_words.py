@@ -1,4 +1,4 @@
-"""Models that read whole words, in every command that takes a model."""
+"""Every command accepts a model that reads whole words, or says in one sentence why it doesn't."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from oracle import Array, log_probabilities
 
 TEXT = [["A", "new", "play", "."], ["unheard"], ["the", "naïve", "play"]]
 TOLERANCE = 1e-5
-"""float32 against the oracle's float64."""
+"""The tolerance for float32 results compared with the oracle's float64."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: a text, a model of words, and a checkpoint of one with its softmax."""
+    """Make a folder with a text, a model of words, and a checkpoint of one with its softmax the current one."""
     (tmp_path / "text.txt").write_text("".join(f"{' '.join(sentence)}\n" for sentence in TEXT), encoding="utf-8")
     make(tmp_path / "model")
     make_checkpoint(tmp_path / "run")
@@ -31,7 +31,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Elmo:
-    """The command, in this process."""
+    """The `elmo` command, which runs in this process."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.fixtures = monkeypatch, capsys
@@ -91,7 +91,7 @@ def test_embed_convert_and_back(folder: Path, elmo: Elmo) -> None:
 
 
 def test_perplexity(folder: Path, elmo: Elmo) -> None:
-    """It is over the whole vocabulary, in each direction; an unknown word is both read and predicted as `<UNK>`."""
+    """The softmax covers the whole vocabulary in each direction. An unknown word is read and predicted as `<UNK>`."""
     oracle = make_oracle(folder)
     lines = elmo("perplexity", "run", "text.txt", "--sentences", "--state", "zero").splitlines()
     for line, sentence in zip(lines, TEXT, strict=False):
@@ -103,7 +103,7 @@ def test_perplexity(folder: Path, elmo: Elmo) -> None:
 
 
 def log_likelihoods(oracle: WordOracle, sentence: list[str]) -> list[float]:
-    """Forward predicts all but `<S>` from what is before, backward all but `</S>` from what is after."""
+    """Return the log-likelihoods of all but `<S>` given what is before, and of all but `</S>` given what is after."""
     lines = lines_of(["<S>", *sentence, "</S>"])
     vectors, state = np.stack([oracle.token_vector(line) for line in lines]), oracle.zero_state()
 
@@ -133,7 +133,7 @@ def elmo_vectors(folder: Path, elmo: Elmo, state: str) -> Array:
 
 
 def test_training_and_scoring_without_a_softmax_are_refused(folder: Path, elmo: Elmo) -> None:
-    """Training reads words by their characters, which are what a corpus stores."""
+    """A model of whole words can't be trained, since a corpus stores only the characters of words."""
     prepare(["text.txt"], folder / "corpus", min_count=1, workers=1)
     refused = "elmo: a model that reads whole words, not characters, cannot be trained (TensorFlow checkpoint: "
     assert elmo.refuses("finetune", "run", "out", "text.txt").startswith(refused)

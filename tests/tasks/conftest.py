@@ -1,4 +1,4 @@
-"""A small data set of named entities, a recipe that learns it within seconds, and a tiny biLM."""
+"""These fixtures give tasks a small set of named entities, a recipe that learns it within seconds, and a tiny biLM."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def write_conll(path: Path, examples: list[NerExample]) -> Path:
 
 
 def make_recipe(**overrides: Any) -> NerRecipe:
-    """The published recipe with small sizes: `make_recipe(training__seed=1)`."""
+    """Return the published recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
     return read_recipe(NerRecipe, "ner", ("ner",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
 
 
@@ -72,7 +72,7 @@ def bilm() -> Model:
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    """A folder with train.conll, dev.conll, test.conll and a biLM in `model`."""
+    """Write train.conll, dev.conll, test.conll and a biLM in `model`, and return their folder."""
     from elmo.formats import save_native
 
     for seed, name in enumerate(("train", "dev", "test")):

@@ -1,4 +1,4 @@
-"""The moving average of weights: its values, that evaluating it does not change training, and that it is resumed."""
+"""The moving average of weights has the right values, doesn't change training, and is resumed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_it_is_the_weighted_mean_of_all_weights_so_far() -> None:
 
 
 def test_the_model_gets_its_weights_back() -> None:
-    """They are bit-equal, even after an error."""
+    """The weights are the same to the bit, even after an error."""
     model = nn.Linear(2, 2)
     averages, before = Averages(model, 0.5), {name: t.clone() for name, t in model.state_dict().items()}
     averages.tensors["weight"].fill_(7)

@@ -1,4 +1,4 @@
-"""Several models that predict together: how predictions are combined, which models may be, and the command."""
+"""Several models predict together, in Python and by a command, if their predictions can be combined."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def spans_of(starts: list[float], ends: list[float]) -> SquadPrediction:
 
 
 def test_spans_are_combined_by_the_mean_probabilities_of_their_bounds() -> None:
-    """Calculated by hand: the means are 0.35 0.3 0.35 and 0.2 0.5 0.3. Of spans up to two tokens, (0, 1) gives 0.175,
-    (1, 1) 0.15, and (2, 2) 0.105. Alone, the first model predicts (0, 1), and the second one (1, 1)."""
+    """By hand, the means are 0.35 0.3 0.35 and 0.2 0.5 0.3. Of spans up to two tokens, (0, 1) gives 0.175, (1, 1) 0.15,
+    and (2, 2) 0.105. Alone, the first model predicts (0, 1), and the second one (1, 1)."""
     recipe = read_recipe(SquadRecipe, "squad", ("squad",), {"longest_answer": 2})
     first = spans_of([0.6, 0.1, 0.3], [0.1, 0.6, 0.3])
     second = spans_of([0.1, 0.5, 0.4], [0.3, 0.4, 0.3])
@@ -114,7 +114,7 @@ def test_members_with_the_same_bilm_share_its_vectors(
     for found, *own in zip(joint, *alone, strict=True):
         for label, share in found.probabilities.items():
             assert share == pytest.approx(sum(one.probabilities[label] for one in own) / 3, abs=1e-5)
-    assert predict(members[0].task, members[0].model, pairs) == alone[0]  # as before
+    assert predict(members[0].task, members[0].model, pairs) == alone[0]  # the ensemble leaves its members as they were
 
 
 def test_the_command_evaluates_an_ensemble(folder: Path, pairs: list[PairExample]) -> None:
@@ -150,7 +150,7 @@ def test_models_that_cannot_be_combined_are_refused(folder: Path, other: str, sa
 
 
 def test_tasks_without_ensembles_are_refused(folder: Path) -> None:
-    """They are refused before anything is predicted."""
+    """The error comes before anything is predicted."""
     Path("t.conll").write_text("Ann B-PER\nran O\n")
     files = ["--train", "t.conll", "--dev", "t.conll", "--elmo", "none", "--out", "ner", "--device", "cpu"]
     run("task", "train", "ner", *files, "--set", "training.max_epochs=1", "--set", "words.dim=4")

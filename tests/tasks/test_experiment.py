@@ -1,4 +1,4 @@
-"""Whole experiments: from files to a self-contained run folder, with one seed or several, and started repeatedly."""
+"""An experiment turns files into a self-contained run folder, for one or several seeds, and may be started again."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def names(folder: Path) -> set[str]:
 
 
 def test_a_run_folder_is_self_contained(files: Path, recipe: Recipe) -> None:
-    """It gives the same scores in another process after it is moved and everything it was made from is removed."""
+    """The folder gives the same scores in another process after it was moved and the biLM's own folder was removed."""
     job = make_job(files, recipe(training__max_epochs=25))
     (result,) = Experiment(job).run()
     assert names(job.folder) == FINISHED | {"bilm"}
@@ -79,7 +79,7 @@ def test_the_card_has_the_figures(files: Path, recipe: Recipe) -> None:
 
 @pytest.mark.parametrize("vectors", ["live", "trained"])
 def test_cached_vectors_train_as_live_ones(vectors: str, files: Path, recipe: Recipe) -> None:
-    """The losses of the first epoch agree to the rounding of 32-bit vectors; with a biLM that moves they don't."""
+    """Losses of the first epoch agree to the rounding of 32-bit vectors, but not with a biLM that is trained along."""
     curves: dict[str, float] = {}
     for kind in ("cached", vectors):
         job = make_job(files, recipe(elmo__vectors=kind, training__max_epochs=1), kind)
@@ -110,7 +110,7 @@ def test_a_bilm_that_was_trained_along_is_in_the_run(files: Path, recipe: Recipe
 
 @pytest.mark.parametrize("vectors", ["cached", "trained"])
 def test_a_bilm_of_whole_words(vectors: str, files: Path, recipe: Recipe) -> None:
-    """It is kept in the run folder together with its list of words, which it needs to read text."""
+    """The biLM is kept in the run folder with its list of words, which it needs to read text."""
     make_words.make(files / "words")
     job = make_job(files, recipe(elmo__vectors=vectors, training__max_epochs=1), elmo="words")
     (result,) = Experiment(job).run()
@@ -164,7 +164,7 @@ def test_the_baseline_has_no_bilm(files: Path, recipe: Recipe) -> None:
 
 
 def test_several_seeds(files: Path, recipe: Recipe) -> None:
-    """Each seed has the result that it has alone. The folder becomes the best one, with mean and deviation of all."""
+    """Each seed has the result that it has alone. The folder gets the best model, with mean and deviation of all."""
     settings = recipe(training__max_epochs=4)
     experiment = Experiment(make_job(files, settings, num_seeds=3))
     results, folder = experiment.run(), experiment.job.folder
@@ -200,7 +200,7 @@ def test_a_cache_that_the_disk_cannot_hold_is_refused(
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """Let a signal come after this many steps."""
+    """Stop the training after this many steps, as a signal would."""
     make_step, made = Trainer[Any, Any].step, iter(range(steps))
 
     def step(self: Trainer[Any, Any], examples: Any) -> None:
@@ -216,7 +216,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
 def test_the_same_experiment_continues(
     num_seeds: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped in the last seed's second epoch, it ends as if it had not been. Once finished, it trains nothing."""
+    """If stopped in the last seed's second epoch, it ends as if it had not been. Once finished, it trains nothing."""
 
     def scores(results: list[Result]) -> list[Any]:
         return [(result.seed, result.epochs, result.scores) for result in results]
@@ -238,7 +238,7 @@ def test_the_same_experiment_continues(
 
 @pytest.mark.parametrize("num_seeds", [1, 2])
 def test_two_processes_do_not_share_a_run(num_seeds: int, files: Path, recipe: Recipe) -> None:
-    """The second one is refused before it has written anything."""
+    """The second process is refused before it has written anything."""
     job = make_job(files, recipe(), num_seeds=num_seeds)
     job.folder.mkdir()
     with alone_in(job.folder), pytest.raises(ElmoError, match="run: another process is writing it"):
@@ -459,7 +459,7 @@ def test_tasks_know_their_names() -> None:
 
 @pytest.mark.parametrize(("part", "name"), [("train", "the training set"), ("dev", "the dev set")])
 def test_a_set_without_entities_is_refused(part: str, name: str, files: Path, recipe: Recipe) -> None:
-    """Training would learn nothing from it; on a dev set without entities every epoch would be the best one."""
+    """Training would learn nothing from such a set. On such a dev set every epoch would be the best one."""
     (files / f"{part}.conll").write_text("Ann\tO\n")
     with pytest.raises(ElmoError, match=rf"{part}\.conll: {name} has no entity in it"):
         Experiment(make_job(files, recipe()))
@@ -472,7 +472,7 @@ def test_a_set_without_entities_is_refused(part: str, name: str, files: Path, re
 def test_trains_on_a_gpu_and_predicts_anywhere(
     vectors: str, optimizer: str, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is also stopped within an epoch and started again."""
+    """The training is also stopped within an epoch and started again."""
     settings = recipe(elmo__vectors=vectors, training__max_epochs=10, training__optimizer=optimizer)
     job = replace(make_job(files, settings), device="cuda")
     make_step = Trainer.step

@@ -1,4 +1,4 @@
-"""The public functions of tasks: what a program does in place of the command line."""
+"""The public functions of tasks let a program do what the command line does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTINGS: dict[str, object] = {
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a tagger of eight sentences, which has learned them, and the sentences' file."""
+    """Train a tagger until it has learned eight sentences, and return its folder, which has their file as well."""
     folder = tmp_path_factory.mktemp("public")
     lines = ("".join(f"{word}\t{TAGS.get(word, 'O')}\n" for word in sentence.split()) for sentence in SENTENCES)
     (folder / "names.conll").write_text("\n".join(lines))

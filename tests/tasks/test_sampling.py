@@ -1,4 +1,4 @@
-"""Shares of a training set: which examples they have, and that a model sees no others in training."""
+"""A share of a training set can be trained on, and a model sees no other examples of the set."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_share_outside_of_0_to_1_is_refused(share: float, recipe: Recipe) -> N
 
 
 def test_a_model_sees_only_its_share(files: Path, recipe: Recipe) -> None:
-    """Its words are those of the share. The dev set stays whole, and the run folder describes both."""
+    """The model's words are those of the share. The dev set stays whole, and the card counts the share's examples."""
     settings = recipe(training__share=0.2, training__max_epochs=1, words__min_count=1)
     job = ExperimentConfig(
         "ner", settings, files / "run", str(files / "train.conll"), str(files / "dev.conll"), device="cpu"

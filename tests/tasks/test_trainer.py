@@ -1,4 +1,4 @@
-"""The trainer: what it keeps, when it stops, and that an interrupt changes nothing."""
+"""The trainer keeps the best weights, stops in time, and is not changed by an interrupt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Recipe = Callable[..., NerRecipe]
 
 
 class KilledError(BaseException):
-    """Stands for a kill: nothing catches it."""
+    """This error stands for a kill, as nothing catches it."""
 
 
 def make_trainer(
@@ -39,7 +39,7 @@ def make_trainer(
 
 
 def stop_after(trainer: Trainer[NerExample, Spans], step: int) -> None:
-    """Train until a signal would have come in that step."""
+    """Train, and stop after that step as a signal would."""
     make_step = trainer.step
 
     def until(examples: Sequence[NerExample]) -> None:
@@ -84,8 +84,8 @@ def test_an_interrupted_training_is_the_same_to_the_bit(
 def test_a_killed_training_goes_on_from_its_checkpoint(
     recipe: Recipe, examples: list[NerExample], tmp_path: Path
 ) -> None:
-    """A kill leaves what comes after the last checkpoint undone, though row and weights of the second epoch are there
-    already."""
+    """Training repeats what came after the last checkpoint, though the row and the weights of the second epoch were
+    already written before the kill."""
     settings = recipe()
     make_trainer(tmp_path / "whole", settings, examples).train()
     trainer = make_trainer(tmp_path / "parts", settings, examples)
@@ -107,7 +107,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint(
 
 
 def test_checkpoints_are_made_within_an_epoch(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """One is made after each step here. The third of four steps is never made."""
+    """A checkpoint is made after each step here. Training is killed before the third of four steps."""
     trainer = make_trainer(tmp_path, recipe(training__checkpoint_every_minutes=1e-9), examples)
     make_step = trainer.step
 
@@ -123,7 +123,7 @@ def test_checkpoints_are_made_within_an_epoch(recipe: Recipe, examples: list[Ner
 
 
 def test_it_learns_and_the_best_weights_are_kept(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """Within 20 epochs the model learns all names by heart. In the end it has the weights of the best epoch."""
+    """Within 20 epochs the loss falls to a quarter. In the end the model has the weights of the best epoch."""
     trainer = make_trainer(tmp_path, recipe(training__max_epochs=20), examples)
     trainer.train()
     rows, progress = curve(tmp_path), trainer.progress
@@ -168,7 +168,7 @@ def test_the_rate_falls_with_steps(recipe: Recipe, examples: list[NerExample], t
 
 
 def test_the_rate_falls_to_zero(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """Over the last two thirds of three epochs of three steps, or at once when the minutes are up."""
+    """The rate falls over the last two thirds of three epochs of four steps, or with the minutes that are used up."""
     settings = recipe(training__decay=2 / 3, training__max_epochs=3)
     trainer = make_trainer(tmp_path / "epochs", settings, examples)
     trainer.train()
@@ -179,7 +179,7 @@ def test_the_rate_falls_to_zero(recipe: Recipe, examples: list[NerExample], tmp_
 
 
 def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """When they are used up, the epoch is cut short, measured and kept. With more minutes, training continues."""
+    """When the minutes are used up, the epoch is cut short, measured and kept. With more, training continues."""
     trainer = make_trainer(tmp_path, recipe(training__max_minutes=1e-9), examples)
     trainer.train()
     assert (trainer.progress.epoch, trainer.progress.step, trainer.num_trained) == (1, 1, 8)
@@ -191,7 +191,7 @@ def test_minutes(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> 
 
 
 def test_few_examples_are_repeated_in_an_epoch(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """Of 8 examples five batches of 8 are made, and a vocabulary of what is there once."""
+    """Five batches of 8 are made of only 8 examples, so that each is used ten times in two epochs."""
     settings = recipe(training__max_epochs=2, training__epoch_steps=5)
     trainer = make_trainer(tmp_path, settings, examples[:16])
     seen: list[NerExample] = []
@@ -253,7 +253,7 @@ def test_seeds_change_the_order_and_the_weights(recipe: Recipe, examples: list[N
 
 
 def test_each_step_has_random_numbers_of_its_own(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """Dropout differs from step to step and from seed to seed, and is the same for the same step and seed."""
+    """Random numbers, as of dropout, differ between steps and between seeds, but are the same in an equal training."""
     drawn: list[float] = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         trainer = make_trainer(tmp_path / name, recipe(training__seed=seed), examples)
@@ -277,7 +277,7 @@ def test_optimizers_have_their_published_settings(
 
 
 def test_epsilon(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """Without one in the recipe, it is PyTorch's default."""
+    """Without an epsilon in the recipe, it is PyTorch's default."""
     for name, own in (("adam", 1e-8), ("adadelta", 1e-6)):
         for epsilon, wanted in ((None, own), (1e-5, 1e-5)):
             settings = recipe(training__optimizer=name, training__epsilon=epsilon)
@@ -289,7 +289,7 @@ def test_epsilon(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> 
 def test_the_penalty_is_part_of_the_loss(
     recipe: Recipe, examples: list[NerExample], bilm: Model, tmp_path: Path
 ) -> None:
-    """It is a tenth of 1 + 0 + 1."""
+    """The penalty is a tenth of the sum of the squared scores, 1 + 0 + 1."""
     losses: list[float] = []
     for penalty in (0.1, 0.0):
         settings = recipe(elmo__penalty=penalty, elmo__vectors="live")
@@ -320,7 +320,7 @@ def test_the_mix_and_the_bilm_are_trained(
 def test_predictions_are_in_the_order_of_the_examples(
     recipe: Recipe, examples: list[NerExample], tmp_path: Path
 ) -> None:
-    """The batches make no difference."""
+    """Predicting in batches gives what predicting one by one gives."""
     trainer = make_trainer(tmp_path, recipe(training__max_epochs=20), examples)
     trainer.train()
     one_by_one = [predict(TASK, trainer.model, [example])[0] for example in examples]
@@ -380,7 +380,7 @@ def test_training_in_bf16(recipe: Recipe, examples: list[NerExample], tmp_path: 
 
 
 def test_a_signal_makes_it_save_and_stop(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:
-    """It comes in the middle of an epoch. The previous handler does not get it, and is in place again afterwards."""
+    """The signal comes within an epoch. The previous handler doesn't get it, and is in place again afterwards."""
     trainer = make_trainer(tmp_path, recipe(), examples)
     make_step = trainer.step
 
@@ -409,7 +409,7 @@ def test_a_signal_makes_it_save_and_stop(recipe: Recipe, examples: list[NerExamp
 def test_no_number_is_left_too_small_for_fast_products(
     recipe: Recipe, examples: list[NerExample], tmp_path: Path, optimizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This holds for weights, averages and the optimizer's state. Larger numbers stay as they are."""
+    """Subnormal numbers become zero in weights, averages and the optimizer's state. Larger numbers stay as they are."""
     settings = recipe(training__max_epochs=1, training__optimizer=optimizer, training__ema_decay=0.9)
     trainer = make_trainer(tmp_path, settings, examples)
     weight = trainer.model.emit.weight

@@ -1,4 +1,4 @@
-"""Text classification: the model, its loss and scores next to scikit-learn's, and its run folder and commands."""
+"""A text classifier has the class weights and scores of scikit-learn, learns, and works by commands."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TOPICS = {"animals": ["cat", "dog"], "plants": ["oak", "rose"], "stars": ["sun",
 
 
 def make_recipe(**overrides: Any) -> ClassifyRecipe:
-    """The package's recipe with small sizes: `make_recipe(training__seed=1)`."""
+    """Return the package's recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
     changes = SMALL | {key.replace("__", "."): value for key, value in overrides.items()}
     return read_recipe(ClassifyRecipe, "classify", ("classify",), changes)
 
@@ -87,7 +87,7 @@ def test_scores_do_not_depend_on_other_texts(at: str | None, bilm: Model) -> Non
 
 
 def test_only_the_first_tokens_are_read(bilm: Model, tmp_path: Path) -> None:
-    """By the model, which gets whole texts to predict, and from files, whose cache needs no more."""
+    """The model ignores the other tokens, and a file is cut when it is read, so that its cache holds no more."""
     sentences = (("w1", "cat", "w2"), ("w3", "w4", "w5"))
     recipe = make_recipe(max_tokens=4, elmo__vectors="live")
     short, long = TextExample((sentences[0], ("w3",))), TextExample(sentences)
@@ -106,7 +106,7 @@ def test_dropout_is_used() -> None:
 
 
 def test_the_loss_is_the_cross_entropy() -> None:
-    """Of the softmax for one label, and of a sigmoid for each of several."""
+    """With one label, the cross-entropy is that of a softmax, and with several, that of a sigmoid for each."""
     texts = make_texts(9)
     model = make_classifier(make_recipe(), texts).eval()
     shares = [found.probabilities for found in model.predict(texts)]
@@ -123,7 +123,7 @@ def test_the_loss_is_the_cross_entropy() -> None:
 
 
 def test_balanced_weights_are_those_of_scikit_learn() -> None:
-    """For several labels, each is a question of yes or no."""
+    """With several labels, each label is a question of yes or no."""
     weight = pytest.importorskip("sklearn.utils.class_weight").compute_class_weight
     gold = np.array([0] * 5 + [1] * 2 + [2])
     found = balanced_weights([5, 2, 1], 8, several=False)[1]
@@ -134,7 +134,7 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
 
 
 def test_balanced_losses_are_weighted() -> None:
-    """A text counts by its label alone, whatever the other texts of its batch are."""
+    """The weight of a text depends on its label alone, whatever the other texts of its batch are."""
     texts = [replace(text, labels=(label,)) for text, label in zip(make_texts(4), "aaab", strict=True)]
     recipe = make_recipe(class_weights="balanced")
     model, plain = make_classifier(recipe, texts).eval(), make_classifier(make_recipe(), texts).eval()
@@ -153,7 +153,7 @@ Labels = st.lists(st.sampled_from("abcd"), unique=True, max_size=3)
 
 @given(st.lists(st.tuples(Labels, Labels), min_size=1, max_size=12))
 def test_scores_of_several_labels_are_those_of_scikit_learn(pairs: list[tuple[list[str], list[str]]]) -> None:
-    """Over the labels that occur, since scikit-learn can't know of others."""
+    """The scores are over the labels that occur, since scikit-learn can't know of others."""
     metrics = pytest.importorskip("sklearn.metrics")
     gold, found = zip(*pairs, strict=True)
     known = sorted({label for pair in pairs for labels in pair for label in labels})
@@ -161,7 +161,8 @@ def test_scores_of_several_labels_are_those_of_scikit_learn(pairs: list[tuple[li
     if not known:
         assert scores == {"accuracy": 100, "macro_f1": 0, "micro_f1": 0}
         return
-    # scikit-learn takes a single column for one label. The last one, of a label that no text has, prevents that.
+    # scikit-learn would take a single column for a task with one label. A last column, for a label that no text has,
+    # prevents that.
     true, predicted = (np.array([[label in row for label in (*known, "")] for row in rows]) for rows in (gold, found))
     assert scores["accuracy"] == pytest.approx(100 * metrics.accuracy_score(true, predicted))
 
@@ -188,8 +189,8 @@ def test_scores_of_one_label_are_those_of_scikit_learn(pairs: list[tuple[str, st
 def test_a_trained_model_learns_and_is_loaded_with_the_same_scores(
     source: str, several: bool, bilm: Model, tmp_path: Path
 ) -> None:
-    """One word of a topic decides. With one label, guessing the most frequent one has a macro F1 of 19 %; with
-    several, guessing all has one of 55 %."""
+    """One word of a topic decides. With one label, always guessing the most frequent one has a macro F1 of 19 %. With
+    several, always guessing all has one of 55 %."""
     save_native(bilm, tmp_path / "model")
     for seed, name in enumerate(("train", "dev")):
         write(tmp_path / name, make_texts(120 if name == "train" else 20, seed, several=several))
@@ -215,7 +216,7 @@ def test_a_trained_model_learns_and_is_loaded_with_the_same_scores(
 
 
 def test_commands(tmp_path: Path) -> None:
-    """Texts without a label are predicted as text and as JSON, and two models together."""
+    """Texts without a label are predicted as text or as JSON, and two models can be evaluated together."""
     for seed, name in enumerate(("train", "dev")):
         write(tmp_path / name, make_texts(80 if name == "train" else 20, seed))
     changes = [part for key, value in SMALL.items() for part in ("--set", f"{key}={value}")]
@@ -244,7 +245,7 @@ def test_commands(tmp_path: Path) -> None:
 
 
 def test_ensembles_take_the_mean_probability() -> None:
-    """The joint labels may be no model's own."""
+    """The joint labels may differ from those of every model."""
     one = [LabelPrediction("a", {"a": 0.55, "b": 0.45, "c": 0.0}), LabelPrediction("c", {"c": 0.55, "b": 0.45, "a": 0})]
     assert TASK.combine(make_recipe(), one)[0] == "b"
     several = [LabelsPrediction.of({"a": 0.9, "b": 0.4}), LabelsPrediction.of({"b": 0.5, "a": 0.2})]
@@ -265,7 +266,7 @@ def test_predictions_as_text_and_json() -> None:
 
 
 def test_an_interrupted_training_is_the_same_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Class weights and labels come back with it."""
+    """Class weights and labels are restored as well."""
     for seed, name in enumerate(("train", "dev")):
         write(tmp_path / name, make_texts(40, seed, several=True))
     settings = SMALL | {"labels": "several", "class_weights": "balanced", "training.max_epochs": 2}

@@ -21,7 +21,7 @@ def read(path: Path, text: str, several: bool = False) -> list[TextExample]:
 
 
 def test_tabs_and_json_give_the_same_texts(tmp_path: Path) -> None:
-    """A text is cut into sentences. A header, blank lines and line ends of Windows are no text."""
+    """A text is cut into sentences. A header, blank lines and Windows line ends are not part of it."""
     text = "It rains. Mr. Lee doesn't mind!"
     found = read(tmp_path / "a.tsv", f"\ufeffLabel\ttext\r\n\r\nweather\t{text}\r\n news of today \tNo.\r\n")
     assert found == [TextExample(TWO, ("weather",)), TextExample((("No", "."),), ("news of today",))]
@@ -35,14 +35,14 @@ def test_tabs_and_json_give_the_same_texts(tmp_path: Path) -> None:
 
 
 def test_several_labels_are_a_set(tmp_path: Path) -> None:
-    """Their order makes no difference, and a text may have none. Whole numbers are labels in JSON."""
+    """The order of labels makes no difference, and a text may have none. Whole numbers are labels in JSON."""
     lines = ["b|a|b\tx", "\tx", '{"labels": ["b", " a"], "text": "x"}', '{"labels": [], "text": "x"}']
     found = read(tmp_path / "a", "\n".join([*lines, '{"label": 3, "text": "x"}']), several=True)
     assert [example.labels for example in found] == [("a", "b"), (), ("a", "b"), (), ("3",)]
 
 
 def conllu(*sentences: str) -> str:
-    """Sentences in CoNLL-U: comments on lines of their own, then words between spaces."""
+    """Return sentences in CoNLL-U. Each is given as lines of comments and then a line of words between blanks."""
     blocks: list[str] = []
     for sentence in sentences:
         *comments, words = sentence.split("\n")

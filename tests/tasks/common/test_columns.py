@@ -1,4 +1,4 @@
-"""Files of tagged sentences."""
+"""Files of tagged sentences are read column by column, and written with some columns replaced."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write(path: Path, text: str) -> str:
 
 
 def test_conllu_is_written_as_it_was_read(tmp_path: Path) -> None:
-    """Comments, ranges, empty nodes, misc, and forms with spaces in them."""
+    """Comments, ranges, empty nodes, misc and forms with spaces in them are all kept."""
     text = f"{SENTENCE}\n{SENTENCE.replace('Haus', 'Dach')}\n"
     first, second = read_columns(write(tmp_path / "a.conllu", text), None)
     assert first.tokens == ("von", "dem", "Haus", "a\u00a0b")
@@ -90,7 +90,7 @@ def test_broken_files_are_refused(tmp_path: Path, text: str, columns: tuple[str,
 
 
 def test_plain_text_becomes_conllu() -> None:
-    """Spaces are noted where the tokens are those of the text."""
+    """`SpaceAfter=No` marks a missing space, but only if the tokens are those of the text."""
     example = from_text("He can't  go.", get_tokenizer("ptb"))
     assert example.with_columns({}).splitlines() == [
         "# text = He can't go.",

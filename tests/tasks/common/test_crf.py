@@ -20,7 +20,7 @@ ALL = Allowed(*(torch.ones(shape, dtype=torch.bool) for shape in [(K,), (K, K), 
 
 
 def make_crf(allowed: Allowed = ALL, seed: int = 0) -> CRF:
-    """Make one with random weights in float64, so that rounding doesn't hide an error."""
+    """Make a CRF with random weights in float64, so that rounding doesn't hide an error."""
     torch.manual_seed(seed)
     crf = CRF(allowed).double()
     for parameter in crf.parameters():
@@ -29,7 +29,7 @@ def make_crf(allowed: Allowed = ALL, seed: int = 0) -> CRF:
 
 
 def make_batch(lengths: list[int], num_tags: int = K, seed: int = 1) -> tuple[Tensor, Tensor]:
-    """Make random emissions, also at padding, and the mask."""
+    """Return random emissions, which padding has too, and the mask."""
     generator = torch.Generator().manual_seed(seed)
     emissions = torch.randn(len(lengths), max(lengths), num_tags, generator=generator, dtype=torch.float64)
     return emissions, torch.arange(max(lengths)) < torch.tensor(lengths).unsqueeze(1)
@@ -96,7 +96,7 @@ def test_viterbi_finds_the_best_allowed_sequence(seed: int, constrained: bool) -
 @pytest.mark.parametrize("scheme", ["BIO", "BIOUL"])
 @given(seed=st.integers(0, 10**6), lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_constraints_are_never_broken(scheme: str, seed: int, lengths: list[int]) -> None:
-    """However strongly the weights favour it."""
+    """Decoding breaks no constraint, however strongly the emissions favor a sequence that would."""
     allowed = allowed_sequences(tags_for(["A", "B"], scheme))
     crf = make_crf(allowed, seed)
     emissions, mask = make_batch(lengths, len(allowed.start), seed)
@@ -107,7 +107,7 @@ def test_constraints_are_never_broken(scheme: str, seed: int, lengths: list[int]
 
 @given(seed=st.integers(0, 10**6), lengths=st.lists(st.integers(1, 6), min_size=1, max_size=5))
 def test_padding_and_other_rows_change_nothing(seed: int, lengths: list[int]) -> None:
-    """Even if padding holds huge numbers. Each row alone gives the same result; 1e-12 is float64 rounding."""
+    """Each row alone gives the same result, even if padding holds huge numbers. 1e-12 is float64 rounding."""
     crf, (emissions, mask) = make_crf(seed=seed), make_batch(lengths, seed=seed)
     emissions[~mask] = 1e6
     tags = torch.randint(K, mask.shape, generator=torch.Generator().manual_seed(seed))

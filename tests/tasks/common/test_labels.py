@@ -1,4 +1,4 @@
-"""Tasks with one label for an example: how predictions are combined and scored."""
+"""In tasks with one label for an example, predictions of several models are combined, and labels are scored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elmo.tasks.common.labels import LabelPrediction, combine_labels, score_labe
 
 
 def test_labels_are_combined_by_the_mean_of_their_probabilities() -> None:
-    """The combined label may be no model's first choice. The order of labels makes no difference."""
+    """The combined label may be no model's first choice. The order of the labels makes no difference."""
     first = LabelPrediction("a", {"a": 0.55, "b": 0.45, "c": 0.0})
     second = LabelPrediction("c", {"c": 0.55, "b": 0.45, "a": 0.0})
     joint = combine_labels([first, second])
@@ -35,6 +35,6 @@ def test_scores_of_labels() -> None:
 
 
 def test_labels_that_a_model_does_not_know_are_refused() -> None:
-    """Settings other than those of the training cause them: `elmo task evaluate run test.txt --set binary=true`."""
+    """Settings unlike the training's lead to such labels: `elmo task evaluate run test.txt --set binary=true`."""
     with pytest.raises(ElmoError, match="the model's labels are very good, bad, but an example's is good"):
         score_labels(["bad", "good"], ["bad", "very good"], ["very good", "bad"])

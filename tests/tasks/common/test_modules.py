@@ -1,4 +1,4 @@
-"""The modules that task models share: neither padding nor the other sentences of a batch change what they compute."""
+"""Neither padding nor the other sentences of a batch change what the modules that task models share compute."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_bilstms_ignore_padding() -> None:
 
 
 def test_bilstm_equals_torchs_bidirectional_lstm() -> None:
-    """With the same weights. Torch's gates are in another order, and do not add 1 to the forget gate's bias."""
+    """Both have the same weights. Torch orders the gates differently and doesn't add 1 to the forget gate's bias."""
     torch.manual_seed(0)
     rnn, wanted = BiLSTMs(4, (5,), 0.0), torch.nn.LSTM(4, 5, batch_first=True, bidirectional=True)
     order = torch.arange(20).view(4, 5)[[0, 2, 1, 3]].flatten()  # ours i, j, f, o; torch's i, f, j, o
@@ -116,8 +116,8 @@ def convolved(module: CharacterEmbedding, word: str) -> torch.Tensor:
 
 
 def test_character_vectors_are_the_same_with_and_without_look_ups() -> None:
-    """They are looked up without dropout, and computed for each token with it (here with hardly any). 1e-6 is float32
-    rounding."""
+    """Without dropout, vectors are looked up. With it (here with hardly any), they are computed for each token. 1e-6 is
+    float32 rounding."""
     torch.manual_seed(0)
     module = CharacterEmbedding(4, 6, 3, 5, dropout=1e-30)
     sentences = [["a", "longer", "x" * 70, "ü"], ["", "longer"]]
@@ -128,8 +128,8 @@ def test_character_vectors_are_the_same_with_and_without_look_ups() -> None:
 
 
 def test_dropout_of_characters_comes_before_the_convolution() -> None:
-    """A number that is 0 before the convolution changes what the filters find. After it, a dropped feature would be 0
-    and all others would be scaled by the same factor. Each token has a mask of its own."""
+    """A number that is set to 0 before the convolution changes what the filters find. After it, a dropped feature would
+    be 0 and all others would be scaled by the same factor. Each token has a mask of its own."""
     torch.manual_seed(0)
     module = CharacterEmbedding(4, 200, 3, dropout=0.5)
     (whole,) = module.eval()([["word"] * 2])
@@ -144,7 +144,7 @@ def test_dropout_of_characters_comes_before_the_convolution() -> None:
 
 
 def test_dropout_of_characters_does_not_depend_on_longer_words() -> None:
-    """Long words need more padding, in which numbers are dropped too. The mean of 2000 tokens is known to some 3 %."""
+    """Long words need more padding, in which numbers are dropped too. The mean of 2000 tokens is within about 3 %."""
     torch.manual_seed(0)
     module = CharacterEmbedding(4, 6, 3, dropout=0.5).train()
     alone = module([["a"] * 2000])[0].mean(dim=0)
@@ -158,7 +158,7 @@ def test_pooling_ignores_padding() -> None:
 
 
 def test_pooling_equals_a_calculation_by_hand() -> None:
-    """Scores of 0 and ln 3 give the two tokens weights of 1 to 3. The content of padding makes no difference."""
+    """Scores of 0 and ln 3 weight the two tokens 1 to 3. The content of padding makes no difference."""
     pooling = AttentivePooling(1)
     with torch.no_grad():
         pooling.score.weight.fill_(float(np.log(3)) / 4)

@@ -1,4 +1,4 @@
-"""Spans and their scores, as the script of the shared tasks counts them."""
+"""Spans are found and scored as by conlleval, the script of the shared tasks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elmo.tasks.common.spans import SCHEMES, Span, allowed_sequences, score_span
 
 
 def span_list(text: str) -> list[Span]:
-    """ "0-2 LOC, 3-4 PER" as spans."""
+    """Return the spans that a text such as "0-2 LOC, 3-4 PER" names."""
     parts = [part.split() for part in text.split(", ") if part]
     return [Span(*map(int, places.split("-")), kind) for places, kind in parts]
 
@@ -27,13 +27,13 @@ def span_list(text: str) -> list[Span]:
         ("I-LOC B-LOC I-LOC", "0-1 LOC, 1-3 LOC"),  # IOB1: B only between neighbours
         ("B-LOC B-LOC", "0-1 LOC, 1-2 LOC"),
         ("B-PER I-LOC", "0-1 PER, 1-2 LOC"),  # ill-formed: another type begins another span
-        ("O I-PER O", "1-2 PER"),  # ill-formed: I after O begins one
+        ("O I-PER O", "1-2 PER"),  # ill-formed: I after O begins a span
         ("B-LOC I-LOC L-LOC U-PER B-LOC L-LOC", "0-3 LOC, 3-4 PER, 4-6 LOC"),
         ("U-LOC U-LOC", "0-1 LOC, 1-2 LOC"),
         ("L-LOC L-LOC", "0-1 LOC, 1-2 LOC"),  # ill-formed: each L ends its span
-        ("B-LOC L-LOC I-LOC", "0-2 LOC, 2-3 LOC"),  # ill-formed: I after an end begins one
+        ("B-LOC L-LOC I-LOC", "0-2 LOC, 2-3 LOC"),  # ill-formed: I after an end begins a span
         ("B-LOC I-LOC U-LOC O", "0-2 LOC, 2-3 LOC"),  # ill-formed: an open span is closed
-        ("B-LOC I-LOC", "0-2 LOC"),  # in BIOUL ill-formed: not ended, closed with the sentence
+        ("B-LOC I-LOC", "0-2 LOC"),  # ill-formed in BIOUL: the span has no end and is closed with the sentence
         ("S-PER B-PER E-PER", "0-1 PER, 1-3 PER"),
         ("B-creative-work I-creative-work", "0-2 creative-work"),
         ("", ""),
@@ -44,8 +44,7 @@ def test_spans_are_found_by_the_rules_of_conlleval(tags: str, spans: str) -> Non
 
 
 def begins(before: str, tag: str) -> bool:
-    """Whether a chunk begins at `tag`: the rules of conlleval, position
-    by position, in another form than the program's."""
+    """Return whether a chunk begins at `tag` by the rules of conlleval, in another form than the program's."""
     (old, _, old_type), (new, _, new_type) = before.partition("-"), tag.partition("-")
     if new == "O":
         return False
@@ -59,7 +58,7 @@ def begins(before: str, tag: str) -> bool:
 
 
 def ends(before: str, tag: str) -> bool:
-    """Whether the chunk that `before` is in ends there, as `begins` tells."""
+    """Return whether the chunk that `before` is in ends there, by the same rules as in `begins`."""
     (old, _, old_type), (new, _, new_type) = before.partition("-"), tag.partition("-")
     if old == "O":
         return False
@@ -69,7 +68,7 @@ def ends(before: str, tag: str) -> bool:
 
 @given(tags=st.lists(st.sampled_from(["O", *(f"{p}-{k}" for p in "BILU" for k in "XY")]), max_size=9))
 def test_spans_of_any_tags_are_those_of_two_tables(tags: list[str]) -> None:
-    """Where chunks begin and end, each by a table of its own, pairs up to the spans, however ill-formed the tags."""
+    """However ill-formed the tags are, the places where chunks begin and those where they end pair up to the spans."""
     around = list(enumerate(pairwise(["O", *tags, "O"])))
     starts = [place for place, pair in around if begins(*pair)]
     stops = [place for place, pair in around if ends(*pair)]
@@ -112,7 +111,7 @@ def test_spans_survive_every_scheme(scheme: str, parts: list[tuple[int, int, str
 
 @pytest.mark.parametrize("scheme", ["BIO", "BIOUL"])
 def test_only_well_formed_sequences_are_allowed(scheme: str) -> None:
-    """Writing the spans of an allowed sequence as tags gives the sequence itself, and of no other."""
+    """A sequence is allowed exactly if writing its spans as tags gives the sequence again."""
 
     names = tags_for("AB", scheme)
     allowed = allowed_sequences(names)
@@ -124,7 +123,7 @@ def test_only_well_formed_sequences_are_allowed(scheme: str) -> None:
 
 
 def test_scores() -> None:
-    """Of 4 spans 2 are found among 3: precision 2/3, recall 1/2. A right place of the wrong type is wrong."""
+    """Of 4 spans, 2 are found among 3: precision 2/3, recall 1/2. The right place with the wrong type is wrong."""
     gold = [span_list("0-1 A, 2-4 B"), span_list("0-2 A"), span_list("1-2 B")]
     found = [span_list("0-1 A, 2-4 A"), span_list(""), span_list("1-2 B")]
     scores = score_spans(gold, found)

@@ -1,4 +1,4 @@
-"""Files of word vectors: what is read from them, which words are kept, and what words get that are in no file."""
+"""Word vectors are read from files for the words that are needed, and words in no file get others."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_vectors_are_read_with_and_without_a_header(header: str, tmp_path: Path)
 
 
 def test_a_header_gives_the_width(tmp_path: Path) -> None:
-    """If the first word holds a blank, nothing else does."""
+    """If the first word contains a blank, only the header says how wide the vectors are."""
     (tmp_path / "v").write_text("2 2\nNew York 1 2\nLyon 3 4\n")
     assert read_vectors(tmp_path / "v").words == ["New York", "Lyon"]
 
@@ -72,7 +72,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("text", "says"), BROKEN)
 def test_errors_name_file_and_line(text: str, says: str, tmp_path: Path) -> None:
-    """Both when all vectors are read, and in a training whose words are `a` and `b`."""
+    """Errors are the same when all vectors are read and in a training whose words are `a` and `b`."""
     path = tmp_path / "v.txt.gz"
     path.write_bytes(gzip.compress(text.encode()))
     words = make_words(path, dim=3 if text.startswith("2 3") else 2)
@@ -90,14 +90,14 @@ def test_lines_of_words_that_are_not_kept_are_checked_too(line: str, tmp_path: P
 
 
 def write_many(path: Path, number: int, width: int = 2) -> Path:
-    """Write a file with the words w0, w1, …, whose vectors hold their number and zeros."""
+    """Write a file with the words w0, w1, …. The vector of a word has its number and then zeros."""
     zeros = " 0.000" * (width - 1)
     path.write_text("".join(f"w{n} {n}{zeros}\n" for n in range(number)))
     return path
 
 
 def test_words_of_the_data_and_the_most_frequent_others_are_kept(tmp_path: Path) -> None:
-    """Wherever in the file they are. A word that the file has only in lower case counts as known, by that vector."""
+    """Words may be anywhere in the file. One that the file has only in lower case counts as known, by that vector."""
     path = write_many(tmp_path / "v.txt", 50)
     config = make_words(path, max_words=6)
     found = find_words([["w40", "w2", "none", "w40"], ["W45", "None"]], config)
@@ -122,7 +122,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 def test_words_that_are_in_no_file(tmp_path: Path) -> None:
-    """They get random vectors, and unknown words the mean of all; or zeros, which need no vector of their own."""
+    """With `random`, such words of the data get random vectors, and all others the mean of the file's. With `zeros` all
+    get zeros, and the words of the data need no vectors of their own unless these are trained."""
     (tmp_path / "v.txt").write_text("a 1 2\nb 3 4\n")
     text = [["a", "own"]]
     embedding = embed(text, make_words(tmp_path / "v.txt", unknown="random"))
@@ -137,7 +138,8 @@ def test_words_that_are_in_no_file(tmp_path: Path) -> None:
 
 
 def test_vectors_of_several_files_are_concatenated(tmp_path: Path) -> None:
-    """Each is normalized, as those of GloVe and Turian are for coreference. A file that lacks the word gives zeros."""
+    """The vectors of each file are normalized, as those of GloVe and Turian are for coreference. A file that lacks the
+    word gives zeros."""
     (tmp_path / "a.txt").write_text("Ann 3 4\nBo 0 0\n")
     (tmp_path / "b.txt").write_text("2 2\nCy 0 2\nAnn 5 12\n")
     files = tmp_path / "a.txt", tmp_path / "b.txt"
@@ -184,9 +186,9 @@ def test_errors_in_settings(value: object, says: str) -> None:
 
 
 def test_recipes_treat_unknown_words_as_published() -> None:
-    """They get zeros in the programs of Lee et al. 2017, who also normalize, and of Clark and Gardner 2017, and
-    random vectors in AllenNLP. Vectors are trained where the appendix says so."""
-    found = {task: load_task_recipe(task).words for task in TASKS if task != "tag"}  # which is not published
+    """Unknown words get zeros in the programs of Lee et al. 2017, who also normalize vectors, and of Clark and Gardner
+    2017, and random vectors in AllenNLP. Vectors are trained where the appendix says so."""
+    found = {task: load_task_recipe(task).words for task in TASKS if task != "tag"}  # not a published recipe
     assert all(found.values())
     settings = {task: (words.unknown, words.normalize, words.trainable) for task, words in found.items() if words}
     assert settings == {
@@ -201,8 +203,8 @@ def test_recipes_treat_unknown_words_as_published() -> None:
 
 
 def test_words_of_dev_and_test_are_known(files: Path, recipe: Recipe) -> None:
-    """They come last in the file, far beyond `max_words`. A finished run predicts with the words that it was measured
-    with, and two seeds have the same words."""
+    """These words come last in the file, far beyond `max_words`. A finished run predicts with the words that it was
+    measured with, and two seeds have the same words."""
     for name, word in (("train", "intrain"), ("dev", "indev"), ("test", "intest")):
         with (files / f"{name}.conll").open("a") as file:
             file.write(f"\n{word}\tO\nAnn\tB-PER\n")
@@ -242,7 +244,7 @@ def test_coverage_counts_each_sentence_once(files: Path, recipe: Recipe) -> None
 
 @pytest.mark.parametrize(("trainable", "says"), [(False, True), (True, False)])
 def test_vectors_without_a_file_are_trained(trainable: bool, says: bool, files: Path, recipe: Recipe) -> None:
-    """Even if the recipe says otherwise; the user is then told."""
+    """Random vectors are trained even if the recipe says otherwise, and then a note says so."""
     job = ExperimentConfig("ner", recipe(words__trainable=trainable), files / "run", *[str(files / "train.conll")] * 2)
     experiment = Experiment(job)
     assert (experiment.note is not None) == says

@@ -1,4 +1,4 @@
-"""The model of coreference, what its task reads and writes, and a whole experiment."""
+"""Coreference has the published recipe, sizes and loss, and its task reads, trains, predicts and writes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NAMES = ["Ann", "Bo Day", "Cy"]
 
 
 def make_recipe(**overrides: Any) -> CorefRecipe:
-    """The published recipe with small sizes: `make_recipe(training__seed=1)`."""
+    """Return the published recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
     return read_recipe(
         CorefRecipe, "coref", ("coref",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()}
     )
@@ -81,7 +81,7 @@ def build(recipe: CorefRecipe, bilm: Model | None = None) -> CorefModel:
 
 
 def test_the_recipe_is_the_published_one() -> None:
-    """It is that of Lee et al. 2017, sec. 7, and of their code, with ELMo as in appendix A.6."""
+    """The recipe is that of Lee et al. 2017, sec. 7, and of their code, with ELMo as in appendix A.6."""
     recipe = read_recipe(CorefRecipe, "coref", ("coref",))
     assert (recipe.words.dim, recipe.words.trainable, recipe.lstm, recipe.features) == (300, False, 200, 20)
     assert (recipe.characters.dim, recipe.characters.filters, recipe.characters.widths) == (8, 50, (3, 4, 5))
@@ -96,7 +96,7 @@ def test_the_recipe_is_the_published_one() -> None:
 
 
 def test_sizes_are_the_published_ones() -> None:
-    """A span is two states of 400, a width of 20 and a head of 300 + 150; a pair three times that and 60 features."""
+    """A span is two states of 400, a width of 20 and a head of 300 + 150; a pair is three of these and 60 features."""
     model = build(read_recipe(CorefRecipe, "coref", ("coref",)))
     assert model.mentions.width == 2 * 400 + 20 + 450
     assert [p.shape for p in model.antecedents.first.parameters()] == [(150, 3 * 1270 + 60), (150,)]
@@ -129,7 +129,7 @@ def plain_loss(model: CorefModel, document: Document) -> float:
 
 
 def test_the_loss_is_the_likelihood_of_all_right_antecedents() -> None:
-    """It is summed over mentions, and is a mean over documents; 1e-4 of losses about 20 is float32 rounding."""
+    """The loss is a sum over mentions and a mean over documents. 1e-4 of losses of about 20 is float32 rounding."""
     model, documents = build(make_recipe()), make_documents()[:3]
     with torch.no_grad():
         wanted = [plain_loss(model, document) for document in documents]
@@ -138,7 +138,7 @@ def test_the_loss_is_the_likelihood_of_all_right_antecedents() -> None:
 
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])
 def test_predictions_do_not_depend_on_neighbours(at: str | None) -> None:
-    """Each document is also predicted alone, with ELMo at each place; 1e-4 is float32 rounding."""
+    """A document alone has the same clusters and loss, wherever ELMo is added; 1e-4 is float32 rounding."""
     documents = make_documents(4)
     settings = make_recipe(elmo__vectors="live", **({"elmo__at": at} if at else {}))
     model = build(settings, make_model() if at else None).eval()
@@ -171,8 +171,8 @@ def test_the_truth_is_predicted_after_training_on_it() -> None:
 
 
 def test_long_documents_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left of their spans is decided for the whole document, so that links may go across; scores differ by
-    float32 rounding alone."""
+    """Spans are scored piece by piece but selected for the whole document, so that links may cross pieces. Scores
+    differ only by float32 rounding."""
     settings = make_recipe(elmo__vectors="live", elmo__at="both", spans__per_word=1.0)
     model, (document, *_) = build(settings, make_model()).eval(), make_documents(1, seed=3)
     document = Document(document.sentences * 4)
@@ -200,7 +200,7 @@ def test_long_documents_are_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_long_documents_are_trained_on_in_part() -> None:
-    """In training they are cut to consecutive sentences, and in the long run every sentence is used."""
+    """In training, a document is cut to consecutive sentences. In the long run every sentence is used."""
     model, (document,) = build(make_recipe(max_sentences=2)), make_documents(1)
     parts = [model.shorten(document) for _ in range(60)]
     number = len(document.sentences)
@@ -215,7 +215,7 @@ def test_each_dropout_is_used(own: dict[str, float]) -> None:
 
 @pytest.mark.parametrize("words", [1, 2])
 def test_documents_of_a_word_or_two(words: int) -> None:
-    """They are too short for a pair of mentions: nothing is learned or found, and there is no error."""
+    """One or two words are too short for a pair of mentions: nothing is learned or found, and there is no error."""
     model, document = build(make_recipe(spans__per_word=0.4)), Document((("a",) * words,))
     loss = model.loss([document])
     loss.backward()
@@ -224,7 +224,7 @@ def test_documents_of_a_word_or_two(words: int) -> None:
 
 
 def test_vocabularies() -> None:
-    """They have the frequent words and the genres of the training set. Any other genre counts as unknown."""
+    """The vocabularies have the frequent words and the genres of the training set. Another genre counts as unknown."""
     recipe = make_recipe(words__min_count=4)
     vocabularies = TASK.vocabularies(make_documents(), recipe)
     assert vocabularies["genres"] == ["bc", "nw"]
@@ -263,7 +263,7 @@ def test_reads_with_and_without_singletons(tmp_path: Path) -> None:
 
 
 def test_writes(tmp_path: Path) -> None:
-    """It writes columns, which can be read again although the clusters follow in words; and JSON."""
+    """Predictions are written as JSON, or as columns that can be read again although a list of the clusters follows."""
     document = Document((("Ann", "Day", "sang"), ("She", "did")), (), (), "x")
     prediction: Clusters = ((Mention(0, 2), Mention(3, 4)),)
     text = TASK.as_text(document, prediction)
@@ -303,7 +303,7 @@ def run(*arguments: str, text: str | None = None) -> str:
 
 
 def test_a_whole_experiment_by_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The toy set is learned with ELMo; evaluating and predicting say the same, and predictions are a file again."""
+    """The toy set is learned with ELMo. Evaluating gives the same scores, and predictions can be read as documents."""
     monkeypatch.chdir(tmp_path)
     for name, documents in (("train", make_documents(16)), ("test", make_documents(5, seed=1))):
         Path(f"{name}.conll").write_text("".join(format_document(d, d.clusters) for d in documents))
@@ -313,7 +313,7 @@ def test_a_whole_experiment_by_commands(tmp_path: Path, monkeypatch: pytest.Monk
     files = ["--train", "train.conll", "--dev", "test.conll", "--test", "test.conll"]
     command = ["task", "train", "coref", *files, *settings, "--elmo", "model", "--out", "run", "--device", "cpu"]
     run(*command, "--set", "training.max_minutes=0.000001")
-    Path("run/results.json").unlink()  # a kill just before it was written
+    Path("run/results.json").unlink()  # as after a kill just before it was written
     run(*command)
     rows = read_rows(Path("run/metrics.csv"))
     assert [row["epoch"] for row in rows] == [*range(1, 14)]

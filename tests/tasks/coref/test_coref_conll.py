@@ -13,11 +13,11 @@ from elmo.errors import ElmoError
 from elmo.tasks.coref.data import Document, Mention, cut_document, format_document, parse_documents, read_documents
 
 ROW = "x 0 0 {} - * - - - {} * {}"
-"""A line as the shared task has them, between blanks."""
+"""A line of the shared task's format, with blanks between columns."""
 
 
 def lines(*rows: str, name: str = "x", part: int = 0) -> list[str]:
-    """A document of rows "word mark" or "word mark speaker", blank ones between sentences."""
+    """Return the lines of a document, from rows "word mark" or "word mark speaker" and blank ones between sentences."""
     cells = [[*row.split(), "-"] for row in rows]
     body = [ROW.format(row[0], row[2], row[1]) if len(row) > 1 else "" for row in cells]
     return [f"#begin document ({name}); part {part:03}", *body, "#end document"]
@@ -29,7 +29,7 @@ def parse(*rows: str) -> Document:
 
 
 def test_reads_nested_and_crossing_mentions() -> None:
-    """Mentions have one word, contain each other, cross each other, or contain another one of their cluster."""
+    """Mentions may be single words, contain or cross each other, or contain another mention of their cluster."""
     document = parse("a (0|(1", "b (12)|(2", "c 1)", "", "d 2)|(0", "e 0)|0)")
     assert document.sentences == (("a", "b", "c"), ("d", "e"))
     assert document.clusters == (
@@ -50,7 +50,7 @@ def test_reads_speakers_parts_and_names() -> None:
 
 
 def test_documents_are_written_with_the_first_line_that_was_read() -> None:
-    """The official scorer matches documents by that line. In LitBank as published, no mention is an empty column."""
+    """The official scorer matches documents by that line. As published, LitBank's column is empty without mentions."""
     rows = ["# begin document (dracula_brat); part 0", "x\t0\t0\tDRACULA" + "\t_" * 8 + "\t", "#end document"]
     (document,) = parse_documents(rows, "text")
     assert (document.sentences, document.clusters) == ((("DRACULA",),), ())
@@ -109,7 +109,7 @@ def test_writes_columns() -> None:
     st.lists(st.tuples(st.integers(0, 7), st.integers(1, 4), st.integers(0, 9)), max_size=12, unique_by=lambda s: s[:2])
 )
 def test_what_is_written_is_read(spans: list[tuple[int, int, int]]) -> None:
-    """Mentions may be nested or cross, except for those of one cluster, whose crossing columns cannot express."""
+    """Mentions may be nested or cross. Only those of one cluster may not cross, which the columns cannot express."""
     clusters: dict[int, list[Mention]] = {}
     taken: set[Mention] = set()
     for start, width, number in sorted(spans):

@@ -1,4 +1,4 @@
-"""The layers of the coreference model compared with plain formulas."""
+"""The layers of the coreference model give what plain formulas give."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elmo.tasks.coref.model import enumerate_spans
 
 
 def plain_lstm(direction: CoupledLSTM, sentence: Tensor, mask: Tensor) -> Tensor:
-    """Run word by word, with `mask` on the state that the gates see."""
+    """Run the LSTM word by word, with `mask` on the state that the gates see."""
     h, c = direction.hidden[0], direction.cell[0]
     outputs: list[Tensor] = []
     for word in sentence:
@@ -37,7 +37,7 @@ def test_the_lstm_equals_a_plain_loop() -> None:
 
 
 def test_dropout_of_the_lstm_is_the_same_throughout_a_sentence() -> None:
-    """It differs between sentences; 1e-6 is float32 rounding."""
+    """Sentences have different masks; 1e-6 is float32 rounding."""
     lstm, x = CoupledLSTM(5, 12, 0.5), torch.randn(3, 5)
     torch.manual_seed(0)
     found = lstm(x.repeat_interleave(2, dim=0), [2, 2, 2]).unflatten(0, (3, 2))
@@ -50,8 +50,8 @@ def test_dropout_of_the_lstm_is_the_same_throughout_a_sentence() -> None:
 
 @pytest.mark.parametrize("in_width", [2, 6, 9])
 def test_the_weights_of_the_lstm_start_orthonormal(in_width: int) -> None:
-    """The weights of each gate, for the input and for the state before, whichever of their sides is longer (Lee et al.
-    2017, sec. 7); biases are 0. 1e-5 is float32 rounding."""
+    """Each gate's weights are orthonormal at first, for the input and for the state before, whichever side is longer
+    (Lee et al. 2017, sec. 7). Biases are 0. 1e-5 is float32 rounding."""
     lstm = CoupledLSTM(in_width, 6, 0.5)
     for gate in (*lstm.recurrent.split(6, dim=1), *lstm.input.weight.split(6)):
         products = gate @ gate.t() if gate.shape[0] <= gate.shape[1] else gate.t() @ gate
@@ -60,7 +60,7 @@ def test_the_weights_of_the_lstm_start_orthonormal(in_width: int) -> None:
 
 
 def concatenated(first: torch.nn.Linear, rest: torch.nn.Sequential, *parts: Tensor) -> float:
-    """Score a vector that is concatenated from its parts."""
+    """Return the score of a vector that is concatenated from these parts."""
     return float(rest(first(torch.cat(parts))).detach())
 
 
@@ -110,7 +110,7 @@ def test_scores_of_pairs_are_those_of_their_concatenated_vectors(number: int, ma
 
 
 def test_gradients_of_pairs_are_right() -> None:
-    """They are compared with finite differences, in float64 and without dropout."""
+    """The gradients are compared with finite differences, in float64 and without dropout."""
     torch.manual_seed(0)
     scorer = AntecedentScorer(3, 2, features=2, hidden=[4], dropout=0.5, max_antecedents=9).double().eval()
     vectors, mentions = (torch.randn(5, *shape, dtype=torch.double, requires_grad=True) for shape in ((3,), ()))

@@ -1,4 +1,4 @@
-"""Enumerating and pruning spans, and clusters that are formed by links."""
+"""Spans are enumerated and pruned, and mentions that are linked become clusters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def all_spans(sentences: list[int], max_width: int) -> list[tuple[int, int]]:
-    """Return all spans, tried one by one."""
+    """Return all spans by trying every start and end."""
     of = [number for number, length in enumerate(sentences) for _ in range(length)]
     return [
         (start, end)

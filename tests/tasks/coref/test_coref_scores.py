@@ -1,4 +1,4 @@
-"""Scores of coreference compared with the official scorer's test cases, and with the definitions."""
+"""Coreference is scored as in the official scorer's test cases, and by the definitions."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ CASES: dict[str, tuple[str, str, tuple[float, ...]]] = {
     "N-5": (SINGLE, "abcxyz", (0, 0, 50, 8.333, 4.762, 28.571)),
     "N-6": (SINGLE, "ab cxy z", (0, 0, 50, 22.222, 19.444, 38.889)),
 }
-"""Key and response of the official scorer's test cases TC-…, clusters of letters, and what version 8.01 says of them:
-recall and precision of MUC, of B³ and of CEAF-e. B is a mention that overlaps b; a letter that stands twice in a
+"""The official scorer's test cases TC-… have a key and a response, as clusters of letters, and what version 8.01 gives:
+recall and precision of MUC, of B³ and of CEAF-e. B is a mention that overlaps b. A letter that is repeated in a
 response is the same mention."""
 
 
 def clusters(text: str) -> Clusters:
-    """Return a mention for each letter."""
+    """Return clusters with a mention for each letter."""
     return tuple(tuple(Mention(ord(letter), ord(letter) + 1) for letter in word) for word in text.split())
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_published_cases(case: str) -> None:
-    """They agree to the three digits that are given here."""
+    """Scores agree to the three digits that are given here."""
     key, response, figures = CASES[case]
     scores = score_clusters([clusters(key)], [clusters(response)])
     found = [scores[f"{metric}_{figure}"] for metric in AVERAGED for figure in ("recall", "precision")]
@@ -74,7 +74,7 @@ def test_published_cases(case: str) -> None:
 
 
 def plain_scores(key: Clusters, response: Clusters) -> dict[str, Figures]:
-    """Recall and precision by their definitions, for mentions that stand once: every pair, every assignment."""
+    """Return recall and precision by their definitions, over every pair and assignment. No mention may occur twice."""
 
     def muc(a: Clusters, b: Clusters) -> float:
         links = sum(len(cluster) - 1 for cluster in a)
@@ -113,12 +113,12 @@ partitions = st.lists(st.integers(0, 4), min_size=9, max_size=9).map(
         if (cluster := tuple(Mention(place, place + 1) for place, own in enumerate(of) if own == number))
     )
 )
-"""Clusters of some of nine mentions: 4 is of none."""
+"""Clusters of some of nine mentions. A mention with the number 4 is in none."""
 
 
 @given(partitions, partitions)
 def test_scores_equal_their_definitions(key: Clusters, response: Clusters) -> None:
-    """1e-9 is float64 rounding."""
+    """The tolerance of 1e-9 is float64 rounding."""
     scores = score_clusters([key], [response])
     for name, figures in plain_scores(key, response).items():
         assert (scores[f"{name}_recall"], scores[f"{name}_precision"]) == pytest.approx(
@@ -132,7 +132,7 @@ def test_scores_equal_their_definitions(key: Clusters, response: Clusters) -> No
 
 @given(partitions, partitions)
 def test_key_and_response_are_recall_and_precision(key: Clusters, response: Clusters) -> None:
-    """They change places if key and response do."""
+    """Recall and precision change places if key and response do."""
     there, back = score_clusters([key], [response]), score_clusters([response], [key])
     for name in AVERAGED:
         assert there[f"{name}_recall"] == pytest.approx(back[f"{name}_precision"])

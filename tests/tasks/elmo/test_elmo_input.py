@@ -1,4 +1,4 @@
-"""ELMo in task models: vectors are the same live, cached on disk, and from a biLM that is trained with the task."""
+"""Task models get the same vectors live, from a cache on disk, and from a biLM that is trained with the task."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_vectors_equal_those_of_elmos_module(bilm: Model) -> None:
 @pytest.mark.parametrize("at", ["input", "output", "both"])
 @pytest.mark.parametrize("layer_norm", [False, True])
 def test_vectors_are_the_same_wherever_layers_come_from(bilm: Model, at: str, layer_norm: bool, tmp_path: Path) -> None:
-    """2e-6 is float32 rounding. Layer norm makes it larger, since it divides by the deviation of tiny layers."""
+    """2e-6 is float32 rounding. With layer norm it is larger, since that divides by the deviation of tiny layers."""
     settings: dict[str, Any] = {"at": at, "layer_norm": layer_norm}
     live, cached = make(bilm, **settings), make(bilm, tmp_path, **settings)
     trained = make(bilm, vectors="trained", **settings)
@@ -65,7 +65,7 @@ def test_vectors_are_the_same_wherever_layers_come_from(bilm: Model, at: str, la
 
 
 def test_frozen_layers_are_not_rounded_in_training(bilm: Model) -> None:
-    """The precision of the task has no effect on them. A biLM that is trained is rounded like the task's own layers."""
+    """The task's precision has no effect on frozen layers. A trained biLM is rounded like the task's own layers."""
     seen: list[torch.dtype] = []
 
     def run(sentences: Sequence[Sequence[str]]) -> list[Any]:
@@ -181,7 +181,7 @@ def test_an_interrupted_cache_is_continued(bilm: Model, tmp_path: Path, monkeypa
 
 
 def test_what_a_kill_left_next_to_a_complete_cache_is_removed(bilm: Model, tmp_path: Path) -> None:
-    """A kill may come when the vectors have their name already, but the note of the progress is still there."""
+    """A process may be killed when the vectors have their name already but the note of its progress still exists."""
     make(bilm, tmp_path)
     (path,) = tmp_path.iterdir()
     work = tmp_path / f".{path.name}.unfinished"
@@ -192,7 +192,7 @@ def test_what_a_kill_left_next_to_a_complete_cache_is_removed(bilm: Model, tmp_p
 
 
 def test_two_processes_compute_a_cache_once(bilm: Model, tmp_path: Path) -> None:
-    """The second one waits for the first."""
+    """The second process waits for the first and uses what it wrote."""
     make(bilm, tmp_path / "expected")
     (expected,) = (tmp_path / "expected").iterdir()
     cache = tmp_path / "cache"

@@ -1,4 +1,4 @@
-"""Named entities: the model, and what the task reads and writes."""
+"""A sentence's named entities do not depend on other sentences, and are read and written in columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_model(recipe: NerRecipe, examples: list[NerExample], bilm: Model | None
 
 
 def test_the_recipe_is_the_published_one() -> None:
-    """Appendix A.7, and for what it does not say the published configuration."""
+    """The recipe follows appendix A.7, and where that says nothing, the published configuration."""
     recipe = read_recipe(NerRecipe, "ner", ("ner",))
     assert (recipe.characters.dim, recipe.characters.filters, recipe.characters.width) == (16, 128, 3)
     assert (recipe.words.dim, recipe.lstm, recipe.dropout) == (50, (200, 100), 0.5)
@@ -74,7 +74,7 @@ def test_dropout_is_applied_in_the_bilstms_and_above_them(
 
 @pytest.mark.parametrize("number", [1, 3])
 def test_sentences_without_tokens(number: int, recipe: Recipe, examples: list[NerExample], bilm: Model) -> None:
-    """A tokenizer may make them of unusual lines. They may be in a batch with others, or alone."""
+    """A tokenizer may make such sentences of unusual lines. They may be in a batch with others, or alone."""
     empty = [NerExample(())] * number
     model = make_model(recipe(elmo__vectors="live", elmo__at="both"), examples, bilm).eval()
     assert model.predict(empty) == [()] * number
@@ -82,7 +82,7 @@ def test_sentences_without_tokens(number: int, recipe: Recipe, examples: list[Ne
 
 
 def test_vocabularies(recipe: Recipe, tmp_path: Path) -> None:
-    """The words of the file come first, then words that occur twice, unless the file has them in lower case."""
+    """The file's words come first, then words that occur twice, unless the file has them in lower case."""
     (tmp_path / "v.txt").write_text("play 1 2\nEspoo 3 4\nlast 5 6\n")
     examples = [NerExample(("Play", "new", "new", "once", "Play"), (Span(0, 1, "X"), Span(2, 3, "A")))]
     assert TASK.vocabularies(examples, recipe()) == {"types": ["A", "X"], "words": ["Play", "new"]}
@@ -116,7 +116,7 @@ CONLLU = """\
 
 
 def test_conllu_has_its_tags_in_misc(recipe: Recipe, tmp_path: Path) -> None:
-    """They are written there, too, and all else stays as it was."""
+    """Tags are read from misc and are written there, too. Everything else stays as it was."""
     path = tmp_path / "a.conllu"
     path.write_text(CONLLU)
     (example,) = TASK.read(str(path), recipe())

@@ -1,4 +1,4 @@
-"""The column formats of published sets, and errors with their file and line."""
+"""The columns of published sets are read, and errors name file and line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_reads_the_known_columns(text: str, column: int, tmp_path: Path) -> None
 
 
 def test_columns_count_from_the_end_too(tmp_path: Path) -> None:
-    """So files with and without a column of numbers in front are read in the same way."""
+    """So files with and without a leading column of numbers are read in the same way."""
     (tmp_path / "a").write_text("0 In O\n1 Espoo B-LOC\n\nNow O\n")
     assert [sentence.tokens for sentence in read_conll(tmp_path / "a", -2)] == [("In", "Espoo"), ("Now",)]
     (tmp_path / "a").write_text("Now O\nO\n")

@@ -1,4 +1,4 @@
-"""Textual entailment: ESIM and its parts, what the task reads and writes, and its commands."""
+"""ESIM predicts textual entailment as published, and its task reads and writes pairs and has commands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SMALL = {
 
 
 def make_recipe(**overrides: Any) -> SnliRecipe:
-    """The published recipe with small sizes: `make_recipe(training__seed=1)`."""
+    """Return the published recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
     return read_recipe(SnliRecipe, "snli", ("snli",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
 
 
@@ -70,7 +70,7 @@ def build(recipe: SnliRecipe, bilm: Model | None = None) -> SnliModel:
 
 
 def test_the_recipe_is_the_published_one() -> None:
-    """Appendix A.3; patience, epochs and that ELMo has no dropout of its own are from the published configuration."""
+    """Appendix A.3 states most of it. Patience, epochs and no dropout for ELMo are from the published configuration."""
     recipe = read_recipe(SnliRecipe, "snli", ("snli",))
     assert (recipe.words.dim, recipe.words.trainable, recipe.size, recipe.dropout) == (300, False, 300, 0.5)
     assert (recipe.with_elmo.attention_dropout, recipe.with_elmo.l2) == (0.5, 0.0001)
@@ -82,7 +82,7 @@ def test_the_recipe_is_the_published_one() -> None:
 
 
 def test_sizes_are_the_published_ones() -> None:
-    """Chen et al. 2017 count 4.3 million without word vectors; ELMo widens the biLSTM's input and the attention."""
+    """Chen et al. 2017 count 4.3 million parameters without word vectors. ELMo widens biLSTM and attention."""
     model = build(read_recipe(SnliRecipe, "snli", ("snli",)))
     sizes = {name: tuple(p.shape) for name, p in model.named_parameters() if p.dim() > 1 and name != "words.weight"}
     assert sorted(sizes.values()) == sorted([(1200, 300)] * 8 + [(300, 2400), (300, 2400), (3, 300)])
@@ -95,7 +95,7 @@ def test_sizes_are_the_published_ones() -> None:
 
 
 def test_attention_equals_a_plain_loop() -> None:
-    """Which takes each pair alone and without padding. 1e-6 is float32 rounding."""
+    """The loop takes each pair alone and without padding. 1e-6 is float32 rounding."""
     torch.manual_seed(0)
     a, b = torch.randn(3, 5, 4), torch.randn(3, 6, 4)
     lengths = [(5, 2), (1, 6), (3, 1)]
@@ -113,7 +113,7 @@ def test_attention_equals_a_plain_loop() -> None:
 
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])
 def test_loss_and_predictions_do_not_depend_on_other_pairs(at: str | None) -> None:
-    """Without layer norm, which is over the whole batch, as published. 1e-5 is float32 rounding."""
+    """Layer norm is off, since as published it is over the whole batch. 1e-5 is float32 rounding."""
     pairs = make_pairs(7)
     settings = make_recipe(elmo__vectors="live", elmo__layer_norm=False, **({"elmo__at": at} if at else {}))
     model = build(settings, make_model() if at else None).eval()
@@ -154,7 +154,7 @@ def test_scores_equal_those_of_sentences_read_one_by_one(at: str | None) -> None
     ("dropout", "attention", "with_elmo"), [(0.0, 0.0, True), (0.5, 0.0, False), (0.0, 0.5, True), (0.0, 0.5, False)]
 )
 def test_each_dropout_is_used(dropout: float, attention: float, with_elmo: bool) -> None:
-    """The dropout after the attention is for models with ELMo only."""
+    """The dropout after the attention is only for models with ELMo."""
     own = {"dropout": dropout, "with_elmo__attention_dropout": attention}
     settings = make_recipe(elmo__vectors="live", elmo__dropout=0.0, **own)
     model = build(settings, make_model() if with_elmo else None)
@@ -162,7 +162,7 @@ def test_each_dropout_is_used(dropout: float, attention: float, with_elmo: bool)
 
 
 def test_only_a_model_with_elmo_has_more_regularization() -> None:
-    """Its loss has the squares of the weight matrices of LSTMs and linear layers, and of nothing else of the model."""
+    """With ELMo, the loss has the squares of the weight matrices of LSTMs and linear layers, and of nothing else."""
     pairs, settings = make_pairs(4), make_recipe(elmo__vectors="live", with_elmo__l2=0.5)
     plain, model = build(settings).eval(), build(settings, make_model()).eval()
     assert plain.l2 == 0
@@ -188,7 +188,7 @@ def test_the_model_learns_its_training_set() -> None:
 
 
 def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
-    """Random vectors are not: fixed ones would say nothing about a word but which one it is."""
+    """Random vectors are trained, since fixed ones would only say which word it is."""
     (tmp_path / "v.txt").write_text("w1 1 2\nw2 3 4\n")
     settings = make_recipe(words__vectors=str(tmp_path / "v.txt"), words__dim=2)
     model = build(settings)
@@ -211,7 +211,7 @@ def read(path: Path, **settings: Any) -> list[PairExample]:
 
 
 def test_labelled_pairs_are_read(tmp_path: Path) -> None:
-    """Also from a compressed file. Pairs without a majority are skipped, even if something else is wrong with them."""
+    """The file may be compressed. Pairs without a majority are skipped, even if something else is wrong with them."""
     with lzma.open(tmp_path / "pairs.jsonl.xz", "wt") as file:
         file.write("\n".join([line(), "", line("-", ""), line("no", "Don't!", "Do.")]) + "\n")
     assert read(tmp_path / "pairs.jsonl.xz") == [
@@ -248,7 +248,7 @@ def test_a_file_without_pairs_is_refused(tmp_path: Path) -> None:
 
 
 def test_lone_surrogates_are_replaced() -> None:
-    """JSON can express half of a character, but no file can hold it: a run would end in an error when it is written."""
+    """JSON can express half of a character, but no file can hold it, so that a run would fail when it is written."""
     text = r'{"sentence1": "caf\ud83d", "sentence2": "\ud83d\ude00"}'
     assert TASK.parse(text, str.split) == PairExample(("caf\ufffd",), ("\U0001f600",))
 
@@ -314,8 +314,8 @@ def run(*arguments: str, text: str | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with test.jsonl and a finished run in `run`. The published halving of the rate is off: it would stop so
-    short a training."""
+    """Train a run and return the folder, with test.jsonl and the run in `run`. The published halving of the rate is
+    off, because it would stop so short a training."""
     folder = tmp_path_factory.mktemp("snli")
     write_pairs(folder / "train.jsonl", make_pairs(60))
     write_pairs(folder / "test.jsonl", make_pairs(21, seed=1))
@@ -330,7 +330,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The same one, as the current folder."""
+    """Make the folder of `trained` the current one."""
     monkeypatch.chdir(trained)
     return trained
 
@@ -352,12 +352,12 @@ def test_train_evaluate_and_predict_by_commands(folder: Path) -> None:
 
 
 def test_predicts_pairs_in_either_form(folder: Path) -> None:
-    """They are cut by the recipe's tokenizer unless another one is asked for."""
+    """Pairs are cut by the recipe's tokenizer unless another one is asked for."""
     text = 'w1 w2.\tthere\'s w2\n\n{"sentence1": "w1 w2.", "sentence2": "there\'s w2"}\n'
     found = [json.loads(line) for line in run("task", "predict", "run", "-", "--json", text=text).splitlines()]
     probabilities = [example.pop("probabilities") for example in found]
     assert found[0] == found[1]
-    assert probabilities[0] == pytest.approx(probabilities[1])  # places in a batch may round differently
+    assert probabilities[0] == pytest.approx(probabilities[1])  # rounding may differ between places in a batch
     assert (found[0]["sentence1"], found[0]["sentence2"]) == ("w1 w2 .", "there 's w2")
     whitespace = run("task", "predict", "run", "-", "--json", "--tokenizer", "whitespace", text=text)
     assert json.loads(whitespace.splitlines()[0])["sentence1"] == "w1 w2."

@@ -1,4 +1,4 @@
-"""Question answering: the model, what its task reads and writes, and a whole experiment."""
+"""Question answering has the published recipe and sizes, and its task reads, trains, predicts and writes."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ NAMES, PLACES = ["Ann", "Bo", "Cy", "Di"], ["Espoo", "New York", "Lyon", "Old Yo
 
 
 def make_recipe(**overrides: Any) -> SquadRecipe:
-    """The published recipe with small sizes: `make_recipe(training__seed=1)`."""
+    """Return the published recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
     settings = SMALL | {key.replace("__", "."): value for key, value in overrides.items()}
     return read_recipe(SquadRecipe, "squad", ("squad",), settings)
 
 
 def write_squad(path: Path, number: int = 24, seed: int = 0) -> Path:
-    """Make paragraphs that say where one to three people are, and a question about each of them."""
+    """Write paragraphs that say where one to three people are, and a question about each of them."""
     rng = np.random.default_rng(seed)
     paragraphs: list[dict[str, Any]] = []
     for _ in range(number):
@@ -86,7 +86,7 @@ def build(recipe: SquadRecipe, examples: list[SquadExample], bilm: Model | None 
 
 
 def test_the_recipe_is_the_published_one() -> None:
-    """It is that of appendix A.4. The epochs, 0.999 and the sizes of characters are from the published code."""
+    """The recipe is that of appendix A.4. The epochs, 0.999 and the sizes of characters are from the published code."""
     recipe = read_recipe(SquadRecipe, "squad", ("squad",))
     assert (recipe.words.dim, recipe.words.trainable) == (300, False)
     assert (recipe.characters.dim, recipe.characters.filters, recipe.characters.width) == (20, 100, 5)
@@ -116,7 +116,7 @@ def test_sizes_are_the_published_ones(examples: list[SquadExample]) -> None:
 
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])
 def test_loss_and_predictions_do_not_depend_on_neighbours(at: str | None, examples: list[SquadExample]) -> None:
-    """1e-5 is float32 rounding."""
+    """An example alone has the same loss and prediction as among others; 1e-5 is float32 rounding."""
     settings = make_recipe(elmo__vectors="live", **({"elmo__at": at} if at else {}))
     model = build(settings, examples, make_model() if at else None).eval()
     alone = torch.stack([model.loss([example]) for example in examples])
@@ -134,7 +134,7 @@ def test_loss_and_predictions_do_not_depend_on_neighbours(at: str | None, exampl
 def test_few_long_paragraphs_are_attended_to_at_a_time(
     examples: list[SquadExample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two of about twenty tokens with the question, or one that has more pairs of tokens than are looked at at once."""
+    """At most 800 pairs of tokens are compared at once, of two texts of about twenty tokens or of one longer text."""
     model = build(make_recipe(), examples)
     whole = trainer.predict(TASK, model, examples)
     sizes: list[tuple[int, int]] = []
@@ -153,7 +153,7 @@ def test_few_long_paragraphs_are_attended_to_at_a_time(
 
 
 def test_the_shortest_texts_work() -> None:
-    """In a paragraph of one token, self-attention can only attend to nothing."""
+    """In a paragraph of one token, self-attention has nothing else to attend to."""
     example = parse_question("Espoo\tWhere?", str.split)
     model = build(make_recipe(), [example]).eval()
     with torch.no_grad():
@@ -177,14 +177,13 @@ def test_word_vectors_of_a_file_are_fixed(examples: list[SquadExample], tmp_path
 
 
 def test_dropout_is_the_same_at_all_tokens() -> None:
-    """An element that is dropped at one token is dropped at all of them."""
     example = parse_question("a a a\tb", str.split)
     model = build(make_recipe(dropout=0.5), [example]).train()
     read: list[torch.Tensor] = []
     model.encoder.register_forward_pre_hook(lambda module, inputs: read.append(inputs[0]))
     with torch.no_grad():
         model.predict([example])
-    dropped = read[0] == 0  # what the RNN reads of the paragraph: three times the same word
+    dropped = read[0] == 0  # what the RNN reads of a paragraph that has one word three times
     assert (dropped == dropped[:, :1]).all()
     assert 0.2 < dropped.float().mean() < 0.8
 
@@ -214,7 +213,7 @@ def test_characters_are_dropped_where_the_convolution_reads_them(examples: list[
 
 
 def make_questions() -> list[SquadExample]:
-    """Paragraphs of which some are of the same length, with a number of questions that fills no batch, mixed up."""
+    """Return questions in mixed order, on paragraphs of which two are of one length. Their number fills no batch."""
     texts = ["Ann is in Lyon .", "Bo is in Espoo .", "Cy is there .", "Di is in New York with Ann ."]
     lines = [f"{text}\twhere is {'really ' * n}{text.split()[0]} ?" for n in range(7) for text in texts]
     return [parse_question(line, str.split) for line in lines]
@@ -222,7 +221,7 @@ def make_questions() -> list[SquadExample]:
 
 @pytest.mark.parametrize("batch_size", [3, 5, 100])
 def test_elmo_reads_a_paragraph_once(batch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of its questions and their batches make no difference; 1e-5 is float32 rounding."""
+    """The number of a paragraph's questions and their batches make no difference; 1e-5 is float32 rounding."""
     found = make_questions()
     model = build(make_recipe(elmo__vectors="live"), found, make_model())
     layers = model.elmo.layers
@@ -263,7 +262,7 @@ def make_prediction(starts: list[float], ends: list[float], bounds: tuple[int, i
 
 
 def test_writes() -> None:
-    """The answer is spelled as in the paragraph, with all its white space. A line of output has blanks instead."""
+    """The answer is spelled as in the paragraph, with all its white space, which a line of text replaces by blanks."""
     example = parse_question('{"context": "She left New\\n York.", "question": "Which city?"}', TOKENIZE)
     found = make_prediction([0] * 5, [0] * 5, (2, 3))
     assert TASK.as_text(example, found) == "New York\t0.250\n"
@@ -274,7 +273,7 @@ def test_writes() -> None:
 
 
 def TOKENIZE(text: str) -> list[str]:  # noqa: N802
-    """Split a text into words and single marks."""
+    """Split a text at blanks and before full stops."""
     return text.replace(".", " .").split()
 
 
@@ -299,7 +298,7 @@ def run(*arguments: str, text: str | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with test.json and two finished runs with a biLM, `run/seed-0` and `run/seed-1`."""
+    """Train two seeds with a biLM and return the folder, with test.json and `run/seed-0` and `run/seed-1`."""
     folder = tmp_path_factory.mktemp("squad")
     write_squad(folder / "train.json", 30)
     write_squad(folder / "test.json", 10, seed=1)
@@ -313,14 +312,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make the folder of `files` the current one."""
+    """Make the folder of `trained` the current one."""
     monkeypatch.chdir(trained)
     return trained
 
 
 def test_a_whole_experiment_by_commands(folder: Path) -> None:
-    """The toy set is learned; another process says the same of the test set, and writes what it predicts; both seeds
-    together know it, too."""
+    """The toy set is learned. Another process computes the same scores and writes the predictions, and both seeds
+    together answer well, too."""
     wanted = json.loads(Path("run/seed-0/results.json").read_text())["scores"]["test"]
     assert wanted["f1"] > 60
     elmo = [sys.executable, "-m", "elmo", "task"]
@@ -338,7 +337,7 @@ def test_a_whole_experiment_by_commands(folder: Path) -> None:
 
 
 def test_the_bilm_is_fine_tuned_on_paragraphs(folder: Path) -> None:
-    """As published, each paragraph is read once, and no question."""
+    """As published, the biLM reads each paragraph once and no question."""
     settings = [word for key, value in SMALL.items() for word in ("--set", f"{key}={json.dumps(value)}")]
     files = ["--train", "train.json", "--dev", "test.json", "--set", "training.max_epochs=1", "--device", "cpu"]
     out = ["--elmo", "model", "--finetune", "tuned", "--out", "tuned-run"]

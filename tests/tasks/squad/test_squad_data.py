@@ -1,4 +1,4 @@
-"""Reading paragraphs, questions and answers, and where tokens stand in their text."""
+"""Paragraphs, questions and answers are read, and each token has its place in the text."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write(path: Path, *articles: dict[str, Any]) -> Path:
 
 @given(st.text(alphabet="ab'’.,-– \t\n\u00a0\u3000é“”()😀1A", max_size=60), st.sampled_from(["ptb", "whitespace"]))
 def test_tokens_are_spelled_as_in_the_text_at_their_places(text: str, tokenizer: str) -> None:
-    """In order, and with nothing but whitespace between them: every span of tokens is a part of the text."""
+    """Tokens are in order, with nothing but whitespace in between, so that every span of them is a part of the text."""
     if not text.strip():
         return
     passage = Passage.of(text, get_tokenizer(tokenizer))
@@ -81,13 +81,13 @@ def test_reads_plain_and_compressed(tmp_path: Path) -> None:
         assert (first.id, first.question, first.answers) == ("q1", ("Where", "is", "she", "?"), ("Ghent",))
         assert first.context.text == TEXT
         assert second.answers == ("Grand Hotel", "Ghent", "Ghent")
-        assert len(second.spans) == 2  # a span counts once, however many gave it
+        assert len(second.spans) == 2  # a span counts once, even if several answers give it
         spans = [TEXT[slice(*second.context.characters(bounds))] for bounds in second.spans]
         assert spans == ["Grand Hotel", "Ghent"]
 
 
 def test_files_and_articles_can_be_chosen(tmp_path: Path) -> None:
-    """They are numbered as in a slice of Python."""
+    """Articles are numbered as in a slice in Python."""
     one = write(tmp_path / "one.json", *(article(question(f"one{n}")) for n in range(4)))
     two = write(tmp_path / "two.json.xz", article(question("two0")))
 
@@ -172,7 +172,7 @@ def test_typed_questions_that_are_refused(line: str, says: str) -> None:
 
 @pytest.mark.external
 def test_the_real_sets(shared: Path) -> None:
-    """They have as many questions as published, and nearly all answers have at most 17 tokens."""
+    """The sets have as many questions as published, and nearly all answers have at most 17 tokens."""
     folder = shared / "data" / "squad"
     for name, number in {"squad_dev-v1.1": 10_570, "squadshifts_new_wiki": 7_938}.items():
         examples = read_squad(folder / f"{name}.json.xz", PTB)

@@ -1,4 +1,4 @@
-"""The layers of question answering: the GRU compared with torch's own, and attention compared with plain loops."""
+"""The GRU of question answering gives what torch's gives, and its attention what plain loops give."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MASK = padding_mask(LENGTHS, torch.device("cpu"))
 
 
 def torch_gru(own: BiGRU, in_width: int) -> nn.GRU:
-    """Return torch's GRU with the same weights."""
+    """Return torch's GRU with the same weights as `own`."""
     theirs = nn.GRU(in_width, own.width // 2, batch_first=True, bidirectional=True, dtype=torch.float64)
     for direction, suffix in zip(own.directions, ("", "_reverse"), strict=True):
         for name, parameter in direction.named_parameters():
@@ -71,7 +71,7 @@ def test_outputs_of_the_gru_depend_on_the_sentence_alone() -> None:
 
 
 def test_the_gru_starts_near_zero() -> None:
-    """A normal distribution of deviation 0.05 has 0.044 after it is cut off at 0.1. Biases start at zero."""
+    """A normal distribution of deviation 0.05 has one of 0.044 when it is cut off at 0.1. Biases start at zero."""
     torch.manual_seed(0)
     for name, parameter in BiGRU(60, 50).named_parameters():
         if "bias" in name:
@@ -82,7 +82,7 @@ def test_the_gru_starts_near_zero() -> None:
 
 
 def test_run_folders_have_these_names_and_shapes() -> None:
-    """Weights and checkpoints of earlier versions have them."""
+    """Weights and checkpoints of earlier versions have these names and shapes, and must stay readable."""
     shapes = {name: tuple(tensor.shape) for name, tensor in BiGRU(5, 3).state_dict().items()}
     one = {"weight_ih": (9, 5), "weight_hh": (9, 3), "bias_ih": (9,), "bias_hh": (9,)}
     assert shapes == {f"directions.{n}.{name}": shape for n in range(2) for name, shape in one.items()}
@@ -132,7 +132,7 @@ def test_biattention_equals_a_plain_loop() -> None:
 
 
 def test_self_attention_equals_a_plain_loop() -> None:
-    """No token attends to itself. The score of nothing takes its share, which is everything for a single token."""
+    """No token attends to itself. A learned score lets it attend to nothing instead, as a single token always does."""
     x, _, mask, _ = batch()
     attention = SelfAttention(6)
     outputs = attention(x, mask).detach()

@@ -1,4 +1,4 @@
-"""Exact match and F1, on cases worked out by hand."""
+"""Exact match and F1 are those that were worked out by hand."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from elmo.tasks.squad.task import exact_match, f1, normalize, score_answers
         ("The Cat", ["cat"]),
         ("an A and the", ["and"]),
         ("theatre another a1", ["theatre", "another", "a1"]),  # articles are whole words
-        ("the-end", ["theend"]),  # punctuation goes first, and joins what it stood between
+        ("the-end", ["theend"]),  # punctuation is removed first, which joins what it separated
         ("U.S.A.", ["usa"]),
         ("a.", []),
         ("$1,000.50", ["100050"]),
         ("don't", ["dont"]),
-        ("don’t", ["don’t"]),  # only ASCII's punctuation goes
+        ("don’t", ["don’t"]),  # only ASCII punctuation is removed
         ("“Über” – ÉTÉ", ["“über”", "–", "été"]),
-        ("«the» x", ["«", "»", "x"]),  # an article between marks that stay is one, and leaves a blank
-        ("_a_ b", ["b"]),  # the underscore is punctuation, and goes before articles do
-        (" two\u00a0words\n", ["two", "words"]),  # any whitespace
+        ("«the» x", ["«", "»", "x"]),  # an article is removed between marks that stay, and leaves a blank
+        ("_a_ b", ["b"]),  # the underscore is punctuation, which is removed before articles
+        (" two\u00a0words\n", ["two", "words"]),  # any whitespace separates words
     ],
 )
 def test_answers_are_normalized(answer: str, words: list[str]) -> None:
@@ -36,8 +36,8 @@ def test_answers_are_normalized(answer: str, words: list[str]) -> None:
         ("black cat", "cat", 2 * (1 / 2) * 1 / (1 / 2 + 1), 0),
         ("cat cat dog", "cat dog dog", 2 / 3, 0),  # a word counts as often as both have it
         ("cat", "dog", 0, 0),
-        ("dog black", "black dog", 1, 0),  # the order matters to exact match alone
-        ("the", "a", 0, 1),  # nothing is left of both: the same, but no word in common
+        ("dog black", "black dog", 1, 0),  # only exact match depends on the order
+        ("the", "a", 0, 1),  # both are empty, which is a match without a word in common
         ("the", "cat", 0, 0),
     ],
 )
@@ -47,7 +47,7 @@ def test_pairs(answer: str, gold: str, wanted: float, same: float) -> None:
 
 
 def test_the_best_of_several_right_answers_counts() -> None:
-    """It is chosen for each figure separately: "old" has a better F1 with its second answer, but no exact match."""
+    """The best is chosen for each figure: "old" has a better F1 with its second answer, but no exact match."""
     golds = [["dog", "the cat"], ["very old house", "old house"], ["x"]]
     scores = score_answers(["cat", "old", "y"], golds)
     assert scores == {"f1": pytest.approx(100 * (1 + 2 / 3 + 0) / 3), "exact_match": pytest.approx(100 / 3)}

@@ -1,4 +1,4 @@
-"""The loss of an answer's bounds, and the choice of the best span."""
+"""The loss of an answer is that of its bounds, and the best span is chosen from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elmo.tasks.squad.model import best_spans, bounds_loss
 
 
 def test_the_loss_sums_the_starts_and_the_ends_of_each_row_separately() -> None:
-    """With one span it is the usual cross-entropy of its bounds; 1e-6 is float32 rounding."""
+    """With one right span, the loss is the usual cross-entropy of its bounds; 1e-6 is float32 rounding."""
     torch.manual_seed(0)
     starts, ends = torch.randn(2, 2, 5)
     starts[1, 3:], ends[1, 3:] = -torch.inf, -torch.inf
@@ -35,7 +35,7 @@ def test_the_loss_of_padded_rows_has_gradients() -> None:
 
 @pytest.mark.parametrize("longest", [1, 3, 20])
 def test_the_best_span_is_the_best_of_all(longest: int) -> None:
-    """It is short enough and not backwards. 20 is more than the number of tokens."""
+    """A span is short enough and doesn't end before it begins. 20 is more than the number of tokens."""
     torch.manual_seed(longest)
     starts, ends = torch.rand(2, 30, 7)
     starts[:, 5:], ends[:, 5:] = 0, 0

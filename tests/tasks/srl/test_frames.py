@@ -1,4 +1,4 @@
-"""Predicates in files of three formats, errors with file and line, and scores as those of CoNLL-2005's srl-eval.pl."""
+"""Predicates are read from three formats, errors name file and line, and scores are those of srl-eval.pl."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_all_formats_are_read(layout: str, text: str, tmp_path: Path) -> None:
 
 
 def test_the_predicate_is_where_v_begins(tmp_path: Path) -> None:
-    """Here of a verb with a particle, which is of two tokens, and which C-V continues."""
+    """The V of a verb with a particle has two tokens here, and a C-V continues it."""
     (tmp_path / "a").write_text("He - *\ngave give (V*\nup - *)\nin - (C-V*)\n")
     assert read_frames(str(tmp_path / "a"), "conll2005")[0].frames == (Frame(1, (Span(1, 3, "V"), Span(3, 4, "C-V"))),)
 
@@ -110,7 +110,7 @@ def test_errors_name_file_and_line(text: str, says: str, tmp_path: Path) -> None
     [("train", 12_526, 40_429), ("dev", 1_968, 4_963), ("test", 2_058, 4_795)],
 )
 def test_all_of_propbank_is_read(part: str, num_sentences: int, num_predicates: int, shared: Path) -> None:
-    """The release states how many sentences and predicates it has; three of four predicates are verbs."""
+    """The counts are those that the release states. Three of four predicates are verbs."""
     sentences = read_frames(str(shared / "data" / "srl" / f"propbank_ewt_{part}.gold_conll.xz"), "gold_conll")
     tags = Counter(frame.tag[:2] for sentence in sentences for frame in sentence.frames)
     assert (len(sentences), tags.total()) == (num_sentences, num_predicates)
@@ -128,7 +128,7 @@ def counts(gold: list[Span], predicted: list[Span]) -> tuple[int, int, int, bool
 
 
 def test_continuations_are_joined_to_the_last_argument_of_their_role() -> None:
-    """One that has nothing to continue is an argument itself, and later ones continue it."""
+    """A continuation that has nothing to continue is an argument itself, and later ones continue it."""
     spans = [Span(0, 1, "A0"), Span(2, 3, "C-A0"), Span(3, 4, "A0"), Span(4, 6, "C-A0"), Span(6, 7, "C-A0")]
     assert arguments_of(spans) == [Argument("A0", ((0, 1), (2, 3))), Argument("A0", ((3, 4), (4, 6), (6, 7)))]
     orphans = [Span(0, 1, "C-A1"), Span(2, 3, "C-A1"), Span(3, 4, "R-A1"), Span(5, 6, "C-R-A1"), Span(6, 7, "C-V")]

@@ -10,7 +10,7 @@ from elmo.tasks.srl.highway_lstm import AlternatingLSTM
 
 
 def make_lstm(in_width: int = 4, size: int = 5, num_layers: int = 3, dropout: float = 0.0) -> AlternatingLSTM:
-    """Make one in float64, so that rounding doesn't hide an error, and with random biases, so that none is zero."""
+    """Make an LSTM in float64, so that rounding doesn't hide an error, and with random biases, so that none is zero."""
     torch.manual_seed(0)
     lstm = AlternatingLSTM(in_width, size, num_layers, dropout).double()
     for layer in lstm.layers:
@@ -40,7 +40,7 @@ def read_slowly(lstm: AlternatingLSTM, sentence: Tensor, masks: list[Tensor] | N
 
 @pytest.mark.parametrize("lengths", [[4], [1], [3, 6, 0, 5, 6], [2, 2]])
 def test_outputs_equal_the_slow_ones(lengths: list[int]) -> None:
-    """Rows of all lengths run alone and together. 1e-12 is float64 rounding. Padding makes no difference."""
+    """Rows of all lengths are run alone and together. Padding makes no difference, and 1e-12 is float64 rounding."""
     lstm, x = make_lstm(), torch.randn(len(lengths), max(lengths), 4, dtype=torch.float64)
     found = lstm(x, torch.tensor(lengths))
     assert found.shape == (len(lengths), max(lengths), 5)
@@ -52,7 +52,7 @@ def test_outputs_equal_the_slow_ones(lengths: list[int]) -> None:
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 def test_gradients_are_those_of_finite_differences(dropout: float) -> None:
-    """For the input and all weights. With dropout, the seed gives the same masks each time."""
+    """The gradients are of the input and all weights. With dropout, the seed gives the same masks each time."""
     lstm, x = make_lstm(2, 3, num_layers=2, dropout=dropout), torch.randn(3, 3, 2, dtype=torch.float64)
     names, parameters = zip(*lstm.named_parameters(), strict=True)
 
@@ -72,7 +72,7 @@ def test_the_same_units_are_dropped_at_all_tokens(monkeypatch: pytest.MonkeyPatc
     found = lstm(x, torch.tensor([4, 6]))
     assert len(masks) == 3
     assert {0.0, 2.0} == set(torch.stack(masks).unique().tolist())
-    for place, (row, length) in enumerate([(1, 6), (0, 4)]):  # masks are of rows by falling length
+    for place, (row, length) in enumerate([(1, 6), (0, 4)]):  # the masks are in the order of falling lengths
         wanted = read_slowly(lstm, x[row, :length], [mask[place] for mask in masks])
         torch.testing.assert_close(found[row, :length], wanted, rtol=1e-12, atol=1e-12)
     masks.clear()
@@ -81,7 +81,7 @@ def test_the_same_units_are_dropped_at_all_tokens(monkeypatch: pytest.MonkeyPatc
 
 
 def test_weights_start_orthonormal() -> None:
-    """Each gate's own block, whichever of its sides is longer. Biases are 0, the forget gate's 1 (appendix A.5)."""
+    """Each gate's own block is orthonormal, whichever side is longer. Biases are 0, the forget gate's 1 (A.5)."""
     lstm = AlternatingLSTM(9, 4, 2, 0.1)
     for layer in lstm.layers:
         weight_ih, weight_hh, bias = layer.parameters()

@@ -1,4 +1,4 @@
-"""Semantic roles: the model, how predicates are found in plain text, and what the task reads and writes."""
+"""Semantic roles are predicted for given predicates or for those that are found in plain text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES, VERBS = ("Ann", "Bo", "Cy"), ("sees", "hears", "likes")
 
 
 def make_recipe(**overrides: Any) -> SrlRecipe:
-    """The published recipe with small sizes: `make_recipe(training__seed=1)`."""
+    """Return the published recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
     return read_recipe(SrlRecipe, "srl", ("srl",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
 
 
@@ -56,7 +56,7 @@ def make_model(recipe: SrlRecipe, examples: list[SrlExample], bilm: Model | None
 
 
 def test_the_recipe_is_the_published_one() -> None:
-    """Appendix A.5, which clips each number of the gradients; dropout on ELMo is from the published settings."""
+    """Appendix A.5 clips each number of the gradients. The dropout on ELMo is from the published settings."""
     recipe = read_recipe(SrlRecipe, "srl", ("srl",))
     assert recipe.words is not None
     assert (recipe.words.dim, recipe.words.trainable, recipe.predicate_dim) == (100, True, 100)
@@ -137,7 +137,7 @@ def test_learns_who_does_what() -> None:
 
 
 def test_sentences_with_many_predicates_and_with_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are more predicates than are predicted on together, and some sentences have none or no token."""
+    """There are more predicates than are processed at once, and some sentences have no predicate or no token."""
     monkeypatch.setattr(srl_model, "MOST_TOKENS", 60)
     examples = make_examples()
     model = make_model(make_recipe(), examples).eval()
@@ -151,7 +151,7 @@ def test_sentences_with_many_predicates_and_with_none(monkeypatch: pytest.Monkey
 
 
 def test_vocabularies_count_each_sentence_once() -> None:
-    """However many of its predicates are trained on."""
+    """A sentence counts once, however many of its predicates are trained on."""
     frames = Frame(0, (Span(0, 1, "V"), Span(1, 3, "ARG1"))), Frame(2, (Span(2, 3, "V"), Span(0, 1, "R-ARG0")))
     examples = [SrlExample(("go", "on", "going"), (frame,)) for frame in frames]
     assert TASK.vocabularies(examples, make_recipe()) == {
@@ -162,7 +162,7 @@ def test_vocabularies_count_each_sentence_once() -> None:
 
 
 def test_all_predicates_of_a_sentence_are_counted_whatever_share_is_trained_on(tmp_path: Path) -> None:
-    """Otherwise those that were not drawn would count as words that are not predicates."""
+    """Otherwise predicates that were not drawn would count as words that are not predicates."""
     both = [Frame(0, (Span(0, 1, "V"),)), Frame(2, (Span(2, 3, "V"),))]
     (tmp_path / "a.props").write_text(format_frames(("go", "on", "going"), both))
     recipe = make_recipe(format="conll2005")
@@ -180,7 +180,7 @@ TAGGED = [
 
 
 def test_forms_are_counted_in_lower_case() -> None:
-    """A place that is given twice counts once."""
+    """A predicate whose place is given twice counts once."""
     counts = count_predicates(TAGGED)
     assert counts[0] == "run 1 3"
     assert {"ended 1 1", "they 0 1", "morning 0 1", "sing 1 1"} < set(counts)
@@ -285,8 +285,8 @@ def test_a_model_without_any_vectors_is_refused() -> None:
 
 
 def test_train_evaluate_and_predict_by_commands(tmp_path: Path) -> None:
-    """Prediction is from plain text, whose predicates are found, and from marked predicates. A run from before
-    `clip_value` existed, whose recipe clips the gradients' norm, predicts the same."""
+    """Predicates of plain text are found, and those of marked text are used. A run from before `clip_value` existed,
+    whose recipe clips the gradients' norm, gets the same scores."""
     for seed, name in enumerate(("train", "dev")):
         lines = (format_frames(e.tokens, e.frames or ()) for e in make_examples(30 - 10 * seed, seed))
         (tmp_path / name).write_text("".join(lines))

@@ -1,4 +1,4 @@
-"""Sentiment: the model, what the task reads and writes, and its run folder."""
+"""The model of sentiment has the published recipe and sizes, and its task reads trees, trains and predicts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WORDS = dict(zip(("awful", "bad", "plain", "good", "superb"), range(5), strict=T
 
 
 def make_recipe(**overrides: Any) -> SstRecipe:
-    """The published recipe with small sizes: `make_recipe(training__seed=1)`."""
+    """Return the published recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
     return read_recipe(SstRecipe, "sst", ("sst",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
 
 
@@ -70,7 +70,7 @@ def make_trees(number: int, seed: int = 0) -> str:
 
 @pytest.fixture
 def trees(tmp_path: Path, bilm: Model) -> Path:
-    """A folder with train.txt, dev.txt and a biLM in `model`."""
+    """Write train.txt, dev.txt and a biLM in `model`, and return their folder."""
     (tmp_path / "train.txt").write_text(make_trees(60))
     (tmp_path / "dev.txt").write_text(make_trees(20, seed=1))
     save_native(bilm, tmp_path / "model")
@@ -84,8 +84,9 @@ def make_model(recipe: SstRecipe, examples: list[SstExample], bilm: Model | None
 
 
 def test_the_recipe_is_the_published_one() -> None:
-    """Appendix A.8: four tokens, 300-d, two ReLU layers, Adam at 1e-4, lambda 0.001, ELMo in and out. What it does not
-    say (dropout, widths of the head, batches, clipping) is from the configuration that was published later."""
+    """Appendix A.8 states four tokens, 300 dimensions, two ReLU layers, Adam at 1e-4, lambda 0.001, and ELMo in and
+    out. What it does not say (dropout, widths of the head, batches, clipping) is from the configuration that was
+    published later."""
     recipe = read_recipe(SstRecipe, "sst", ("sst",))
     assert (recipe.min_phrase, recipe.hidden, recipe.head, recipe.binary) == (4, 300, (1200, 600), False)
     assert (recipe.words.dim, recipe.words.trainable) == (300, False)
@@ -137,7 +138,7 @@ def test_word_vectors_of_a_file_are_fixed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])
 def test_scores_do_not_depend_on_other_sentences(at: str | None, bilm: Model) -> None:
-    """A sentence alone has the same scores as in a batch with longer ones, also if it has no tokens. 1e-5 is float32
+    """A sentence alone has the same scores as in a batch with longer ones, even if it has no tokens. 1e-5 is float32
     rounding."""
     texts = ["w0 good", "a b c d e superb f", "x", "", "one two three four"]
     examples = [SstExample(tuple(text.split()), FINE[1]) for text in texts]
@@ -156,7 +157,7 @@ def test_scores_do_not_depend_on_other_sentences(at: str | None, bilm: Model) ->
 
 
 def test_sentences_and_phrases_are_read(tmp_path: Path) -> None:
-    """Whole sentences, or for training all phrases that are long enough; without neutral ones if labels are binary."""
+    """Whole sentences are read, or for training all long enough phrases. Binary labels leave out neutral ones."""
     (tmp_path / "a").write_text(
         f"{make_tree(['so', 'very', 'good', 'a', 'b'])}\n{make_tree(list('abcd'))}\n(0 awful)\n"
     )
@@ -182,7 +183,8 @@ def test_sentences_and_phrases_are_read(tmp_path: Path) -> None:
 
 
 def test_quotes_become_those_of_plain_text(tmp_path: Path) -> None:
-    """For words and ELMo, in training and after it. Runs from before the key `quotes` existed keep the treebank's."""
+    """Both words and ELMo get plain quotes, in training and after it. Runs from before the key `quotes` existed keep
+    those of the treebank."""
     words = ["``", "good", "''", "`", "b", "'", "-LRB-", "a", "-RRB-"]
     (tmp_path / "a").write_text(make_tree(words) + "\n")
     recipe = make_recipe()
@@ -206,7 +208,7 @@ def test_labels_and_words() -> None:
 
 
 def test_accuracies() -> None:
-    """Two of four are right. Of the three that are not neutral two are on the right side, by their summed shares."""
+    """Two of four are right. Of the three that are not neutral, two are on the right side by their summed shares."""
     rows = [[0.3, 0.3, 0.0, 0.4, 0.0], [0.0, 0.0, 0.2, 0.5, 0.3], [0.0, 0.1, 0.6, 0.3, 0.0], [0.0, 0.0, 0.6, 0.0, 0.4]]
     found = [LabelPrediction(FINE[int(np.argmax(row))], dict(zip(FINE, row, strict=True))) for row in rows]
     gold = ["very negative", "positive", "neutral", "negative"]
@@ -283,7 +285,7 @@ def test_errors_in_settings(setting: dict[str, Any], says: str) -> None:
     [pytest.param("train", 8544, 6920, marks=pytest.mark.slow), ("dev", 1101, 872), ("test", 2210, 1821)],
 )
 def test_the_published_sets(part: str, fine: int, binary: int, shared: Path) -> None:
-    """They have as many sentences as Socher et al. 2013, sec. 5.1, state."""
+    """The sets have as many sentences as Socher et al. 2013, sec. 5.1, state."""
     path = str(shared / "data" / "sst5" / f"{part}.txt.xz")
     assert len(TASK.read(path, make_recipe())) == fine
     assert len(TASK.read(path, make_recipe(binary=True))) == binary

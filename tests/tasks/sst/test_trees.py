@@ -1,4 +1,4 @@
-"""Labelled trees: their phrases, how words are written in them, and errors with file and line."""
+"""Labelled trees give their phrases, words are written as in plain text, and errors name file and line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules from forms to lemmas."""
+"""A rule turns forms into lemmas."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from elmo.tasks.tag.lemma_rules import LemmaRule
 
-# Letters that are hard to change in case: of two characters in one case or without a way back, combining marks, letters
-# beyond 16 bits, and a few plain ones, so that form and lemma often share a part.
+# These letters are hard to change in case: some have two characters in one case or no way back, some are combining
+# marks or beyond 16 bits. A few are plain, so that form and lemma often share a part.
 TEXT = st.one_of(st.text(max_size=8), st.text("aAbB_ßẞİıIi̇ſKKǅΣσςﬁ𐐀𐐨\u0301\u0345", max_size=8))
 
 
@@ -21,7 +21,7 @@ TEXT = st.one_of(st.text(max_size=8), st.text("aAbB_ßẞİıIi̇ſKKǅΣσςﬁ
 @example(form="", lemma="x")
 @example(form="x", lemma="")
 def test_every_rule_gives_the_lemma_it_was_learned_from(form: str, lemma: str) -> None:
-    """Whatever the two consist of, also after the rule was written as text and read again."""
+    """Form and lemma may consist of anything, and a rule is the same after it was written as text and read again."""
     rule = LemmaRule.of(form, lemma)
     assert rule.apply(form) == lemma
     assert LemmaRule.parse(str(rule)) == rule
@@ -47,7 +47,7 @@ def test_words_that_change_alike_share_a_rule(pairs: list[tuple[str, str]], form
 
 
 def test_a_rule_does_not_apply_to_a_form_that_is_too_short() -> None:
-    """Some of the form must stay, or lemmas of nothing but an ending would come of it."""
+    """Some of the form must stay, or a lemma could be nothing but an ending."""
     rule = LemmaRule.of("running", "run")
     assert rule.apply("ning") is None
     assert rule.apply("aning") == "a"

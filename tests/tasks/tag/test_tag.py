@@ -1,4 +1,4 @@
-"""Tagging: the model, and what the task reads and writes."""
+"""The tagger learns all columns with one model, and its task reads and writes CoNLL-U and other columns."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def make_conllu(number: int = 30, seed: int = 0) -> str:
 
 
 def make_recipe(**overrides: Any) -> TagRecipe:
-    """The recipe of the package with small sizes: `make_recipe(training__seed=1)`."""
+    """Return the package's recipe with small sizes and changes, as in `make_recipe(training__seed=1)`."""
     return read_recipe(TagRecipe, "tag", ("tag",), SMALL | {k.replace("__", "."): v for k, v in overrides.items()})
 
 
@@ -84,8 +84,8 @@ def examples(tmp_path: Path) -> list[ColumnSentence]:
 
 
 def test_one_model_learns_all_targets(examples: list[ColumnSentence]) -> None:
-    """Every column can be told from the form and the words around it or is learned by heart: the loss falls to what
-    smoothing leaves, and at least nine words in ten are right."""
+    """Every column can be told from the form and the words around it or is learned by heart, so that at least nine
+    words in ten are right."""
     model = make_tagger(make_recipe(dropout=0.0, word_dropout=0.0), examples, make_model())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     for _ in range(60):
@@ -111,7 +111,7 @@ def test_dropout_and_initial_weights_depend_on_the_seed(examples: list[ColumnSen
 
 
 def test_vocabularies(examples: list[ColumnSentence]) -> None:
-    """Lemmas are rules. A column without values in the training set is no target."""
+    """The labels of lemmas are rules. A column without values in the training set is not a target."""
     found = TASK.vocabularies(examples, make_recipe(targets=["lemma", "deps", "xpos"]))
     assert found["targets"] == ["lemma", "xpos"]
     assert {LemmaRule.parse(rule).case for rule in found["labels of lemma"]} == {"lower", "title", "upper"}
@@ -121,7 +121,7 @@ def test_vocabularies(examples: list[ColumnSentence]) -> None:
 
 
 def test_the_best_rule_that_can_be_applied_is_chosen() -> None:
-    """The first one cuts off five letters. A word that no rule fits is its own lemma."""
+    """The first rule cuts off five letters. A word that no rule fits is its own lemma."""
     rules = [LemmaRule.of("walkeding", "walk"), LemmaRule.of("dogs", "dog"), LemmaRule.of("dog", "dog")]
     head = LemmaHead(3, [*map(str, rules)])
     torch.nn.init.eye_(head.score.weight)
@@ -133,7 +133,7 @@ def test_the_best_rule_that_can_be_applied_is_chosen() -> None:
 
 @pytest.mark.parametrize(("bonus", "lemma"), [(0.0, "buses"), (0.9, "buses"), (1.1, "bus"), (2.1, "bus")])
 def test_a_rule_that_gives_a_known_lemma_gains(bonus: float, lemma: str) -> None:
-    """Cutting off two letters is third, a point behind the first. The lemma of the second is unknown, too."""
+    """The rule that cuts off two letters is third, a point behind the first. The second's lemma is unknown, too."""
     rules = [LemmaRule.of("dog", "dog"), LemmaRule.of("dogs", "dog"), LemmaRule.of("foxes", "fox")]
     head = LemmaHead(3, [*map(str, rules)], {"bus", "dog"}, bonus)
     torch.nn.init.eye_(head.score.weight)
@@ -142,7 +142,7 @@ def test_a_rule_that_gives_a_known_lemma_gains(bonus: float, lemma: str) -> None
 
 
 def test_lemmas_of_the_training_set_are_known(examples: list[ColumnSentence]) -> None:
-    """A model of an earlier version, which didn't keep them, still loads."""
+    """A model of an earlier version, which did not keep the lemmas, still loads."""
     recipe = make_recipe(known_lemma_bonus=4)
     vocabularies = TASK.vocabularies(examples, recipe)
     assert set(vocabularies["lemmas"]) == {lemma for example in examples for lemma in example.column("lemma")} - {"_"}
@@ -152,7 +152,7 @@ def test_lemmas_of_the_training_set_are_known(examples: list[ColumnSentence]) ->
 
 
 def test_lemmas_without_annotation_are_not_learned(examples: list[ColumnSentence]) -> None:
-    """Unless the form is the same, an underscore says that the lemma is unknown."""
+    """An underscore says that the lemma is unknown, unless the form is an underscore, too."""
     head = LemmaHead(3, [str(LemmaRule.of("dogs", "dog")), str(LemmaRule.of("_", "_"))])
     assert [head.place(*pair) for pair in (("cats", "cat"), ("cats", "_"), ("_", "_"), ("cat", "dog"))] == [
         0,
@@ -181,7 +181,7 @@ def test_wrong_recipes_are_refused(settings: dict[str, Any], says: str) -> None:
 
 
 def run(*arguments: object, **kwargs: Any) -> str:
-    """The stdout of a command that succeeds."""
+    """Return the stdout of a command that succeeds."""
     found = CliRunner().invoke(cli, [*map(str, arguments)], catch_exceptions=False, **kwargs)
     assert found.exit_code == 0, found.output
     return found.stdout
@@ -193,7 +193,7 @@ TRAIN = ["task", "train", "tag", "--train", "train.conllu", "--dev", "dev.conllu
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a trained tagger in `run`, the files it was trained on, and `dev.conllu.xz`."""
+    """Train a tagger and return the folder, with `run`, the files it was trained on, and `dev.conllu.xz`."""
     folder = tmp_path_factory.mktemp("tag")
     write_files(folder)
     with pytest.MonkeyPatch.context() as patch:
@@ -210,7 +210,7 @@ def write_files(folder: Path) -> None:
 
 
 def test_tags_of_conllu_are_replaced(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By name, compressed or not, and from a pipe. All but columns 3 to 6 of words is as it was."""
+    """The format is known by a file's name, compressed or not, and CoNLL-U may be piped. Only columns 3 to 6 change."""
     monkeypatch.chdir(trained)
     found = run("task", "predict", "run", "dev.conllu")
     assert run("task", "predict", "run", "dev.conllu.xz") == found
@@ -261,7 +261,7 @@ def test_what_cannot_be_read_is_refused(
 
 
 def test_any_column_of_plain_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those of CoNLL-2000. In CoNLL-U, which has no column for it, the chunk goes to misc."""
+    """The column is the chunk of CoNLL-2000. In CoNLL-U, which has no column for it, the chunk goes to misc."""
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text("the DT B-NP\ndog NN I-NP\nruns VBZ B-VP\n\nit PRP B-NP\n")
     where = ["--train", "text.txt", "--dev", "text.txt", "--elmo", "none", "--out", "run"]
@@ -280,7 +280,7 @@ def test_any_column_of_plain_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.slow
 def test_a_killed_training_is_the_same_to_the_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed with SIGKILL and started again, with a biLM that is trained along."""
+    """The training, with a biLM that is trained along, is killed with SIGKILL and started again."""
     monkeypatch.chdir(tmp_path)
     write_files(tmp_path)
     saving = {"checkpoint_every_minutes": 0.000001, "max_epochs": 20, "patience": 20}

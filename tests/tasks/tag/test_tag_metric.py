@@ -1,4 +1,4 @@
-"""The scores of tags, as the shared task's evaluation script gives them."""
+"""Tags are scored as by the shared task's evaluation script."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_word_is_right_as_in_the_shared_task(column: str, gold: str, found: st
 
 
 def test_all_tags_are_those_of_a_word_together() -> None:
-    """The lemma is none of them, and a column that isn't predicted doesn't count."""
+    """The lemma is not one of these tags, and a column that isn't predicted doesn't count."""
     gold = {"upos": list("AABB"), "xpos": list("xxyy"), "feats": ["Case=Nom"] * 4, "lemma": list("aabb")}
     found = {"upos": list("AAAB"), "xpos": list("xyyy"), "feats": ["Case=Nom"] * 3 + ["_"], "lemma": list("aaaa")}
     scores = score_tags(gold, found)
@@ -43,7 +43,7 @@ def test_all_tags_are_those_of_a_word_together() -> None:
 
 
 def test_each_feature_has_an_f1() -> None:
-    """Case: 2 found of 3 predicted and 3 right ones. The treebank's own features are among them."""
+    """For Case, 2 of 3 predicted and of 3 wanted values are right. Features of the treebank's own have an F1, too."""
     gold = {"feats": ["Case=Nom|Foo=A", "Case=Acc", "Case=Gen", "_"]}
     found = {"feats": ["Case=Nom", "Case=Acc|Foo=A", "_", "Case=Gen"]}
     scores = score_tags(gold, found)
