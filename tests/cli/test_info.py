@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -71,13 +72,14 @@ def test_info_says_what_was_recognized_and_why(kind: str, tmp_path: Path) -> Non
     assert (facts["num_layers"], facts["width"]) == (3, 12)
 
 
-@pytest.mark.parametrize("target", ["native", "bilm"])
-@pytest.mark.parametrize("kind", [kind for kind in FORMATS if kind != "many_langs"])
+CONVERSIONS = set(product(FORMATS, ["native", "bilm"])) - {("many_langs", "native"), ("many_langs", "bilm")}
+CONVERSIONS.remove(("allennlp", "bilm"))  # this warns, which tests/formats/test_allennlp_archive.py expects
+
+
+@pytest.mark.parametrize(("kind", "target"), sorted(CONVERSIONS))
 def test_convert_keeps_every_number(kind: str, target: str, tmp_path: Path) -> None:
     """All formats of the same architecture are converted to both formats that we write."""
     source = FORMATS[kind][0](tmp_path / "model")
-    if kind == "allennlp" and target == "bilm":  # this warns, which tests/formats/test_allennlp_archive.py expects
-        return
     result = CliRunner().invoke(cli, ["convert", str(source), str(tmp_path / "copy"), "--to", target])
     assert result.exit_code == 0, result.output
     found, wanted = formats.load(tmp_path / "copy"), formats.load(source)

@@ -94,7 +94,7 @@ def test_perplexity(folder: Path, elmo: Elmo) -> None:
     """The softmax covers the whole vocabulary in each direction. An unknown word is read and predicted as `<UNK>`."""
     oracle = make_oracle(folder)
     lines = elmo("perplexity", "run", "text.txt", "--sentences", "--state", "zero").splitlines()
-    for line, sentence in zip(lines, TEXT, strict=False):
+    for line, sentence in zip(lines, TEXT, strict=True):
         num_tokens, num_oov, forward, backward, _, tokens = line.split("\t")
         assert (int(num_tokens), int(num_oov)) == (len(sentence), sentence.count("unheard"))
         assert tokens.split() == sentence

@@ -150,7 +150,7 @@ def test_models_that_cannot_be_combined_are_refused(folder: Path, other: str, sa
 
 
 def test_tasks_without_ensembles_are_refused(folder: Path) -> None:
-    """The error comes before anything is predicted."""
+    """NER has no ensembles, and models of two tasks make none."""
     Path("t.conll").write_text("Ann B-PER\nran O\n")
     files = ["--train", "t.conll", "--dev", "t.conll", "--elmo", "none", "--out", "ner", "--device", "cpu"]
     run("task", "train", "ner", *files, "--set", "training.max_epochs=1", "--set", "words.dim=4")

@@ -298,3 +298,5 @@ def test_a_killed_training_is_the_same_to_the_bit(tmp_path: Path, monkeypatch: p
     ]
     assert len(curves[0]) == 20
     assert curves[0] == curves[1]
+    for weights in ("weights.safetensors", "bilm/model.safetensors"):
+        assert Path("killed", weights).read_bytes() == Path("whole", weights).read_bytes()
