@@ -206,7 +206,7 @@ def test_the_first_text_with_marks_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_standard_input_is_looked_at_until_there_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However it arrives; and it is read from its start after that."""
+    """The text may arrive in any pieces, and it can be read from its start after that."""
     parts = ("\ufeffLETTERS\r\n".encode(), "Sïe, ".encode()[:2], "Sïe, ".encode()[2:], b"he\r\ncame. ", b"End")
     stdin(monkeypatch, *parts)
     assert sample_of(["-"]) == "LETTERS\nSïe, he\n", "only whole lines"
