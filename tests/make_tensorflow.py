@@ -96,7 +96,7 @@ def write_bundle(prefix: Path, arrays: Mapping[str, np.ndarray], num_shards: int
     for number, (name, array) in enumerate(sorted(arrays.items())):
         shard, data = number % num_shards, array.tobytes()
         shape = message(*((2, message((1, size))) for size in array.shape))
-        checksum = varint(6 << 3 | 5) + masked(b"")  # our reader does not check the numbers of an array
+        checksum = varint(6 << 3 | 5) + masked(b"")  # our reader does not check that of an array
         fields = ((1, TYPES[array.dtype.name]), (2, shape), (3, shard), (4, len(shards[shard])), (5, len(data)))
         entries[name.encode()] = message(*fields) + checksum
         shards[shard] += data

@@ -123,7 +123,7 @@ def test_torch_keeps_to_the_quota_unless_somebody_chose_a_number(
 
 
 def test_threads_of_one_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process may use four of eight threads, on two cores. If the system does not say so, all threads count."""
+    """The four threads that may be used are on two cores. If the system does not say which are, all eight count."""
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 4, 5}, raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
     assert cores.physical_cores(tmp_path) == 8

@@ -1,4 +1,4 @@
-"""The figures on the page of results are those of the run folders, whose records the script keeps."""
+"""The figures on the page of results are those of the recorded runs."""
 
 from __future__ import annotations
 
@@ -164,7 +164,8 @@ def test_nothing_is_written_without_runs(
 
 
 def test_the_papers_reductions(results: ModuleType) -> None:
-    """They are rounded as in Table 1, which has 9.8 % for coreference, 17.2 % for semantic roles, 24.9 % for SQuAD."""
+    """Reductions are rounded as in Table 1, which has 9.8 % for coreference, 17.2 % for semantic roles, 24.9 % for
+    SQuAD."""
     found = {
         task: round(100 * results.error_reduction(scores["baseline"], scores["+ ELMo"]), 1)
         for task, (_, scores) in results.PAPERS_TABLES.items()

@@ -73,7 +73,7 @@ def test_search_and_explore(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_one_corpus(folder: Path) -> None:
-    """The whole corpus is used, with few steps of each training, so only the scores differ from the tutorial's."""
+    """The whole corpus is used, with one step of each training, so only the scores differ from those on the page."""
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     for name in ("train", "dev", "test"):
         shutil.copy(ROOT / "examples" / "letters" / f"{name}.conllu", folder)

@@ -89,7 +89,7 @@ def test_the_wheel_holds_the_kernels(wheels: Wheels) -> None:
 
 @pytest.mark.slow
 def test_the_installed_wheel_embeds_offline(wheels: Wheels, tmp_path: Path) -> None:
-    """The environment sees this machine's packages last, so `elmo` comes from the wheel and its dependencies do not."""
+    """The environment has this machine's packages for the dependencies, but they come last: `elmo` is the wheel's."""
     venv.create(tmp_path / "environment", with_pip=True)
     python = tmp_path / "environment" / "bin" / "python"
     run(python, "-m", "pip", "install", "--no-deps", *wheels, cwd=tmp_path)

@@ -50,8 +50,8 @@ def run_command(folder: Path, *arguments: str) -> str:
 
 
 def test_programs(folder: Path) -> None:
-    """Programs embed with the bundled model, in every state and precision, and with published files, whose vectors are
-    those of this process."""
+    """Programs embed with the bundled model, with a native folder in every state and precision, and with published
+    files, whose vectors are those of this process."""
     found = run(
         folder,
         "import elmo\n"

@@ -41,7 +41,7 @@ RUNS = {
         "run('pretrain', 'corpus', 'run', '--recipe', 'tiny', '--max-steps', '2', '--set', 'training.batch_size=2')",
     ),
 }
-"""The code to run for each row of imported files. Each piece has its own process, and the files of the last one count."""
+"""The code to run for each row of imported files. Each piece runs in a process; the files of the last one count."""
 
 PREAMBLE = """
 import runpy, sys

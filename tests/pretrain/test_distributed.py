@@ -36,7 +36,8 @@ CLOSE = {"rel": 1e-5}
 LONGEST = 600
 """The seconds that two processes may take on a busy machine, where they wait for each other thousands of times."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("distributed")]  # one worker runs them all, and starts two more
+# All tests run in one worker, which trains in two other processes.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("distributed")]
 
 
 def run_two(corpus: Corpus, folder: Path, *arguments: str) -> list[dict[str, Any]]:

@@ -119,7 +119,7 @@ def test_options_and_defaults_reach_the_training(pretrained: Path, task: Path, t
 def test_the_batch_is_as_asked_for(
     options: list[str], batch_size: int, pretrained: Path, task: Path, tmp_path: Path
 ) -> None:
-    """If no batch size is asked for, it depends on the length of the text."""
+    """If no batch size is asked for, the length of the text decides."""
     settings = ["--set", "training.max_steps=1", "--device", "cpu", *options]
     result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *settings])
     assert result.exit_code == 0, result.output
@@ -223,7 +223,7 @@ def test_an_interrupt_ends_it_and_the_same_call_goes_on(
 
 
 def test_it_may_be_made_longer(pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """A new softmax is not trained further then. A warm state is kept as long as the weights stay the same."""
+    """A new softmax is not trained for further steps. A warm state is kept as long as the weights stay the same."""
     model, folder = load(pretrained), tmp_path / "tuned"
     corpus = prepare_corpus(model, [str(task)], folder, True, workers=1)
 
@@ -251,7 +251,7 @@ def test_a_softmax_without_its_words_is_refused(pretrained: Path, task: Path, tm
 def test_several_processes_are_refused(
     pretrained: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each would prepare the text and save into the same folder."""
+    """Each process would prepare the text and save into the same folder."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_RANK", "1")
     with pytest.raises(ElmoError, match="fine-tuning runs in one process"):
@@ -278,7 +278,7 @@ def test_another_model_is_not_replaced(pretrained: Path, task: Path) -> None:
 
 
 def test_short_text_has_few_streams(corpus: Corpus) -> None:
-    """There is one stream for every 100 steps that it can fill: with 2,500 predictions and steps of 6, four streams."""
+    """A text has as many streams as it can fill for 100 steps: four with 2,500 predictions and steps of 6."""
     predictions = corpus.num_tokens + corpus.num_sentences
     assert default_batch_size(corpus, 6) == predictions // 600
     assert default_batch_size(corpus, 10**6) == 1

@@ -61,7 +61,8 @@ def test_a_frozen_bilm_trains_its_softmax(corpus: Corpus, recipe: Callable[..., 
 
 
 def test_a_run_begins_with_a_model_that_is_there(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """The second stage of fine-tuning with a new softmax begins so. On a CPU its folder recognises the same model."""
+    """The second stage of fine-tuning with a new softmax begins with a model on the GPU. A later start on a CPU accepts
+    the same model as the one that the run began with."""
     start = Pretrainer(corpus, tmp_path / "first", recipe(max_steps=3), device="cuda").train()
     Pretrainer(corpus, tmp_path / "second", recipe(max_steps=3), start=start, device="cuda").train()
     Pretrainer(corpus, tmp_path / "second", recipe(max_steps=3), start=start.to(torch.device("cpu")), device="cpu")

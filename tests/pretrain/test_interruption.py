@@ -110,7 +110,7 @@ def test_kill_in_the_middle_of_writing_a_checkpoint(
 def test_a_kill_at_the_very_start_leaves_no_folder_that_is_refused(
     corpus: Corpus, settings: Recipe, tmp_path: Path
 ) -> None:
-    """What marks a run folder is its recipe, and of the first files this is written last."""
+    """A folder counts as a run folder if it has a recipe, so the recipe is written last of the first files."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "corpus.sha256").write_text(corpus.checksum + "\n")
     (tmp_path / "run" / ".recipe.yaml.partial").write_text("char_cnn: ")
@@ -272,7 +272,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path, damage: str
 ) -> None:
-    """It warns, sets the damaged file aside, and ends with the same weights as without the damage."""
+    """The run warns, sets the damaged file aside, and ends with the same weights as without the damage."""
     folder = tmp_path / "run"
     for step in (3, 12):
         train(corpus, folder, settings, stop_after=step)
@@ -290,7 +290,7 @@ def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
 
 
 def test_a_run_without_a_whole_checkpoint_is_refused(corpus: Corpus, settings: Recipe, tmp_path: Path) -> None:
-    """It is refused every time: a machine that keeps restarting it must not silently begin from scratch."""
+    """The run is refused every time: a machine that keeps restarting it must not silently begin from scratch."""
     train(corpus, tmp_path / "run", settings, stop_after=3)
     (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
     checkpoint.write_bytes(b"nonsense")

@@ -600,7 +600,7 @@ def test_a_finished_run_started_again_keeps_what_was_added(
 def test_the_card_is_for_people_alone(
     card: str | None, corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If it is removed or edited, the warm state and the figures stay, and so do the edits."""
+    """If the card is removed or edited, the warm state and the figures stay, and so do the edits."""
     folder = tmp_path / "run"
     train(corpus, folder, recipe(max_steps=3))
     bilm = load(folder).bilm

@@ -139,7 +139,7 @@ def threads() -> Iterator[None]:
 def test_the_gradient_is_that_of_both_directions_as_one_graph(
     recipe: Callable[..., Recipe], corpus: Corpus, loss: str
 ) -> None:
-    """The expected gradient is autograd's in one thread, with the same dropout. Rounding in float64 is 1e-15."""
+    """The gradient is that of autograd through one graph, with the same dropout. Rounding in float64 is 1e-15."""
     objective, batches, state = make(recipe(loss=loss, **CUTOFFS[loss]), corpus, dropout=0.3)
     objective, batch = objective.double(), batches.read(1)
     state = tuple(LSTMState(*(torch.randn_like(part).double() for part in direction)) for direction in state)

@@ -83,7 +83,7 @@ def test_adamw_leaves_rows_without_gradient_alone() -> None:
 
 @pytest.mark.parametrize("name", ["adagrad", "adamw", "muon"])
 def test_all_state_is_there_before_the_first_step(name: str) -> None:
-    """A checkpoint is copied into the state, so every parameter needs its state from the start."""
+    """A checkpoint is copied into the state, so each parameter needs it from the start. A step moves all parameters."""
     module = make_module()
     optimizer = make_optimizer(module, PretrainingConfig(optimizer=name), [module["softmax"]["weight"]])
     before = {parameter: set(state) for parameter, state in optimizer.state.items()}

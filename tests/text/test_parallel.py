@@ -107,7 +107,7 @@ def test_a_single_block_needs_no_process(tmp_path, monkeypatch):
     [("sentences", [1, 2, 3, 4, 5], [1, 2]), ("paragraphs", [1, 2, 2, 4, 5], [1, 2]), ("wrapped", [1, 2, 4, 5], [1])],
 )
 def test_the_line_of_every_sentence_is_known(tmp_path, monkeypatch, workers, kind, one, two):
-    """It does not depend on the size of blocks or on the processes. A wrapped sentence may begin within a line."""
+    """The line does not depend on blocks or on processes. A wrapped sentence may begin within a line."""
     (tmp_path / "one").write_text("He came\nhome. She\n \n  Left.\nNo\n")
     (tmp_path / "two").write_text("\ufeffHe came\r\nhome.\n")
     settings = {"tokenizer": "ptb", "text": kind, "encoding": "utf-8", "lowercase": False}

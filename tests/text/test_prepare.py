@@ -60,7 +60,7 @@ def test_counts_and_order(text, tmp_path):
 
 
 def test_files(text, tmp_path):
-    """The layout that other programs may rely on, and checksums that any tool can verify."""
+    """Other programs may rely on the layout of the files, and any tool can verify their checksums."""
     folder = tmp_path / "corpus"
     corpus = prepare([text], folder)
     assert sorted(contents(folder)) == FILES
@@ -79,7 +79,7 @@ def test_files(text, tmp_path):
     block_size=st.integers(1, 30),
 )
 def test_any_text_comes_back_whatever_the_memory(text, max_types, block_size, tmp_path_factory):
-    """With such a small limit, types are counted in many runs of a few types, and merging them must change nothing."""
+    """With small limits, types are counted in many runs of a few types, and merging these runs must change nothing."""
     folder = tmp_path_factory.mktemp("prepare")
     path = folder / "text"
     path.write_bytes(f"{text}\nthe".encode())
@@ -167,7 +167,7 @@ def test_max_vocabulary_counts_the_special_words(text, tmp_path):
 
 
 def test_a_given_vocabulary_comes_first(text, tmp_path):
-    """Fine-tuning needs this: ids stay those of the model's vocabulary, including words that the text lacks."""
+    """Fine-tuning keeps the ids of the model's vocabulary, including those of words that the text lacks."""
     vocabulary = Vocabulary([*SPECIAL, "theatre", "absent", "the", "tab\tword"])
     corpus = prepare([text], tmp_path / "corpus", vocabulary=vocabulary)
     assert corpus.vocabulary().words == vocabulary.words
