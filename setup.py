@@ -20,7 +20,7 @@ def extensions() -> list[Extension]:
     """Return the kernels, for x86-64 or 64-bit Arm, and GCC or clang. Elsewhere, `elmo` works without them."""
     if WANTED == "0":
         return []
-    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # has no stable ABI
+    free_threaded = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # such a Python has no stable ABI
     if platform.machine() not in ("x86_64", "aarch64", "arm64") or sys.platform == "win32" or free_threaded:
         return []
     kernels = Extension(

@@ -1,8 +1,8 @@
-"""The whole way on a text that every machine has: the help texts in Python's own documentation.
+"""Train and use a model on a text that every machine has: the help texts in Python's own documentation.
 
-Prepares it, pretrains the `tiny` recipe for a minute, evaluates it on text held out, embeds sentences of our own
-and shows the nearest uses of a word. Then the package's own English model embeds sentences of ours, tells the senses of
-words apart, and draws them. Run by `make demo`; each step is a command that you could type.
+The demo prepares the text, pretrains the `tiny` recipe on it for a minute, evaluates the model on held-out text, embeds
+some sentences and shows the nearest uses of a word. Then the package's own English model embeds other sentences, tells
+the senses of words apart, and draws them. `make demo` runs it, and each step is a command that you could type.
 """
 
 import argparse
@@ -29,7 +29,7 @@ WORD, QUERY = "name", "The class name is bound to the class object in the origin
 
 
 def paragraphs() -> list[str]:
-    """English paragraphs of Python's documentation, or, where a build leaves that out, of its docstrings."""
+    """Return English paragraphs of Python's documentation, or of its docstrings if a build has no documentation."""
     try:
         from pydoc_data.topics import topics
     except ImportError:
@@ -41,7 +41,7 @@ def paragraphs() -> list[str]:
 
 
 def _docstrings() -> list[str]:
-    """Docstrings of the standard library's modules, read, not run."""
+    """Return the docstrings of the standard library's modules, which are read but not run."""
     library = Path(ast.__file__).parent
     docstrings: list[str] = []
     for path in sorted(library.glob("*.py")):
@@ -52,7 +52,7 @@ def _docstrings() -> list[str]:
 
 
 def _is_english(paragraph: str) -> bool:
-    """Whether a paragraph is prose rather than a program, a grammar or a table."""
+    """Return whether a paragraph is prose rather than a program, a grammar or a table."""
     words = [word.strip(".,;:()*“”\"'") for word in paragraph.split()]
     return len(words) >= 5 and sum(word.isalpha() for word in words) >= 0.6 * len(words)
 
@@ -64,7 +64,7 @@ def elmo(*arguments: str) -> None:
 
 
 def show_metrics(path: Path) -> None:
-    """How perplexity fell: on the text trained on, and on that held out."""
+    """Show how perplexity fell on the training text and on held-out text."""
     names = ("step", "seconds", "tokens_per_second", "forward_perplexity", "backward_perplexity", "heldout_perplexity")
     with path.open() as file:
         rows = [row for row in csv.DictReader(file) if row["heldout_perplexity"]]
@@ -74,7 +74,7 @@ def show_metrics(path: Path) -> None:
 
 
 def show_english(folder: Path) -> None:
-    """What the package's own model makes of sentences of ours: vectors, and the senses of three words."""
+    """Show what the package's own model does with our sentences: their vectors, and the senses of three words."""
     (folder / "own.txt").write_text(OWN, encoding="utf-8")
     elmo("embed", "en", str(folder / "own.txt"), str(folder / "english.h5"))
     script = Path(__file__).with_name("senses.py")

@@ -1,7 +1,7 @@
 """Runs the notebooks in `examples/notebooks` and writes their outputs back: `make notebooks`.
 
-Each runs in a copy of `examples`, so that what it writes stays nowhere, and from its first cell on. What is written
-back holds nothing that differs from run to run or from machine to machine, as far as the notebooks themselves allow it.
+Each notebook runs from its first cell on, in a copy of `examples` that is removed with everything written there. The
+outputs that are kept do not differ from run to run or from machine to machine, as far as the notebooks allow it.
 
     python examples/run_notebooks.py
     python examples/run_notebooks.py senses change
@@ -19,9 +19,9 @@ from typing import Any
 
 NOTEBOOKS = Path(__file__).with_name("notebooks")
 SECONDS = 120
-"""The longest time that a notebook may take, of the processor. That of the clock depends on other programs."""
+"""The longest processor time that a notebook may take. Time by the clock would depend on other programs."""
 PATIENCE = 1800
-"""Seconds of the clock after which a cell counts as hanging."""
+"""The seconds by the clock after which a cell counts as hanging."""
 
 
 def run(path: Path, folder: Path) -> Any:
@@ -61,7 +61,7 @@ def run(path: Path, folder: Path) -> Any:
 
 
 def processor_seconds() -> float:
-    """Return the processor's time of all processes that this one has started and that have ended."""
+    """Return the processor time of all processes that this one has started and that have ended."""
     times = os.times()
     return times.children_user + times.children_system
 
@@ -71,12 +71,12 @@ def environment() -> dict[str, str]:
     return os.environ | {
         "OMP_NUM_THREADS": "1",  # the number of threads changes the rounding
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),  # %%bash finds `elmo`
-        "PYTHONWARNINGS": "ignore:IProgress not found",  # of tqdm, with a path of this machine
+        "PYTHONWARNINGS": "ignore:IProgress not found",  # a warning of tqdm, which shows a path of this machine
     }
 
 
 def clean(notebook: Any) -> Any:
-    """Leave out of a notebook what says when, where and in which program it ran."""
+    """Remove from a notebook what says when, where and in which program it ran."""
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -92,7 +92,7 @@ def clean(notebook: Any) -> Any:
 
 
 def is_progress(output: Any) -> bool:
-    """Return whether an output is what a long training tells each minute, which only slow machines show."""
+    """Return whether an output is the line that a long training writes each minute, which only slow machines show."""
     lines = output.text.splitlines() if output.get("name") == "stderr" else []
     return bool(lines) and all(line.startswith("elmo: ") and line.endswith(" left") for line in lines)
 

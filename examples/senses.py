@@ -1,4 +1,4 @@
-"""One word, several senses: a model's vectors of it lie near those of its like.
+"""Show that a model's vectors of a word are near each other if the word has the same sense.
 
 For each word of `uses.tsv` (word, sense and sentence, between tabs; the sentences are our own) it prints how often the
 nearest other use has the same sense, compared with chance, and the nearest uses of one use of each sense. It also draws
@@ -24,7 +24,7 @@ USES = Path(__file__).with_name("uses.tsv")
 
 
 def read_uses(path: Path) -> dict[str, list[Annotated]]:
-    """Sentences by the word that they are examples of, the word annotated with its sense."""
+    """Return the sentences by the word that they are examples of, which is annotated with its sense."""
     found: defaultdict[str, list[Annotated]] = defaultdict(list)
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         word, sense, sentence, *_ = [*line.split("\t"), "", "", ""]

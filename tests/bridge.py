@@ -1,4 +1,4 @@
-"""Makes our modules of tiny sizes, and puts published weights into them by hand: no file and no reader needed."""
+"""Our modules with tiny sizes and with published weights, which are copied by hand, without any file or reader."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WORDS = ["<S>", "</S>", "<UNK>", *(f"w{i}" for i in range(14))]
 
 
 def make_config(variant: str = "base", **lstm: Any) -> BiLMConfig:
-    """The sizes of a variant of `make_bilm_hdf5`, with changes to its LSTM."""
+    """Return the sizes of a variant of `make_bilm_hdf5`, with changes to its LSTM."""
     options = make_options(variant)
     options["lstm"].update(lstm)
     return from_mapping(BiLMConfig, options, "tests", ignore_unknown=True)
 
 
 def build(variant: str = "base", dtype: torch.dtype = torch.float64, seed: int = 0) -> tuple[BiLM, Oracle]:
-    """The same random model as a BiLM of `dtype` and as a float64 oracle."""
+    """Return the same random model as a BiLM of `dtype` and as a float64 oracle."""
     options = make_options(variant)
     weights = make_weights(options, seed)
     bilm = BiLM(make_config(variant))
@@ -69,7 +69,7 @@ def load(bilm: BiLM, weights: Mapping[str, np.ndarray]) -> None:
 
 
 def batch_of(sentences: Sequence[Sequence[str]], extra: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    """The three inputs of a BiLM for sentences with boundaries added; `extra` columns of padding."""
+    """Return the three inputs of a BiLM for sentences, with boundaries and `extra` columns of padding added."""
     rows = [encode_sentence(sentence) for sentence in sentences]
     characters, tokens = np.unique(np.concatenate(rows), axis=0, return_inverse=True)
     lengths = [len(row) for row in rows]
@@ -79,7 +79,7 @@ def batch_of(sentences: Sequence[Sequence[str]], extra: int = 0) -> tuple[Tensor
 
 
 def state_of(rows: Sequence[RowState], dtype: torch.dtype = torch.float64) -> BiLMState:
-    """An oracle's states of rows as a BiLM's."""
+    """Return the states of an oracle's rows in the form of a BiLM's."""
 
     def stack(direction: int, part: int) -> Tensor:
         layers = range(len(rows[0][direction]))

@@ -1,4 +1,4 @@
-"""The command `elmo` in this process, as a shell would see it."""
+"""Calls of the command `elmo` in this process, with what a shell would see of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from elmo.cli.main import main
 def run_main(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of `elmo ARGUMENTS`."""
+    """Return the exit code, stdout and stderr of `elmo ARGUMENTS`."""
     monkeypatch.setattr(sys, "argv", ["elmo", *arguments])
     monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
@@ -24,6 +24,6 @@ def run_main(
     except SystemExit as end:
         code = int(end.code or 0)
     finally:
-        for number, handler in handlers.items():  # the command sets its own, but this process outlives it
+        for number, handler in handlers.items():  # the command has set its own, and this process goes on without it
             signal.signal(number, handler)
     return (code, *capsys.readouterr())

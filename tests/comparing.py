@@ -1,4 +1,4 @@
-"""Vectors that must be the same, but for rounding; losses that chance makes differ; whether a function was called."""
+"""Checks that vectors are the same except for rounding, that a loss is random, and that a function was called."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 
 ROUNDING = 2e-6
-"""Other batches mean other shapes of the same matrix products, hence other orders of float32 sums of numbers near 1."""
+"""In other batches the same matrix products have other shapes, so float32 sums of numbers near 1 have another order."""
 
 
 def assert_same(got: list[np.ndarray], expected: list[np.ndarray], atol: float = ROUNDING) -> None:
@@ -31,7 +31,7 @@ def loss_depends_on_seed(model: Any, examples: Sequence[Any]) -> bool:
 
 
 def count_calls(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str) -> list[str]:
-    """A list that grows with each call of a function, which does as ever."""
+    """Return a list that grows with each call of a function, which still does its work."""
     calls: list[str] = []
     function = getattr(module, name)
 

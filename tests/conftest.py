@@ -1,4 +1,4 @@
-"""What tests of all rooms share: markers that skip themselves with a reason, small sizes, quiet threads."""
+"""What all tests share: markers that skip tests and say why, tiny sizes, and a single thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["level"]  # a fixture for all tests
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 torch.set_num_threads(1)  # sizes are tiny; threads that wait for a busy core cost seconds
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # the same for processes that tests start: it changes the rounding
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # processes that tests start need the same number, for the same rounding
 # A busy machine makes examples slow, which says nothing about the code; examples depend only on the
 # code that is imported and are never random, so that a failure is the fault of the change.
 settings.register_profile(
@@ -29,7 +29,7 @@ settings.register_profile("thorough", settings.get_profile("house"), max_example
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`make test-all` passes `--slow`; `make test` doesn't."""
+    """Add the option `--slow`, which `make test-all` passes and `make test` does not."""
     parser.addoption("--slow", action="store_true", help="run the tests that are marked slow, and try more examples")
 
 
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what this machine lacks the means for, and slow tests unless asked for.
+    """Skip tests that this machine cannot run, and slow ones unless they are asked for.
 
     Files with slow tests come first: a slow test that started last would keep one core busy when the others are done.
     """
@@ -59,11 +59,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def shared() -> Path:
-    """The folder of published fixtures and corpora next to the repository, for tests marked `external`."""
+    """Return the folder of published fixtures and corpora next to the repository, for tests marked `external`."""
     return SHARED
 
 
 @pytest.fixture
 def tiny_config() -> Callable[..., BiLMConfig]:
-    """Makes tiny sizes: `tiny_config()`, `tiny_config("no_highway")`, `tiny_config(n_layers=3)`."""
+    """Return a function that makes tiny sizes, as in `tiny_config()`, or `tiny_config("no_highway", n_layers=3)`."""
     return make_config

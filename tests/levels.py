@@ -1,7 +1,7 @@
 """The instruction sets that tests of the native kernels run on.
 
-They are not in a conftest, because `make test-arm` runs without those: they need torch. It loads this module as a
-plugin instead.
+They are not in a conftest, because a conftest needs torch, and `make test-arm` runs without it. It loads this module as
+a plugin instead.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from elmo import _native
 
 @pytest.fixture(params=_native.LEVELS or ["none"])
 def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """One of the instruction sets of this processor that there are kernels for, in use during the test."""
+    """Use one of the instruction sets of this processor that have kernels, and return its name."""
     monkeypatch.setattr(_native, "LEVELS", [request.param])
     return request.param
 

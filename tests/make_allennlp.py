@@ -1,8 +1,8 @@
 """Writes task models as AllenNLP archives them: `model.tar.gz` of `config.json`, `weights.th` and a vocabulary.
 
-The `Elmo` inside is laid out as AllenNLP's modules are: gates i, f, j, o with the forget gate's 1 in the bias, highways
-of one matrix whose gate lets the input through. Needs nothing of `elmo`. As a script:
-`python tests/make_allennlp.py some/model.tar.gz`.
+The `Elmo` inside is laid out like AllenNLP's modules: the gates are i, f, j, o with the forget gate's 1 in the bias,
+and each highway has one matrix, whose gate lets the input through. This does not need `elmo`. It can be called as a
+script: `python tests/make_allennlp.py some/model.tar.gz`.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ PARAMETERS = {
     "scalar_mix_parameters": None,
     "module": None,
 }
-"""Of AllenNLP's `Elmo`, in their order, with defaults (0.9 to 2.10)."""
+"""The parameters of AllenNLP's `Elmo` (0.9 to 2.10) in their order, with their defaults."""
 
 
 def _regate(array: np.ndarray) -> np.ndarray:
-    """Rows of i, j, f, o as those of i, f, j, o."""
+    """Return the rows of the gates i, j, f, o in the order i, f, j, o."""
     i, j, f, o = np.split(array, 4)
     return np.concatenate([i, f, j, o])
 
 
 def make_state_dict(weights: Mapping[str, np.ndarray], prefix: str = PREFIX) -> dict[str, Tensor]:
-    """Published weights as the state dict of a task model that has them under `prefix`."""
+    """Return published weights as the state dict of a task model that has them under `prefix`."""
     encoder, stack = "_elmo_lstm._token_embedder.", "_elmo_lstm._elmo_lstm."
     state: dict[str, np.ndarray] = {}
     for name, array in weights.items():
@@ -87,7 +87,7 @@ def make_state_dict(weights: Mapping[str, np.ndarray], prefix: str = PREFIX) -> 
 
 
 def make_config(layer_norm: bool = False) -> dict[str, Any]:
-    """The task's config, as far as it tells of ELMo."""
+    """Return the part of a task's config that describes ELMo."""
     elmo = {
         "type": "elmo_token_embedder",
         "options_file": "https://example.org/elmo_options.json",

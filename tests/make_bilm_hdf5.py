@@ -1,6 +1,6 @@
 """Writes small biLMs with random weights in the published layout: `options.json` next to an HDF5 file.
 
-Used by tests in every room; needs nothing of `elmo`. As a script it writes one variant:
+Tests of all packages use it, and it does not need `elmo`. Called as a script, it writes one variant:
 `python tests/make_bilm_hdf5.py one_direction some/folder`.
 """
 
@@ -26,7 +26,7 @@ BASE: Options = {
         "dim": 12,
         "projection_dim": 6,
         "n_layers": 2,
-        "cell_clip": 0.7,  # far below the published 3, so that both clips bite on random weights
+        "cell_clip": 0.7,  # far below the published 3, so that random weights reach both clips
         "proj_clip": 0.5,
         "use_skip_connections": True,
     },
@@ -59,7 +59,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 def make_options(variant: str = "base") -> Options:
-    """The options of a variant."""
+    """Return the options of a variant."""
     options = copy.deepcopy(BASE)
     for key, value in CHANGES[variant].items():
         *parents, last = key.split(".")
@@ -71,7 +71,7 @@ def make_options(variant: str = "base") -> Options:
 
 
 def make_weights(options: Mapping[str, Any], seed: int = 0) -> Weights:
-    """Random weights by their published names. Scales are such that no activation saturates or dies."""
+    """Return random weights by their published names, scaled so that no activation saturates or dies."""
     draw = np.random.default_rng(seed)
     cnn, lstm = options["char_cnn"], options["lstm"]
     width, cell = lstm["projection_dim"], lstm["dim"]
@@ -105,7 +105,7 @@ def make_weights(options: Mapping[str, Any], seed: int = 0) -> Weights:
 
 
 def read_weights(path: Path) -> Weights:
-    """All data sets of an HDF5 file by name."""
+    """Return all data sets of an HDF5 file by name."""
     weights: Weights = {}
 
     def collect(name: str, item: object) -> None:
@@ -118,7 +118,7 @@ def read_weights(path: Path) -> Weights:
 
 
 def write(folder: Path, options: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> Path:
-    """Write both files into `folder`, made where absent; returns it."""
+    """Write both files into `folder`, which is made if it does not exist, and return it."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / OPTIONS_FILE).write_text(json.dumps(options, indent=2), encoding="utf-8")
     with h5py.File(folder / WEIGHTS_FILE, "w") as file:
@@ -128,7 +128,7 @@ def write(folder: Path, options: Mapping[str, Any], weights: Mapping[str, np.nda
 
 
 def make(folder: Path, variant: str = "base", seed: int = 0) -> tuple[Path, Options, Weights]:
-    """Write a variant into `folder`; returns the folder, its options and its weights."""
+    """Write a variant into `folder`, and return the folder, its options and its weights."""
     options = make_options(variant)
     weights = make_weights(options, seed)
     return write(folder, options, weights), options, weights

@@ -1,6 +1,6 @@
 """Writes small models as ELMoForManyLangs keeps them: `config.json`, two lists, and two state dicts of torch.
 
-Needs nothing of `elmo`. As a script: `python tests/make_many_langs.py some/folder`.
+This does not need `elmo`. It can be called as a script: `python tests/make_many_langs.py some/folder`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ WORD_DIM = 7
 
 
 def many_letters(count: int) -> list[str]:
-    """The letters and as many more signs, so that the list is longer than the 261 of bytes."""
+    """Return the letters and about `count` more, so that the list can be longer than the 261 of bytes."""
     return [*LETTERS, *(chr(0x4E00 + i) for i in range(count) if chr(0x4E00 + i) not in LETTERS)]
 
 
 def make_config(options: Options, word_dim: int = WORD_DIM) -> dict[str, Any]:
-    """The model's own settings, from those of a biLM of bytes."""
+    """Return the settings of a model, made from those of a biLM of bytes."""
     cnn, lstm = options["char_cnn"], options["lstm"]
     return {
         "encoder": {
@@ -52,7 +52,7 @@ def make_config(options: Options, word_dim: int = WORD_DIM) -> dict[str, Any]:
 
 
 def make_parts(options: Options, letters: Sequence[str] = LETTERS, word_dim: int = WORD_DIM) -> Weights:
-    """Random weights: those of a biLM by their published names, and `characters`, `words`, `W`, `b` of tokens."""
+    """Return random weights: a biLM's by their published names, and `characters`, `words`, `W` and `b` of tokens."""
     weights = {name: array for name, array in make_weights(options).items() if not name.startswith("CNN_proj")}
     draw = np.random.default_rng(5)
     features = sum(count for _, count in options["char_cnn"]["filters"]) + word_dim
@@ -69,7 +69,7 @@ def make_parts(options: Options, letters: Sequence[str] = LETTERS, word_dim: int
 
 
 def state_dicts(parts: Mapping[str, np.ndarray]) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """What `encoder.pkl` and `token_embedder.pkl` hold."""
+    """Return what `encoder.pkl` and `token_embedder.pkl` hold."""
     published = {name: array for name, array in parts.items() if "/" in name}
     stack, embedder = "_elmo_lstm._elmo_lstm.", "_elmo_lstm._token_embedder."
     state = {name: value for name, value in make_state_dict(published, "").items() if "scalar_mix" not in name}
@@ -87,14 +87,14 @@ def state_dicts(parts: Mapping[str, np.ndarray]) -> tuple[dict[str, torch.Tensor
 
 
 def write_list(path: Path, tokens: Sequence[str]) -> None:
-    """A token and its id a line."""
+    """Write a token and its id on each line."""
     path.write_text("".join(f"{token}\t{number}\n" for number, token in enumerate(tokens)), encoding="utf-8")
 
 
 def make(
     folder: Path, variant: str = "base", letters: Sequence[str] = LETTERS, word_dim: int = WORD_DIM
 ) -> tuple[Options, Weights]:
-    """Write a model into `folder`; returns the options of its biLM and its weights."""
+    """Write a model into `folder`, and return the options of its biLM and its weights."""
     options = make_options(variant)
     parts = make_parts(options, letters, word_dim)
     folder.mkdir(parents=True, exist_ok=True)

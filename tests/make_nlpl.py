@@ -1,6 +1,6 @@
-"""Writes small models as the NLPL repository holds them: `model.hdf5`, options, words, `meta.json`; zipped or not.
+"""Writes small models as the NLPL repository holds them: `model.hdf5`, options, words and `meta.json`, zipped or not.
 
-Needs nothing of `elmo`. As a script: `python tests/make_nlpl.py some/193.zip`.
+This does not need `elmo`. It can be called as a script: `python tests/make_nlpl.py some/193.zip`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORDS = ["<S>", "</S>", "<UNK>", "og", "i", "det", "på", "som"]
 
 
 def make_meta(name: str = ELMO, tool: str = "https://github.com/ltgoslo/simple_elmo_training") -> dict[str, Any]:
-    """The description of a model; `name` is that of its family."""
+    """Return the description of a model. `name` is that of its family."""
     return {
         "algorithm": {"command": None, "id": 10, "name": name, "tool": tool, "version": None},
         "contents": [{"filename": "model.hdf5", "format": "hdf5"}, {"filename": "options.json", "format": "json"}],
@@ -32,7 +32,7 @@ def make_meta(name: str = ELMO, tool: str = "https://github.com/ltgoslo/simple_e
 
 
 def make_folder(folder: Path, variant: str = "base", packed_words: bool = False) -> tuple[Path, Options, Weights]:
-    """Write the unpacked files; returns the folder, its options and its weights."""
+    """Write the unpacked files, and return the folder, its options and its weights."""
     _, options, weights = make_bilm_hdf5.make(folder, variant)
     (folder / WEIGHTS_FILE).rename(folder / "model.hdf5")
     text = "".join(f"{word}\n" for word in WORDS)
@@ -45,7 +45,7 @@ def make_folder(folder: Path, variant: str = "base", packed_words: bool = False)
 
 
 def make_zip(path: Path, folder: Path, inside: str = "") -> Path:
-    """Pack a folder's files, under the folder `inside` if any, as the repository does: deflated."""
+    """Pack the files of a folder as the repository does, deflated, with `inside` before their names."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(folder.iterdir()):
             archive.write(file, inside + file.name)

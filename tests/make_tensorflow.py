@@ -1,7 +1,7 @@
 """Writes checkpoints as bilm-tf's training leaves them, without TensorFlow: `model.ckpt-7.index` and its data files.
 
 The index is a sorted table as LevelDB writes it, with blocks of a few entries, keys that share their beginnings, and
-masked CRC-32Cs; its values are protobuf messages. Needs nothing of `elmo`. As a script:
+masked CRC-32Cs, and its values are protobuf messages. This does not need `elmo`. It can be called as a script:
 `python tests/make_tensorflow.py some/folder`.
 """
 
@@ -23,7 +23,7 @@ TYPES = {"float32": 1, "float64": 2, "int32": 3, "int64": 9, "float16": 19}
 
 
 def crc32c(data: bytes) -> int:
-    """Castagnoli's checksum, a bit at a time."""
+    """Return Castagnoli's checksum, computed bit by bit."""
     value = 0xFFFFFFFF
     for byte in data:
         value ^= byte
@@ -33,13 +33,13 @@ def crc32c(data: bytes) -> int:
 
 
 def masked(data: bytes) -> bytes:
-    """The checksum as stored."""
+    """Return the checksum as it is stored."""
     value = crc32c(data)
     return ((((value >> 15) | (value << 17)) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
+    """Return a number with seven bits in each byte, the lowest first."""
     out = bytearray()
     while value > 127:
         out.append(value & 127 | 128)
@@ -48,7 +48,7 @@ def varint(value: int) -> bytes:
 
 
 def message(*fields: tuple[int, int | bytes]) -> bytes:
-    """A protobuf message of numbers and byte strings."""
+    """Return a protobuf message of numbers and byte strings."""
     out = b""
     for number, value in fields:
         if isinstance(value, int):
@@ -59,7 +59,7 @@ def message(*fields: tuple[int, int | bytes]) -> bytes:
 
 
 def block(entries: list[tuple[bytes, bytes]]) -> bytes:
-    """One block of the table with its trailer: every third key is whole."""
+    """Return one block of the table with its trailer. Every third key is written in full."""
     out, restarts, before = b"", [], b""
     for number, (key, value) in enumerate(entries):
         pairs = zip(before, key, strict=False) if number % 3 else ()
@@ -74,7 +74,7 @@ def block(entries: list[tuple[bytes, bytes]]) -> bytes:
 
 
 def table(entries: Mapping[bytes, bytes]) -> bytes:
-    """The whole file of an index."""
+    """Return the whole file of an index."""
     out, handles = b"", []
     ordered = sorted(entries.items())
     for start in range(0, len(ordered), 7):
@@ -96,7 +96,7 @@ def write_bundle(prefix: Path, arrays: Mapping[str, np.ndarray], num_shards: int
     for number, (name, array) in enumerate(sorted(arrays.items())):
         shard, data = number % num_shards, array.tobytes()
         shape = message(*((2, message((1, size))) for size in array.shape))
-        checksum = varint(6 << 3 | 5) + masked(b"")  # readers of ours don't look at that of the numbers
+        checksum = varint(6 << 3 | 5) + masked(b"")  # our reader does not check that of an array
         fields = ((1, TYPES[array.dtype.name]), (2, shape), (3, shard), (4, len(shards[shard])), (5, len(data)))
         entries[name.encode()] = message(*fields) + checksum
         shards[shard] += data
@@ -106,7 +106,7 @@ def write_bundle(prefix: Path, arrays: Mapping[str, np.ndarray], num_shards: int
 
 
 def name_in_training(name: str, options: Options) -> str:
-    """What bilm-tf's graph calls a published array."""
+    """Return the name that a published array has in bilm-tf's graph."""
     scope, _, rest = name.partition("/RNN/")
     if not rest:
         return f"lm/{name}"
@@ -118,7 +118,7 @@ def name_in_training(name: str, options: Options) -> str:
 
 
 def make(folder: Path, variant: str = "softmax", num_shards: int = 1) -> tuple[Options, Weights, Weights]:
-    """Write a checkpoint, `checkpoint` and `options.json`; returns options, weights and Adagrad's sums."""
+    """Write a checkpoint, `checkpoint` and `options.json`, and return options, weights and Adagrad's sums."""
     options = make_options(variant)
     options["n_tokens_vocab"] = 17
     weights = make_weights(options)

@@ -1,7 +1,7 @@
 """Writes small biLMs that read whole words, as bilm-tf trains them without `char_cnn`: HDF5 weights or a checkpoint.
 
-Their vocabulary has its special words in the middle, as bilm-tf takes them. Needs nothing of `elmo`. As a script:
-`python tests/make_words.py some/folder`.
+The special words are in the middle of the vocabulary, which bilm-tf accepts. This does not need `elmo`. It can be
+called as a script: `python tests/make_words.py some/folder`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ IN_OUR_ORDER = ["<S>", "</S>", "<UNK>", "the", ".", "play", "naïve", "日本語
 
 
 def make_options(variant: str = "base") -> Options:
-    """The options of a biLM of these words; other sizes are those of a variant of `make_bilm_hdf5`."""
+    """Return the options of a biLM of these words. Other sizes are those of a variant of `make_bilm_hdf5`."""
     options = make_bilm_hdf5.make_options(variant)
     del options["char_cnn"]
     return {**options, "n_tokens_vocab": len(WORDS)}
 
 
 def make_weights(variant: str = "base", softmax: bool = False, seed: int = 0) -> Weights:
-    """Random weights by their published names."""
+    """Return random weights by their published names."""
     weights = make_bilm_hdf5.make_weights(make_bilm_hdf5.make_options(variant), seed)
     draw = np.random.default_rng(seed + 100)
     width = make_options(variant)["lstm"]["projection_dim"]
@@ -48,7 +48,7 @@ def write_words(folder: Path, words: Sequence[str] = WORDS) -> None:
 
 
 def make(folder: Path, variant: str = "base", softmax: bool = False) -> tuple[Path, Options, Weights]:
-    """Write HDF5 weights, options and vocabulary into `folder`; returns it, the options and the weights."""
+    """Write HDF5 weights, options and vocabulary into `folder`, and return it, the options and the weights."""
     options, weights = make_options(variant), make_weights(variant, softmax)
     make_bilm_hdf5.write(folder, options, weights)
     write_words(folder)
@@ -56,9 +56,9 @@ def make(folder: Path, variant: str = "base", softmax: bool = False) -> tuple[Pa
 
 
 def make_checkpoint(folder: Path, *, shared: bool = False) -> tuple[Path, Options, Weights, Weights]:
-    """Write a checkpoint with its softmax, which has the vectors of the words where they are `shared`.
+    """Write a checkpoint with its softmax, which uses the vectors of the words if they are `shared`.
 
-    Returns the folder, the options, the weights and Adagrad's sums.
+    Return the folder, the options, the weights and Adagrad's sums.
     """
     options, weights = make_options(), make_weights(softmax=True)
     if shared:
@@ -76,22 +76,22 @@ def make_checkpoint(folder: Path, *, shared: bool = False) -> tuple[Path, Option
 
 
 class WordOracle(Oracle):
-    """The oracle, which looks token vectors up."""
+    """An oracle that looks up the vectors of tokens."""
 
     def __init__(self, weights: Mapping[str, Array], options: Mapping[str, Any]) -> None:
         super().__init__(weights, {**options, "char_cnn": {}})
 
     def token_vector(self, characters: Array) -> Array:
-        """Vector (P,) of a line of the vocabulary (1,)."""
+        """Return the vector (P,) of the word on a line of the vocabulary (1,)."""
         return self.weights["embedding"][characters[0]]
 
     def layers(self, sentence: Sequence[str]) -> Array:
-        """All layers (L + 1, T, D) without boundaries."""
+        """Return all layers (L + 1, T, D) of a sentence, without boundaries."""
         return self.row(lines_of(["<S>", *sentence, "</S>"]))[0][:, 1:-1]
 
 
 def lines_of(words: Sequence[str]) -> Array:
-    """The lines of the vocabulary that words are on, (T, 1); those of absent ones are that of `<UNK>`."""
+    """Return the lines of the vocabulary that words are on, (T, 1), or that of `<UNK>` for words that are on none."""
     return np.array([[WORDS.index(word if word in WORDS else "<UNK>")] for word in words])
 
 

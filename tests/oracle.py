@@ -1,7 +1,7 @@
-"""A biLM in plain NumPy, written from the equations: what every other way of computing is tested against.
+"""A biLM in plain NumPy, written from the equations, which every other way of computing is tested against.
 
-It knows nothing of `elmo`. Weights are a mapping from the published HDF5 names ("char_embed", "CNN/W_cnn_0")
-to arrays, and options are the published `options.json`. One sentence and one token at a time: slow and plain.
+It does not use `elmo`. Weights are a mapping from the published HDF5 names ("char_embed", "CNN/W_cnn_0") to arrays, and
+options are the published `options.json`. It computes one sentence and one token at a time, which is slow but simple.
 
 Shapes: T tokens, C characters, P projection, H cell, D = 2P (P for one direction), L LSTM layers, V words.
 """
@@ -23,7 +23,7 @@ FORGET_BIAS = 1.0
 
 
 def encode(word: str, max_characters: int = 50) -> Array:
-    """Character ids of a word, (C,): bytes between 258 and 259, then 260s, all shifted by one."""
+    """Return the character ids of a word, (C,): its bytes between 258 and 259, then 260s, all shifted by one."""
     if word in ("<S>", "</S>"):
         ids = [258, 256 if word == "<S>" else 257, 259]
     else:
@@ -32,7 +32,7 @@ def encode(word: str, max_characters: int = 50) -> Array:
 
 
 def encode_sentence(words: Sequence[str], max_characters: int = 50) -> Array:
-    """Character ids of a sentence with its boundaries, (T + 2, C)."""
+    """Return the character ids of a sentence with its boundaries, (T + 2, C)."""
     return np.stack([encode(word, max_characters) for word in ["<S>", *words, "</S>"]])
 
 
@@ -48,7 +48,7 @@ class Oracle:
     # --- characters -> token vector
 
     def token_vector(self, characters: Array) -> Array:
-        """Vector (P,) of one word's character ids (C,)."""
+        """Return the vector (P,) of a word's character ids (C,)."""
         rows = np.stack([self._character(int(i)) for i in characters])  # (C, d)
         features = np.concatenate([self.convolve(rows, k) for k in range(len(self.cnn["filters"]))])
         for k in range(self.cnn.get("n_highway") or 0):
@@ -58,7 +58,7 @@ class Oracle:
         return features
 
     def token_vectors(self, characters: Array) -> Array:
-        """Vectors (N, P) of the character ids (N, C) of words, each computed alone."""
+        """Return the vectors (N, P) of the character ids (N, C) of words, each computed alone."""
         return np.stack([self.token_vector(word) for word in characters])
 
     def _character(self, shifted: int) -> Array:
@@ -82,12 +82,12 @@ class Oracle:
     # --- LSTMs
 
     def zero_state(self) -> RowState:
-        """The state before any token."""
+        """Return the state before any token."""
         layer = (np.zeros(self.lstm["projection_dim"], self.dtype), np.zeros(self.lstm["dim"], self.dtype))
         return [[layer] * self.lstm["n_layers"] for _ in range(self.num_directions)]
 
     def step(self, x: Array, state: LayerState, direction: int, layer: int) -> LayerState:
-        """One LSTM step with input `x` (P,): gates in the order i, j, f, o; both clips."""
+        """Make an LSTM step with input `x` (P,), with gates in the order i, j, f, o and with both clips."""
         name = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"
         hidden, cell = state
         z = np.concatenate([x, hidden]) @ self.weights[f"{name}/W_0"] + self.weights[f"{name}/B"]
@@ -102,9 +102,9 @@ class Oracle:
     def run_direction(
         self, vectors: Array, state: DirectionState, direction: int
     ) -> tuple[list[Array], DirectionState]:
-        """Outputs of each layer, L times (T, P), for token vectors (T, P) in reading order, and the state.
+        """Return the outputs of each layer, L times (T, P), for token vectors (T, P) in reading order, and the state.
 
-        The backward direction reads from the last token to the first; its outputs come back in reading order.
+        The backward direction reads from the last token to the first, and its outputs are in reading order again.
         """
         inputs = vectors if direction == 0 else vectors[::-1]
         outputs, final = [], []
@@ -122,9 +122,9 @@ class Oracle:
     # --- biLM
 
     def row(self, characters: Array, state: RowState | None = None) -> tuple[Array, RowState]:
-        """All layers (L + 1, T, D) of a sentence's character ids (T, C), and the state after its last token.
+        """Return all layers (L + 1, T, D) of a sentence's character ids (T, C), and the state after its last token.
 
-        Sentence boundaries are tokens like others. Layer 0 is the token vector, once per direction.
+        Sentence boundaries are tokens like others. Layer 0 is the token vector, repeated for each direction.
         """
         state = self.zero_state() if state is None else state
         vectors = np.array([self.token_vector(c) for c in characters], self.dtype)
@@ -136,12 +136,15 @@ class Oracle:
     def batch(
         self, batch: Sequence[Array], states: Sequence[RowState] | None = None
     ) -> tuple[list[Array], list[RowState]]:
-        """`row` for each row; row i goes on from `states[i]`. Rows don't see each other."""
+        """Call `row` for each row, starting row i from `states[i]`. Rows do not influence each other."""
         results = [self.row(row, None if states is None else states[i]) for i, row in enumerate(batch)]
         return [layers for layers, _ in results], [state for _, state in results]
 
     def carried(self, batches: Sequence[Sequence[Sequence[str]]]) -> list[list[Array]]:
-        """Layers of sentences in equal batches, without boundaries; row i goes on from row i before."""
+        """Return the layers of sentences in batches of one size, without boundaries.
+
+        Row i of a batch starts from the state that row i of the batch before left.
+        """
         states, found = None, []
         for batch in batches:
             layers, states = self.batch([encode_sentence(sentence) for sentence in batch], states)
@@ -155,7 +158,7 @@ class Oracle:
 def scalar_mix(
     layers: Array, scores: Array, gamma: float = 1.0, mask: Array | None = None, epsilon: float = 1e-13
 ) -> Array:
-    """gamma * sum_j softmax(scores)_j * layers_j, (B, T, D) of (L, B, T, D).
+    """Return gamma * sum_j softmax(scores)_j * layers_j, (B, T, D) from (L, B, T, D).
 
     With a `mask` (B, T), each layer is first normalised by one mean and variance of all its unmasked numbers.
     """
@@ -175,12 +178,12 @@ def scalar_mix(
 
 
 def log_uniform(word: int, num_words: int) -> float:
-    """Probability that one draw gives `word`: ids are ranks, p falls like 1 / rank."""
+    """Return the probability that one draw gives `word`. Ids are ranks, and the probability falls like 1 / rank."""
     return (math.log(word + 2) - math.log(word + 1)) / math.log(num_words + 1)
 
 
 def expected_count(word: int, num_words: int, num_tries: int) -> float:
-    """How often `word` is expected in a sample without repetition that took `num_tries` draws."""
+    """Return how often `word` is expected in a sample without repetition that took `num_tries` draws."""
     return -math.expm1(num_tries * math.log1p(-log_uniform(word, num_words)))
 
 
@@ -192,10 +195,10 @@ def sampled_softmax_losses(
     samples: Sequence[int],
     num_tries: int,
 ) -> Array:
-    """-log p(target) (N,), p over the target and those `samples` that are not it.
+    """Return -log p(target) (N,), where p is over the target and those `samples` that differ from it.
 
-    The log of each word's expected count is taken off its score.
-    `contexts` (N, P), `weight` (V, P), `bias` (V,).
+    The log of each word's expected count is subtracted from its score. Shapes are `contexts` (N, P), `weight` (V, P)
+    and `bias` (V,).
     """
 
     def score(context: Array, word: int) -> float:
@@ -210,7 +213,7 @@ def sampled_softmax_losses(
 
 
 def log_probabilities(contexts: Array, weight: Array, bias: Array) -> Array:
-    """log p of every word (N, V) after each context (N, P)."""
+    """Return log p of every word (N, V) after each context (N, P)."""
     scores = contexts @ weight.T + bias
     highest = scores.max(axis=1, keepdims=True)
     return scores - highest - np.log(np.exp(scores - highest).sum(axis=1, keepdims=True))

@@ -16,28 +16,28 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("exam
 
 FENCED = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.M | re.S)
 GIVEN = re.compile(r"^<!-- given\n(.*?)^-->$", re.M | re.S)
-"""A comment with the Python names that a page takes its reader to have."""
+"""A comment with Python names that a page assumes its reader to have."""
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """The fenced blocks of a page in one language."""
+    """Return the fenced blocks of a page in one language."""
     return [body for _, found, body in FENCED.findall(text) if found == language]
 
 
 def prose(text: str) -> str:
-    """A page without its fenced blocks and comments. Lines keep their numbers."""
+    """Return a page without its fenced blocks and comments. Lines keep their numbers."""
     for pattern in (FENCED, re.compile(r"<!--.*?-->", re.S)):
         text = pattern.sub(lambda found: "\n" * found[0].count("\n"), text)
     return text
 
 
 def python_of(text: str) -> str:
-    """The Python of a page as one module: what its reader has, then the blocks in their order."""
+    """Return the Python of a page as one module: the names that its reader has, then the blocks in their order."""
     return "\n".join([*GIVEN.findall(text), *blocks(text, "python")])
 
 
 def commands(text: str) -> list[str]:
-    """The lines of the console blocks of a page."""
+    """Return the lines of the console blocks of a page."""
     return [line for block in blocks(text, "console") for line in block.splitlines() if line.strip()]
 
 
@@ -52,7 +52,7 @@ def parts(command: str) -> Iterator[list[str]]:
             yield words
             words = []
         elif set(word) <= set("<>"):
-            skip = True  # a file follows
+            skip = True  # the name of a file follows
         elif skip:
             skip = False
         else:

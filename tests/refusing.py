@@ -1,4 +1,4 @@
-"""What every refusal of a source comes to: one sentence."""
+"""The check that a source is refused with one sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elmo.errors import ElmoError
 
 
 def assert_refused(source: Path, *parts: str) -> None:
-    """Loading ends in an `ElmoError` of one line that names the source once at most and holds `parts`."""
+    """Check that loading raises an `ElmoError` of one line that names the source at most once and holds `parts`."""
     with pytest.raises(ElmoError) as caught:
         formats.load(source)
     message = str(caught.value)

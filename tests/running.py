@@ -1,4 +1,4 @@
-"""Runs for tests: trained in this process or as a command of their own, stopped, and compared to the bit."""
+"""Training runs for tests, in this process or in one of their own, which can be stopped and compared bit for bit."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ LOSSES = ("step", "predictions", "loss", "forward_perplexity", "backward_perplex
 
 
 def loss_curve(folder: Path) -> list[tuple[float, ...]]:
-    """Every row's figures but the times, exactly as written."""
+    """Return the figures of every row except the times, exactly as they were written."""
     return [tuple(row[key] for key in LOSSES) for row in read_rows(folder / "metrics.csv")]
 
 
 def checkpoints(folder: Path) -> list[str]:
-    """The names of all that lies among the checkpoints."""
+    """Return the names of all files in the folder of checkpoints."""
     return sorted(path.name for path in (folder / "checkpoints").iterdir())
 
 
@@ -43,7 +43,7 @@ def train(
     stop_after: int | None = None,
     after_step: Callable[[int], object] = lambda step: None,
 ) -> Pretrainer:
-    """Train, and stop after a step because of a signal; `after_step` is called whenever the weights were updated."""
+    """Train, stop because of a signal after the step `stop_after`, and call `after_step` after every step."""
     run = Pretrainer(corpus, folder, recipe, device="cpu")
     train_on = run.train_on
 
@@ -60,7 +60,7 @@ def train(
 
 
 def assert_same_end(a: Path, b: Path) -> None:
-    """Same curve, same weights, same accumulators, states and places in the text: bit for bit."""
+    """Check that two runs have the same losses, weights, accumulators, states and places in the text, bit for bit."""
     assert loss_curve(a) == loss_curve(b)
     first, second = (load_file(sorted((f / "checkpoints").glob("*"))[-1]) for f in (a, b))
     assert first.keys() == second.keys()
@@ -71,11 +71,11 @@ def assert_same_end(a: Path, b: Path) -> None:
 def started(
     *command: str | Path, cwd: Path | None = None, before: str = ":", stdin: IO[str] | int | None = None
 ) -> Generator[subprocess.Popen[str]]:
-    """A process of its own that is killed at the end of the block, however the test ends.
+    """Run a command in a process that is killed at the end of the block, however the test ends.
 
-    It has one thread as this one: their number changes the rounding. Signals do what they usually do, also in tests
-    that were started with `nohup` or in the background. `before` is what the shell that starts it does first; no
-    compiled modules are kept, which a limit on the size of files would cut off.
+    The process has one thread like this one, because the number of threads changes the rounding. Signals have their
+    usual effect, even if the tests were started with `nohup` or in the background. The shell that starts the command
+    runs `before` first. Compiled modules are not written, because a limit on the size of files would cut them off.
     """
     with subprocess.Popen(
         ["sh", "-c", f'{before}; exec "$@"', "sh", *command],
@@ -99,7 +99,7 @@ def _have_usual_signals() -> None:
 
 
 def wait_until(is_true: Callable[[], bool], process: subprocess.Popen[str], seconds: float = 120) -> None:
-    """Wait for what a process that goes on is to do."""
+    """Wait until a process has made a condition true, and fail if it ends or takes too long."""
     deadline = time.monotonic() + seconds
     while not is_true():
         assert process.poll() is None, process.communicate()
@@ -110,7 +110,7 @@ def wait_until(is_true: Callable[[], bool], process: subprocess.Popen[str], seco
 def pretraining(
     corpus: Corpus, folder: Path, recipe: Recipe, before: str = ":"
 ) -> AbstractContextManager[subprocess.Popen[str]]:
-    """`elmo pretrain` in a process of its own."""
+    """Run `elmo pretrain` in a process of its own."""
     path = folder.with_suffix(".yaml")
     write_recipe(recipe, path)
     command = [sys.executable, "-m", "elmo", "pretrain", corpus.folder, folder, "--recipe", path, "--device", "cpu"]
@@ -118,6 +118,6 @@ def pretraining(
 
 
 def has_rows(folder: Path, number: int) -> bool:
-    """Whether `metrics.csv` has more than `number` rows."""
+    """Return whether `metrics.csv` has more than `number` rows."""
     path = folder / "metrics.csv"
     return path.exists() and path.read_text().count("\n") > number + 1

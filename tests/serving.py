@@ -1,4 +1,4 @@
-"""A web server in this process for tests of downloads, which breaks off, dawdles or lies where it is told to."""
+"""A web server for tests of downloads, which can break off replies, send them slowly or announce a false length."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import cast
 
 @dataclass
 class Site:
-    """What a server has and does. Tests change it while it runs.
+    """What a server offers and how it behaves. Tests change it while the server runs.
 
     Attributes:
-        address: Where it is, such as `http://127.0.0.1:40000`.
-        files: The contents by their paths.
+        address: Its address, such as `http://127.0.0.1:40000`.
+        files: The contents of files by their paths.
         redirects: Paths that lead to others.
-        status: What every request is answered with instead of a file, if not None.
+        status: The status that answers every request instead of a file, if not None.
         break_after: How many bytes of a reply are sent before the connection is closed.
         num_bytes_at_once: The length of a piece of a reply.
         pause_seconds: How long the server waits before each piece.
-        exaggeration: How many bytes more than there are each reply announces.
+        exaggeration: How many bytes too many each reply announces.
         announces_length: Whether replies say how long they are.
         has_ranges: Whether a part of a file can be asked for.
-        versions: The `ETag` of each file by its path. There is none for others.
+        versions: The `ETag` of files by their paths. Other files have none.
         requests: The path and the range of each request.
     """
 
@@ -44,7 +44,7 @@ class Site:
     requests: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
 
     def ranges(self) -> list[str]:
-        """The ranges that were asked for."""
+        """Return the ranges that were asked for."""
         return [wanted for _, wanted in self.requests if wanted is not None]
 
 
@@ -89,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
             for offset in range(0, len(body), site.num_bytes_at_once):
                 time.sleep(site.pause_seconds)
                 self.wfile.write(body[offset : offset + site.num_bytes_at_once])
-        except ConnectionError:  # the other side had enough
+        except ConnectionError:  # the client has closed the connection
             self.close_connection = True
 
 

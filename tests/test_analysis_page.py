@@ -1,4 +1,4 @@
-"""The page of analyses: its verdicts are computed from the figures."""
+"""The verdicts on the page of analyses are computed from its figures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_other_figures_give_another_verdict(page: ModuleType) -> None:
 
 
 def test_seeds_tell_what_chance_makes(page: ModuleType) -> None:
-    """Two points are more than chance makes of one seed (see TRAINED), but not where seeds differ by three."""
+    """A gain of two points is more than chance for one seed (see TRAINED), but not if seeds differ by three points."""
     cells = {p.TOP: 42.0, p.BASELINE: 40.0}
     table = Table("", "", [], {"NER": cells}, spread={"NER": {p.TOP: 3.0, p.BASELINE: 0.1}})
     assert [case.verdict.name for case in page.above(table, p.TOP, p.BASELINE)] == ["LEVEL"]
@@ -72,8 +72,8 @@ def test_sizes_at_which_neither_model_learns_give_no_verdict(page: ModuleType) -
 
 
 def test_efficiency_is_judged_by_its_curves(page: ModuleType) -> None:
-    """ELMo gains 5, 9, 3: at each size, most where the set is small; 1 % with it has 14, 10 % without 11, of which the
-    paper speaks for SRL alone."""
+    """ELMo gains 5, 9 and 3 points: something at each size, and more where the set is small. With 1 % of the set it
+    reaches 14, and the baseline reaches 11 with 10 %, which the paper compares for SRL only."""
     columns = ["1 %, 1", "10 %, 10", "100 %, 100"]
     here = {WITH: dict(zip(columns, [14.0, 20.0, 30.0], strict=True))}
     here[WITHOUT] = dict(zip(columns, [9.0, 11.0, 27.0], strict=True))
@@ -86,7 +86,7 @@ def test_efficiency_is_judged_by_its_curves(page: ModuleType) -> None:
 
 
 def one(title: str, row: str, cells: dict[str, float]) -> Table:
-    """A table with one row of ours."""
+    """Return a table with one row of our figures."""
     return Table(title, "", list(cells), {row: cells})
 
 

@@ -1,4 +1,4 @@
-"""The scripts in `benchmarks/`: all are on their page, and each command that a page or a script prints can be typed."""
+"""All scripts of `benchmarks/` are on their page, and each command that a page or a script shows can be typed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Parsed(Exception):  # noqa: N818 (it is no error)
 
 
 def pieces_of(text: str) -> Iterator[str]:
-    """The code of a page in Markdown: the lines of its blocks, and what stands between backticks."""
+    """Yield the code of a page in Markdown: the lines of its blocks, and what is between backticks."""
     for block in FENCED.findall(text):
         yield from block.replace("\\\n", " ").splitlines()
     for code in INLINE.findall(FENCED.sub("", text)):
@@ -42,7 +42,7 @@ def pieces_of(text: str) -> Iterator[str]:
 
 
 def commands_of(pieces: Iterator[str]) -> Iterator[tuple[str, str]]:
-    """Scripts and their arguments. After a full command, "…" stands for the script of the last one."""
+    """Yield scripts and their arguments. After a full command, "…" stands for the script of the last one."""
     last = ""
     for piece in pieces:
         found = COMMAND.search(piece)
@@ -76,7 +76,7 @@ def read_arguments(script: Path, arguments: list[str], monkeypatch: pytest.Monke
     try:
         runpy.run_path(str(script), run_name="__main__")
     finally:
-        for name in set(sys.modules) - known:  # scripts of several folders may have modules of one name
+        for name in set(sys.modules) - known:  # modules of scripts in several folders may have the same name
             if is_ours(name):
                 del sys.modules[name]
 
@@ -86,7 +86,7 @@ def is_ours(name: str) -> bool:
 
 
 def test_this_file_sees_commands() -> None:
-    """The guard of the guards: of a block, of a line, and of a continuation."""
+    """Commands in a block, in a line and after "…" are found. Otherwise the tests below would check nothing."""
     text = "`python benchmarks/a/b.py x-{1,2} --json`, `… --quick` and `…`\n```\npython benchmarks/c/d.py y > z\n```\n"
     assert list(commands_of(pieces_of(text))) == [
         ("benchmarks/c/d.py", "y"),
@@ -109,7 +109,8 @@ def test_scripts_have_a_help_text_and_a_line_on_the_page(
 
 @pytest.mark.parametrize(("script", "arguments"), all_commands())
 def test_commands_of_pages_are_understood(script: str, arguments: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to their data, which only the writers of these pages have. A script without arguments is only named."""
+    """Scripts stop after reading their arguments, since only the writers of these pages have the data. A script without
+    arguments is only mentioned on the page, and is not run."""
     assert (ROOT / script).is_file()
     if arguments:
         with pytest.raises(Parsed):

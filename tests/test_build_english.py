@@ -1,4 +1,4 @@
-"""The script that makes the package's own model goes all its way: on a text of seconds, with the recipe of days."""
+"""The script that makes the package's own model works from the first step to the last, on a small text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SMALLER = {
     "training.max_steps": "4",
     "training.n_negative_samples_batch": "16",
 }
-"""What makes a run of days one of a second; all other keys are the recipe's."""
+"""Settings that turn a run of days into one of a second. All other keys are those of the recipe."""
 
 PARAGRAPH = (
     "They saw a new play at the bank. Children play in the park every spring, and he made a spectacular play. "
@@ -42,7 +42,7 @@ def conllu(number: int) -> str:
 
 
 def annotated(name: str) -> dict[str, str]:
-    """A set of sentences in which each word has one of its two senses."""
+    """Return the files of a set of sentences in which each word has one of its two senses."""
     sentences, keys = [], []
     for number, (word, sense) in enumerate((word, sense) for word in QUERIES for sense in (1, 1, 2, 2)):
         place = f"d0.s{number}.t0"
@@ -56,7 +56,7 @@ def annotated(name: str) -> dict[str, str]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A folder with all the files that the script asks for."""
+    """Return a folder with all the files that the script asks for."""
     files = {f"lm/{name}.txt": PARAGRAPH * 20 for name in ("en_wiki2014", "en_wiki_recent", "en_books", "en_misc")}
     files |= {f"lm/en_heldout_{part}.txt": PARAGRAPH for part in ("valid", "test")}
     files["lm/wikitext2_valid.txt"] = "They saw a <unk> play .\n"
@@ -72,7 +72,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_the_runs_are_of_the_recipe_and_make_its_steps() -> None:
-    """What is set for each is known to the recipe, whose own end is that of all together."""
+    """The recipe knows the settings of each run, and has the steps of all runs together."""
     spec = importlib.util.spec_from_file_location("build_english", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
@@ -84,10 +84,11 @@ def test_the_runs_are_of_the_recipe_and_make_its_steps() -> None:
 
 @pytest.mark.slow
 def test_a_whole_experiment_by_commands(data: Path, tmp_path: Path) -> None:
-    """Prepared, trained, measured and packed: in half, with the figures in the card; a second start trains nothing."""
+    """The model is trained, measured and stored in half precision, with its figures in the card. A second start trains
+    nothing."""
     overrides = [word for key, value in SMALLER.items() for word in ("--set", f"{key}={value}")]
     command = [sys.executable, SCRIPT, data, tmp_path / "work", "--into", tmp_path / "en", *overrides]
-    command += ["--baseline", tmp_path / "work" / "run-1"]  # is there when it is measured
+    command += ["--baseline", tmp_path / "work" / "run-1"]  # exists by the time it is measured
     done = subprocess.run(command, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     model = formats.load(tmp_path / "en")

@@ -1,4 +1,4 @@
-"""Threads and processes are as many as the process may use, not as many as the machine has."""
+"""The number of threads and processes follows the cores that this process may use, not those of the machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_LIMIT: list[Files] = [
     {"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "something new\n"},
 ]
 LIMITS: list[tuple[Files, int]] = [
-    # version 2, as Docker shows it inside a container, and as systemd nests groups: the tightest one counts
+    # Control groups of version 2, as Docker shows them in a container and as systemd nests them. The tightest counts.
     ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "200000 100000\n"}, 2),
     ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/cpu.max": "300000 100000\n"}, 3),
     (
@@ -37,7 +37,7 @@ LIMITS: list[tuple[Files, int]] = [
         1,
     ),
     ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "250000 100000\n"}, 3),
-    # version 1: mounts of two names, and the path of the host, which a container doesn't see
+    # Control groups of version 1, with mounts of two names and with a path of the host, which a container doesn't see.
     (
         {
             "proc/self/cgroup": "5:cpu,cpuacct:/docker/0123\n0::/\n",
@@ -82,7 +82,7 @@ def test_a_quota_counts_in_cores(files: Files, expected: int, tmp_path: Path) ->
 
 @pytest.fixture
 def fresh_devices(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """`elmo.nn.devices` as it is in a new process, where torch has started with a thread for each of four cores."""
+    """Return `elmo.nn.devices` as it is in a new process, where torch has started a thread for each of four cores."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     assert devices.__spec__ is not None
@@ -110,7 +110,7 @@ def test_torch_keeps_to_the_quota_unless_somebody_chose_a_number(
     in_program: int | None,
     expected: int,
 ) -> None:
-    """A number that is chosen later is kept in any case."""
+    """A number of threads that is set later is kept in any case."""
     if variable is not None:
         monkeypatch.setenv(variable, "4")
     if in_program is not None:
@@ -123,7 +123,7 @@ def test_torch_keeps_to_the_quota_unless_somebody_chose_a_number(
 
 
 def test_threads_of_one_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four of a processor's eight, on two cores; where the system does not tell, all are counted."""
+    """The four threads that may be used are on two cores. If the system does not say which are, all eight count."""
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 4, 5}, raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
     assert cores.physical_cores(tmp_path) == 8

@@ -1,4 +1,4 @@
-"""The job of `make demo`: its text is on every machine, and all its steps run."""
+"""`make demo` finds its text on every machine, and all its steps run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from elmo.extras import EXTRAS
 DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
 SENSES = DEMO.with_name("senses.py")
 NOT_INSTALLED = sorted({*EXTRAS, "pandas", "ray", "sklearn"} - {"tensorboard", "matplotlib"})
-"""What the tests need, but not the demo."""
+"""Packages that the tests need, but not the demo."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def demo() -> ModuleType:
 def test_there_is_text_with_and_without_the_help_topics(
     demo: ModuleType, monkeypatch: pytest.MonkeyPatch, has_topics: bool
 ) -> None:
-    """Some builds of Python leave `pydoc_data` out; then docstrings of the library have to do."""
+    """Some builds of Python leave `pydoc_data` out, and then docstrings of the standard library are used instead."""
     if not has_topics:
         monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
     found = demo.paragraphs()
@@ -58,7 +58,7 @@ def test_a_folder_of_something_else_stays(
 
 @pytest.mark.slow
 def test_all_steps_run(tmp_path: Path) -> None:
-    """Three seconds of training, and nothing but the packages that `make demo` installs."""
+    """Three seconds of training are enough, and so are the packages that `make demo` installs."""
     (tmp_path / "without").mkdir()
     blocks = "".join(f"sys.modules[{name!r}] = None\n" for name in NOT_INSTALLED)
     (tmp_path / "without" / "sitecustomize.py").write_text(f"import sys\n{blocks}")
@@ -76,7 +76,7 @@ def test_all_steps_run(tmp_path: Path) -> None:
 def test_senses_are_told_apart_and_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of any model: it prints a figure and the nearest uses for every word, and leaves a picture of each."""
+    """With any model, the script prints a figure and the nearest uses of every word, and draws a picture of each."""
     formats.save_native(make_model(), tmp_path / "model")
     arguments = [tmp_path / "model", "--pictures", tmp_path / "pictures", "--top", "2"]
     monkeypatch.setattr(sys, "argv", [str(SENSES), *map(str, arguments)])
@@ -89,7 +89,7 @@ def test_senses_are_told_apart_and_drawn(
 
 
 def test_the_sentences_of_the_demo_use_each_word_once_in_two_senses() -> None:
-    """A word twice in a sentence would have two places and one sense."""
+    """A word that occurred twice in a sentence would have two places, but only one sense."""
     rows = [line.split("\t") for line in (SENSES.parent / "uses.tsv").read_text(encoding="utf-8").splitlines()]
     assert Counter(word for word, *_ in rows) == {"play": 20, "bank": 20, "spring": 20}
     assert all(sentence.split().count(word) == 1 for word, _, sentence in rows)

@@ -1,4 +1,4 @@
-"""On every page: commands have only options that exist, Python type-checks, links lead somewhere, lines are short."""
+"""On every page, commands have only options that exist, Python type-checks, links have a target and lines are short."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ TOOLS = {"awk", "cat", "cp", "echo", "mkdir", "pre-commit", "printf", "zcat"}
 """Programs that commands on pages use besides our own."""
 
 UNWRAPPED = {"results.md", "analysis.md", "performance.md"}
-"""Pages whose lines may be longer: those of benchmarks/pages, and one with little but tables and commands."""
+"""Pages whose lines may be longer: those that benchmarks/pages writes, and one of mostly tables and commands."""
 
 PAST = {"lab-notes.md", "CHANGELOG.md"}
 """Pages whose commands were right when they were written."""
 
 OLD_TOOLKITS = ("allennlp", "bilm", "elmoformanylangs", "simple_elmo")
-"""What programs imported before, as the pages show it. Nobody can install these any more."""
+"""Packages that older programs on the pages import. They can no longer be installed."""
 
 NOT_INSTALLED = (*OLD_TOOLKITS, "flair", "sentence_transformers", "datasets")
-"""What programs on the pages import that is not among our tests' packages."""
+"""Packages that programs on the pages import, but that our tests do not install."""
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 
@@ -53,7 +53,7 @@ LEAVES = dict(leaves(cli))
 
 @pytest.fixture
 def only_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands check their arguments and do nothing."""
+    """Let commands check their arguments and do nothing else."""
     for command in LEAVES.values():
         monkeypatch.setattr(command, "callback", lambda **_: None)
 
@@ -83,7 +83,7 @@ def check(command: str) -> None:
 
 
 def check_script(script: str, *arguments: str) -> None:
-    """Fail if a script or test of the repository doesn't exist, or has not the options that a page passes to it."""
+    """Fail if a script or test of the repository doesn't exist, or lacks an option that a page passes to it."""
     if script == "-m":
         assert arguments[0] == "pytest"
         assert all((ROOT / path).exists() for path in arguments if path.startswith("tests"))
@@ -193,7 +193,7 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
 @pytest.mark.parametrize("page", [path for path in PAGES if "docs" not in path.parts], ids=lambda path: path.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    """Of the pages outside docs/; MkDocs checks the others."""
+    """Only pages outside docs/ are checked here, because MkDocs checks the others."""
     for link in LINK.findall(prose(page.read_text(encoding="utf-8"))):
         path, _, anchor = link.partition("#")
         if "://" in path:
@@ -204,7 +204,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of a page's headings, as GitHub and MkDocs make them."""
+    """Return the anchors of a page's headings, as GitHub and MkDocs make them."""
     headings = re.findall(r"^#+ (.*)$", prose(page.read_text(encoding="utf-8")), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
@@ -214,7 +214,7 @@ WIDTH = 88
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_prose_is_wrapped(page: Path) -> None:
-    """Tables and single words that don't fit are not."""
+    """Only tables, and single words that don't fit on a line, may be longer."""
     if page.name in UNWRAPPED:
         return
     for number, line in enumerate(prose(page.read_text(encoding="utf-8")).splitlines(), 1):
@@ -223,7 +223,7 @@ def test_prose_is_wrapped(page: Path) -> None:
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_lists_and_tables_follow_a_blank_line(page: Path) -> None:
-    """GitHub doesn't need it, but MkDocs takes them for text otherwise."""
+    """GitHub doesn't need the blank line, but without it MkDocs shows a list or a table as text."""
     before = ""
     for number, line in enumerate(prose(page.read_text(encoding="utf-8")).splitlines(), 1):
         starts = re.match(r"([-*] |\d+\. )", line) and not re.match(r"([-*] |\d+\. |  )", before)

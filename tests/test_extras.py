@@ -1,4 +1,4 @@
-"""What is said where a package isn't installed."""
+"""An error about a missing package names the extra that installs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 def test_each_package_is_in_the_extra_that_is_named() -> None:
     extras = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    for package, extra in EXTRAS.items():  # names on the index have hyphens, and sometimes more after them: faiss-cpu
+    for package, extra in EXTRAS.items():  # names on PyPI have hyphens, and sometimes a suffix, as in faiss-cpu
         name = {"sklearn": "scikit_learn"}.get(package, package)
         assert any(re.match(rf"{name}\b(?!_)", line.replace("-", "_").replace("_cpu", "")) for line in extras[extra])
 

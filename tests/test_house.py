@@ -1,4 +1,7 @@
-"""The house keeps its order: which room may use which, what is public, what an import costs."""
+"""The parts of `elmo` import each other only as planned, only some names are public, and imports are cheap.
+
+The tests call `elmo` the house, and each package or module directly under it a room.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,8 @@ ALLOWED = {
     "__main__": {"cli"},
     "__init__": MODEL | {"embed"},
 }
-"""What each room may import from, itself apart. `embed` and `pretrain` don't know each other, nor `text` and `nn`."""
+"""The rooms that each room may import from, besides itself. `embed` and `pretrain` may not import each other, nor may
+`text` and `nn`."""
 
 PUBLIC = [
     *("Elmo", "ElmoError", "Embedder", "ParallelEmbedder", "ScalarMix"),
@@ -66,7 +70,7 @@ PUBLIC_MODULES = {
         *("train",),
     ],
 }
-"""What programs may import besides `elmo` itself and `elmo.integrations`, whose names are those of other libraries."""
+"""What programs may import besides `elmo` itself, and `elmo.integrations`, whose names are those of other libraries."""
 
 EXTRAS = [
     *("tensorboard", "pyarrow", "faiss", "ray", "spacy", "zstandard", "sklearn", "matplotlib"),
@@ -76,12 +80,12 @@ MODULES = sorted(path for path in SOURCE.rglob("*.py"))
 
 
 def room_of(path: Path) -> str:
-    """The room of a module: its folder under `elmo`, or its own name directly under it."""
+    """Return the room of a module: its folder under `elmo`, or its own name if it is directly under it."""
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
 def imports_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and full name of all that a module imports from `elmo`, wherever in it the import stands."""
+    """Yield the line and the full name of everything that a module imports from `elmo`, anywhere in the module."""
     package = ["elmo", *path.relative_to(SOURCE).parent.parts]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -114,7 +118,7 @@ ONE_TASK = ("ner", "sst", "snli", "srl", "coref", "squad", "tag", "classify")
 
 
 def test_tasks_do_not_import_each_other() -> None:
-    """What two of them need is in `tasks.common`, which knows none of them."""
+    """What several tasks need is in `tasks.common`, which imports none of them."""
     assert set(ONE_TASK) == set(TASKS)
     for path in MODULES:
         if room_of(path) == "tasks" and (own := path.relative_to(SOURCE).parts[1]) in (*ONE_TASK, "common", "elmo"):
@@ -133,7 +137,7 @@ def test_a_name_means_one_thing() -> None:
     """No two modules define a public class or function of the same name."""
     found: dict[str, list[str]] = {}
     for path in MODULES:
-        if room_of(path) == "_native":  # its Python side has the names of what it compiles
+        if room_of(path) == "_native":  # its Python side repeats the names of compiled functions
             continue
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
@@ -144,7 +148,7 @@ def test_a_name_means_one_thing() -> None:
 
 
 def test_this_file_sees_imports() -> None:
-    """The guard of the guards: known imports are found."""
+    """Known imports are found. Otherwise the tests above would check nothing."""
     names = {name for _, name in imports_of(SOURCE / "nn" / "bilm.py")}
     assert {"elmo.config.BiLMConfig", "elmo.nn.lstm.LSTMStack"} <= names
 
@@ -170,10 +174,10 @@ PRIVATE_EXCEPTIONS = {
 
 
 def private_names(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines and private names of other objects that a module reads, imports or replaces.
+    """Yield the lines and private names of other objects that a module reads, imports or replaces.
 
-    A name that a test's own class or module defines is not meant: `self._count`, `cls._count`, `_count()`. Names that
-    are given as text are: `monkeypatch.setattr(module, "_count", 1)` and `getattr(module, "_count")`.
+    A name that a test's own class or module defines is left out: `self._count`, `cls._count`, `_count()`. Names that
+    are given as text are included: `monkeypatch.setattr(module, "_count", 1)` and `getattr(module, "_count")`.
     """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names: list[str] = []
@@ -195,7 +199,7 @@ BY_NAME = ("getattr", "setattr", "delattr", "hasattr", "object")
 
 
 def test_tests_use_only_what_is_public() -> None:
-    """What a test needs has a public name, or else a change within a module would change the tests."""
+    """If tests used private names, a change within a module would change its tests."""
     found: list[str] = []
     used: set[str] = set()
     for path in sorted((ROOT / "tests").rglob("*.py")):
@@ -223,7 +227,7 @@ def test_private_names_are_found(tmp_path: Path) -> None:
 
 
 def test_text_never_imports_torch() -> None:
-    """Whoever prepares text alone doesn't wait for it, nor do the processes that share the work out."""
+    """A program that only prepares text does not wait for torch, and neither do the processes that it starts."""
     names = [f"elmo.text.{path.stem}" for path in (SOURCE / "text").glob("*.py") if path.stem != "__init__"]
     assert len(names) > 8
     code = (
@@ -261,7 +265,7 @@ def test_public_modules_have_these_names(module: str) -> None:
     found = importlib.import_module(module)
     assert sorted(found.__all__) == sorted(PUBLIC_MODULES[module])
     assert all(getattr(found, name) is not None for name in found.__all__)
-    # Once all modules are imported: a module in place of a function would be found only then.
+    # This comes after all imports, since only then can a module have taken the place of a function of its name.
     assert not any(inspect.ismodule(getattr(found, name)) for name in found.__all__)
 
 
@@ -275,7 +279,7 @@ def test_docs_import_only_what_is_public(page: Path) -> None:
 
 
 def run(code: str) -> str:
-    """What a fresh interpreter prints."""
+    """Return what a fresh interpreter prints."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -283,7 +287,7 @@ def run(code: str) -> str:
 
 @pytest.mark.parametrize("use", ["", "[getattr(elmo, name) for name in elmo.__all__]"], ids=["import", "all names"])
 def test_import_takes_in_no_extra(use: str) -> None:
-    """`pip install elmo-torch` alone must do. SciPy comes with it, but takes long to import, and few need it."""
+    """`pip install elmo-torch` must be enough. SciPy comes with it, but is slow to import, and few programs need it."""
     loaded = json.loads(run(f"import elmo, json, sys\n{use}\nprint(json.dumps(sorted(sys.modules)))"))
     assert "elmo" in loaded
     assert not {*EXTRAS, "scipy"} & set(loaded)
@@ -300,9 +304,9 @@ sys.meta_path.insert(0, Block())
 
 
 def test_core_rooms_import_without_any_extra() -> None:
-    """Text, nn, formats and embed are whole in a minimal install, and the command shows its help.
+    """Text, nn, formats and embed can be imported in a minimal install, and the command shows its help.
 
-    Parquet is an extra of its own, in a module that is imported when it is asked for.
+    Only Parquet needs an extra, in a module that is imported when somebody asks for it.
     """
     names = [
         ".".join(["elmo", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
@@ -316,6 +320,7 @@ def test_core_rooms_import_without_any_extra() -> None:
 
 
 def test_import_takes_less_than_two_seconds() -> None:
-    """Best of three: a busy machine must not fail it. It is meant to be milliseconds, torch comes later."""
+    """The best of three counts, so that a busy machine does not fail the test. Milliseconds are usual, because torch is
+    imported later."""
     code = "import time\nstart = time.perf_counter()\nimport elmo\nprint(time.perf_counter() - start)"
     assert min(float(run(code)) for _ in range(3)) < 2

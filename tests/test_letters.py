@@ -1,4 +1,4 @@
-"""The corpus of `examples/letters`: its format, its annotation, and its division into parts."""
+"""The corpus in `examples/letters` has the right format, complete annotation and a clean division into parts."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_text_is_that_of_the_words(part: str) -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_tags_of_names_are_well_formed(part: str) -> None:
-    """I follows B or I of the same type, and names are proper nouns, but for `of` in the Earl of Ansley."""
+    """I follows B or I of the same type, and names are proper nouns, except for `of` in the Earl of Ansley."""
     for sentence in sentences(part):
         tags = [tag or "" for tag in sentence.attribute("NER")]
         assert set(tags) <= TAGS

@@ -1,4 +1,4 @@
-"""The notebooks of `examples/notebooks` run, and what is checked in is the whole of a run and nothing of a machine."""
+"""The notebooks of `examples/notebooks` run, and are stored with the outputs of a run but no traces of a machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pages import ROOT
 SCRIPT = ROOT / "examples" / "run_notebooks.py"
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 MOST_BYTES = 100_000
-"""Of a picture."""
+"""The largest size of a picture."""
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -31,7 +31,7 @@ def cells_of(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.skipif(not (find_spec("nbclient") and find_spec("ipykernel")), reason="needs nbclient and ipykernel")
 @each_notebook
 def test_it_runs_within_two_minutes(path: Path, tmp_path: Path) -> None:
-    """The script fails if it takes more."""
+    """The script fails if a notebook takes more processor time."""
     command = [sys.executable, SCRIPT, path.stem, "--to", tmp_path]
     ran = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert ran.returncode == 0, ran.stderr
@@ -77,7 +77,7 @@ def test_it_holds_nothing_of_a_machine_or_a_widget(path: Path) -> None:
 
 @each_notebook
 def test_it_is_as_nbformat_writes_it(path: Path) -> None:
-    """So that a run changes the lines of outputs alone."""
+    """A new run of the notebook then changes only the lines of its outputs."""
     text = path.read_text(encoding="utf-8")
     assert text == json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 

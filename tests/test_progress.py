@@ -1,4 +1,4 @@
-"""One format of progress for all commands: on a terminal alone, and gone at the end."""
+"""All commands show progress in the same way: only on a terminal, and only until the end."""
 
 from __future__ import annotations
 

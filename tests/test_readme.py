@@ -25,25 +25,25 @@ SHORTER = {
     "elmo task train tag": "elmo task train tag --set training.max_epochs=1 --set lstm=[8,8]",
     "elmo explore": "elmo explore --help",
 }
-"""What makes a command of half an hour, or one that serves until it is stopped, one of seconds."""
+"""Replacements that let a command of half an hour, or one that serves until it is stopped, end within seconds."""
 
 TAGS = {"They": "PRP", "saw": "VBD"}
 COMMANDS = [*commands(README), *commands(TOUR)]
 ELMO = [command for command in COMMANDS if command.startswith("elmo ")]
 
 
-pytestmark = pytest.mark.xdist_group("readme")  # in one process, which runs the commands once
+pytestmark = pytest.mark.xdist_group("readme")  # one worker runs these tests, and the commands only once
 
 
 def conllu(sentence: str) -> str:
-    """A sentence in CoNLL-U, with Penn tags only."""
+    """Return a sentence in CoNLL-U, with Penn tags only."""
     rows = enumerate(sentence.split(), 1)
     return "".join(f"{n}\t{word}\t_\t_\t{TAGS[word]}" + 5 * "\t_" + "\n" for n, word in rows) + "\n"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The files that the README's reader is taken to have."""
+    """Return a folder with the files that the README assumes its reader to have."""
     folder = tmp_path_factory.mktemp("readme")
     paragraph = "They saw a new play on Broadway. Children play in the park, and he made a spectacular play.\n"
     (folder / "text").mkdir()
@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def after_commands(folder: Path) -> Iterator[Path]:
-    """The same when the commands were run in order; tests are in that folder."""
+    """Run the commands in order in the folder, which stays the working directory, and return it."""
     with chdir(folder):
         run_commands(COMMANDS, SHORTER)
         yield folder

@@ -1,4 +1,4 @@
-"""The page of results: figures are those of the run folders, and what isn't finished has no row."""
+"""The figures on the page of results are those of the recorded runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def paper_tasks(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.fixture
 def make_record(results: ModuleType, tmp_path: Path) -> Callable[..., None]:
-    """Makes the record of a run folder with these scores, as DATA/KIND; `others` lie so much above the task's own."""
+    """Return a function that makes a run folder DATA/KIND with these test scores, and its record.
+
+    The scores of `others` are given as differences from the task's own score.
+    """
 
     records = importlib.import_module("common.records")
 
@@ -80,14 +83,15 @@ def make_record(results: ModuleType, tmp_path: Path) -> Callable[..., None]:
 
 
 def rows(page: str) -> list[list[str]]:
-    """The cells of the first table's rows."""
+    """Return the cells of the rows of the first table."""
     first = takewhile(lambda line: line.startswith("|"), dropwhile(lambda line: line[:1] != "|", page.splitlines()))
     lines = list(first)[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
 def test_figures_are_those_of_the_runs(results: ModuleType, make_record: Callable[..., None], tmp_path: Path) -> None:
-    """By hand: 40 and 50 of 100 are a sixth of the errors; deviations of (39, 41) and (48, 52) are 1.41 and 2.83."""
+    """Computed by hand, 50 instead of 40 of 100 is a sixth of the errors, and the standard deviations of (39, 41) and
+    (48, 52) are 1.41 and 2.83."""
     make_record("wnut/none", "ner", [39, 41])
     make_record("wnut/elmo", "ner", [48, 52], machine="another one")
     page = results.write_page(tmp_path)
@@ -101,7 +105,8 @@ def test_figures_are_those_of_the_runs(results: ModuleType, make_record: Callabl
 
 
 def test_every_result_has_a_row(results: ModuleType, make_record: Callable[..., None], tmp_path: Path) -> None:
-    """One seed, no test set, no baseline, two labels of sentiment, tasks in the order of `TASKS`."""
+    """Results may be of one seed, without a test set or a baseline, or of two labels of sentiment. The tasks are in the
+    order of `TASKS`."""
     make_record("nli/none", "snli", [60])
     make_record("nli/tuned", "snli", [58])
     make_record("two/elmo", "sst", [90], binary=True)
@@ -120,7 +125,7 @@ def test_every_result_has_a_row(results: ModuleType, make_record: Callable[..., 
 def test_the_papers_own_scores_stand_in_a_table(
     results: ModuleType, make_record: Callable[..., None], tmp_path: Path
 ) -> None:
-    """Of the tasks that were run, in the columns that these have."""
+    """The table has only the tasks that were run, and only the columns that these need."""
     make_record("sst5/none", "sst", [40])
     make_record("captions/none", "snli", [60])
     page = results.write_page(tmp_path)
@@ -134,7 +139,7 @@ def test_the_papers_own_scores_stand_in_a_table(
 def test_further_scores_of_a_task_have_a_table(
     results: ModuleType, make_record: Callable[..., None], tmp_path: Path
 ) -> None:
-    """Means of seeds; only of tasks that have some, and of runs that were tested."""
+    """The table has the means over seeds of all tested runs whose tasks have further scores."""
     make_record("names/none", "ner", [39])
     make_record("roles/none", "srl", [50, 60], others={"verbs_f1": 4, "f1/ARG0": 9})
     make_record("quiz/elmo", "squad", [70], others={"exact_match": -8})
@@ -159,7 +164,8 @@ def test_nothing_is_written_without_runs(
 
 
 def test_the_papers_reductions(results: ModuleType) -> None:
-    """As Table 1 rounds them; for coreference it says 9.8 %, for semantic roles 17.2 %, for SQuAD 24.9 %."""
+    """Reductions are rounded as in Table 1, which has 9.8 % for coreference, 17.2 % for semantic roles, 24.9 % for
+    SQuAD."""
     found = {
         task: round(100 * results.error_reduction(scores["baseline"], scores["+ ELMo"]), 1)
         for task, (_, scores) in results.PAPERS_TABLES.items()
@@ -191,7 +197,7 @@ def test_runs_are_made_and_made_once(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Real trainings of a few sentences, with vectors of the recipe's width; their commands are on the page."""
+    """Real trainings on a few sentences, with vectors of the recipe's width, are recorded with their commands."""
     data, root, records = tmp_path / "data", tmp_path / "runs", tmp_path / "records"
     vectors = tmp_path / "vectors.txt"
     (data / "ner").mkdir(parents=True)
@@ -218,7 +224,7 @@ def test_runs_are_made_and_made_once(
     assert words[:4] == ["elmo", "task", "train", "ner"]
     assert words[words.index("--seeds") + 1] == "1"
     assert "words.vectors=vectors.txt" in words
-    assert "training.patience=10" in words  # by --reduced
+    assert "training.patience=10" in words  # set by --reduced
     assert record["recipe"]["words"]["vectors"] == "vectors.txt"
     page = results.write_page(records)
     assert len(rows(page)) == 2

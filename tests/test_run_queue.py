@@ -1,4 +1,4 @@
-"""The queue of long runs: in order, a few at a time, and on from where it was stopped or killed."""
+"""The queue makes long runs in order, a few at a time, and continues after it was stopped or killed."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_run_that_failed_is_tried_again_and_those_after_it_wait(queue: Queue) 
 
 
 def test_stopped_it_stops_its_runs_and_goes_on(queue: Queue) -> None:
-    """The run ends well only where it was told to stop before: as ours, which save on SIGTERM."""
+    """The run saves on SIGTERM, as our trainings do. When it is started again, it only succeeds if it had saved."""
     on_stop = 'trap "touch saved; exit 143" TERM'
     saves = f"sh -c 'test -e saved && exit 0; {on_stop}; touch begun; while :; do sleep 0.05; done'"
     queue.write({"name": "one", "command": saves})

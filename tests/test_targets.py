@@ -1,4 +1,4 @@
-"""One process at a time where results go."""
+"""Only one process at a time may write to a target."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def test_a_disk_without_locks_is_written_to(tmp_path: Path, monkeypatch: pytest.
 def test_a_lock_that_was_removed_before_it_was_locked_is_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between its opening and its locking who had it may be done with it; a third one would lock a new file."""
+    """After this process opens the file and before it locks it, the owner may finish and remove the file. A lock on
+    that file would not stop a third process, which would lock a new one."""
     flock, removed = fcntl.flock, []
 
     def remove_first(lock: IO[str], how: int) -> None:
@@ -61,7 +62,7 @@ def test_a_lock_that_was_removed_before_it_was_locked_is_no_lock(
 
 
 def test_another_ones_lock_stays(tmp_path: Path) -> None:
-    """Where the folder was removed and created again while a process was using it."""
+    """A process may find the lock of another one if the folder was removed and created again meanwhile."""
     with alone_in(tmp_path):
         (tmp_path / LOCK).unlink()
         with alone_in(tmp_path):
@@ -109,7 +110,8 @@ while num_done < 300:
 
 
 def test_only_one_of_many_processes_is_inside(tmp_path: Path) -> None:
-    """Each makes the folder and removes it again; one that entered together with another would fail on its file."""
+    """Each process makes the folder and removes it again. If two were inside at once, the second would find the file of
+    the first, and fail."""
     folder = tmp_path / "folder"
     folder.mkdir()
     command = [sys.executable, "-c", TAKE_TURNS, str(folder), str(tmp_path / "inside")]

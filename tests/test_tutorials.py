@@ -58,7 +58,7 @@ def test_an_old_model(folder: Path) -> None:
     (folder / "sentences.txt").write_text(SENTENCES)
     run_page("tutorials/old-model.md")
     (folder / "old.hdf5").write_bytes((folder / "carried.hdf5").read_bytes())
-    _, *ours = blocks(page("tutorials/old-model.md"), "python")  # the first is of a toolkit that can't be installed
+    _, *ours = blocks(page("tutorials/old-model.md"), "python")  # the first uses a toolkit that can't be installed
     exec("\n".join(ours), names := {})
     assert names["difference"] == 0
     assert [array.shape[:2] for array in names["vectors"]] == [(3, 8), (3, 6)]
@@ -73,7 +73,7 @@ def test_search_and_explore(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_one_corpus(folder: Path) -> None:
-    """Of the whole corpus, with one step of each training: only the scores are others."""
+    """The whole corpus is used, with one step of each training, so only the scores differ from those on the page."""
     pytest.importorskip("faiss", reason="needs faiss: pip install 'elmo-torch[analysis]'")
     for name in ("train", "dev", "test"):
         shutil.copy(ROOT / "examples" / "letters" / f"{name}.conllu", folder)

@@ -1,4 +1,4 @@
-"""The wheel holds all that the package needs, and works from it: installed in an environment of its own, offline."""
+"""The wheel holds everything that the package needs, which then works offline in an environment of its own."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ import torch
 ROOT = Path(__file__).parents[1]
 DEPENDENCIES = Path(torch.__file__).parents[1]
 MOST_BYTES = 25_000_000
-"""Of each wheel: the package with its model, and the softmax of that."""
+"""The largest size of each wheel: that of the package with its model, and that of the model's softmax."""
 SOFTMAX = {f"elmo/models/en/{name}" for name in ("softmax.safetensors", "vocabulary.txt")}
 
 HAS_KERNELS = (
     platform.machine() in ("x86_64", "aarch64", "arm64") and sys.platform != "win32" and shutil.which("c++") is not None
 )
-"""Whether they can be built here."""
+"""Whether the kernels can be built here."""
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """What a command prints; with no way to the network but to this machine's, none to an index or the Hub."""
+    """Return what a command prints. It can reach neither a package index nor the Hub, nor any other machine."""
     nowhere = "http://127.0.0.1:9"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"PIP_NO_INDEX": "1", "HTTP_PROXY": nowhere, "HTTPS_PROXY": nowhere, "ALL_PROXY": nowhere}
@@ -38,7 +38,7 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 class Wheels(NamedTuple):
-    """What is built from a copy of the source."""
+    """The wheels that are built from a copy of the source."""
 
     package: Path
     softmax: Path
@@ -82,14 +82,14 @@ def test_the_softmax_has_a_wheel_of_its_own(wheels: Wheels) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_KERNELS, reason="needs an x86-64 or Arm processor and a C++ compiler")
 def test_the_wheel_holds_the_kernels(wheels: Wheels) -> None:
-    """The build leaves them out where they don't compile, and all else works without them."""
+    """The build leaves the kernels out if they don't compile, and everything else works without them."""
     assert "elmo/_native/_kernel.abi3.so" in ZipFile(wheels.package).namelist()
     assert wheels.package.name.split("-")[2:4] == ["cp311", "abi3"]
 
 
 @pytest.mark.slow
 def test_the_installed_wheel_embeds_offline(wheels: Wheels, tmp_path: Path) -> None:
-    """Of this machine's packages the environment sees the dependencies alone, last; `elmo` comes from the wheel."""
+    """The environment has this machine's packages for the dependencies, but they come last: `elmo` is the wheel's."""
     venv.create(tmp_path / "environment", with_pip=True)
     python = tmp_path / "environment" / "bin" / "python"
     run(python, "-m", "pip", "install", "--no-deps", *wheels, cwd=tmp_path)

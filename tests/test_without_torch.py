@@ -1,4 +1,4 @@
-"""Embedding does not import torch where the native kernels are: neither in programs nor in the commands."""
+"""With the native kernels, neither programs nor commands import torch to embed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXT = "They saw a new play on Broadway .\n\nThe children play in the park .\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Published files (`model`), the same as a native folder with a warm state (`native`), and a text."""
+    """Return a folder with published files (`model`), the same model with a warm state (`native`), and a text."""
     make(tmp_path / "model")
     model = load(tmp_path / "model")
     model.warm_state = mean_state(model, [["a", "play"]])
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, code: str) -> str:
-    """What a fresh interpreter prints, which must not have imported torch at the end."""
+    """Return what a fresh interpreter prints, which must not have imported torch at the end."""
     code = f"import sys\n{code}\nassert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False)
     assert done.returncode == 0, done.stderr
@@ -45,12 +45,13 @@ def run(folder: Path, code: str) -> str:
 
 
 def run_command(folder: Path, *arguments: str) -> str:
-    """What a command prints."""
+    """Return what a command prints."""
     return run(folder, f"sys.argv = {['elmo', *arguments]}\nfrom elmo.cli.main import main\nmain()")
 
 
 def test_programs(folder: Path) -> None:
-    """The bundled model and published files, every state and precision; the numbers are those of this process."""
+    """Programs embed with the bundled model, with a native folder in every state and precision, and with published
+    files, whose vectors are those of this process."""
     found = run(
         folder,
         "import elmo\n"
@@ -74,18 +75,18 @@ def test_embed(folder: Path, output: str) -> None:
 
 @pytest.mark.parametrize("model", ["en", "native", "model"])
 def test_info(folder: Path, model: str) -> None:
-    """Of everything but the run folders of tasks."""
+    """Only the run folders of tasks need torch for this."""
     assert "M parameters" in run_command(folder, "info", model)
 
 
 def test_types(folder: Path) -> None:
-    """They are both made and used without it."""
+    """Vectors of types are both made and used without torch."""
     assert "float16 vectors of 15 words" in run_command(folder, "warm", "native", "text", "--types", "float16")
     assert run_command(folder, "embed", "native", "text", "vectors.npz").startswith("vectors.npz: 3 sentences")
 
 
 def test_neighbors(folder: Path) -> None:
-    """In a text, and in an index that is built without torch, too."""
+    """Neighbors are found in a text and in an index, which is built without torch as well."""
     pytest.importorskip("faiss", reason="needs pip install 'elmo-torch[analysis]'")
     question = ("--word", "play", "--in", "A new play .", "--top", "1")
     assert "1 nearest of 2 uses" in run_command(folder, "neighbors", "native", "text", *question)
@@ -94,7 +95,7 @@ def test_neighbors(folder: Path) -> None:
 
 
 def test_explore(folder: Path) -> None:
-    """The page itself, as far as it goes without a server."""
+    """The page is asked for directly, without starting a server."""
     for extra in ("faiss", "starlette", "uvicorn", "httpx", "jinja2"):
         pytest.importorskip(extra, reason="needs pip install 'elmo-torch[analysis,explore]' httpx")
     code = (

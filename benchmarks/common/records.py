@@ -21,7 +21,7 @@ BASELINE = "none"
 """The name of a training without ELMo. Trainings with ELMo have other names."""
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-"""The data that most trainings need, where it lies next to the repository."""
+"""The data that most trainings need, if it is next to the repository."""
 
 RECORDS = Path(__file__).parents[1] / "records"
 """The records of docs/results.md, with a folder for each data set."""
@@ -86,7 +86,7 @@ def train_and_record(command: Sequence[str], folder: Path, record: Path) -> None
         try:
             done = process.wait() == 0
         except KeyboardInterrupt:
-            process.wait()  # Ctrl-C is its, too: it saves
+            process.wait()  # Ctrl-C reaches the training, too, which then saves
             done = False
     if not done or len(read_results(folder)) < wanted:  # it may hold the results of fewer seeds from before
         raise SystemExit(f"{folder}: stopped; the same command goes on")

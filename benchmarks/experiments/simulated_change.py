@@ -1,10 +1,10 @@
 """Measure how well `elmo change` finds words whose meaning was made to change.
 
-No word is known to have changed in a text, so that change is simulated, as in Schlechtweg & Schulte im Walde 2020 and
-Shoemark et al. 2019: the text is divided into two periods at random, in which every word means the same, and then pairs
-of words of about the same frequency are merged in the second period, where each use of one is written as the other.
-The first one then has two senses in the second period, and is the one to find. The other word of the pair is left out
-of the ranking. The index is built with `build_index`, and words are ranked with `ChangeIndex`, as by the commands.
+Nobody knows which words of a text have changed, so change is simulated, as in Schlechtweg & Schulte im Walde 2020 and
+Shoemark et al. 2019: the text is divided into two periods at random, in which every word means the same. Then pairs of
+words of about the same frequency are merged in the second period, where each use of one word is written as the other.
+The word that is written has two senses in the second period, and must be found. The other word of the pair is left out
+of the ranking. The index is built with `build_index`, and words are ranked with `ChangeIndex`, as the commands do it.
 
 `auc` is the probability that a merged word ranks above another one (0.5 by guessing), and `precision` is the share of
 merged words among as many words at the top as there are merged ones.
@@ -36,7 +36,7 @@ from common.english import first_sentences
 from common.machine import report
 
 BLOCK = 20
-"""Consecutive sentences that belong to the same period, so that a text's peculiarities are not in both by design."""
+"""The number of consecutive sentences in the same period, so that a passage with its peculiarities is not in both."""
 
 MOST_USES = 2000
 """Words with more uses in a period are not merged: they are mostly function words."""

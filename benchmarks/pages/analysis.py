@@ -307,13 +307,13 @@ DRAWINGS: dict[str, Callable[[Any, Finding], None]] = {
     "weights": draw_weights,
     "finetuning": draw_finetuning,
 }
-"""What draws each analysis."""
+"""The function that draws each analysis."""
 
 TOLD: Mapping[str, tuple[int, Collection[str]]] = {
     "placement": (0, p.PLACES),
     "finetuning": (1, (*p.TUNED_SCORES, p.TASK_NAMES["sst"])),
 }
-"""Of analyses that say something else of each task: the table, and the tasks that the paper's statements are about."""
+"""For analyses with statements about some tasks only: the number of the table, and the tasks that these are about."""
 
 
 def section(finding: Finding, claims: Sequence[Claim], pictures: str) -> str:

@@ -9,7 +9,7 @@ Docstrings are those of public classes, functions and methods; the mean is over 
 
 If a folder is called `elmo`, two more rows count the files of the package that Python has imported after
 `elmo.load("en").embed(...)` and after `elmo pretrain` for two steps (which embeds, too, since it measures the warm
-state). Build a tree's kernels first (`python setup.py build_ext --inplace`), or it runs others of its files.
+state). Build a tree's kernels first (`python setup.py build_ext --inplace`), because without them other files run.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ RUNS = {
         "run('pretrain', 'corpus', 'run', '--recipe', 'tiny', '--max-steps', '2', '--set', 'training.batch_size=2')",
     ),
 }
-"""What is run for each row of imported files. Each piece of code is a process; the files of the last one count."""
+"""The code to run for each row of imported files. Each piece runs in a process; the files of the last one count."""
 
 PREAMBLE = """
 import runpy, sys
@@ -60,7 +60,7 @@ print("\\nfiles", len({file for file in files if file and file.endswith(".py")})
 
 
 class Module(NamedTuple):
-    """What is counted in a file."""
+    """The counts of a file."""
 
     num_lines: int
     comment_lines: int
@@ -120,7 +120,7 @@ def source_files(root: Path) -> Iterator[Path]:
 
 
 def read_module(path: Path) -> Module:
-    """Count in one file."""
+    """Count lines, comments, functions, docstrings and classes in one file."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     comments = {

@@ -41,7 +41,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 COLUMNS, WINDOW = 116, "1150,1200"
 MOST_COLOURS = 256
-"""Colors of a picture of a browser: it has few, and takes half of the bytes then."""
+"""The number of colors in a picture of a browser, which needs no more, and then takes half of the bytes."""
 
 PYTHON = [sys.executable, "-m", "elmo"]
 

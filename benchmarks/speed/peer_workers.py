@@ -4,7 +4,7 @@ A process reads requests from its standard input, a line of JSON each: the name 
 answers each with a line of JSON. It runs in the environment of its peer, where neither our package nor the other peer
 is installed. So everything but NumPy is imported where it is used.
 
-What makes the peers run with a Python and libraries of today stands in `import_allennlp` and `import_bilm_tf`.
+What makes the peers run with a Python and libraries of today is in `import_allennlp` and `import_bilm_tf`.
 """
 
 from __future__ import annotations
@@ -92,11 +92,11 @@ class Ours(Worker):
         self.forget(str(model / "lm_weights.hdf5"))
 
     def forget(self, model: str) -> None:
-        """Load a model again, so that it has not met any word yet. The first sentence fills its buffers."""
+        """Load a model again, so that it has not seen any word yet. The first sentence fills its buffers."""
         import elmo
 
         precision: Any = os.environ.get("PEERS_PRECISION", "float32")
-        self._embedder = None  # not two of them at a time
+        self._embedder = None  # so that memory never holds two of them
         self._embedder = elmo.load(model, precision=precision)
         self._embedder.embed([["packs", "the", "weights"]], layers="all")
 
@@ -232,7 +232,7 @@ class StubFinder(MetaPathFinder, Loader):
         return Stub(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fill the module: there is nothing to do, but for the one function that is called."""
+        """Fill the module, which needs nothing but the one function that is called."""
         if module.__name__ == "cached_path":
             vars(module)["cached_path"] = lambda path, **_: path
 
@@ -257,7 +257,7 @@ WORKERS: dict[str, type[Worker]] = {"ours": Ours, "allennlp": AllenNLP, "bilm-tf
 def serve() -> None:
     """Answer requests to the worker that the first argument names, until there are no more."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the peers print is no answer
+    os.dup2(2, 1)  # so that what the peers print is not taken for an answer
     worker = WORKERS[sys.argv[1]]()
     for line in sys.stdin:
         name, arguments = json.loads(line)

@@ -7,10 +7,10 @@ printed, and the run ends if float32 vectors differ by more than 1e-5. What coun
 array of all layers for each sentence. The settings:
 
 - `bulk`, all sentences. The peers get 32 of them at a time. `bulk-cold` is our first pass, in which each word is new to
-  the model; in `bulk` it has met them. The peers keep nothing of words, so that they have one figure for both.
+  the model; in `bulk` it has seen them. The peers keep nothing of words, so they have one figure for both.
 - `1` and `1-cold`, the same one sentence a call.
 - `bulk-stored` and `1-stored`, if there is a text to train on: a first pass too, but the model folder holds the token
-  vectors of that text's vocabulary, rounded to float16 (`elmo warm --types`). The model has met none of the words.
+  vectors of that text's vocabulary, rounded to float16 (`elmo warm --types`). The model has seen none of the words.
 - `pretrain`, a step of training, in which reading the batch counts. Both train `small` with the published settings, on
   the same text and vocabulary. A step makes 128 x 20 tokens, as bilm-tf counts them, and each direction predicts all of
   them. The median losses of the first steps are printed to show that both do the same. They are not equal, since each
@@ -254,7 +254,7 @@ class Bench:
                 difference = float(f"{np.abs(vectors[ours] - vectors[peer]).max():.2g}")
                 found.setdefault(ours, {})[peer] = difference
                 print(f"{size}: vectors in {ours} differ from those of {peer} by {difference}", file=sys.stderr)
-                if ours == "float32" and not difference < TOLERANCE:  # nor NaN
+                if ours == "float32" and not difference < TOLERANCE:  # written like this, NaN is refused as well
                     sys.exit(f"{size}: not the same work, since float32 vectors differ from those of {peer}")
         return found
 

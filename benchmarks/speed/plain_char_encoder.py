@@ -1,4 +1,4 @@
-"""A plain implementation of the char encoder, for both others: it computes all 50 positions of every row."""
+"""The char encoder of both plain implementations, which computes all 50 positions of every row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs the parts and prints their table: see the package's docstring."""
+"""Run the parts and print their table, as the docstring of the package describes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import tempfile
 import time
 from pathlib import Path
 
-os.environ["OMP_NUM_THREADS"] = "1"  # before torch comes: it changes the rounding, and a fork must not meet threads
+# This comes before torch is imported. The number of threads changes the rounding, and a process that has threads must
+# not be forked.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import torch
 
@@ -18,11 +20,11 @@ from attack.workers import Row, run_cases
 
 PARTS = {part.name: part for part in (mutations.PART, hostile.PART, pairs.PART, kills.PART)}
 MEMORY = Path("/dev/shm")
-"""Where there is such a folder in memory, files are there: disks are slow at what the library waits for."""
+"""A folder in memory, used if the system has one. The library waits for its files to be on the disk, which is slow."""
 
 
 def main() -> int:
-    """Run the parts that are asked for; 0 if nothing failed and nothing was left out."""
+    """Run the parts that are asked for, and return 0 if nothing failed and nothing was left out."""
     parser = argparse.ArgumentParser(prog="attack", description="The project's attack on itself.")
     parser.add_argument("--only", choices=PARTS, action="append", help="run this part alone; may be repeated")
     parser.add_argument("--count", type=int, help="cases of each part")

@@ -1,4 +1,4 @@
-"""Files that were made to harm: each is to be refused with one sentence."""
+"""Files that were made to harm, each of which must be refused with one sentence."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ SECONDS = 10.0
 RAN, TRACEBACK, SLOW, MEMORY, LOADED, LEFT = "code ran", "traceback", "over 10 s", "memory", "loaded", "left or changed"
 
 Make = Callable[[Path, int], object]
-"""Makes a hostile thing in a folder of valid ones (see `make`), larger with a larger number from 0 to 12."""
+"""A function that makes a hostile file in a folder of valid ones (see `make`). A number from 0 to 12 says how large."""
 
 KINDS: list[tuple[str, str, Make]] = []
-"""Of each kind its name, what is loaded, and how it is made."""
+"""The name of each kind, the target that is loaded, and the function that makes it."""
 
 
 def kind(target: str, *options: Any) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Enter a function into the list, for each of the options that it takes."""
+    """Return a decorator that enters a function into the list of kinds, once for each of `options`."""
 
     def enter(function: Callable[..., object]) -> Callable[..., object]:
         for option in options or (None,):
@@ -59,7 +59,7 @@ def kind(target: str, *options: Any) -> Callable[[Callable[..., object]], Callab
 
 
 class _Evil:
-    """Makes a file when it is unpickled."""
+    """Makes a folder when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -322,7 +322,7 @@ def _huge_pieces(folder: Path, size: int, option: str) -> None:
     with _edit(folder) as file:
         shape = file[option].shape
         del file[option]
-        chunks = (1 << (25 + size // 5), *shape[1:])  # beyond the memory that such a file may take
+        chunks = (1 << (25 + size // 5), *shape[1:])  # more than the memory that such a file may take
         file.create_dataset(option, shape, "f4", chunks=chunks, maxshape=(None,) * len(shape), compression="gzip")
 
 
@@ -379,7 +379,7 @@ SETTINGS = {
 def _enter_texts() -> None:
     for target, file in SETTINGS.items():
         if target == "allennlp":
-            continue  # its settings tell only what the tensors don't
+            continue  # its settings are only read for what the tensors do not say
 
         def write(folder: Path, size: int, file: str = file) -> None:
             (folder / file).write_bytes(list(TEXTS.values())[size % len(TEXTS)](size))
@@ -574,10 +574,10 @@ LOADERS: dict[str, Callable[[Path], object]] = {
     "results": lambda folder: read_results(folder / "run"),
     "recipe": lambda folder: load_pretraining_recipe(str(folder / "recipe.yaml")),
 }
-"""How a target is loaded that isn't a model."""
+"""How the targets that are not models are loaded."""
 
 UNREAD = ("groups in a circle", "many groups", "nested groups", "huge shapes: embedding")
-"""Nothing in the way of the weights: these may be read, if the weights are the same."""
+"""Kinds that leave the weights alone. Such files may be loaded if the weights are the same."""
 
 
 def _make_valid(folder: Path) -> None:
@@ -602,7 +602,7 @@ def _make_valid(folder: Path) -> None:
 
 
 def make(folder: Path, seed: int) -> Handler:
-    """Make the valid things; a case puts a hostile one in the place of one of them."""
+    """Make the valid files, and return a function that replaces one of them by a hostile one and loads it."""
     folder.mkdir()
     models.make_all(_make_valid, folder / "valid")
 
@@ -614,7 +614,7 @@ def make(folder: Path, seed: int) -> Handler:
         shutil.copytree(folder / "valid", work / "copy")
         tempfile.tempdir = str(work / "temporary")
         (work / "temporary").mkdir(exist_ok=True)
-        wanted = loader(work / "copy")  # also brings in all modules, whose memory isn't that of the attack
+        wanted = loader(work / "copy")  # also imports all modules, so that their memory is not counted below
         make_hostile(work / "copy", size)
         os.chdir(work)
         before = snapshot(work)

@@ -1,4 +1,4 @@
-"""Commands that are killed at any moment, and started again."""
+"""Commands that are killed at a random moment and started again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_KILLS = 3
 
 @dataclass(frozen=True)
 class Job:
-    """A command, and what it writes. It `refuses` a target that is complete, where others do nothing more."""
+    """A command and the target that it writes. If the target is complete, it `refuses` it or has nothing left to do."""
 
     target: str
     arguments: tuple[str, ...]
@@ -54,12 +54,15 @@ def _make_inputs(folder: Path) -> None:
 
 
 def make(folder: Path, seed: int) -> Handler:
-    """Make the inputs; a case kills a command up to three times, and compares its result with an undisturbed one."""
+    """Make the inputs, and return a function that runs a case.
+
+    A case kills a command up to three times, and compares its result with that of an undisturbed one.
+    """
     models.make_all(_make_inputs, folder)
 
     @cache
     def undisturbed(job: Job) -> tuple[Path, float]:
-        """The folder after the command, and how long that takes."""
+        """Return the folder after an undisturbed run of the command, and the seconds that it took."""
         work = Path(tempfile.mkdtemp(dir=folder)) / "work"
         shutil.copytree(folder / "inputs", work)
         log, start = work.with_name("log"), time.monotonic()
@@ -85,7 +88,8 @@ def make(folder: Path, seed: int) -> Handler:
         text, failed = log.read_text(), list[str]()
         if "Traceback" in text:
             failed.append(TRACEBACK)
-        if code and not (code == 2 and job.refuses and while_done):  # killed between its last file and its end
+        # If it was killed after its last file and before its end, its target is complete, and may now be refused.
+        if code and not (code == 2 and job.refuses and while_done):
             failed.append(UNFINISHED)
         elif different := difference(work / job.target, wanted / job.target):
             failed.append(DIFFERENT)
@@ -105,7 +109,7 @@ def make(folder: Path, seed: int) -> Handler:
 
 
 def _killed(job: Job, work: Path, log: Path, seconds: float) -> int:
-    """Start the command, and kill it after some time; its exit code, or minus the signal's number."""
+    """Start the command, kill it after some time, and return its exit code, or minus the number of the signal."""
     child = start_child(command(*job.arguments), work, log)
 
     def kill() -> None:
@@ -114,7 +118,8 @@ def _killed(job: Job, work: Path, log: Path, seconds: float) -> int:
 
     timer = threading.Timer(seconds, kill)
     timer.start()
-    status = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # its number is not free for others yet
+    # WNOWAIT keeps the process id from being used again, so that the timer cannot kill another process.
+    status = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     timer.cancel()
     timer.join()
     assert status is not None

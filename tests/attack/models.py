@@ -66,10 +66,10 @@ CACHED = ["<S>", "</S>", "<UNK>", "play", "naïve", "w1", "Ann"]
 
 @dataclass(frozen=True)
 class Subject:
-    """Something to attack: the folder's name, what of it is loaded, and how.
+    """Something to attack: the name of its folder, the path in it that is loaded, and how.
 
-    `digest` says what was loaded, as a text. `checked` are the ends of the names of files that have a checksum.
-    Loading may write to the folder where it `writes`.
+    `digest` loads it and returns a text that depends on all that was loaded. Files whose names contain one of `checked`
+    have a checksum. If it `writes`, loading may write to the folder.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Subject:
 
 
 def digest_model(source: Path) -> str:
-    """All that `elmo.load` brings, but for where it came from."""
+    """Return a digest of everything that `elmo.load` loads, except for where it came from."""
     return _digest_loaded(formats.load(source))
 
 
@@ -115,9 +115,9 @@ def _add(found: Any, arrays: Any) -> None:
 
 
 def digest_corpus(folder: Path) -> str:
-    """What training reads of a corpus: its words, some steps of both directions, and the characters of these."""
+    """Return a digest of what training reads of a corpus: its words, and the tokens and characters of some steps."""
     corpus = Corpus.open(folder)
-    corpus.verify()  # as whoever trains on it
+    corpus.verify()  # as training does
     found = hashlib.sha1(repr((corpus.types(), corpus.vocabulary().words)).encode("utf-8", "backslashreplace"))
     for backward in (False, True):
         for ids in Streams(corpus, 2, 0, backward).read(40):
@@ -126,7 +126,7 @@ def digest_corpus(folder: Path) -> str:
 
 
 def digest_index(folder: Path) -> str:
-    """What an index finds."""
+    """Return what an index finds."""
     index = ContextIndex(folder, _embedder(folder.parent / "model"))
     return repr(
         [index.find_neighbors("w1", ["w2", "w1", "Bo"], top=3, any_word=any_word) for any_word in (True, False)]
@@ -139,7 +139,7 @@ def _embedder(folder: Path) -> Embedder:
 
 
 def digest_pretraining(folder: Path) -> str:
-    """The model of a finished run that is started again."""
+    """Start a run again, and return a digest of its model, with its number of steps."""
     run = Pretrainer(
         Corpus.open(folder.parent / "corpus"),
         folder,
@@ -150,7 +150,7 @@ def digest_pretraining(folder: Path) -> str:
 
 
 def digest_task(folder: Path) -> str:
-    """The model of a task's run folder, its results and its rows."""
+    """Return a digest of the model in a task's run folder, with its results and its rows of metrics."""
     trained = load_run(folder)
     found = hashlib.sha1(repr(trained.recipe).encode())
     _add(found, trained.model.state_dict().values())
@@ -180,7 +180,7 @@ SUBJECTS = (
 
 
 def make_subjects(folder: Path) -> None:
-    """Make a folder of each subject's name."""
+    """Make a folder for each subject, under its name."""
     make_bilm_hdf5.make(folder / "bilm HDF5", "softmax")
     _write_words(folder / "bilm HDF5")
     _make_softmax_file(folder / "softmax file")
@@ -243,7 +243,7 @@ def _make_allennlp(folder: Path) -> None:
 
 
 def make_native(folder: Path, *, everything: bool = False, seed: int = 0) -> None:
-    """A model folder with a softmax and words; with `everything`, also with mixes, a warm state and token vectors."""
+    """Write a model folder with a softmax and words, and with `everything` also mixes, warm state and token vectors."""
     model = make_model(softmax=True)
     with torch.no_grad():
         for parameter in model.bilm.parameters():
@@ -264,7 +264,7 @@ TRAIN = (
 
 
 def make_inputs(folder: Path) -> None:
-    """What commands read: two texts, tagged text, recipes, a model folder, and two published models."""
+    """Write what commands read: two texts, tagged text, recipes, a model folder, and two models as published."""
     folder.mkdir(parents=True)
     (folder / "text.txt").write_text("".join(f"{sentence}\n" for sentence in SENTENCES * 3), encoding="utf-8")
     (folder / "other.txt").write_text("".join(f"{sentence} too\n" for sentence in SENTENCES[1:] * 2), encoding="utf-8")
@@ -279,7 +279,7 @@ def make_inputs(folder: Path) -> None:
 
 
 def run_command(folder: Path, *arguments: str) -> None:
-    """Run `elmo ARGUMENTS` in a folder; it must succeed."""
+    """Run `elmo ARGUMENTS` in a folder, and fail if the command fails."""
     log = folder.parent / f"{folder.name}.log"
     if exit_code(start_child(command(*arguments), folder, log)):
         raise RuntimeError(f"elmo {' '.join(arguments)}: {log.read_text()}")
@@ -287,10 +287,10 @@ def run_command(folder: Path, *arguments: str) -> None:
 
 
 def make_all(make: Callable[[Path], None], folder: Path) -> None:
-    """Make something in a child, which computes with threads that a fork must not meet."""
+    """Call `make` in a child process, because it starts threads, and this process must have none when it forks."""
     in_child(lambda: make(folder))
 
 
 def seeded(generator: np.random.Generator, *choices: Any) -> Any:
-    """One of several things at random."""
+    """Return one of several things at random."""
     return choices[int(generator.integers(len(choices)))]

@@ -18,14 +18,14 @@ SECONDS = 10.0
 TRACEBACK, SLOW, MEMORY, SILENT, LEFT = "traceback", "over 10 s", "memory", "silent change", "left or changed"
 
 RUNS = ("pretraining", "index", "task")
-"""Loading them takes longest: they are tried less often than the others."""
+"""Subjects that take the longest to load, and so are tried less often than the others."""
 
 UNREAD = ("README.md",)
-"""For people alone."""
+"""Files that are only for people and are never loaded."""
 
 
 def make(folder: Path, seed: int) -> Handler:
-    """Make the valid files; a case mutates one of them."""
+    """Make the valid files, and return a function that mutates one of them and loads it."""
     models.make_all(models.make_subjects, folder)
 
     @cache
@@ -73,7 +73,7 @@ def make(folder: Path, seed: int) -> Handler:
 
 
 def _choose(target: Path, generator: np.random.Generator) -> Path:
-    """A file that is read: small ones, which are settings, as often as large ones."""
+    """Return one of the files that are read. Small ones, such as settings, are as likely as large ones."""
     if target.is_file():
         found = [path for path in target.parent.iterdir() if path.name not in UNREAD]
     else:
@@ -83,7 +83,7 @@ def _choose(target: Path, generator: np.random.Generator) -> Path:
 
 
 def mutate(data: bytes, generator: np.random.Generator) -> tuple[str, bytes]:
-    """Change data in one of six ways at random; returns what was done, and the changed data."""
+    """Change data in one of six ways at random, and return what was done and the changed data."""
     while True:
         kind, changed = _mutate_once(data, generator)
         if changed != data:
@@ -92,7 +92,7 @@ def mutate(data: bytes, generator: np.random.Generator) -> tuple[str, bytes]:
 
 def _mutate_once(data: bytes, generator: np.random.Generator) -> tuple[str, bytes]:
     size = len(data)
-    head = int(generator.integers(2))  # half of all changes are in the first bytes, where formats have their headers
+    head = int(generator.integers(2))  # half of all changes are in the first bytes, where many formats have a header
     place = int(generator.integers(min(size, 256) if head else size))
     length = int(generator.integers(1, min(64, size) + 1))
     match int(generator.integers(6)):

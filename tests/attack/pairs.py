@@ -24,7 +24,7 @@ Call = Callable[[], object]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two calls that write `target`."""
+    """Two calls that write the same `target`."""
 
     name: str
     target: str
@@ -43,7 +43,7 @@ def _save(source: str) -> Call:
 
 
 def _commands(name: str, target: str, common: tuple[str, ...], one: tuple[str, ...], two: tuple[str, ...]) -> Pair:
-    """The same command with different ends of its arguments."""
+    """Return a pair that calls the same command, with different arguments at the end."""
     return Pair(name, target, (command(*common, *one), command(*common, *two)))
 
 
@@ -90,12 +90,15 @@ def _make_inputs(folder: Path) -> None:
 
 
 def make(folder: Path, seed: int) -> Handler:
-    """Make the inputs; a case runs two calls at once, and compares the target with that of either alone."""
+    """Make the inputs, and return a function that runs a case.
+
+    A case runs two calls at once, and compares the target with that of each call alone.
+    """
     models.make_all(_make_inputs, folder)
 
     @cache
     def alone(pair: Pair, which: int) -> Path:
-        """The folder after one of the calls alone."""
+        """Return the folder after one of the calls alone."""
         work = Path(tempfile.mkdtemp(dir=folder)) / "alone"
         shutil.copytree(folder / "inputs", work)
         log = work.with_name("log")

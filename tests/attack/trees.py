@@ -1,4 +1,4 @@
-"""Compares folders: what they hold must be equal, but for times and the machine's name."""
+"""Comparisons of folders, whose contents must be equal except for times and the name of the machine."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import numpy as np
 from safetensors.numpy import load_file
 
 TIMES = {"seconds", "tokens_per_second", "machine", "examples_per_second", "seconds_per_epoch"}
-"""Columns and keys of figures that are of one run alone."""
+"""Columns and keys of figures that differ from run to run."""
 
 FREE = ("README.md", "tensorboard", "start.json")
-"""What has dates, and other things for people alone."""
+"""Files and folders that hold dates, or that are only for people, and may differ."""
 
 
 def names_in(folder: Path) -> set[str]:
-    """The paths of all that is in a folder."""
+    """Return the paths of everything in a folder."""
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
 
 
 def snapshot(folder: Path) -> dict[str, str]:
-    """What a folder holds: contents of files, and the kind of what is none."""
+    """Return the checksum of each file in a folder by its path, and the mode of everything that is not a plain file."""
     found: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
@@ -35,7 +35,7 @@ def snapshot(folder: Path) -> dict[str, str]:
 
 
 def difference(found: Path, wanted: Path) -> str:
-    """The first difference of two files or folders; nothing if there is none."""
+    """Return the first difference between two files or folders, or an empty text if there is none."""
     if not found.exists():
         return f"{found.name}: is missing"
     if wanted.is_dir():
@@ -50,7 +50,7 @@ def difference(found: Path, wanted: Path) -> str:
 def _folder_difference(found: Path, wanted: Path) -> str:
     if not found.is_dir():
         return f"{found.name}: is no folder"
-    if wanted.name == "checkpoints":  # the newest of each: how many there are depends on the time
+    if wanted.name == "checkpoints":  # only the newest ones are compared, since their number depends on the time
         newest, other = max(wanted.iterdir()), max(found.iterdir(), default=found / "none")
         return difference(other, newest) if newest.name == other.name else f"{other}: instead of {newest.name}"
     names = {path.name for path in wanted.iterdir()}

@@ -1,4 +1,4 @@
-"""Runs cases in processes of their own, which are killed when they take too long, and says what came of them."""
+"""Processes that run the cases, are killed when a case takes too long, and report the result of each case."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ import numpy as np
 from elmo.errors import ElmoError
 
 FORK = multiprocessing.get_context("fork")
-"""Children have all modules already: a start takes milliseconds."""
+"""With fork, a child has all modules imported already, and starts within milliseconds."""
 
 
 @dataclass
 class Outcome:
-    """What came of a case: `result` in a word, the columns in which it `failed`, and what it `says` for people."""
+    """The outcome of a case: its `result` in a word, the columns in which it `failed`, and what it `says` to people."""
 
     kind: str
     result: str = ""
@@ -39,28 +39,28 @@ class Outcome:
 
 
 Handler = Callable[[int, Path], Outcome]
-"""Carries a case out, by its number, in an empty folder."""
+"""A function that runs the case of a number in an empty folder."""
 
 
 @dataclass
 class Part:
-    """One of the four: its columns that must be 0, how long a case may take, and how it is carried out."""
+    """One of the four parts: its columns that must be 0, how long a case may take, and how a case is run."""
 
     name: str
     count: int
     columns: tuple[str, ...]
     seconds: float
     late: str
-    """The column of a case that took longer."""
+    """The column in which a case counts that took longer."""
     died: str
-    """The column of a case whose process died."""
+    """The column in which a case counts whose process died."""
     make: Callable[[Path, int], Handler]
-    """Makes what all cases need in a folder, for a seed."""
+    """The function that makes what all cases need, given a folder and a seed, and returns one that runs a case."""
 
 
 @dataclass
 class Row:
-    """What came of all cases of a part."""
+    """The outcomes of all cases of a part."""
 
     part: Part
     count: int = 0
@@ -71,12 +71,12 @@ class Row:
 
 
 def chance(seed: int, part: str, number: int) -> np.random.Generator:
-    """The random numbers of a case."""
+    """Return the generator of a case's random numbers."""
     return np.random.default_rng([seed, *part.encode(), number])
 
 
 def in_child(function: Callable[[], object]) -> None:
-    """Call a function in a child process, so that this one stays free of threads, and can fork; it must succeed."""
+    """Call a function, which must succeed, in a child process, so that this one has no threads and can fork."""
     process = FORK.Process(target=function)
     process.start()
     process.join()
@@ -85,7 +85,7 @@ def in_child(function: Callable[[], object]) -> None:
 
 
 def run_cases(part: Part, handle: Handler, numbers: Iterable[int], folder: Path, seed: int, until: float) -> Row:
-    """Run cases on two processes until the time `until`; failures are printed as they come."""
+    """Run cases in two processes until the time `until`, and print failures as they occur."""
     row, start = Row(part), time.monotonic()
     waiting = list(numbers)[::-1]
     workers: list[_Worker] = []
@@ -101,7 +101,7 @@ def run_cases(part: Part, handle: Handler, numbers: Iterable[int], folder: Path,
             _count(row, worker.number, outcome, seed)
             if worker.is_alive and not outcome.failed and waiting and time.monotonic() < until:
                 worker.give(waiting.pop(), part.seconds)
-            else:  # after a failure the next case gets a new process: its memory is measured from there
+            else:  # after a failure the next case gets a new process, because memory is measured by how it grows
                 worker.end()
                 workers.remove(worker)
     row.left, row.seconds = len(waiting), time.monotonic() - start
@@ -119,7 +119,7 @@ def _count(row: Row, number: int, outcome: Outcome, seed: int) -> None:
 
 
 class _Worker:
-    """A process that carries out one case after the other."""
+    """A process that runs one case after the other."""
 
     def __init__(self, handle: Handler, folder: Path) -> None:
         self.connection, theirs = FORK.Pipe()
@@ -130,12 +130,12 @@ class _Worker:
         self.number, self.deadline, self.is_alive = -1, 0.0, True
 
     def give(self, number: int, seconds: float) -> None:
-        """Have a case carried out; half as long again is for what the case itself doesn't count."""
+        """Have a case run. It may take half as long again as `seconds`, for what the case itself does not count."""
         self.number, self.deadline = number, time.monotonic() + 1.5 * seconds + 20
         self.connection.send(number)
 
     def take(self, part: Part) -> Outcome | None:
-        """What came of the case, if anything has."""
+        """Return the outcome of the case if there is one yet."""
         if self.connection.poll():
             try:
                 found = self.connection.recv()
@@ -163,12 +163,12 @@ class _Worker:
 
 
 def _serve(connection: Connection, handle: Handler, folder: Path) -> None:
-    os.setsid()  # so that what it starts can be ended with it
+    os.setsid()  # so that the processes that it starts can be ended together with it
     warnings.simplefilter("ignore")
     for number in iter(connection.recv, None):
         work = folder / "case"
         work.mkdir()
-        tempfile.tempdir = str(folder)  # a case may name another one
+        tempfile.tempdir = str(folder)  # a case may set another one
         try:
             connection.send(handle(number, work))
         except BaseException:
@@ -181,7 +181,7 @@ def _serve(connection: Connection, handle: Handler, folder: Path) -> None:
 
 @dataclass
 class Tried:
-    """What came of a call: its `value`, or the sentence or the traceback that it ended in; time, and memory (bytes)."""
+    """The result of a call: its `value`, or the sentence or traceback that it ended in, its time and memory (bytes)."""
 
     value: Any
     sentence: str
@@ -191,7 +191,7 @@ class Tried:
 
 
 def try_call(function: Callable[[], object]) -> Tried:
-    """Call a function that may fail; memory is what this process grew by meanwhile, at most."""
+    """Call a function that may fail, and measure its time and by how much memory this process grew at most."""
     peak, before, start = _peak(), _resident(), time.monotonic()
     value, sentence, trace = None, "", ""
     try:
@@ -214,12 +214,12 @@ def _resident() -> int:
 
 
 def last_lines(text: str) -> str:
-    """The end of a traceback: where it was raised, and what."""
+    """Return the end of a traceback, which says where the error was raised and what it is."""
     return " | ".join(line.strip() for line in text.strip().splitlines()[-3:])[-400:]
 
 
 def start_child(function: Callable[[], object], folder: Path, log: Path) -> int:
-    """Fork a child that calls `function` in `folder`, and writes to `log`; returns its process id.
+    """Fork a child that calls `function` in `folder` and writes to `log`, and return its process id.
 
     It exits as the command `elmo` would.
     """
@@ -247,7 +247,7 @@ def start_child(function: Callable[[], object], folder: Path, log: Path) -> int:
 
 
 def command(*arguments: str) -> Callable[[], None]:
-    """The command `elmo ARGUMENTS`, to be called in a child."""
+    """Return a function that runs the command `elmo ARGUMENTS`, to be called in a child."""
 
     def call() -> None:
         from elmo.cli.main import main
@@ -259,5 +259,5 @@ def command(*arguments: str) -> Callable[[], None]:
 
 
 def exit_code(pid: int) -> int:
-    """Wait for a child; its exit code, or less than 0 for the signal that ended it."""
+    """Wait for a child, and return its exit code, or minus the number of the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

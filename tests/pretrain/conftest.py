@@ -15,7 +15,7 @@ from elmo.text.prepare import prepare
 
 
 def write_text(path: Path, num_sentences: int = 300, seed: int = 0) -> Path:
-    """Sentences of a small Markov chain, so that there is something to learn."""
+    """Write sentences of a small Markov chain, so that there is something to learn, and return their path."""
     rng = np.random.default_rng(seed)
     lines: list[str] = []
     for _ in range(num_sentences):
@@ -31,14 +31,14 @@ def write_text(path: Path, num_sentences: int = 300, seed: int = 0) -> Path:
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """300 sentences over 40 words and the three special ones."""
+    """Return a corpus of 300 sentences over 40 words, which has the three special words as well."""
     folder = tmp_path_factory.mktemp("pretrain")
     return prepare([str(write_text(folder / "text.txt"))], folder / "corpus", min_count=1, workers=1, language="en")
 
 
 @pytest.fixture(scope="session")
 def recipe() -> Callable[..., Recipe]:
-    """Makes `tiny` recipes, smaller still: `recipe(max_steps=7)`."""
+    """Return a function that makes recipes even smaller than `tiny`: `recipe(max_steps=7)`."""
 
     def make(**training: Any) -> Recipe:
         settings = {

@@ -1,4 +1,4 @@
-"""`--recipe auto`: the length of the text decides, one line says so, and a run goes on with what it began with."""
+"""With `--recipe auto` the length of the text decides, one line says so, and a started run keeps its recipe."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_length_of_the_text_decides(num_tokens: int, name: str, wide: int, t
 
 
 def test_longer_texts_are_read_fewer_times(tmp_path: Path) -> None:
-    """And no longer text gets a smaller model."""
+    """A longer text also never gets a smaller model than a shorter one."""
     recipes = [choose_recipe(10**n, tmp_path / "run", {})[0] for n in range(4, 10)]
     epochs, cells = [r.training.n_epochs for r in recipes], [r.lstm.dim for r in recipes]
     assert epochs == sorted(epochs, reverse=True)
@@ -37,12 +37,12 @@ def test_longer_texts_are_read_fewer_times(tmp_path: Path) -> None:
 def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     recipe, line = choose_recipe(100_000, tmp_path / "run", {"training.n_epochs": 3, "lstm.projection_dim": 96})
     assert (recipe.training.n_epochs, recipe.lstm.projection_dim) == (3, 96)
-    assert "; 192 wide" in line  # both directions, as everywhere else
+    assert "; 192 wide" in line  # the width of both directions together, as everywhere else
     assert line.endswith(", 3 epochs")
 
 
 def test_a_run_goes_on_with_its_own_recipe(tmp_path: Path) -> None:
-    """Another version of the package may choose another one for the same text."""
+    """A later version of the package may choose a different recipe for the same text."""
     (tmp_path / "run").mkdir()
     write_recipe(load_pretraining_recipe("tiny"), tmp_path / "run" / "recipe.yaml")
     recipe, line = choose_recipe(44_044, tmp_path / "run", {"training.max_steps": 7})

@@ -1,4 +1,4 @@
-"""Several processes train as one does, with the same batches and losses, and send little to each other."""
+"""Several processes train as one process does, with the same batches and losses, and send little to each other."""
 
 from __future__ import annotations
 
@@ -30,18 +30,20 @@ STEPS = 24
 LOSSES = ("sampled", "full", "adaptive")
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
 CLOSE = {"rel": 1e-5}
-"""Sums of float32 taken in another order, over 24 steps."""
+"""Over 24 steps, float32 sums that are taken in a different order differ by less than this."""
 
 
 LONGEST = 600
-"""Seconds that processes may take on a busy machine, where each waits for the other thousands of times."""
+"""The seconds that two processes may take on a busy machine, where they wait for each other thousands of times."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("distributed")]  # in one process, which trains in two others
+# All tests run in one worker, which trains in two other processes.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("distributed")]
 
 
 def run_two(corpus: Corpus, folder: Path, *arguments: str) -> list[dict[str, Any]]:
-    """The findings of both processes of `two_processes.py`."""
-    # They meet here, as under torchrun: a port that was only found free might be taken until they have started.
+    """Run `two_processes.py` in two processes, and return what each of them found."""
+    # The processes meet at this store, as under torchrun. A port that was only found to be free might be taken by
+    # another program before they have started.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     script = Path(__file__).with_name("two_processes.py")
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": "2"}
@@ -71,7 +73,7 @@ def written(recipe: Recipe, path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def settings(recipe: Callable[..., Recipe]) -> Callable[..., Recipe]:
-    """Recipes that write a row of metrics for every step."""
+    """Return a function that makes recipes that write a row of metrics for every step."""
 
     def make(**training: Any) -> Recipe:
         return recipe(**{"max_steps": STEPS, "log_every_steps": 1, "dropout": 0.0} | training)
@@ -86,7 +88,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(corpus: Corpus, settings: Callable[..., Recipe], folder: Path) -> list[dict[str, Any]]:
-    """What two processes found; their runs lie in `folder`. They start once for most of the tests."""
+    """Return what two processes found, which start once for most of the tests and whose runs are in `folder`."""
     recipes = {
         **{loss: settings(loss=loss, adaptive_cutoffs=[10] if loss == "adaptive" else None) for loss in LOSSES},
         "parts": settings(max_steps=8),
@@ -114,7 +116,7 @@ def newest(run_folder: Path) -> dict[str, torch.Tensor]:
 
 
 def assert_same_places(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
-    """Check that both have read equally far in every stream, and hold the same tensors."""
+    """Check that both have read equally far in every stream, and hold tensors of the same names and shapes."""
     assert {name: tensor.shape for name, tensor in a.items()} == {name: tensor.shape for name, tensor in b.items()}
     places = [name for name in a if name.startswith("stream/")]
     assert len(places) == 4
@@ -148,7 +150,7 @@ def test_both_processes_end_with_the_same_bits(found: list[dict[str, Any]], name
 
 
 def test_dropout_differs_between_processes(found: list[dict[str, Any]]) -> None:
-    """Process 0 draws what a single process does. The other never has a seed that process 0 had."""
+    """Process 0 draws what a single process would draw. The other one never uses a seed that process 0 has used."""
     assert found[0]["whole"]["seed"] == STEPS
     assert found[1]["whole"]["seed"] > 1_000_000_000
 
@@ -163,7 +165,7 @@ def test_two_processes_resume_to_the_bit(found: list[dict[str, Any]], folder: Pa
 def test_a_run_continues_on_another_number_of_processes(
     corpus: Corpus, settings: Callable[..., Recipe], found: list[dict[str, Any]], folder: Path, tmp_path: Path
 ) -> None:
-    """The run has two, then one, then two; no sentence is repeated or left out."""
+    """The run has two processes, then one, then two again, and no sentence is repeated or left out."""
     assert [found[0][name]["start"] for name in ("parts", "parts-", "parts+")] == [0, 8, 16]
     assert found[1]["parts+"]["start"] == 16
     assert "parts-" not in found[1]
@@ -187,7 +189,7 @@ def test_gradients_become_their_mean(found: list[dict[str, Any]]) -> None:
 
 
 def test_only_rows_are_sent_instead_of_the_dense_matrix(found: list[dict[str, Any]]) -> None:
-    """Of 5000 rows, the 4 that any process touched, and each process's ids (3 at most) with their number."""
+    """Of 5000 rows, the processes send the 4 that any of them touched, their ids (3 at most) and the number of ids."""
     rows = 4 * 8 * 4 + 3 * 8 + 8
     dense = (3 * 2 * 8 + 3) * 4
     for findings in found:
@@ -216,7 +218,7 @@ def test_a_run_that_another_machine_holds_is_refused(found: list[dict[str, Any]]
 
 @contextmanager
 def torchrun(*arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """`elmo pretrain` by `torchrun` on two processes."""
+    """Run `elmo pretrain` in two processes that `torchrun` starts."""
     launcher = ["torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2"]
     process = subprocess.Popen(
         [sys.executable, "-m", *launcher, "-m", "elmo", "pretrain", *arguments, "--device", "cpu"],

@@ -1,4 +1,4 @@
-"""Fine-tuning: perplexity on new text falls, the vocabulary stays, published files get a softmax first."""
+"""Fine-tuning lowers perplexity on new text and keeps the vocabulary; published weights first get a new softmax."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORDS = ["word1", "new", "word3", "words", "word5"]
 
 @pytest.fixture(scope="module")
 def task(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Text of another kind: five words in a fixed order, two of them unknown to the model."""
+    """Return a text of another kind: five words in a fixed order, two of them unknown to the model."""
     path = tmp_path_factory.mktemp("task") / "task.txt"
     path.write_text("\n".join(" ".join((WORDS * 4)[i : i + 7]) for i in range(5)) * 40)
     return path
@@ -42,7 +42,7 @@ def original(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path_factory: py
 
 @pytest.fixture
 def pretrained(original: Path, tmp_path: Path) -> Path:
-    """A run folder of the test's own, which it may change."""
+    """Return a copy of the model's folder, which the test may change."""
     return Path(shutil.copytree(original, tmp_path / "model"))
 
 
@@ -68,7 +68,7 @@ def test_perplexity_on_the_task_falls(
 def test_weights_that_were_trained_otherwise_are_written(
     pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though the card has the same steps and minutes of them."""
+    """New weights replace the earlier ones even if their card would show the same steps and minutes."""
     monkeypatch.setattr(Pretrainer, "figures", lambda self: {"trained for": "4 steps, 0.0 minutes"})
     model, folder = load(pretrained), tmp_path / "tuned"
     corpus = prepare_corpus(model, [str(task)], folder, False, workers=1)
@@ -101,7 +101,7 @@ def test_heldout_text_is_what_is_measured(
 
 
 def test_options_and_defaults_reach_the_training(pretrained: Path, task: Path, tmp_path: Path) -> None:
-    """Sentences start from zeros, too, unless `--set` says otherwise."""
+    """By default, sentences at the beginning of a step start from zeros."""
     options = ["--epochs", "0.5", "--learning-rate", "0.125", "--set", "training.max_steps=1", "--device", "cpu"]
     (tmp_path / "heldout.txt").write_text("word1 word3\n")
     options += ["--heldout", str(tmp_path / "heldout.txt"), "--json"]
@@ -119,7 +119,7 @@ def test_options_and_defaults_reach_the_training(pretrained: Path, task: Path, t
 def test_the_batch_is_as_asked_for(
     options: list[str], batch_size: int, pretrained: Path, task: Path, tmp_path: Path
 ) -> None:
-    """And as fits the text, where nothing is asked for."""
+    """If no batch size is asked for, the length of the text decides."""
     settings = ["--set", "training.max_steps=1", "--device", "cpu", *options]
     result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *settings])
     assert result.exit_code == 0, result.output
@@ -158,7 +158,7 @@ def test_published_weights_need_a_new_softmax(
 def test_an_adaptive_softmax_goes_on_as_one(
     corpus: Corpus, task: Path, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """The command takes the loss from the model; another is refused, and the folder is none the worse for it."""
+    """The command takes the loss from the model. It refuses another one, after which the folder can still be used."""
     settings = recipe(max_steps=20, loss="adaptive", adaptive_cutoffs=[12])
     Pretrainer(corpus, tmp_path / "model", settings, device="cpu").train()
     command = ["finetune", str(tmp_path / "model"), str(tmp_path / "tuned"), str(task), "--device", "cpu", "--json"]
@@ -204,7 +204,7 @@ def test_an_interrupt_ends_it_and_the_same_call_goes_on(
     monkeypatch: pytest.MonkeyPatch,
     new_softmax: bool,
 ) -> None:
-    """No later stage begins on a half-trained one, and no model is written as if it were done."""
+    """No stage begins before the one before it is done, and no model is written as if training were done."""
     training, make_step, results = recipe(max_steps=10).training, Pretrainer.step, {}
 
     def stop_after_three(run: Pretrainer) -> None:
@@ -223,7 +223,7 @@ def test_an_interrupt_ends_it_and_the_same_call_goes_on(
 
 
 def test_it_may_be_made_longer(pretrained: Path, task: Path, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """With a new softmax, too, which stays as the biLM found it; a warm state stays as long as the weights do."""
+    """A new softmax is not trained for further steps. A warm state is kept as long as the weights stay the same."""
     model, folder = load(pretrained), tmp_path / "tuned"
     corpus = prepare_corpus(model, [str(task)], folder, True, workers=1)
 
@@ -251,7 +251,7 @@ def test_a_softmax_without_its_words_is_refused(pretrained: Path, task: Path, tm
 def test_several_processes_are_refused(
     pretrained: Path, task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each would prepare the text and save into the same folder."""
+    """Each process would prepare the text and save into the same folder."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("LOCAL_RANK", "1")
     with pytest.raises(ElmoError, match="fine-tuning runs in one process"):
@@ -268,7 +268,7 @@ def test_other_text_in_the_same_folder_is_refused(pretrained: Path, task: Path, 
 
 
 def test_another_model_is_not_replaced(pretrained: Path, task: Path) -> None:
-    """As by the model's own folder in place of a new one."""
+    """A user may name the model's own folder by mistake, instead of a new one."""
     before = sorted(pretrained.rglob("*"))
     with pytest.raises(
         ElmoError, match=r"holds a config\.json that does not belong to a fine-tuning; name a new folder"
@@ -278,7 +278,7 @@ def test_another_model_is_not_replaced(pretrained: Path, task: Path) -> None:
 
 
 def test_short_text_has_few_streams(corpus: Corpus) -> None:
-    """2,500 predictions in 100 steps of 6: four streams."""
+    """A text has as many streams as it can fill for 100 steps: four with 2,500 predictions and steps of 6."""
     predictions = corpus.num_tokens + corpus.num_sentences
     assert default_batch_size(corpus, 6) == predictions // 600
     assert default_batch_size(corpus, 10**6) == 1

@@ -1,4 +1,4 @@
-"""On a GPU: what the processor computes, through recorded graphs and streams, and runs that go on as they would."""
+"""Training on a GPU, with recorded graphs and streams, computes what a CPU computes, and can be continued."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def losses(run: Pretrainer, num_steps: int) -> list[list[float]]:
 def test_trains_as_the_processor_does(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, loss: str, precision: str, tolerance: float
 ) -> None:
-    """Thirty steps without dropout; float32 products on a GPU may be rounded to TF32's ten bits."""
+    """The losses of thirty steps without dropout agree. A GPU may round float32 products to TF32's ten bits."""
     settings = recipe(dropout=0.0, loss=loss, precision=precision, n_negative_samples_batch=20)
     there = losses(Pretrainer(corpus, tmp_path / "gpu", settings, device="cuda"), 30)
     here = losses(Pretrainer(corpus, tmp_path / "cpu", settings, device="cpu"), 30)
@@ -34,7 +34,7 @@ def test_trains_as_the_processor_does(
 
 
 def test_dropout_changes_from_step_to_step(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """Masks come into the recorded graph from outside: the same batch twice has two losses."""
+    """Masks are drawn outside of the recorded graph, so the same batch has another loss the second time."""
     run = Pretrainer(corpus, tmp_path / "run", recipe(dropout=0.5, learning_rate=1e-9), device="cuda")
     batch = run.batches.read(1)
     state = run.state
@@ -44,7 +44,7 @@ def test_dropout_changes_from_step_to_step(corpus: Corpus, recipe: Callable[...,
 
 
 def test_a_stopped_run_goes_on(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """Sums in parallel round in any order, so that the curves agree within 1e-3, not to the bit."""
+    """Parallel sums are rounded in any order, so the last losses agree within 1e-3, not bit for bit."""
     Pretrainer(corpus, tmp_path / "whole", recipe(max_steps=30), device="cuda").train()
     Pretrainer(corpus, tmp_path / "parts", recipe(max_steps=13), device="cuda").train()
     Pretrainer(corpus, tmp_path / "parts", recipe(max_steps=30), device="cuda").train()
@@ -61,7 +61,8 @@ def test_a_frozen_bilm_trains_its_softmax(corpus: Corpus, recipe: Callable[..., 
 
 
 def test_a_run_begins_with_a_model_that_is_there(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """As the second stage of a fine-tuning with a new softmax does; its folder knows it again on a processor."""
+    """The second stage of fine-tuning with a new softmax begins with a model on the GPU. A later start on a CPU accepts
+    the same model as the one that the run began with."""
     start = Pretrainer(corpus, tmp_path / "first", recipe(max_steps=3), device="cuda").train()
     Pretrainer(corpus, tmp_path / "second", recipe(max_steps=3), start=start, device="cuda").train()
     Pretrainer(corpus, tmp_path / "second", recipe(max_steps=3), start=start.to(torch.device("cpu")), device="cpu")

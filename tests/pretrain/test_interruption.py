@@ -31,7 +31,7 @@ STEPS = 30
 
 @pytest.fixture(scope="module")
 def whole(corpus: Corpus, recipe: Recipes, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of 30 steps that nothing interrupted."""
+    """Return the folder of a run of 30 steps that nothing interrupted."""
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     train(corpus, folder, recipe(dropout=0.2))
     return folder
@@ -82,15 +82,15 @@ resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[5]), int(sys.argv[5])))
 run.save()
 """
-"""Trains to the step argv[4] and is killed by the kernel, without a word more, when argv[5] bytes of its checkpoint are
-written; before, it leaves a whole checkpoint of step 3."""
+"""A program that trains to step argv[4], and that the kernel kills without warning when argv[5] bytes of its checkpoint
+are written. Before that, it leaves a whole checkpoint of step 3."""
 
 
 @pytest.mark.slow
 def test_kill_in_the_middle_of_writing_a_checkpoint(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
 ) -> None:
-    """This happens twice. Each kill leaves half a file, which is no checkpoint, and which the next save removes."""
+    """The run is killed twice. Each kill leaves half a file, which does not count and which the next save removes."""
     folder, path = tmp_path / "run", tmp_path / "recipe.yaml"
     write_recipe(settings, path)
     half = (whole / "checkpoints" / f"step-{STEPS:09d}.safetensors").stat().st_size // 2
@@ -110,7 +110,7 @@ def test_kill_in_the_middle_of_writing_a_checkpoint(
 def test_a_kill_at_the_very_start_leaves_no_folder_that_is_refused(
     corpus: Corpus, settings: Recipe, tmp_path: Path
 ) -> None:
-    """A folder is known as a run folder by its recipe, which is the last of its first files to be written."""
+    """A folder counts as a run folder if it has a recipe, so the recipe is written last of the first files."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "corpus.sha256").write_text(corpus.checksum + "\n")
     (tmp_path / "run" / ".recipe.yaml.partial").write_text("char_cnn: ")
@@ -125,7 +125,7 @@ def test_a_kill_at_the_very_start_leaves_no_folder_that_is_refused(
 def test_a_signal_saves_and_exits_with_0(
     corpus: Corpus, recipe: Recipes, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Machines that may be taken away send SIGTERM, and kill -9 seconds later; closing a terminal sends SIGHUP."""
+    """Preemptible machines send SIGTERM, and SIGKILL seconds later; closing a terminal sends SIGHUP."""
     folder, settings = tmp_path / "run", recipe(max_steps=100_000, n_epochs=1e6)
     with pretraining(corpus, folder, settings) as process:
         wait_until(partial(has_rows, folder, 1), process)
@@ -144,7 +144,7 @@ def test_a_signal_saves_and_exits_with_0(
 def test_a_signal_while_saving_does_not_stop_the_saving(
     corpus: Corpus, settings: Recipe, tmp_path: Path, stop_after: int | None
 ) -> None:
-    """The signal comes at the end of the run, and after a first signal."""
+    """The signal comes during the last save of a run, or during the save of a run that was stopped after 12 steps."""
     run = Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
     write, step = run.run_folder.save, run.step
 
@@ -168,14 +168,14 @@ def test_a_signal_while_saving_does_not_stop_the_saving(
 
 
 FULL_DISK = "ulimit -f 20"
-"""Files may not grow past 20 blocks of 512 bytes (or 1024 in some shells): a checkpoint fails as on a full disk."""
+"""Files may not grow past 20 blocks of 512 bytes (1024 in some shells), so saving fails as it would on a full disk."""
 
 
 @pytest.mark.slow
 def test_a_full_disk_ends_the_command_and_keeps_the_previous_checkpoint(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
 ) -> None:
-    """The command prints one sentence, exits with 2 and leaves no half-written file; with space it continues."""
+    """The command prints one sentence, exits with 2 and leaves no half-written file. With enough space it continues."""
     folder = tmp_path / "run"
     train(corpus, folder, settings, stop_after=3)
     with pretraining(corpus, folder, settings, FULL_DISK) as process:
@@ -193,7 +193,7 @@ def test_a_full_disk_ends_the_command_and_keeps_the_previous_checkpoint(
 def test_a_row_of_metrics_that_breaks_off_is_made_again(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path
 ) -> None:
-    """The beginning of the row of step 15 is not taken for a row of step 1."""
+    """The run stops while the row of step 15 is written, and its beginning "1" is not taken for a row of step 1."""
     train(corpus, tmp_path / "run", settings, stop_after=12)
     with (tmp_path / "run" / "metrics.csv").open("a") as file:
         file.write("1")
@@ -205,7 +205,7 @@ def test_a_row_of_metrics_that_breaks_off_is_made_again(
 def test_a_folder_removed_while_training_is_made_again(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path, step: int
 ) -> None:
-    """Only the older checkpoint is lost, whether it was before the first row, between two, or before the last save."""
+    """Only the older checkpoint is lost, whether the folder is removed early, in the middle or before the last save."""
     folder = tmp_path / "run"
 
     def remove(now: int) -> None:
@@ -225,7 +225,7 @@ def test_a_folder_removed_while_training_is_made_again(
 def test_a_folder_that_another_process_has_begun_again_is_left_to_it(
     corpus: Corpus, settings: Recipe, tmp_path: Path, is_done: bool
 ) -> None:
-    """The older process writes nothing more, and says so, whether the other still trains or has ended."""
+    """The older process writes nothing more and says why, whether the other one still trains or has ended."""
     folder = tmp_path / "run"
     kept: list[dict[str, bytes]] = []
 
@@ -234,7 +234,7 @@ def test_a_folder_that_another_process_has_begun_again_is_left_to_it(
             shutil.rmtree(folder)
             train(corpus, folder, settings, **({} if is_done else {"stop_after": 4}))
             if not is_done:
-                (folder / ".lock").touch()  # of the process that goes on there
+                (folder / ".lock").touch()  # as if the other process were still training
             kept.append({path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()})
 
     with pytest.raises(ElmoError, match="was removed and begun again by another process while this one trained"):
@@ -272,7 +272,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
     corpus: Corpus, settings: Recipe, whole: Path, tmp_path: Path, damage: str
 ) -> None:
-    """It warns, sets the damaged file aside, and ends with the same weights as without the damage."""
+    """The run warns, sets the damaged file aside, and ends with the same weights as without the damage."""
     folder = tmp_path / "run"
     for step in (3, 12):
         train(corpus, folder, settings, stop_after=step)
@@ -290,7 +290,7 @@ def test_a_run_resumes_from_the_checkpoint_before_a_damaged_one(
 
 
 def test_a_run_without_a_whole_checkpoint_is_refused(corpus: Corpus, settings: Recipe, tmp_path: Path) -> None:
-    """It is refused every time: a machine that keeps restarting it must not silently begin from scratch."""
+    """The run is refused every time: a machine that keeps restarting it must not silently begin from scratch."""
     train(corpus, tmp_path / "run", settings, stop_after=3)
     (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
     checkpoint.write_bytes(b"nonsense")

@@ -1,4 +1,4 @@
-"""A pretraining run: it learns, it resumes bit for bit, and its folder belongs to it alone."""
+"""A pretraining run learns, resumes bit for bit, and is the only one that may use its folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from running import SAVING_ALWAYS, assert_same_end, train
 
 
 def test_perplexity_falls(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """Each word has three followers out of forty: far below the uniform 43 within 300 steps."""
+    """Only three of forty words can follow a word, so 300 steps bring perplexity far below the uniform 43."""
     train(corpus, tmp_path / "run", recipe(max_steps=300, log_every_steps=100))
     rows = read_rows(tmp_path / "run" / "metrics.csv")
     assert [row["step"] for row in rows] == [100, 200, 300]
@@ -70,7 +70,7 @@ def test_perplexity_falls(corpus: Corpus, recipe: Callable[..., Recipe], tmp_pat
 def test_resumed_run_is_bit_equal(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, stops: list[int], changes: dict[str, object]
 ) -> None:
-    """The run stops at, before and after a row of metrics; dropout and negatives are drawn again each time."""
+    """The run stops at, before and after a row of metrics. After a stop it draws the same dropout and negatives."""
     settings = recipe(dropout=0.2, **changes)
     train(corpus, tmp_path / "whole", settings)
     for stop in stops:
@@ -92,7 +92,7 @@ def test_a_gradient_that_is_not_finite_ends_the_run(
 
 
 def test_the_learning_rate_follows_the_schedule(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """The share that is done counts steps, or minutes if they end the run, up to the middle of the step."""
+    """The rate follows the share of steps done by the middle of a step, or of minutes if these end the run."""
     settings = recipe(optimizer="adamw", learning_rate=0.01, warmup=0.1, decay=0.5, max_steps=30)
     run = Pretrainer(corpus, tmp_path / "run", settings, device="cpu")
     rates: list[float] = []
@@ -156,7 +156,7 @@ def test_run_folder_is_a_model_folder(corpus: Corpus, recipe: Callable[..., Reci
 def test_a_run_begins_with_the_weights_of_a_model(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """It begins with its softmax, too. The card names that model, and the one from which that began."""
+    """The run takes the softmax of the model, too. The card names the model, and the one that it was started from."""
     train(corpus, tmp_path / "a", recipe(max_steps=20))
     settings = recipe(max_steps=10, seed=1)
     for name, before in (("b", "a"), ("c", "b")):
@@ -182,7 +182,8 @@ def test_a_run_begins_with_the_weights_of_a_model(
 def test_a_run_goes_on_with_the_model_that_it_began_with(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """Given again, or left out; another one, of the same sizes, would be trained in its folder but not be in it."""
+    """The model may be given again or, once there is a checkpoint, left out. Another model of the same sizes is
+    refused: the run would continue from its checkpoint and ignore that model."""
     settings, start = recipe(max_steps=4), Pretrainer(corpus, tmp_path / "a", recipe(), device="cpu").model
     train(corpus, tmp_path / "chance", settings)
     begun = Pretrainer(corpus, tmp_path / "b", settings, start=start, device="cpu")
@@ -226,7 +227,7 @@ def test_options_and_heldout_text_reach_the_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Held-out text is read as the corpus was: raw, and in lower case."""
+    """Held-out text is read in the same way as the corpus, which here was raw text in lower case."""
     monkeypatch.chdir(tmp_path)
     Path("raw.txt").write_text("He came. She went.\n" * 20)
     corpus = prepare(
@@ -289,8 +290,8 @@ def test_heldout_text_is_measured_at_least_at_the_end(
 def test_heldout_text_given_at_the_end_is_measured(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """Of a run that is done, without a step; and where the end is moved to the step at which it was stopped. Steps that
-    no row tells of yet get theirs, too."""
+    """A finished run is measured without another step, and so is a stopped run whose end is moved to the step where it
+    stopped. Steps since the last row of metrics are then reported, too."""
     heldout = [["word1", "word3"]]
     train(corpus, tmp_path / "done", recipe(max_steps=10))
     run = Pretrainer(corpus, tmp_path / "done", recipe(max_steps=10), heldout=heldout, device="cpu")
@@ -311,7 +312,7 @@ def test_heldout_text_given_at_the_end_is_measured(
 def test_an_end_moved_to_where_a_run_was_stopped_is_reported_once(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """This holds however often the run is started after that."""
+    """Starting the run again writes no further row, however often that is done."""
     train(corpus, tmp_path / "run", recipe(max_steps=10, log_every_steps=5), stop_after=8)
     for _ in range(3):
         Pretrainer(corpus, tmp_path / "run", recipe(max_steps=8, log_every_steps=5), device="cpu").train()
@@ -344,7 +345,8 @@ def test_without_a_terminal_a_line_a_minute_tells_how_far_it_is(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Here a minute passes with each step. The last line has the loss, and steps beyond a new end are not "of" it."""
+    """A line is due after each step here. The last line has the loss, and it says "3 steps" rather than "3 of 2" if the
+    end was moved back to step 2."""
     monkeypatch.setattr("elmo.pretrain.reporter.LINE_SECONDS", 0.0)
     write_recipe(recipe(loss="full"), tmp_path / "recipe.yaml")
     run = tmp_path / "run"
@@ -375,7 +377,7 @@ def test_heldout_text_without_words_is_refused(
 def test_a_stop_is_requested_while_heldout_text_is_measured(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The measurement is abandoned, and made when the run continues."""
+    """The measurement is abandoned, and the run is measured at its end when it continues."""
     heldout = [["word1", "word3"]] * 1000
     run = Pretrainer(
         corpus, tmp_path / "run", recipe(max_steps=9, evaluate_every_steps=5), heldout=heldout, device="cpu"
@@ -403,7 +405,8 @@ def test_a_stop_is_requested_while_heldout_text_is_measured(
 def test_a_run_with_patience_ends_early_with_the_weights_of_its_best_step(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """Far too high a rate: perplexity soon rises. The folder holds the best step, and the checkpoint the last one."""
+    """The learning rate is so high that perplexity soon rises. The folder holds the weights of the best step, and the
+    checkpoint those of the last one."""
     settings = recipe(
         optimizer="adamw", learning_rate=0.3, max_steps=200, evaluate_every_steps=2, patience=3, log_every_steps=4
     )
@@ -430,7 +433,7 @@ def test_a_run_with_patience_ends_early_with_the_weights_of_its_best_step(
 def test_an_average_of_the_weights_is_measured_and_kept(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """A step that is left k steps later counts for a share of what it counted for, by the definition of `average`."""
+    """By the definition of `average`, the weights of a step enter the average with a share of 4 / step, at most 1."""
     heldout, seen = [["word1", "word3"]], []
     run = Pretrainer(corpus, tmp_path / "run", recipe(average=0.25, max_steps=12), heldout=heldout, device="cpu")
     train_on = run.train_on
@@ -458,7 +461,7 @@ def test_an_average_of_the_weights_is_measured_and_kept(
 def test_patience_goes_on_where_it_was(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, stops: list[int], average: float
 ) -> None:
-    """Stopped before, in and after measurements, also while one is made: it is finished before the run stops."""
+    """The run is stopped before and after measurements, and during one, which is finished before the run stops."""
     settings = recipe(
         optimizer="adamw",
         learning_rate=0.3,
@@ -575,8 +578,8 @@ def test_a_text_with_fewer_sentences_than_streams_gives_a_warning(
 def test_a_finished_run_started_again_keeps_what_was_added(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A warm state is of its weights; further steps make others. On another machine, or with text to measure on, the
-    card alone is written again, which tells where it was trained."""
+    """The warm state is kept until further steps change the weights. Starting on another machine or with held-out text
+    only writes the card again, which still says where the model was trained."""
     train(corpus, tmp_path / "run", recipe(max_steps=3))
     bilm = load(tmp_path / "run").bilm
     save_warm_state(bilm.initial_state(1), tmp_path / "run", bilm)
@@ -597,7 +600,7 @@ def test_a_finished_run_started_again_keeps_what_was_added(
 def test_the_card_is_for_people_alone(
     card: str | None, corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If it is removed or edited, the warm state and the figures stay, and so do the edits."""
+    """If the card is removed or edited, the warm state and the figures stay, and so do the edits."""
     folder = tmp_path / "run"
     train(corpus, folder, recipe(max_steps=3))
     bilm = load(folder).bilm
@@ -614,7 +617,7 @@ def test_the_card_is_for_people_alone(
 def test_a_finished_run_of_an_earlier_version_stays_as_it_is(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its figures are only in its card."""
+    """Earlier versions kept the figures in the card alone, which must not be lost."""
     folder = tmp_path / "run"
     train(corpus, folder, recipe(max_steps=3))
     bilm = load(folder).bilm
@@ -679,7 +682,7 @@ def test_a_start_without_a_checkpoint_leaves_the_folder_free(
 def test_a_folder_that_another_run_claimed_meanwhile_is_left_to_it(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """Both starts found the folder untrained; the first must not train under the recipe of the second."""
+    """Two starts find the folder without a checkpoint. The first must not train when the second has set its recipe."""
     first = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=4), device="cpu")
     second = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2, batch_size=8), device="cpu")
     with pytest.raises(ElmoError, match=r"recipe\.yaml: holds another recipe"):
@@ -693,7 +696,8 @@ def test_a_folder_that_another_run_claimed_meanwhile_is_left_to_it(
 def test_a_process_that_only_looks_at_the_folder_keeps_no_training_from_it(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:
-    """Two starts at once: one finds that the folder is the other's. For that moment it has the lock of training."""
+    """Of two starts at once, the second holds the lock of training while it finds out that the folder is taken. The
+    first waits for that moment instead of giving up."""
     run = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=1), device="cpu")
     looks, trained = threading.Event(), threading.Event()
 
@@ -744,7 +748,7 @@ def test_a_folder_of_something_else_is_refused(corpus: Corpus, recipe: Callable[
 @pytest.mark.external
 @pytest.mark.parametrize("name", ["small", "paper"])
 def test_published_sizes_train(shared: Path, tmp_path: Path, name: str) -> None:
-    """The full architectures make one step on the text of the published fixture."""
+    """Models of the full published sizes can make a step on the text of the published fixture."""
     text = shared / "fixtures" / "bilm_tf" / "train" / "data.txt"
     corpus = prepare([str(text)], tmp_path / "corpus", min_count=1, workers=1)
     settings = load_pretraining_recipe(name, {"training.max_steps": 1, "training.batch_size": 4})
@@ -755,7 +759,7 @@ def test_published_sizes_train(shared: Path, tmp_path: Path, name: str) -> None:
 
 
 def test_a_damaged_corpus_is_not_trained_on(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
-    """A changed byte leaves all sizes as they are, but not the checksum."""
+    """A changed byte leaves the sizes of all files as they are, and only the checksum shows it."""
     folder = shutil.copytree(corpus.folder, tmp_path / "corpus")
     content = bytearray((folder / "tokens.bin").read_bytes())
     content[0] ^= 1

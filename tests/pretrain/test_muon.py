@@ -10,7 +10,7 @@ from elmo.pretrain.muon import COEFFICIENTS, Muon, orthogonalize
 
 
 def plain(matrix: Tensor) -> Tensor:
-    """The iteration as published, on the whole matrix, in float64."""
+    """Return the result of the iteration as it was published, on the whole matrix, in float64."""
     a, b, c = COEFFICIENTS
     x = matrix.double() / matrix.double().norm()
     for _ in range(5):
@@ -22,8 +22,8 @@ def plain(matrix: Tensor) -> Tensor:
 @pytest.mark.parametrize("shape", [(64, 64), (16, 40), (128, 16), (16, 200), (1, 5), (9, 1), (500, 410)])
 @pytest.mark.parametrize("decay", [0, -3])
 def test_equals_the_plain_iteration(shape: tuple[int, int], decay: int) -> None:
-    """Of matrices whose singular values are alike, and of some that fall to a thousandth, where rounding of the small
-    matrices matters most; float32 leaves 1e-4 of values near 1.
+    """The singular values of the matrices are alike, or fall to a thousandth, where rounding in the small matrices of
+    the iteration matters most. Rounding in float32 leaves errors of 1e-4 in values near 1.
     """
     generator = torch.Generator().manual_seed(shape[0])
     matrix = torch.randn(shape, generator=generator) @ torch.diag(torch.logspace(0, decay, shape[1]))
@@ -32,7 +32,7 @@ def test_equals_the_plain_iteration(shape: tuple[int, int], decay: int) -> None:
 
 
 def test_nothing_stays_nothing() -> None:
-    """A matrix that got no gradient doesn't move, nor becomes NaN."""
+    """A matrix whose gradient is zero neither moves nor becomes NaN."""
     assert torch.equal(orthogonalize([torch.zeros(4, 8)])[0], torch.zeros(4, 8))
 
 
@@ -46,8 +46,8 @@ def threads(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.mark.usefixtures("threads")
 def test_moves_as_torch_does() -> None:
-    """Momentum, size and decay, of three matrices over several steps, but of none without a gradient; torch
-    orthogonalises in bfloat16, of 8 bits."""
+    """Momentum, step size and weight decay agree for three matrices over several steps, and a matrix without a gradient
+    stays. Torch orthogonalises in bfloat16, which has 8 bits, hence the tolerance."""
     generator = torch.Generator().manual_seed(0)
     start = [torch.randn(shape, generator=generator) for shape in [(32, 12), (8, 8), (12, 40), (4, 4)]]
     ours, theirs = ([nn.Parameter(matrix.clone()) for matrix in start] for _ in range(2))

@@ -1,4 +1,4 @@
-"""The training loss against the definition: every sentence scored in both directions, states carried on."""
+"""The training loss is that of its definition: both directions score every sentence, and states are carried on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from elmo.pretrain.recipe import Recipe
 from elmo.text.corpus import Corpus
 
 CUTOFFS: dict[str, dict[str, list[int]]] = {"sampled": {}, "full": {}, "adaptive": {"adaptive_cutoffs": [12]}}
-"""Settings besides `training.loss`: the test's biLM is too narrow for a second cluster of rare words."""
+"""What each loss needs besides `training.loss`. The biLM of the tests is too narrow for two clusters of rare words."""
 
 
 def make(recipe: Recipe, corpus: Corpus, dropout: float = 0.0) -> tuple[Objective, Batches, BiLMState]:
@@ -31,7 +31,7 @@ def make(recipe: Recipe, corpus: Corpus, dropout: float = 0.0) -> tuple[Objectiv
 
 
 def log_probabilities(softmax: AnySoftmax, hidden: Tensor) -> Tensor:
-    """Of all words at once, (N, V); the adaptive softmax's by torch's own method."""
+    """Return the log probabilities of all words, (N, V), for an adaptive softmax by torch's own method."""
     if isinstance(softmax, AdaptiveSoftmax):
         return softmax.log_prob(hidden)
     return (hidden @ softmax.weight.T + softmax.bias).log_softmax(1)
@@ -40,8 +40,8 @@ def log_probabilities(softmax: AnySoftmax, hidden: Tensor) -> Tensor:
 def loss_by_definition(
     objective: Objective, batches: Batches, step: int, state: BiLMState, fresh_starts: bool
 ) -> tuple[list[Tensor], BiLMState]:
-    """Each direction alone, one token at a time through the biLM's own cells, in its reading order; and the states
-    that this ends in."""
+    """Return the loss of each direction and the states it ends in, reading one token after the other in the order of
+    the direction with the biLM's own cells."""
     fresh = [stream.offset == 0 for stream in batches.streams]
     batch = batches.read(step)
     vectors = objective.bilm.char_encoder(batch.characters)
@@ -68,7 +68,7 @@ def loss_by_definition(
 def test_loss_is_that_of_reading_token_by_token(
     recipe: Callable[..., Recipe], corpus: Corpus, loss: str, fresh_starts: bool
 ) -> None:
-    """Nine steps, so that carried states and sentences that begin with a step are in it.
+    """Nine steps are enough to include carried states, and sentences that begin where a step begins.
 
     1e-5 is float32 rounding of losses near 4.
     """
@@ -85,7 +85,7 @@ def test_loss_is_that_of_reading_token_by_token(
 
 
 def test_a_small_vocabulary_is_never_sampled(recipe: Callable[..., Recipe], corpus: Corpus) -> None:
-    """Drawing 43 distinct negatives out of 43 words is the full softmax."""
+    """Drawing 43 distinct negatives out of 43 words would be the full softmax."""
     assert Batches(corpus, recipe(n_negative_samples_batch=42).training, True).samples_negatives
     assert not Batches(corpus, recipe(n_negative_samples_batch=43).training, True).samples_negatives
 
@@ -127,7 +127,7 @@ def test_negatives_differ_by_step_and_direction_and_repeat(recipe: Callable[...,
 
 @pytest.fixture
 def threads() -> Iterator[None]:
-    """Two of them, so that the directions are run at once."""
+    """Use two threads, so that both directions run at once."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -139,7 +139,7 @@ def threads() -> Iterator[None]:
 def test_the_gradient_is_that_of_both_directions_as_one_graph(
     recipe: Callable[..., Recipe], corpus: Corpus, loss: str
 ) -> None:
-    """Autograd through everything, in one thread, with the dropout that was drawn; in float64 rounding is 1e-15."""
+    """The gradient is that of autograd through one graph, with the same dropout. Rounding in float64 is 1e-15."""
     objective, batches, state = make(recipe(loss=loss, **CUTOFFS[loss]), corpus, dropout=0.3)
     objective, batch = objective.double(), batches.read(1)
     state = tuple(LSTMState(*(torch.randn_like(part).double() for part in direction)) for direction in state)
@@ -165,7 +165,7 @@ def test_the_gradient_is_that_of_both_directions_as_one_graph(
 
 
 def test_dropout_masks_keep_the_mean(recipe: Callable[..., Recipe], corpus: Corpus) -> None:
-    """One for each layer's input and one for the last output; kept numbers grow by what is dropped."""
+    """There is a mask for the input of each layer and one for the last output. Numbers that are kept are scaled up."""
     objective, *_ = make(recipe(), corpus, dropout=0.25)
     masks = objective.draw_masks(5000, torch.device("cpu"))
     assert len(masks) == objective.bilm.config.lstm.n_layers + 1
@@ -176,7 +176,7 @@ def test_dropout_masks_keep_the_mean(recipe: Callable[..., Recipe], corpus: Corp
 
 
 def test_word_dropout_drops_whole_words_of_the_input(recipe: Callable[..., Recipe], corpus: Corpus) -> None:
-    """With and without other dropout, which it leaves as it was; the layers above keep all words."""
+    """Word dropout works with and without ordinary dropout, which it does not change. Higher layers keep all words."""
     objective, *_ = make(recipe(), corpus)
     objective.word_dropout = 0.2
     first, *others = objective.draw_masks(5000, torch.device("cpu"))
@@ -198,7 +198,7 @@ def test_word_dropout_drops_whole_words_of_the_input(recipe: Callable[..., Recip
 
 @pytest.mark.usefixtures("threads")
 def test_bfloat16_keeps_the_loss(recipe: Callable[..., Recipe], corpus: Corpus) -> None:
-    """Operands of products are rounded by up to 0.4 %, the loss by less; all that is kept stays float32."""
+    """Operands of products change by up to 0.4 % in rounding, the loss by less. States and gradients stay float32."""
     objective, batches, state = make(recipe(), corpus)
     batch = batches.read(1)
     exact, _ = objective.backward(batch, state)

@@ -1,4 +1,4 @@
-"""Optimizers, their schedule and clipping: dense and sparse gradients, and what the definitions say."""
+"""Optimizers, their schedule and clipping follow their definitions, for dense and for sparse gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from elmo.pretrain.recipe import PretrainingConfig
 
 
 def test_adagrad_follows_its_definition() -> None:
-    """sum += g * g; x -= rate * g / sqrt(sum), from an accumulator of 1: TensorFlow's, without torch's 1e-10."""
+    """The definition is TensorFlow's: sum += g * g; x -= rate * g / sqrt(sum). The sum starts from 1, and nothing is
+    added to the root, where torch adds 1e-10."""
     rng = np.random.default_rng(0)
     x, total = rng.normal(size=(3, 2)), np.ones((3, 2))
     parameter = nn.Parameter(torch.tensor(x))
@@ -35,7 +36,7 @@ def embedding_gradients(sparse: bool) -> nn.Parameter:
 
 
 def test_sparse_rows_are_updated_as_dense_ones_are() -> None:
-    """A word that stands twice in the batch has one gradient, the sum; words that don't stand in it stay."""
+    """A word that is twice in the batch has one gradient, the sum of both. Words that are not in it do not move."""
     results = []
     for sparse in (False, True):
         weight = embedding_gradients(sparse)
@@ -69,7 +70,7 @@ def test_adamw_follows_its_definition() -> None:
 
 
 def test_adamw_leaves_rows_without_gradient_alone() -> None:
-    """Though words 1, 4 and 5 had a gradient at the step before, only 2 moves at the next."""
+    """Words 1, 4 and 5 had a gradient in the first step, but only word 2, which has one in the second, moves then."""
     weight = embedding_gradients(sparse=True)
     optimizer = make_optimizer(nn.ParameterList([weight]), PretrainingConfig(optimizer="adamw"), [weight])
     optimizer.step()
@@ -82,7 +83,7 @@ def test_adamw_leaves_rows_without_gradient_alone() -> None:
 
 @pytest.mark.parametrize("name", ["adagrad", "adamw", "muon"])
 def test_all_state_is_there_before_the_first_step(name: str) -> None:
-    """A checkpoint is copied into it. Every parameter has its optimizer."""
+    """A checkpoint is copied into the state, so each parameter needs it from the start. A step moves all parameters."""
     module = make_module()
     optimizer = make_optimizer(module, PretrainingConfig(optimizer=name), [module["softmax"]["weight"]])
     before = {parameter: set(state) for parameter, state in optimizer.state.items()}
@@ -97,14 +98,15 @@ def test_all_state_is_there_before_the_first_step(name: str) -> None:
 
 
 def make_module() -> nn.ModuleDict:
-    """Parameters under the names that decide on their optimizer."""
+    """Return parameters under the names that decide which optimizer each of them gets."""
     bilm = {"embedding": torch.zeros(8, 8), "lstm": torch.zeros(8, 8), "bias": torch.zeros(8)}
     return nn.ModuleDict({"bilm": nn.ParameterDict(bilm), "softmax": nn.ParameterDict({"weight": torch.zeros(8, 8)})})
 
 
 def test_muon_moves_inner_matrices_along_an_orthogonal_one() -> None:
-    """The update's singular values are about equal, whatever those of the gradient; its size is Adam's: about 0.2 of
-    the rate in the mean square, where the matrix is square. Five rounds of Newton and Schulz leave 0.68 to 1.13.
+    """The singular values of the update are about equal, whatever those of the gradient are. Its size is that of Adam's
+    updates: the root mean square is about 0.2 times the rate if the matrix is square. Five Newton-Schulz steps leave
+    singular values from 0.68 to 1.13.
     """
     torch.manual_seed(0)
     module = make_module()
@@ -122,7 +124,7 @@ def test_muon_moves_inner_matrices_along_an_orthogonal_one() -> None:
 
 
 def test_the_schedule_multiplies_the_rate() -> None:
-    """Adam's first step is the rate itself, whatever the gradient."""
+    """The first step of Adam is as large as the rate, whatever the gradient."""
     parameter = nn.Parameter(torch.zeros(1))
     optimizer = make_optimizer(
         nn.ParameterList([parameter]), PretrainingConfig(optimizer="adamw", learning_rate=0.5, decay=1.0)
@@ -143,7 +145,7 @@ def test_clipping_scales_all_gradients_by_their_common_norm(max_norm: float, exp
 
 
 def test_native_adam_of_rows_equals_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over several steps with rows that come, stay and repeat, to float32 rounding of numbers of order 1."""
+    """Both agree to float32 rounding of numbers near 1, over steps with new rows, known rows and rows that repeat."""
     torch.manual_seed(0)
     steps = [(torch.randint(0, 40, (12,)), torch.randn(12, 20)) for _ in range(5)]
     results: list[list[torch.Tensor]] = []

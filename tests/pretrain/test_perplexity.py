@@ -1,4 +1,4 @@
-"""Perplexity against its definition, by the NumPy oracle."""
+"""Perplexity is that of its definition, which is computed here with NumPy from the outputs of the biLM."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VOCABULARY = Vocabulary(["<S>", "</S>", "<UNK>", "a", "b", "c"])
 
 
 def make_model(tiny_config: object, bidirectional: bool = True, adaptive: bool = False) -> Model:
-    """A model of six words; the adaptive softmax has two in its head and one cluster of four."""
+    """Return a model of six words. An adaptive softmax has two of them in its head, and one cluster of four."""
     torch.manual_seed(0)
     config = tiny_config()  # type: ignore[operator]
     if not bidirectional:
@@ -50,7 +50,7 @@ def _plain(config: object) -> dict[str, object]:
 
 
 def log_distribution(model: Model, context: np.ndarray) -> np.ndarray:
-    """Log probability of each word of the vocabulary, by the definition; one cluster where it is adaptive."""
+    """Return the log probability of each word by the definition. An adaptive softmax must have one cluster."""
     assert model.softmax is not None
     weights = {name: tensor.numpy() for name, tensor in model.softmax.state_dict().items()}
 
@@ -66,13 +66,13 @@ def log_distribution(model: Model, context: np.ndarray) -> np.ndarray:
 
 
 def log_probability(model: Model, sentence: list[str]) -> tuple[float, float]:
-    """Sum over tokens and the far boundary, one sentence alone."""
+    """Return the sums of both directions over the tokens and the far boundary, reading one sentence alone."""
     forward, backward = predictions(model, sentence)
     return sum(forward), sum(backward)
 
 
 def predictions(model: Model, sentence: list[str]) -> tuple[list[float], list[float]]:
-    """Of the tokens and `</S>`, and of `<S>` and the tokens, one sentence alone, by the definition."""
+    """Return the log probabilities of the tokens and `</S>`, and of `<S>` and the tokens, of one sentence alone."""
     from elmo.text.characters import encode_words
 
     words = ["<S>", *sentence, "</S>"]
@@ -115,7 +115,8 @@ def test_each_prediction_is_scored_in_the_order_of_the_text(tiny_config: object,
 
 
 def test_warm_sentences_start_where_the_model_says(tiny_config: object) -> None:
-    """From a stored state that a sentence left, all go on as the next one would by carrying; from zeros as ever."""
+    """If the warm state is what one sentence left, every sentence is scored as if it followed that one with a carried
+    state. A warm state does not change the scores from zeros."""
     model = make_model(tiny_config)
     model.warm_state = mean_state(model, SENTENCES[:1])
     warm = list(score_sentences(model, SENTENCES, "warm", batch_size=2))
@@ -129,7 +130,7 @@ def test_warm_sentences_start_where_the_model_says(tiny_config: object) -> None:
 
 
 def test_carried_state_is_that_of_one_long_stream(tiny_config: object) -> None:
-    """In batches of one, the forward LSTM reads <S> a b zebra <S> c …, as in training: no </S> in between."""
+    """In batches of one, the forward LSTM reads <S> a b zebra <S> c … as in training, with no </S> in between."""
     model = make_model(tiny_config)
     scores = list(score_sentences(model, SENTENCES, "carry", batch_size=1))
     stream = [word for sentence in SENTENCES for word in ["<S>", *sentence]]
@@ -152,9 +153,9 @@ def test_carried_state_is_that_of_one_long_stream(tiny_config: object) -> None:
 def test_heldout_perplexity_is_of_the_whole_vocabulary(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path, loss: str
 ) -> None:
-    """However it was trained; the training's own figures, of 10 negatives where it samples, are another thing.
+    """Every loss is measured like this, though training itself may only compare a word with 10 negatives.
 
-    Both sentences are in the first batch, hence start from zeros. 1e-5 is float32 rounding.
+    Both sentences are in the first batch, so they start from zeros. 1e-5 is float32 rounding.
     """
     cutoffs = {"adaptive_cutoffs": [12]} if loss == "adaptive" else {}
     heldout = [["word1", "word3", "unheard"], ["word2"]]
@@ -188,7 +189,7 @@ def test_one_direction_has_one_figure(tiny_config: object) -> None:
 
 
 def test_untrained_model_is_near_uniform(tiny_config: object) -> None:
-    """All-zero softmax weights: every word has probability 1/6."""
+    """With softmax weights of zero, every word has a probability of 1/6."""
     model = make_model(tiny_config)
     assert isinstance(model.softmax, Softmax)
     torch.nn.init.zeros_(model.softmax.weight)
@@ -216,7 +217,7 @@ def test_text_without_tokens_is_refused(tiny_config: object) -> None:
 
 
 def test_boundaries_in_the_text_are_left_out(tiny_config: object) -> None:
-    """As `elmo prepare` leaves them out; an `<UNK>` of the text is a word outside of the vocabulary."""
+    """`elmo prepare` leaves them out as well. An `<UNK>` in the text counts as a word outside of the vocabulary."""
     model = make_model(tiny_config)
     marked = [["<S>", *sentence, "</S>"] for sentence in SENTENCES]
     wanted = list(score_sentences(model, SENTENCES))

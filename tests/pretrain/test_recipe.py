@@ -1,4 +1,4 @@
-"""Recipes: those of the package are the published ones, and a wrong key is named."""
+"""Recipes are read and overridden, the package's own are as published, and errors name the key that is wrong."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_recipes_of_the_package_are_read(name: str) -> None:
 
 
 def test_paper_recipe_is_the_published_one() -> None:
-    """Peters et al. 2018, sec. 3.4, and the settings that the published training code had."""
+    """The sources are Peters et al. 2018, sec. 3.4, and the settings of the published training code."""
     recipe = load_pretraining_recipe("paper")
     assert (recipe.lstm.dim, recipe.lstm.projection_dim, recipe.lstm.n_layers) == (4096, 512, 2)
     assert (recipe.lstm.cell_clip, recipe.lstm.proj_clip, recipe.lstm.use_skip_connections) == (3, 3, True)
@@ -34,7 +34,7 @@ def test_paper_recipe_is_the_published_one() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_models_of_every_recipe_meet_a_state_of_zeros(name: str) -> None:
-    """Vectors start from zeros unless told otherwise; a model that never met zeros may fail there."""
+    """Sentences start from zeros by default when they are embedded, and a model that never saw zeros may fail there."""
     assert load_pretraining_recipe(name).training.fresh_starts
 
 
@@ -46,7 +46,7 @@ def test_written_recipe_reads_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["1e-3", "1E-3", "1.e-3", ".1e-2", "1.0e-3", "0.001"])
 def test_small_numbers_may_be_written_as_people_do(text: str, tmp_path: Path) -> None:
-    """PyYAML by itself takes 1e-3 for text."""
+    """PyYAML alone would read 1e-3 as text."""
     assert (
         load_pretraining_recipe("tiny", dict([parse_override(f"training.learning_rate={text}")])).training.learning_rate
         == 1e-3
@@ -127,7 +127,7 @@ def test_what_is_no_recipe_is_refused(
 
 
 def test_recipes_without_end_are_refused(tmp_path: Path) -> None:
-    """A huge file is not read. A value that stands for a billion others is shown by its beginning."""
+    """A huge file is not read. Of a value that expands to billions of others, only the beginning is shown."""
     path = tmp_path / "recipe.yaml"
     with path.open("wb") as file:
         file.truncate(1 << 30)  # holes take no room on the disk

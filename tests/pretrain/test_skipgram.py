@@ -1,4 +1,4 @@
-"""Static vectors: which text they are trained on, which words have one, and that similar words have similar ones."""
+"""Static vectors are trained on the whole text, and words with similar neighbours get similar vectors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLACES, PEOPLE = ["Espoo", "Ghent", "Lyon"], ["Ann", "Bo", "Cy"]
 
 
 def make_text(number: int = 600) -> str:
-    """Places stand behind "in", people before "sings": neighbours tell them apart."""
+    """Return a text with places after "in" and people before "sings", so that their neighbours tell them apart."""
     rng = np.random.default_rng(0)
     lines = (
         f"we live in {rng.choice(PLACES)} by the sea\n" if number % 2 else f"and {rng.choice(PEOPLE)} sings a song\n"
@@ -65,7 +65,8 @@ def test_words_with_the_same_neighbours_have_similar_vectors(corpus: Corpus, tmp
 
 
 def test_sentences_are_those_of_the_text(corpus: Corpus, text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In pieces of any size, as often as one asks, without what is left out; counts are those of the text."""
+    """The sentences are the same in pieces of any size and each time they are read, without the words that are left
+    out. The counts are those of the text."""
     monkeypatch.setattr(skipgram, "CHUNK_SENTENCES", 7)
     monkeypatch.setattr("elmo.text.corpus.CHUNK_TOKENS", 11)
     lines = [line.split() for line in text.read_text().splitlines() if line]
@@ -80,7 +81,7 @@ def test_sentences_are_those_of_the_text(corpus: Corpus, text: Path, monkeypatch
 
 
 def test_nothing_of_a_long_line_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """gensim reads so many words of a sentence, and no more; pieces are counted as they are given."""
+    """gensim drops what is beyond its limit of words in a sentence, so longer sentences are cut into pieces."""
     assert gensim.models.word2vec.MAX_WORDS_IN_BATCH == skipgram.MOST_WORDS
     monkeypatch.setattr(skipgram, "MOST_WORDS", 3)
     (tmp_path / "text").write_text("a b c d rare e f\n\na b c\nd\n")
@@ -112,8 +113,8 @@ def test_options_reach_the_training(corpus: Corpus, tmp_path: Path, monkeypatch:
 def test_the_command_repeats_itself(
     corpus: Corpus, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A corpus and its text give the same vectors to the digit, in this process and in another one; another seed gives
-    others. Nothing else is left behind."""
+    """A corpus and its text give the same vectors to the digit, in this process and in another one. Another seed gives
+    other vectors. No other files are left behind."""
     monkeypatch.chdir(tmp_path)
     before = {path.name for path in tmp_path.iterdir()}
     size = ["--dim", "4", "--epochs", "2"]

@@ -1,9 +1,10 @@
-"""What one of two processes does for `test_distributed`: it trains by each recipe given, and says what came of it.
+"""Train with each of the given recipes in one of two processes, and write the results down for `test_distributed`.
 
     torchrun --nproc-per-node 2 two_processes.py CORPUS FOLDER NAME=RECIPE ...
 
-A run goes to FOLDER/NAME, with or without `+` or `-` at its end; by `-` process 0 trains it alone. Findings go to
-FOLDER/rank-RANK.json. NAME `exchange` alone exchanges known gradients; by `elsewhere` process 1 sees FOLDER/parts.
+A run is written to FOLDER/NAME, without the `+` or `-` that NAME may end in; `-` means that process 0 trains it alone.
+Results are written to FOLDER/rank-RANK.json. The argument `exchange`, without a recipe, exchanges known gradients. The
+run `elsewhere` has FOLDER/parts as its folder in process 1.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from elmo.pretrain.recipe import load_pretraining_recipe
 from elmo.text.corpus import Corpus
 
 IDS = ([4711, 3, 9, 3], [9, 12])
-"""Touched rows of each process; a repeated one counts as its sum."""
+"""The rows that each process touches. The gradients of a repeated row are added up."""
 V, P = 5000, 8
 
 
@@ -46,7 +47,7 @@ def train(corpus: Corpus, folder: Path, recipe: str) -> dict[str, Any]:
 
 
 def exchange(rank: int) -> dict[str, Any]:
-    """A row-sparse gradient, a dense one, one that process 0 lacks, and one that nobody has."""
+    """Exchange a row-sparse gradient, a dense one, one that process 0 lacks and one that no process has."""
     words, dense, only_one, nobody = parameters = [nn.Parameter(torch.zeros(n, P)) for n in (V, 2, 2, 2)]
     ids = torch.tensor(IDS[rank])
     rows = torch.arange(ids.numel() * P).view(-1, P) + 100.0 * rank

@@ -1,4 +1,4 @@
-"""Character ids: they are those of the published code (262 ids with the mask, words cut at 48 bytes)."""
+"""Character ids are those of the published code (262 ids with the mask, words cut at 48 bytes)."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from elmo.text.characters import BOS, EOS, encode_words
 
 
 def decode(row: np.ndarray) -> bytes:
-    """The bytes between begin-of-word and end-of-word."""
+    """Return the bytes between begin-of-word and end-of-word."""
     ids = (row.astype(int) - 1).tolist()
     assert ids[0] == 258
     end = ids.index(259)
@@ -49,7 +49,7 @@ def test_any_short_word_keeps_all_its_bytes(word):
 
 @pytest.mark.parametrize("word", ["x" * 49, "x" * 10_000, "语" * 17, "é" * 5_000])
 def test_long_words_are_cut_at_48_bytes(word):
-    """In bytes, not characters: a character may be cut in two, as in the published code."""
+    """The limit counts bytes, not characters, so a character may be cut in two, as in the published code."""
     row = encode_words(["short", word])[1]
     assert decode(row) == word.encode()[:48]
     assert row[49] == 260

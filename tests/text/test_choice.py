@@ -111,7 +111,7 @@ def test_whitespace_for_tokenized_text_is_no_difference() -> None:
 
 
 def test_a_model_that_does_not_say_reads_as_before_and_raw_text_is_noticed() -> None:
-    """This holds for the folders of earlier versions and for most published models."""
+    """The folders of earlier versions and most published models do not say how their text was cut."""
     for own, says in ((None, "the model does not say how"), (TextConfig(), "had been tokenized by another program")):
         choice = choose_cut(own, RAW)
         assert (choice.tokenizer, choice.text, choice.is_own) == ("whitespace", "sentences", False)
@@ -206,7 +206,7 @@ def test_the_first_text_with_marks_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_standard_input_is_looked_at_until_there_are_marks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However it arrives; and it is read from its start after that."""
+    """The text may arrive in any pieces, and after that it is still read from its start."""
     parts = ("\ufeffLETTERS\r\n".encode(), "Sïe, ".encode()[:2], "Sïe, ".encode()[2:], b"he\r\ncame. ", b"End")
     stdin(monkeypatch, *parts)
     assert sample_of(["-"]) == "LETTERS\nSïe, he\n", "only whole lines"

@@ -1,4 +1,4 @@
-"""Lines of CoNLL-U."""
+"""A line of CoNLL-U is split into its ten columns, skipped if it holds no word, or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening corpus folders: one that is incomplete or damaged is refused in one sentence."""
+"""A corpus folder can be opened, and one that is incomplete or damaged is refused in one sentence."""
 
 import json
 import os

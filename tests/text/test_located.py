@@ -1,4 +1,4 @@
-"""Sentences that know where they are from. Every span is compared with the text as Python reads it."""
+"""Sentences keep their places in the text. Every span is compared with the text as Python reads it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONLLU = (
 @pytest.mark.parametrize("size", [3, 1 << 18])
 @given(text=TEXTS)
 def test_spans_are_those_of_the_file(kind: str, size: int, text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The same sentences as without places, whatever the blocks. Line ends count as one character."""
+    """The sentences are the same as without places, whatever the size of the blocks. A line end is one character."""
     path = tmp_path_factory.mktemp("text") / "text"
     path.write_bytes(b"\xef\xbb\xbf" + text.encode())
     whole = text.replace("\r\n", "\n")
@@ -42,7 +42,7 @@ def test_spans_are_those_of_the_file(kind: str, size: int, text: str, tmp_path_f
 
 
 def test_spans_are_of_the_text_that_python_reads(tmp_path: Path) -> None:
-    """In lower case a span still leads to the word as it was written."""
+    """If words are converted to lower case, their spans still lead to the words as they were written."""
     path = tmp_path / "text"
     path.write_bytes("\ufeffDr. No\r\ncame. 👍🏽 He left.\r\n".encode())
     whole = path.read_text(encoding="utf-8-sig")
@@ -75,7 +75,7 @@ def test_conllu_keeps_ids_and_places(tmp_path: Path) -> None:
     ],
 )
 def test_bad_lines_of_conllu_are_named(tmp_path: Path, monkeypatch, line: str, says: str) -> None:
-    """In every reader, and though the file is read in blocks."""
+    """Every reader names the line, although it reads the file in blocks."""
     monkeypatch.setattr(decoding, "BLOCK_SIZE", 4)
     (tmp_path / "text").write_text(CONLLU.replace("1\tzu", f"{line}\n1\tzu"))
     for read in (read_sentences, read_located):

@@ -46,7 +46,7 @@ def test_only_a_few_blocks_are_read_ahead(tmp_path, monkeypatch):
 
 
 def test_a_few_short_files_need_no_processes(tmp_path, monkeypatch):
-    """To start them takes longer, with spaCy many seconds."""
+    """Starting processes would take longer than the work itself, with spaCy many seconds."""
     monkeypatch.setattr(parallel, "ProcessPoolExecutor", None)
     paths = [tmp_path / name for name in "abc"]
     for path in paths:
@@ -107,7 +107,7 @@ def test_a_single_block_needs_no_process(tmp_path, monkeypatch):
     [("sentences", [1, 2, 3, 4, 5], [1, 2]), ("paragraphs", [1, 2, 2, 4, 5], [1, 2]), ("wrapped", [1, 2, 4, 5], [1])],
 )
 def test_the_line_of_every_sentence_is_known(tmp_path, monkeypatch, workers, kind, one, two):
-    """It is the same for any blocks, and where other processes tokenize. A wrapped sentence may begin within a line."""
+    """The line does not depend on blocks or on processes. A wrapped sentence may begin within a line."""
     (tmp_path / "one").write_text("He came\nhome. She\n \n  Left.\nNo\n")
     (tmp_path / "two").write_text("\ufeffHe came\r\nhome.\n")
     settings = {"tokenizer": "ptb", "text": kind, "encoding": "utf-8", "lowercase": False}

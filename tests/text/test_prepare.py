@@ -1,4 +1,4 @@
-"""Preparing: the corpus folder holds the text's tokens, whatever the memory and the number of processes."""
+"""A prepared corpus folder holds the tokens of the text, whatever the memory and the number of processes."""
 
 import gzip
 import hashlib
@@ -39,13 +39,13 @@ def text(tmp_path: Path) -> str:
 
 
 def decode(corpus: Corpus) -> list[list[str]]:
-    """The sentences that a corpus holds."""
+    """Return the sentences that a corpus holds."""
     types, starts = corpus.types(), corpus.starts.tolist()
     return [[types[index] for index in corpus.tokens[a:b]] for a, b in pairwise(starts)]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The bytes of every file of a folder, by name."""
+    """Return the bytes of every file of a folder, by name."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
@@ -60,7 +60,7 @@ def test_counts_and_order(text, tmp_path):
 
 
 def test_files(text, tmp_path):
-    """The layout that other programs may rely on, and checksums that any tool can verify."""
+    """Other programs may rely on the layout of the files, and any tool can verify their checksums."""
     folder = tmp_path / "corpus"
     corpus = prepare([text], folder)
     assert sorted(contents(folder)) == FILES
@@ -79,7 +79,7 @@ def test_files(text, tmp_path):
     block_size=st.integers(1, 30),
 )
 def test_any_text_comes_back_whatever_the_memory(text, max_types, block_size, tmp_path_factory):
-    """The small limit of the dict makes runs of a few types here, and merging them must change nothing."""
+    """With small limits, types are counted in many runs of a few types, and merging these runs must change nothing."""
     folder = tmp_path_factory.mktemp("prepare")
     path = folder / "text"
     path.write_bytes(f"{text}\nthe".encode())
@@ -151,7 +151,7 @@ def test_several_files_are_read_in_order(tmp_path):
 
 
 def test_special_words_in_the_text(tmp_path):
-    """`<UNK>` gets the id of the vocabulary's `<UNK>`; boundaries are left out, and so are lines of nothing else."""
+    """`<UNK>` gets the id of the vocabulary's `<UNK>`. Boundaries are left out, and so are lines with nothing else."""
     (tmp_path / "text").write_text("<S> a a <UNK> </S>\n<S> </S>\na b <unk>")
     corpus = prepare([str(tmp_path / "text")], tmp_path / "corpus")
     assert decode(corpus) == [["a", "a", "<UNK>"], ["a", "b", "<unk>"]]
@@ -167,7 +167,7 @@ def test_max_vocabulary_counts_the_special_words(text, tmp_path):
 
 
 def test_a_given_vocabulary_comes_first(text, tmp_path):
-    """As when fine-tuning: ids are those of the model, words that the text lacks included."""
+    """Fine-tuning keeps the ids of the model's vocabulary, including those of words that the text lacks."""
     vocabulary = Vocabulary([*SPECIAL, "theatre", "absent", "the", "tab\tword"])
     corpus = prepare([text], tmp_path / "corpus", vocabulary=vocabulary)
     assert corpus.vocabulary().words == vocabulary.words
@@ -264,7 +264,8 @@ def test_a_missing_parent_folder_is_refused(text, tmp_path):
 
 
 def test_the_same_corpus_is_made_once(text, tmp_path, monkeypatch):
-    """The same files and settings find it complete; others are refused, and the corpus stays as it is."""
+    """A second call with the same files and settings finds the corpus complete. Other files or settings are refused,
+    and the corpus stays as it is."""
     vocabulary = Vocabulary([*SPECIAL, "the"])
     corpus, given = prepare([text], tmp_path / "corpus"), prepare([text], tmp_path / "given", vocabulary=vocabulary)
     before = contents(corpus.folder)
@@ -313,7 +314,7 @@ def test_what_a_killed_process_left_is_removed(text, tmp_path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks are not there")
 def test_two_at_once(text, tmp_path, monkeypatch):
-    """The second one is refused while the first one is at work, which goes on undisturbed."""
+    """A second call is refused while the first one is at work, and the first one finishes undisturbed."""
     merge = prepare_module.merge
 
     def meanwhile(*arguments):

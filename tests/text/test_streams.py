@@ -20,7 +20,7 @@ BOS, EOS, UNK = 0, 1, 2
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
-    """23 sentences, each with a word of its own, which is outside of the vocabulary because it occurs once."""
+    """Return a corpus of 23 sentences, each with a word that occurs only there and so is outside of the vocabulary."""
     folder = tmp_path_factory.mktemp("streams")
     rng = np.random.default_rng(0)
     lines = [" ".join(f"w{rng.integers(12)}" for _ in range(rng.integers(1, 9))) + f" once{i}" for i in range(23)]

@@ -1,4 +1,4 @@
-"""Tokenizers: an example of each rule, and properties of all text."""
+"""Each rule of the tokenizers has an example, and some properties hold for any text."""
 
 import importlib.util
 import re
@@ -169,7 +169,7 @@ def test_a_function_of_the_user_is_imported_from_the_working_directory(monkeypat
 
 
 def test_other_packages_add_tokenizers(monkeypatch):
-    """By an entry point. Its name may look like any other name."""
+    """A package adds a tokenizer with an entry point, whose name may look like that of any other tokenizer."""
 
     def entries(group: str, name: str) -> list[types.SimpleNamespace]:
         assert group == "elmo.tokenizers"
@@ -192,7 +192,8 @@ def test_large_packages_are_named_if_they_are_missing(monkeypatch, module, name,
 
 
 def test_stanza_tokens_are_parts_of_the_text(monkeypatch):
-    """A stand-in, because Stanza's models are downloaded. Its tokens may contain spaces, and it may have no model."""
+    """Stanza's models would be downloaded, so a stand-in is used. Its tokens may contain spaces, and it may have no
+    model of a language."""
 
     def pipeline(language: str, **options: object) -> object:
         assert options["download_method"] is None
@@ -339,14 +340,14 @@ def test_sentences_end_by_the_rules_of_their_language(language, sentences):
 
 
 def test_sentences_of_english_need_no_other_rules(monkeypatch):
-    """Nor does a language whose code is unknown, if the package that has the rules is not there."""
+    """Text of no particular language, whose code is `xx`, needs no other rules either."""
     monkeypatch.setattr("elmo.text.rules.import_extra", None)
     assert split_sentences("Mr. A came. He left.", "en-GB") == ["Mr. A came.", "He left."]
     assert split_sentences("Mr. A came. He left.", "xx") == ["Mr. A came.", "He left."]
 
 
 def test_what_others_take_for_an_end_is_none_before_a_small_letter(monkeypatch):
-    """A stand-in, which ends a sentence at every period, as sentencex does at ordinal numbers."""
+    """A stand-in ends a sentence at every period, as sentencex does after ordinal numbers."""
 
     def get_sentence_boundaries(language: str, text: str) -> list[dict[str, int]]:
         assert language == "qx"
@@ -356,7 +357,7 @@ def test_what_others_take_for_an_end_is_none_before_a_small_letter(monkeypatch):
     monkeypatch.setattr("elmo.text.rules.is_split_by_language", lambda language: language is not None)
     monkeypatch.setattr("elmo.text.rules.import_extra", lambda name, purpose: sentencex)
     assert split_sentences("A 19. század. Jó. ", "qx") == ["A 19. század.", "Jó."]
-    # A title or an initial of a script without case. In others, a single small letter may be a word.
+    # In a script without case, a single letter is a title or an initial. In others, a small letter may be a word.
     assert split_sentences("ولد د. أحمد. Hogy van-e. Jó.", "qx") == ["ولد د. أحمد.", "Hogy van-e.", "Jó."]
     assert split_sentences("a. b", "qx") == ["a. b"]
 

@@ -1,4 +1,4 @@
-"""The vocabulary: its ids, and its files."""
+"""A vocabulary gives each word an id, and its files are read back as they were written."""
 
 import re
 

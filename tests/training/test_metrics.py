@@ -18,7 +18,7 @@ KINDS = st.sampled_from([float, np.float64])
 
 @given(st.lists(st.tuples(st.floats(allow_nan=False), KINDS), max_size=4))
 def test_numbers_are_read_back(tmp_path_factory: pytest.TempPathFactory, numbers: list[tuple[float, type]]) -> None:
-    """This includes numbers of NumPy, whose `repr` names their type."""
+    """Numbers of NumPy are read back, too, although their `repr` names their type."""
     path = tmp_path_factory.mktemp("rows") / "metrics.csv"
     rows = [{"step": float(step), "loss": kind(number)} for step, (number, kind) in enumerate(numbers)]
     write_rows(path, ["step", "loss"], rows)

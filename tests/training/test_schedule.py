@@ -1,4 +1,4 @@
-"""The schedule of the learning rate."""
+"""The schedule of the learning rate has a warm-up, a level part and a decay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from elmo.training.schedule import schedule
 
 
 def test_schedule() -> None:
-    """A line up, a level, a line down."""
+    """The rate rises linearly, stays level and falls linearly."""
     assert [schedule(x, 0.1, 0.5) for x in (0, 0.05, 0.1, 0.5, 0.75, 1)] == pytest.approx([0, 0.5, 1, 1, 0.5, 0])
     assert [schedule(x, 0.0, 1.0) for x in (0, 0.25, 1)] == pytest.approx([1, 0.75, 0])
     assert [schedule(x, 0.0, 0.0) for x in (0, 0.5, 1)] == [1, 1, 1]
