@@ -71,6 +71,13 @@ def test_runs_in_order_and_passes_over_what_is_done(queue: Queue) -> None:
     assert (queue.here / "order.txt").read_text() == "one\ntwo\n", "neither ran twice"
 
 
+def test_python_and_the_repository_are_those_of_the_queue(queue: Queue) -> None:
+    """A list names neither, so that it can be run on every machine."""
+    queue.write({"name": "one", "command": """python -c "import sys; print(sys.executable, '{root}')" """})
+    assert queue.run()[0] == 0
+    assert (queue.folder / "one.log").read_text().split() == [sys.executable, str(SCRIPT.parents[2])]
+
+
 def test_says_what_is_next_and_how_long_it_takes(queue: Queue) -> None:
     queue.write(
         {"name": "one", "command": append("one"), "hours": 3},

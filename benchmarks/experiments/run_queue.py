@@ -6,11 +6,14 @@
 `runs.yaml` lists the runs in the order in which they start:
 
     - name: wnut17
-      command: python benchmarks/experiments/paper_tasks.py runs/ --elmo en --only wnut17 --seeds 3
+      command: python {root}/benchmarks/experiments/paper_tasks.py runs/ --elmo en --only wnut17 --seeds 3
       hours: 4          # an estimate of the whole run, for the hours left
     - name: wnut17-page
-      command: python benchmarks/pages/results.py results.md
+      command: python {root}/benchmarks/pages/results.py results.md
       after: [wnut17]   # starts when these are done
+
+`{root}` is the folder of this repository, and `python` the one that runs the queue. Other paths are taken from the
+current folder.
 
 Each run has one thread and the lowest priority. Its output is appended to `queue/NAME.log`, and `queue/NAME.json` has
 its state. A queue that was killed can be started again: it skips finished runs and repeats the commands of the others,
@@ -38,6 +41,7 @@ from typing import Any
 
 import yaml
 
+ROOT = Path(__file__).resolve().parents[2]
 SAVE_SECONDS = 60  # how much of a run's time may be lost if the queue is killed
 
 
@@ -205,9 +209,10 @@ def _start(run: Run, folder: Path, state: State, lock: int) -> Job:
     The run holds the lock, too. If the queue is killed, no other queue can start the run while it is still running.
     """
     write_state(run, folder, State(run.command, state.seconds))
+    program, *words = [word.replace("{root}", str(ROOT)) for word in shlex.split(run.command)]
     with (folder / f"{run.name}.log").open("ab") as log:
         process = subprocess.Popen(
-            ["nice", "-n", "19", *shlex.split(run.command)],
+            ["nice", "-n", "19", sys.executable if program == "python" else program, *words],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
