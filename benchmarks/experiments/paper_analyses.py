@@ -1,14 +1,14 @@
 """Run all analyses of the paper's section 5 with one model, by the commands `elmo analyze …`, and time each.
 
 `--data` is a folder with `ner/wnut17_{train,dev}.conll`, `sst5/{train,dev}.txt`,
-`srl/propbank_ewt_{train,dev}.gold_conll`, `wsd/` (SemCor, the five sets of Raganato et al. 2017,
-`wordnet30_index.sense`) and `pos/` (`ud_ewt_{train,dev,test}.conllu`, `conll2000_{train,test}.txt`), each file plain or
-compressed. `--out` gets tables and pictures, from which `pages/analysis.py` makes docs/analysis.md. If the script is
-started again, it continues where it stopped.
+`srl/propbank_ewt_{train,dev}.gold_conll`, `squad/squadshifts_{new_wiki,amazon_reviews,reddit}.json`, `wsd/` (SemCor,
+the five sets of Raganato et al. 2017, `wordnet30_index.sense`) and `pos/` (`ud_ewt_{train,dev,test}.conllu`,
+`conll2000_{train,test}.txt`), each file plain or compressed. `--out` gets tables and pictures, from which
+`pages/analysis.py` makes docs/analysis.md. If the script is started again, it continues where it stopped.
 
 Without `--quick`, the five analyses of tasks make 14 runs for each task and seed. With a small model on 2 cores, NER
-and SST-5 (trained on whole sentences, without their phrases) take a night, and SRL as published takes days. `--tasks`
-chooses tasks, and `--set training.max_minutes=15` limits each run. The other analyses take less than an hour.
+and SST-5 (trained on whole sentences, without their phrases) take a night; SRL and SQuAD as published take days.
+`--tasks` chooses tasks, and `--set training.max_minutes=15` limits each run. The other analyses take less than an hour.
 
     python benchmarks/experiments/paper_analyses.py --quick --json
     python benchmarks/experiments/paper_analyses.py --model run/ --out analysis/ --seeds 3 --set ner:words.vectors=v.txt
@@ -36,10 +36,17 @@ from common.machine import report
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 FILES = {
-    "ner": ("NER", "ner/wnut17_{}.conll"),
-    "sst": ("SST-5", "sst5/{}.txt"),
-    "srl": ("SRL", "srl/propbank_ewt_{}.gold_conll"),
+    "ner": ("NER", "ner/wnut17_train.conll", "ner/wnut17_dev.conll"),
+    "sst": ("SST-5", "sst5/train.txt", "sst5/dev.txt"),
+    "srl": ("SRL", "srl/propbank_ewt_train.gold_conll", "srl/propbank_ewt_dev.gold_conll"),
+    "squad": (
+        "SQuAD",
+        "squad/squadshifts_new_wiki.json#40:,squad/squadshifts_amazon_reviews.json,squad/squadshifts_reddit.json",
+        "squad/squadshifts_new_wiki.json#:40",
+    ),
 }
+"""The name of each task, its training set and its dev set, which are those of docs/results.md."""
+
 SETTINGS = {"sst": ["sst:min_phrase=null"]}
 """Settings of tasks that would take days: a tenth of the examples."""
 
@@ -51,11 +58,12 @@ OF_VECTORS = ("wsd", "pos", "neighbors")
 def arguments_of(name: str, data: Path, tasks: Sequence[str], static: str | None) -> list[str]:
     """Return the arguments of an analysis after the model."""
 
-    def file(pattern: str) -> str:
-        found = sorted(data.glob(f"{pattern}*"))
+    def file(name: str) -> str:
+        path, mark, articles = name.partition("#")  # only questions of SQuAD have articles
+        found = sorted(data.glob(f"{path}*"))
         if not found:
-            raise ElmoError(f"{data / pattern}: no such file, nor one of the name compressed; see --data")
-        return str(found[0])
+            raise ElmoError(f"{data / path}: no such file, plain or compressed; see --data")
+        return f"{found[0]}{mark}{articles}"
 
     if name == "pos":
         ud = [file(f"pos/ud_ewt_{part}.conllu") for part in ("train", "dev", "test")]
@@ -68,9 +76,9 @@ def arguments_of(name: str, data: Path, tasks: Sequence[str], static: str | None
         return [*tests, *semcor, "--senses", file("wsd/wordnet30_index.sense")]
     own: list[str] = []
     for task in tasks:
-        title, pattern = FILES[task]
-        own += ["--task", task, "--name", title, "--train", file(pattern.format("train"))]
-        own += ["--dev", file(pattern.format("dev"))]
+        title, train, dev = FILES[task]
+        own += ["--task", task, "--name", title, "--train", ",".join(map(file, train.split(",")))]
+        own += ["--dev", file(dev)]
         own += [part for setting in SETTINGS.get(task, []) for part in ("--set", setting)]
     return own
 
