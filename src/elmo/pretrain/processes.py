@@ -255,14 +255,21 @@ def _average_rows(parameter: nn.Parameter, size: int) -> int:
     return num_bytes + rows.nbytes
 
 
+def _all_gather(output: Tensor, part: Tensor) -> None:
+    """Put the parts of all processes into `output`, one after the other."""
+    # The second name is that of torch before 2.13.
+    name = "all_gather_single" if hasattr(dist, "all_gather_single") else "all_gather_into_tensor"
+    getattr(dist, name)(output, part)
+
+
 def _union(ids: Tensor, size: int) -> tuple[Tensor, int]:
     """Return the sorted union of all processes' ids, and the bytes sent for it. The length of `ids` (n,) may differ."""
     number = ids.new_tensor([len(ids)])
     numbers = ids.new_empty(size)
-    dist.all_gather_single(numbers, number)
+    _all_gather(numbers, number)
     # All processes must send the same number of ids: -1, which is no id, fills up the shorter lists.
     padded = F.pad(ids, (0, int(numbers.max()) - len(ids)), value=-1)
     everyone = padded.new_empty(size * len(padded))
-    dist.all_gather_single(everyone, padded)
+    _all_gather(everyone, padded)
     union = everyone.unique()
     return union[union >= 0], number.nbytes + padded.nbytes

@@ -59,7 +59,8 @@ def make_recurrence(
     masks = [torch.ones(N, lstm.projection_dim, device=device) for _ in range(num_masks)]
     # After recording, gradients come from the stream that was recorded on. torch synchronizes with it correctly, but
     # would warn about it in the first step, so the warning is switched off for the whole process.
-    torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+    if hasattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch"):  # torch before 2.10 has no warning
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     gc.collect()  # graphs of earlier runs, which are in cycles, own memory that this recording might be given
     with _own_workspace(device):
         return cast("Recurrence", torch.cuda.make_graphed_callables(unrolled, (inputs, hidden, cell, *masks)))
