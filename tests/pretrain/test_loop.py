@@ -546,6 +546,43 @@ def test_a_last_measurement_that_is_abandoned_leaves_no_row(
     assert last["heldout_perplexity"] > 1
 
 
+def test_damaged_figures_are_replaced(corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    """They may be damaged before a start, while the run trains, or when it has ended. No training is lost for them."""
+    facts = tmp_path / "run" / "training.json"
+    train(corpus, tmp_path / "run", recipe(max_steps=2))
+    facts.write_text('{"figures": {"a": "b",}}')
+    train(corpus, tmp_path / "run", recipe(max_steps=4), after_step=lambda _: facts.write_text("{"))
+    figures = read_figures(tmp_path / "run")
+    assert figures["trained for"].startswith("4 steps, ")
+    facts.write_text("{")
+    train(corpus, tmp_path / "run", recipe(max_steps=4))
+    assert read_figures(tmp_path / "run") == figures
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "softmax.safetensors"])
+def test_damaged_weights_are_replaced(name: str, corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    """A run needs only its checkpoint to continue, and the checkpoint has all weights."""
+    for folder in ("run", "whole"):
+        train(corpus, tmp_path / folder, recipe(max_steps=2))
+    path = tmp_path / "run" / name
+    path.write_bytes(path.read_bytes()[:-1])
+    for folder in ("run", "whole"):
+        train(corpus, tmp_path / folder, recipe(max_steps=4))
+    assert path.read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_run_goes_on_with_the_parameters_that_it_trains(
+    is_frozen: bool, corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    Pretrainer(corpus, tmp_path / "run", recipe(max_steps=2), freeze_bilm=is_frozen, device="cpu").train()
+    with pytest.raises(ElmoError, match=r"checkpoints: is of a run that trains other parameters \(freeze_bilm\)"):
+        Pretrainer(corpus, tmp_path / "run", recipe(max_steps=4), freeze_bilm=not is_frozen, device="cpu").train()
+    longer = Pretrainer(corpus, tmp_path / "run", recipe(max_steps=4), freeze_bilm=is_frozen, device="cpu")
+    longer.train()
+    assert longer.progress.step == 4
+
+
 def test_two_processes_do_not_train_in_one_folder(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:

@@ -139,6 +139,14 @@ def read_figures(folder: Path) -> dict[str, str]:
             raise ElmoError(f"{path}: key 'figures' must map names to strings; correct it or remove the file")
 
 
+def known_figures(folder: Path) -> dict[str, str] | None:
+    """Read the facts as `read_figures` does, for a trainer that will write the file again. None if it is damaged."""
+    try:
+        return read_figures(folder)
+    except ElmoError:
+        return None
+
+
 def description_writers(
     model: Model, folder: Path, figures: Mapping[str, str], metadata: Mapping[str, str] | None
 ) -> dict[Path, Callable[[Path], object]]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from elmo.config import BiLMConfig, TextConfig, bilm_config
 from elmo.errors import ElmoError
-from elmo.formats.card import CARD, FACTS, description_writers, figure_writers, read_card, read_figures
+from elmo.formats.card import CARD, FACTS, description_writers, figure_writers, known_figures, read_card, read_figures
 from elmo.formats.files import (
     AnyArray,
     as_bf16,
@@ -232,7 +232,8 @@ def is_written(model: Model, folder: Path, figures: Mapping[str, str]) -> bool:
 
     Figures are not compared in a folder of an earlier version, which has them only in its card.
     """
-    known = read_figures(folder)
+    if (known := known_figures(folder)) is None:
+        return False
     is_told = figures.items() <= known.items() if known else True
     return is_told and (folder / CARD).exists() and _holds(folder, model)
 
@@ -254,7 +255,7 @@ def save_trained(
     # A finished run that is started again must not remove what was added to its folder, such as a warm state.
     if not _holds(folder, model):
         save_native(model, folder, figures, metadata)
-    elif read_figures(folder) != dict(figures) or not (folder / CARD).exists():
+    elif known_figures(folder) != dict(figures) or not (folder / CARD).exists():
         write_all(description_writers(model, folder, figures, metadata))
 
 
@@ -267,7 +268,10 @@ def _holds(folder: Path, model: Model) -> bool:
 def _has_weights(path: Path, weights: Weights | None) -> bool:
     if weights is None or not path.exists():
         return weights is None and not path.exists()
-    found = read_arrays(path)[0]
+    try:
+        found = read_arrays(path)[0]
+    except ElmoError:  # damaged, so it has to be written again
+        return False
     return found.keys() == weights.keys() and all(_are_equal(found[name], weights[name]) for name in found)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from torch import Tensor
 
 from elmo.errors import ElmoError
-from elmo.formats.card import TRAINED_FOR, read_figures
+from elmo.formats.card import TRAINED_FOR, known_figures
 from elmo.formats.files import checksum, read_json, write_all, write_json
 from elmo.formats.model import Model
 from elmo.formats.native import is_written, save_trained
@@ -190,7 +190,7 @@ class PretrainingFolder:
         trained_for = (
             f"{progress.step:,} steps, {predictions:,} predictions a direction, {progress.seconds / 60:.1f} minutes"
         )
-        known = read_figures(self.path)
+        known = known_figures(self.path) or {}
         if known.get(TRAINED_FOR) == trained_for:
             # A finished run that is started again on other hardware was still trained on what the card names.
             hardware = {name: known[name] for name in (_TRAINED_ON, _SHARED_AMONG) if name in known}
