@@ -90,6 +90,18 @@ def test_unfinished_work_is_removed_unless_it_is_kept(is_kept: bool, tmp_path: P
         assert folder.exists() == is_kept
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+def test_a_folder_that_cannot_be_locked_is_an_error(tmp_path: Path) -> None:
+    """A missing file usually means that another process has just removed the folder, but not if this never ends."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / LOCK).symlink_to(tmp_path / "missing" / "file")
+    with (
+        pytest.raises(FileNotFoundError),
+        unfinished_folder(tmp_path / "work", tmp_path / "a.h5", lambda: False),
+    ):
+        pass
+
+
 TAKE_TURNS = """
 import os, sys
 from pathlib import Path

@@ -18,6 +18,9 @@ from typing import IO
 from elmo.errors import ElmoError
 
 LOCK = ".lock"
+MOST_ATTEMPTS = 1000
+"""How often a lock is tried that other processes remove just when this one opens it."""
+
 _FULL = tuple(getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name))
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 """Error numbers of file systems without locks, as on some clusters. There, users must keep processes apart."""
@@ -56,6 +59,8 @@ def require_new_file(path: Path) -> None:
 def alone_in(folder: Path, name: str = LOCK, *, wait: bool = False) -> Generator[Callable[[], bool]]:
     """Make sure that no other process is in such a context for the same folder. Being killed ends the context too.
 
+    On Windows nothing is locked, as on file systems without locks (`NO_LOCKS`): users must keep processes apart.
+
     Args:
         folder: The folder to lock, which must exist.
         name: The name of the file to lock. Locks of different names do not exclude each other.
@@ -85,7 +90,7 @@ def unfinished_folder(
 ) -> Generator[None]:
     """Make and lock the folder for unfinished work on a target. It is removed at the end of the context.
 
-    If the process is killed, the folder stays.
+    If the process is killed, the folder stays. On Windows it is not locked (see `alone_in`).
 
     Args:
         folder: The folder, which is made unless it exists.
@@ -123,20 +128,22 @@ def remove_leftovers(folder: Path, is_kept: Callable[[], bool]) -> None:
 def _hold(path: Path, target: Path, *, make_folder: bool = False, wait: bool = False) -> Generator[IO[str]]:
     """Make and lock the file `path`. The process that has the lock may write `target`."""
     folder = path.parent
-    while True:
+    for attempts_left in reversed(range(MOST_ATTEMPTS)):
         try:
             if make_folder:
                 folder.mkdir(exist_ok=True)
             lock = path.open("w")
         except (FileExistsError, FileNotFoundError):
-            if not (make_folder and folder.parent.is_dir() and _is_folder_or_nothing(folder)):
+            # The process that had the lock before may just have removed the folder.
+            if not (make_folder and attempts_left and folder.parent.is_dir() and _is_folder_or_nothing(folder)):
                 raise
-            continue  # the process that had the lock before has just removed the folder
+            continue
         with lock:
             _claim(lock, target, wait)
             if _is_at(path, lock):  # false if the process that had it before removed it between `open` and `_claim`
                 yield lock
                 return
+    raise ElmoError(f"{target}: other processes make and remove it all the time; end them")
 
 
 def _claim(lock: IO[str], target: Path, wait: bool) -> None:
