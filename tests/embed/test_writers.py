@@ -97,6 +97,15 @@ def test_other_files_are_no_vectors(tmp_path: Path) -> None:
     (tmp_path / "text.h5").write_text("no HDF5")
     for path in (tmp_path / "model" / "lm_weights.hdf5", tmp_path / "other.npz", tmp_path / "text.h5", tmp_path):
         assert find_vectors(path) is None
+    np.savez(tmp_path / "number.npz", **{"0": np.float32(1)})
+    with h5py.File(tmp_path / "number.h5", "w") as file:
+        file["0"] = 1.0
+    assert find_vectors(tmp_path / "number.npz") is find_vectors(tmp_path / "number.h5") is None
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    for values in ([[1.0, 2.0]], [1.0], [[[1.0]]]):
+        for name in ("vector", "layer_0"):
+            pq.write_table(pa.table({"sentence": [0], name: values}), tmp_path / "other.parquet")
+            assert find_vectors(tmp_path / "other.parquet") is None
     (tmp_path / "bad.npz").write_text("no zip file")
     with pytest.raises(ElmoError, match=r"bad\.npz: is damaged"):
         find_vectors(tmp_path / "bad.npz")
@@ -262,6 +271,15 @@ def test_impossible_targets_are_refused_before_any_work(model: Embedder, folder:
 
     with pytest.raises(ElmoError, match=says):
         model.write(folder / name, sentences())
+
+
+@pytest.mark.parametrize("ending", ["h5", "npz", "parquet"])
+def test_numbers_too_large_for_float16_are_refused(model: Embedder, folder: Path, ending) -> None:
+    """Without a check, the file would hold infinity."""
+    with pytest.raises(ElmoError, match=r"^dtype: a number is above 65,504"):
+        model.write(folder / f"large.{ending}", SENTENCES, layers=[1e7] * model.num_layers, dtype="float16")
+    model.write(folder / f"large.{ending}", SENTENCES, layers=[1e7] * model.num_layers)
+    assert not list(folder.glob(".large*"))
 
 
 def test_unknown_dtype_and_missing_pyarrow_are_explained(model: Embedder, folder: Path, monkeypatch) -> None:

@@ -109,9 +109,11 @@ def _read_parquet(path: Path) -> VectorFile | None:
     if not names or "sentence" not in schema.names:
         return None
     facts = _parse((schema.metadata or {}).get(KEY.encode(), b""))
-    kind = schema.field(names[0]).type
-    pooled = not hasattr(kind.value_type, "list_size")
-    vector = kind if pooled else kind.value_type
+    types, kind = import_extra("pyarrow.types", f"{path}: reading Parquet"), schema.field(names[0]).type
+    pooled = types.is_fixed_size_list(kind)
+    vector = kind.value_type if types.is_list(kind) else kind
+    if not types.is_fixed_size_list(vector):
+        return None  # of another program
     dtype = np.dtype(vector.value_type.to_pandas_dtype())
     layers = len(names) if names[0].startswith("layer_") else None
     return VectorFile(num_sentences, layers, vector.list_size, dtype.name, pooled, facts)
@@ -128,11 +130,17 @@ def _parse(stored: bytes) -> Facts:
 
 def _described(
     first: tuple[tuple[int, ...], np.dtype[Any]] | None, num_sentences: int, pooled: bool, facts: Facts
-) -> VectorFile:
-    """Describe a file by the shape of its first array, (T, D) or (L+1, T, D), or of all pooled vectors."""
+) -> VectorFile | None:
+    """Describe a file by the shape of its first array, (T, D) or (L+1, T, D), or of all pooled vectors.
+
+    Returns:
+        The description, or None if the array is of another program.
+    """
     if first is None:
         return VectorFile(num_sentences, None, None, None, pooled, facts)
     shape, dtype = first
+    if len(shape) < 2:
+        return None
     width = shape[-1]
     layers = None if len(shape) == 2 else shape[1 if pooled else 0]
     return VectorFile(num_sentences, layers, width, dtype.name, pooled, facts)

@@ -12,7 +12,7 @@ import numpy as np
 from elmo.embed.append import DATA, close_all, make_safe, open_at
 from elmo.embed.description import INDEX, POOLED, Facts
 from elmo.embed.hdf5_stream import BLOCK, DATA_START, describe_data_sets
-from elmo.embed.layers import Entry, VectorLayout
+from elmo.embed.layers import Entry, VectorLayout, rounded
 
 INDEX_BYTES = 1 << 26
 """Maximum size of `sentence_to_index`. HDF5 takes a string in one piece, so the whole of it has to fit into memory."""
@@ -52,7 +52,7 @@ class HDF5Writer:
     def add(self, window: list[Entry]) -> None:
         """Append the entries of a window."""
         for number, (tokens, vectors) in enumerate(window, self._count):
-            self._data.write(np.ascontiguousarray(vectors, self._dtype).data)
+            self._data.write(rounded(vectors, self._dtype).data)
             item = f"{json.dumps(' '.join(tokens))}: {json.dumps(str(number))}"
             self._index.write(f"{', ' if number else '{'}{item}".encode())
         self._lengths.write(np.array([len(tokens) for tokens, _ in window], np.int32).tobytes())

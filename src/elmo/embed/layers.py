@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,3 +99,16 @@ class VectorLayout:
     def pooled_shape(self) -> tuple[int, ...]:
         """The shape of one sentence's array without the axis of its tokens: (D,) or (L+1, D)."""
         return (self.width,) if self.num_layers is None else (self.num_layers, self.width)
+
+
+def rounded(vectors: NDArray[np.float32], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Convert vectors to the type of a file, in the order of C.
+
+    Raises:
+        ElmoError: If a number is too large for float16, which would store infinity.
+    """
+    try:
+        with np.errstate(over="raise"):
+            return np.ascontiguousarray(vectors, dtype)
+    except FloatingPointError:
+        raise ElmoError("dtype: a number is above 65,504, the largest of float16; store vectors as float32") from None

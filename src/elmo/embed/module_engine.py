@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from elmo.embed.batching import PackedBatch
+from elmo.embed.packed_engine import States
 from elmo.embed.type_cache import TypeCache
 from elmo.formats.model import ToIds
 from elmo.formats.stored import StateArrays
@@ -21,7 +22,6 @@ from elmo.nn.lstm import LSTMState
 from elmo.nn.precision import TORCH_TYPES
 
 Array = NDArray[np.float32]
-States = tuple[StateArrays, ...]
 
 TYPES_AT_ONCE = 4096
 """Number of words that are encoded together: more than with packed tables, as a module makes its tables each time."""

@@ -13,7 +13,7 @@ from numpy.lib import format as npy
 
 from elmo.embed.append import DATA, close_all, make_safe, open_at
 from elmo.embed.description import POOLED, Facts
-from elmo.embed.layers import Entry, VectorLayout
+from elmo.embed.layers import Entry, VectorLayout, rounded
 
 
 class NpzWriter:
@@ -48,7 +48,7 @@ class NpzWriter:
     def add(self, window: list[Entry]) -> None:
         """Append the entries of a window."""
         for number, (_, vectors) in enumerate(window, self._count):
-            array = np.ascontiguousarray(vectors, dtype=self._dtype)
+            array = rounded(vectors, self._dtype)
             if self._layout.pooled:
                 self._pooled.write(array.tobytes())
             else:

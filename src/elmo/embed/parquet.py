@@ -12,7 +12,7 @@ from pyarrow import parquet as pyarrow_parquet
 
 from elmo.embed.append import DATA, close_all, make_safe, open_at
 from elmo.embed.description import KEY, Facts
-from elmo.embed.layers import Entry, VectorLayout
+from elmo.embed.layers import Entry, VectorLayout, rounded
 from elmo.embed.parquet_footer import join_footers
 from elmo.text.located import LocatedSentence
 
@@ -70,7 +70,7 @@ class ParquetWriter:
     def add(self, window: list[Entry]) -> None:
         """Append the entries of a window."""
         for tokens, vectors in window:
-            self._rows.append(Entry(tokens, vectors.astype(self._dtype, copy=False)))
+            self._rows.append(Entry(tokens, rounded(vectors, self._dtype)))
             self._num_bytes += self._rows[-1].vectors.nbytes
             if self._num_bytes >= ROW_GROUP_BYTES:
                 self._flush()
