@@ -216,6 +216,10 @@ def test_standard_input_is_looked_at_until_there_are_marks(monkeypatch: pytest.M
     assert sys.stdin.buffer.read() == "é, b\né".encode()[:-1]
     stdin(monkeypatch, *[b"word "] * SAMPLE)
     assert len(sample_of(["-"]) or "") == SAMPLE, "a text without marks is not read to its end"
+    stdin(monkeypatch, "a, b\n".encode("utf-16-le"))
+    assert sample_of(["-"], "utf-16") == "", "without a byte-order mark, which read_lines reports"
+    with pytest.raises(ElmoError, match="name its byte order"):
+        list(read_lines("-", "utf-16"))
     stdin(monkeypatch, b"a, b")
     with pytest.raises(ElmoError, match="encoding 'foo' is unknown"):
         sample_of(["-"], "foo")

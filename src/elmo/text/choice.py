@@ -259,7 +259,10 @@ def _beginning(path: str, encoding: str) -> str | None:
 
 def _decoded(data: bytes, encoding: str) -> str:
     """Decode the beginning of a text, but not a character or a line that is cut off."""
-    text = codecs.getincrementaldecoder(encoding)("ignore").decode(data)
+    try:
+        text = codecs.getincrementaldecoder(encoding)("ignore").decode(data)
+    except UnicodeError:  # UTF-16 without a byte-order mark, which the reader of the whole text reports
+        return ""
     return _whole_lines(text[:SAMPLE].removeprefix("\ufeff").replace("\r\n", "\n"))
 
 

@@ -329,7 +329,7 @@ def _check(settings: PreparationConfig, vocabulary: Vocabulary | None) -> None:
             raise ElmoError("max_vocabulary and a given vocabulary exclude each other; choose one")
         if len(vocabulary) < 4:
             raise ElmoError("vocabulary: has no word besides <S>, </S> and <UNK>")
-        broken = next((word for word in vocabulary.words if "\n" in word), None)
+        broken = next((word for word in vocabulary.words if "\n" in word or "\r" in word), None)
         if broken is not None:
             raise ElmoError(f"vocabulary: {broken!r} contains a line end; remove that word")
 
