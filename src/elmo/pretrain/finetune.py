@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
@@ -95,7 +96,8 @@ def prepare_corpus(model: Model, inputs: Sequence[str], folder: Path, new_softma
                 raise ElmoError(f"{folder}: holds a fine-tuning on other text; choose another folder")
     finally:
         if is_new and not path.exists():
-            folder.rmdir()
+            with suppress(OSError):  # another process may work there by now
+                folder.rmdir()
     return Corpus.open(path)
 
 

@@ -214,7 +214,7 @@ class Pretrainer:
 
     def step(self) -> None:
         """Train on the next batch, and count it in `progress`."""
-        started, progress = time.monotonic(), self.progress
+        started, progress = time.perf_counter(), self.progress  # on Windows, other clocks tick 64 times a second
         progress.step += 1
         # The seeds of two runs are a million steps apart, so that they share no random numbers. Those of the ranks are
         # far apart, too: seed + rank would be the seed of the previous rank's next step.
@@ -223,7 +223,7 @@ class Pretrainer:
         losses = self.train_on(self.batches.read(progress.step))
         self._update_average()
         # Only process 0 measures the time: that of the others includes waiting while process 0 evaluates.
-        seconds = time.monotonic() - started if self.processes.is_first else 0.0
+        seconds = time.perf_counter() - started if self.processes.is_first else 0.0
         # One exchange for everything: each costs a round trip. If any process was asked to stop, all of them do.
         *sums, seconds, wishes = self.processes.sum([*losses, seconds, self.is_asked_to_stop])
         progress.loss_sums = tuple(a + b / self.processes.size for a, b in zip(progress.loss_sums, sums, strict=True))

@@ -33,10 +33,10 @@ class PretrainingConfig:
         n_negative_samples_batch: The number of words that the sampled softmax draws as wrong answers (negatives), for
             each direction and step.
         dropout: The dropout rate of each LSTM layer's input and of the top layer's output.
-        word_dropout: The share of input words whose whole vector is dropped, each occurrence by itself.
         learning_rate: The highest learning rate of the schedule.
         all_clip_norm_val: The global norm that gradients are clipped to.
         n_epochs: How often the corpus is read, at most; training ends earlier at `max_steps` or `max_minutes`.
+        word_dropout: The share of input words whose whole vector is dropped, each occurrence by itself.
         loss: The cross-entropy to minimize. "sampled": of a softmax over the right word and the negatives (over all
             words, if there are not more of them). "full": over all words. "adaptive": over all words in groups by
             frequency, with narrower vectors for rarer words.
@@ -69,10 +69,10 @@ class PretrainingConfig:
     unroll_steps: int = 20
     n_negative_samples_batch: int = 8192
     dropout: float = 0.1
-    word_dropout: float = 0.0
     learning_rate: float = 0.2
     all_clip_norm_val: float = 10.0
     n_epochs: float = 10
+    word_dropout: float = 0.0
     loss: str = "sampled"
     adaptive_cutoffs: tuple[int, ...] | None = None
     optimizer: str = "adagrad"
