@@ -397,6 +397,56 @@ def test_hidden_files_make_no_folder_full(files: Path, recipe: Recipe) -> None:
     assert len(Experiment(job).run()) == 2
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        ("seed-words/a.txt",),
+        ("seed-0-backup/config.json", "README.md", "vectors/glove.txt"),
+        ("seed-0/notes.txt",),
+        ("seed-0/config.json", "config.json"),
+        ("seed-00/a.txt", "weights.safetensors"),
+        ("seed-0",),
+    ],
+)
+def test_files_of_the_user_are_no_run_of_several_seeds(others: tuple[str, ...], files: Path, recipe: Recipe) -> None:
+    """The name of a folder alone does not make a run of several seeds of the one that it is in."""
+    job = make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
+    for name in others:
+        (job.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (job.folder / name).write_text("{}")
+    before = contents(job.folder)
+    with pytest.raises(ElmoError, match="run: neither empty nor a run of several seeds; choose another one"):
+        Experiment(job).run()
+    assert contents(job.folder) == before
+
+
+def test_runs_of_one_seed_that_a_user_collected_are_not_taken_over(files: Path, recipe: Recipe) -> None:
+    """A README of the user's, or a run in the folder itself, would be replaced by the best seed's."""
+    settings = recipe(training__max_epochs=1)
+    Experiment(make_job(files, settings, "mine/seed-0", elmo=None)).run()
+    Experiment(make_job(files, settings, "both", elmo=None)).run()
+    shutil.copytree(files / "mine" / "seed-0", files / "both" / "seed-0")
+    (files / "mine" / "README.md").write_text("My runs.")
+    for name in ("mine", "both"):
+        before = contents(files / name)
+        with pytest.raises(ElmoError, match=f"{name}: neither empty nor a run of several seeds"):
+            Experiment(make_job(files, settings, name, elmo=None, num_seeds=2)).run()
+        assert contents(files / name) == before
+
+
+def test_a_run_of_several_seeds_goes_on_next_to_other_folders(files: Path, recipe: Recipe) -> None:
+    """A copy of a seed's folder doesn't matter, nor does the empty one of a start that was killed at once."""
+    job = make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
+    (job.folder / "seed-0").mkdir(parents=True)
+    results = Experiment(job).run()
+    shutil.copytree(job.folder / "seed-0", job.folder / "seed-0-backup")
+    assert Experiment(job).run() == results
+
+
 def test_a_folder_of_several_seeds_is_refused_to_one_seed(files: Path, recipe: Recipe) -> None:
     Experiment(make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)).run()
     with pytest.raises(ElmoError, match="holds a run of several seeds"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -39,6 +40,7 @@ from elmo.tasks.run_folder import (
     RunConfig,
     checksum_of_examples,
     claim_task_run,
+    is_run,
     keep_bilm,
     make_elmo_input,
     make_elmo_layers,
@@ -50,11 +52,13 @@ from elmo.tasks.run_folder import (
 from elmo.tasks.task import Task, get_task
 from elmo.tasks.trainer import Trainer
 from elmo.training.machine import machine_name
+from elmo.training.metrics import METRICS
 
 E = TypeVar("E")
 
 NO_ELMO = "none"
 SEED_FOLDER = "seed-{}"
+_SEED_FOLDER = re.compile(r"seed-(0|[1-9][0-9]*)")
 
 
 @dataclass(frozen=True)
@@ -234,18 +238,31 @@ class Experiment:
 
         A folder is either for one seed or for several, and the seeds of one folder differ in nothing else.
         """
-        folder = self.job.folder
-        seeds, names = set(folder.glob(SEED_FOLDER.format("*"))), [path.name for path in folder.glob("[!.]*")]
+        folder, seeds = self.job.folder, self._started_seeds()
         if self.job.num_seeds == 1 and seeds:
             raise ElmoError(
                 f"{folder}: holds a run of several seeds; choose another run folder, or the same number of seeds"
             )
-        if self.job.num_seeds > 1 and names and not seeds:
+        if self.job.num_seeds > 1 and not self._may_hold_seeds(seeds):
             raise ElmoError(f"{folder}: neither empty nor a run of several seeds; choose another one")
-        for path in seeds:
-            if (path / CONFIG).exists():
-                seed = int(path.name.removeprefix(SEED_FOLDER.format("")))
-                require_same(path, config, self._recipe_of(seed), self.vocabularies)
+        for seed in seeds:
+            require_same(self._folder_of(seed), config, self._recipe_of(seed), self.vocabularies)
+
+    def _started_seeds(self) -> list[int]:
+        """Return the seeds whose run folders, finished or not, are in the run folder."""
+        found = map(_SEED_FOLDER.fullmatch, (path.name for path in self.job.folder.glob(SEED_FOLDER.format("*"))))
+        return sorted(int(match[1]) for match in found if match and is_run(self.job.folder / match[0]))
+
+    def _may_hold_seeds(self, seeds: Sequence[int]) -> bool:
+        """Return whether the run folder is that of several seeds, with these in it, or has nothing of the user's."""
+        folder = self.job.folder
+        names = {path.name for path in folder.glob("[!.]*")}
+        if not seeds:  # a process that was killed right at its start left the first seed's folder empty
+            return all(_SEED_FOLDER.fullmatch(name) and _is_empty(folder / name) for name in names)
+        # A user may have collected runs of one seed under such names, next to files that the best seed's would replace.
+        # A folder with metrics is itself the run of one seed.
+        replaced = names & {CARD, CONFIG, RESULTS, VOCABULARIES, WEIGHTS}
+        return not replaced or (is_run(folder) and METRICS not in names)
 
     def _folder_of(self, seed: int) -> Path:
         return self.job.folder if self.job.num_seeds == 1 else self.job.folder / SEED_FOLDER.format(seed)
@@ -324,9 +341,10 @@ class Experiment:
         results |= {part: {name: spread(values) for name, values in scores.items()} for part, scores in summary.items()}
         write_all(
             {
+                # The first one: after a kill, the other files are then still known to be those of a run.
+                folder / CONFIG: lambda path: write_config(path, replace(config, bilm=bilm), recipe),
                 folder / VOCABULARIES: lambda path: shutil.copyfile(source / VOCABULARIES, path),
                 folder / WEIGHTS: lambda path: shutil.copyfile(source / WEIGHTS, path),
-                folder / CONFIG: lambda path: write_config(path, replace(config, bilm=bilm), recipe),
                 folder / RESULTS: lambda path: write_json(path, results),
             }
         )
@@ -345,3 +363,8 @@ class Experiment:
         width, place = self.bilm.config.width, "input and output" if config.at == "both" else config.at
         layers = f"{self.bilm.config.num_layers} layers" if config.layers == "all" else "the top layer"
         return f"{name}, {layers}, {width} wide, at the {place}, {config.vectors}"
+
+
+def _is_empty(folder: Path) -> bool:
+    """Return whether a path is a folder with nothing but hidden files in it."""
+    return folder.is_dir() and not any(folder.glob("[!.]*"))
