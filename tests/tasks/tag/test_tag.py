@@ -163,6 +163,17 @@ def test_lemmas_without_annotation_are_not_learned(examples: list[ColumnSentence
     assert head.loss(torch.zeros(1, 3), ["cats"], ["_"], 0.0).item() == 0
 
 
+def test_a_batch_without_a_known_label_teaches_nothing(examples: list[ColumnSentence], tmp_path: Path) -> None:
+    """It may hold the only target of the model, in sentences that are not annotated."""
+    model = make_tagger(make_recipe(targets=["lemma"]), examples)
+    path = tmp_path / "bare.conllu"
+    path.write_text("1\tdogs\t_\tNOUN\tNNS\t_\t0\troot\t_\t_\n\n")
+    loss = model.loss([*read_columns(str(path), None)])
+    loss.backward()
+    assert loss.item() == 0
+    assert all(parameter.grad is None or not parameter.grad.any() for parameter in model.parameters())
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
