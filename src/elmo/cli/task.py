@@ -344,7 +344,8 @@ def predict(
     found = read_unanswered(trained, path, layout or layout_of(trained.task, path), encoding, tokenizer)
     # Examples are read, predicted and printed chunk by chunk, so that a pipe of any length needs no more memory.
     for chunk in in_chunks(found, trained.task.length, CHUNK, CHUNK_TOKENS):
-        for example, prediction in zip(chunk, predict_all(trained.task, trained.model, chunk), strict=True):
+        predicted = predict_all(trained.task, trained.model, chunk, trained.batch_size)
+        for example, prediction in zip(chunk, predicted, strict=True):
             if as_json:
                 click.echo(json.dumps(trained.task.as_json(example, prediction), ensure_ascii=False))
             else:

@@ -95,6 +95,15 @@ class TrainedTask(Generic[E, P]):
     model: TaskModel[E, P]
     text: TextConfig | None = None
 
+    @property
+    def batch_size(self) -> int:
+        """The number of examples that training put into a batch.
+
+        With `elmo.layer_norm`, a prediction depends a little on the other examples of its batch. The scores of the
+        training are found again with batches of this size.
+        """
+        return self.recipe.training.batch_size
+
     def tokenizer_for(self, sample: str) -> str:
         """Return the name of the tokenizer for plain text: the one that fits the training set.
 
