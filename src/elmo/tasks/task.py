@@ -16,6 +16,7 @@ from elmo.tasks.common.modules import WordEmbedding
 from elmo.tasks.common.static_vectors import FileWords, set_word_vectors
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe
+from elmo.text.conllu import without_spaces
 from elmo.text.decoding import read_lines
 from elmo.text.tokenizers import Tokenizer
 from elmo.training.recipes import read_recipe
@@ -257,9 +258,9 @@ def parse_file(task: Task[Any, E, Any], path: str, encoding: str, tokenize: Toke
 def distinct_lines(sentences: Iterable[Sentence]) -> dict[str, None]:
     """Return the distinct sentences that have tokens, in order, as lines with a space between tokens.
 
-    A dict is used as a set that keeps its order.
+    Spaces in tokens become `_`, as a biLM reads them. A dict is used as a set that keeps its order.
     """
-    return dict.fromkeys(" ".join(tokens) for tokens in sentences if tokens)
+    return dict.fromkeys(" ".join(map(without_spaces, tokens)) for tokens in sentences if tokens)
 
 
 TASKS = {

@@ -255,6 +255,12 @@ def test_sentences_are_printed(trained: Path) -> None:
     assert run("task", "text", "tag", trained / "dev.conllu").split("\n")[0] == " ".join(words)
 
 
+def test_spaces_in_words_are_printed_as_prepare_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text("1\tNew York\tNew York\tPROPN\t_\t_\t0\troot\t_\t_\n\n")
+    assert run("task", "text", "tag", path) == "New_York\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
