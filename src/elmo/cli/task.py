@@ -226,7 +226,7 @@ def evaluate(
     members = load_ensemble(runs, use_device(device)) if ensemble else [load(first, device=device)]
     trained = members[0]
     # Only what decides how the file is read may be changed: another setting would ask for another model.
-    recipe = override(trained.recipe, _reading(trained.task, overrides, "training.batch_size"))
+    recipe = override(trained.recipe, _settings(trained.task, overrides, ["training.batch_size"]))
     found = trained.task.read(file, recipe)
     # The rate is that of predicting; reading and loading are not in it.
     started = time.perf_counter()
@@ -273,7 +273,7 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     from elmo.tasks.task import distinct_lines
 
     found = get_task(task)
-    loaded = load_task_recipe(task, recipe, _reading(found, overrides))
+    loaded = load_task_recipe(task, recipe, _settings(found, overrides, found.reading_text))
     read = (example for file in files for example in found.read(file, loaded))
     for line in distinct_lines(found.all_sentences(read)):
         click.echo(line)
@@ -352,7 +352,7 @@ def predict(
                 click.echo(trained.task.as_text(example, prediction), nl=False)
 
 
-def _reading(task: Task[Any, Any, Any], overrides: Sequence[str], *others: str) -> dict[str, object]:
+def _settings(task: Task[Any, Any, Any], overrides: Sequence[str], others: Sequence[str]) -> dict[str, object]:
     """Parse overrides of the keys that decide how a file is read, or of `others`.
 
     Raises:

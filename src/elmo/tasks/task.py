@@ -81,10 +81,17 @@ class Task(ABC, Generic[R, E, P]):
     metric: str
     recipe: type[R]
     reading: tuple[str, ...] = ()
-    """The keys of the recipe that only say how a file is read.
+    """The keys of the recipe that decide how a file is read, and that may differ from one file to another.
 
-    `--set` of `elmo task evaluate` and `elmo task text` accepts these keys alone, since others would change nothing
-    there.
+    `--set` of `elmo task evaluate` and `elmo task text` accepts them. Other keys of the recipe would change nothing
+    there, with the exceptions of `reading_text` and of the size of batches.
+    """
+
+    reading_text: tuple[str, ...] = ()
+    """More keys of the recipe on which it depends what text is read from a file.
+
+    `--set` of `elmo task text` accepts them. `elmo task evaluate` does not: a trained model has its own values, such
+    as its number of labels, and its scores would be wrong with others.
     """
 
     layouts: tuple[str, ...] = ()
