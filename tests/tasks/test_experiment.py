@@ -311,26 +311,50 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
             Experiment(job).run()
 
 
+@pytest.mark.parametrize("num_seeds", [1, 2])
 def test_a_start_that_trained_nothing_leaves_the_folder_free(
-    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+    num_seeds: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a start ran out of memory, other settings may use the folder, and the biLM that it left is removed."""
 
     def fail(trainer: Trainer[Any, Any], *_: object) -> None:
         raise MemoryError
 
-    job = make_job(files, recipe(training__max_epochs=1))
+    job = make_job(files, recipe(training__max_epochs=1), num_seeds=num_seeds)
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "train", fail)
         with pytest.raises(MemoryError):
             Experiment(job).run()
     assert (job.folder / "bilm").exists()
-    other = make_job(files, recipe(training__max_epochs=1, dropout=0.3), elmo=None)
+    other = make_job(files, recipe(training__max_epochs=1, dropout=0.3), elmo=None, num_seeds=num_seeds)
     assert other.folder == job.folder
-    Experiment(other).run()
+    results = Experiment(other).run()
+    assert len(results) == num_seeds
     assert not (job.folder / "bilm").exists()
     with pytest.raises(ElmoError, match="was started with another recipe, text or biLM"):
         Experiment(job).run()
+
+
+def test_seeds_that_trained_nothing_take_another_bilm(
+    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All seeds share one biLM. As soon as one of them is trained with it, there can't be another."""
+    other = make_model()
+    torch.nn.init.ones_(other.bilm.char_encoder.embedding.weight)  # pyright: ignore[reportOptionalMemberAccess]
+    formats.save_native(other, files / "other")
+    job = make_job(files, recipe(training__max_epochs=1), num_seeds=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "train", None)
+        with pytest.raises(TypeError):
+            Experiment(job).run()
+    job = make_job(files, recipe(training__max_epochs=1), elmo="other", num_seeds=2)
+    with monkeypatch.context() as patch:
+        interrupt(patch, 6)
+        assert len(Experiment(job).run()) == 1
+    load_run(job.folder / "seed-0")  # refuses another biLM than it was trained with
+    with pytest.raises(ElmoError, match="seed-0: was started with another recipe, text or biLM"):
+        Experiment(replace(job, elmo=str(files / "model"))).run()
+    assert len(Experiment(job).run()) == 2
 
 
 def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -> None:

@@ -40,13 +40,13 @@ from elmo.tasks.run_folder import (
     RunConfig,
     checksum_of_examples,
     claim_task_run,
+    is_left_by_another,
     is_run,
     keep_bilm,
     make_elmo_input,
     make_elmo_layers,
     read_config,
     read_results,
-    require_same,
     write_config,
 )
 from elmo.tasks.task import Task, get_task
@@ -194,6 +194,9 @@ class Experiment:
         job.folder.mkdir(parents=True, exist_ok=True)
         start = job.recipe.training.seed
         with alone_in(job.folder):
+            if job.num_seeds > 1 and self._are_left_by_others(self._started_seeds(), config):
+                # Each seed's own files are forgotten when it is claimed, but its biLM is where all seeds find it.
+                shutil.rmtree(job.folder / BILM, ignore_errors=True)
             for seed in range(start, start + job.num_seeds):
                 folder = self._folder_of(seed)
                 folder.mkdir(exist_ok=True)
@@ -236,7 +239,8 @@ class Experiment:
     def _check_folder(self, config: RunConfig) -> None:
         """Refuse a run folder that holds something else.
 
-        A folder is either for one seed or for several, and the seeds of one folder differ in nothing else.
+        A folder is either for one seed or for several, and the seeds of one folder differ in nothing else, unless their
+        starts trained nothing.
         """
         folder, seeds = self.job.folder, self._started_seeds()
         if self.job.num_seeds == 1 and seeds:
@@ -245,8 +249,16 @@ class Experiment:
             )
         if self.job.num_seeds > 1 and not self._may_hold_seeds(seeds):
             raise ElmoError(f"{folder}: neither empty nor a run of several seeds; choose another one")
-        for seed in seeds:
-            require_same(self._folder_of(seed), config, self._recipe_of(seed), self.vocabularies)
+        self._are_left_by_others(seeds, config)
+
+    def _are_left_by_others(self, seeds: Sequence[int], config: RunConfig) -> bool:
+        """Return whether these seeds, at least one, all belong to runs with other settings that trained nothing.
+
+        Raises:
+            ElmoError: If one of them was trained with other settings.
+        """
+        left = [is_left_by_another(self._folder_of(s), config, self._recipe_of(s), self.vocabularies) for s in seeds]
+        return bool(left) and all(left)
 
     def _started_seeds(self) -> list[int]:
         """Return the seeds whose run folders, finished or not, are in the run folder."""
