@@ -94,6 +94,10 @@ class Task(ABC, Generic[R, E, P]):
     as its number of labels, and its scores would be wrong with others.
     """
 
+    shared: tuple[str, ...] = ()
+    """The keys of the recipe that all models of an ensemble must have in common, besides the labels and the tokenizer.
+    """
+
     layouts: tuple[str, ...] = ()
     """The formats besides plain text in which examples without gold answers can be given, for `--text` of `elmo task
     predict`. A file whose name ends with one of them, such as "x.conllu.xz", is read as such.
