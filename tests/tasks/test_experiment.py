@@ -473,7 +473,9 @@ def test_a_run_of_several_seeds_goes_on_next_to_other_folders(files: Path, recip
 
 def test_a_folder_of_several_seeds_is_refused_to_one_seed(files: Path, recipe: Recipe) -> None:
     Experiment(make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)).run()
-    with pytest.raises(ElmoError, match="holds a run of several seeds"):
+    with pytest.raises(
+        ElmoError, match="holds a run of several seeds; choose another run folder, or more than one seed"
+    ):
         Experiment(make_job(files, recipe(training__max_epochs=1), elmo=None)).run()
 
 

@@ -326,7 +326,8 @@ def predict(
 
     Without predicates, srl finds them by the forms of the words. For tag, the result is CoNLL-U. If FILE is CoNLL-U,
     too, the model's tags replace those in it, and everything else stays as it is; ner writes its tags to MISC, as in
-    NER=B-PER. For classify, CoNLL-U is one text, unless "# newdoc" begins several.
+    NER=B-PER. For classify, "# newdoc" begins a text of CoNLL-U; in a file without it, each comment with labels does,
+    as in the training set of RUN.
     """  # noqa: D301 - see above
     import json
 

@@ -149,8 +149,8 @@ class Experiment:
         results: The results of the seeds that are trained so far.
 
     Raises:
-        ElmoError: If a file cannot be read, a set has nothing to learn or measure, or the settings contradict each
-            other.
+        ElmoError: If a file cannot be read, the training set has nothing to learn, the dev set has nothing to measure,
+            or the settings contradict each other. A test set may have nothing to measure: no decision depends on it.
     """
 
     def __init__(self, job: ExperimentConfig, sets: Sets | None = None, layers: FrozenLayers | None = None) -> None:
@@ -244,9 +244,7 @@ class Experiment:
         """
         folder, seeds = self.job.folder, self._started_seeds()
         if self.job.num_seeds == 1 and seeds:
-            raise ElmoError(
-                f"{folder}: holds a run of several seeds; choose another run folder, or the same number of seeds"
-            )
+            raise ElmoError(f"{folder}: holds a run of several seeds; choose another run folder, or more than one seed")
         if self.job.num_seeds > 1 and not self._may_hold_seeds(seeds):
             raise ElmoError(f"{folder}: neither empty nor a run of several seeds; choose another one")
         self._are_left_by_others(seeds, config)
