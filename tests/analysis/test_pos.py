@@ -149,7 +149,7 @@ def test_words_and_their_own_tags_are_read(tmp_path: Path, ending: str, compress
     path.write_bytes(lzma.compress(data) if compressed else data)
     assert read_conllu(path) == [
         Tagged(["Do", "n't", "play", "."], ["VBP", "RB", "VB", "."]),
-        Tagged(["New York"], ["NNP"]),
+        Tagged(["New_York"], ["NNP"]),
     ]
 
 

@@ -15,7 +15,7 @@ from elmo.cli.main import cli
 from elmo.formats import save_native
 
 TEXT = "Ann\tB-PER\nw1\tO\n\nw2\tO\nEspoo\tB-LOC\n\nw3\tO\nBo\tB-PER\n"
-TINY = ["words.dim=4", "characters.filters=4", "ner:lstm=[4]", "sst:hidden=1000", "training.max_epochs=1"]
+TINY = ["words.dim=4", "characters.filters=4", "ner:lstm=[4]", "training.max_epochs=1"]
 TINY_OPTIONS = [part for text in TINY for part in ("--set", text)]
 NER = ["model", "--task", "ner", "--train", "text.conll", "--dev", "text.conll"]
 CONLLU = "".join(
@@ -52,7 +52,7 @@ def run(*arguments: str) -> str:
 
 
 def test_tasks_are_analyzed_and_named(folder: Path) -> None:
-    """Settings of another task are ignored. The tables are printed, and then the names of the files."""
+    """The tables are printed, and then the names of the files."""
     pytest.importorskip("matplotlib")
     arguments = ["weights", *NER, *TINY_OPTIONS, "--name", "Names", "--out", "out", "--device", "cpu", "--quick"]
     lines = run(*arguments).splitlines()
@@ -111,6 +111,7 @@ def test_help_has_examples(verb: str) -> None:
         (["layers", *NER, "--task", "sst"], "--train, --dev and --name: give each as often as --task"),
         (["layers", *NER, *NER[1:]], "--name: two tasks have the same name; give each its own"),
         (["layers", *NER, "--set", "ner:nothing=1"], "recipe ner: unknown key 'nothing'"),
+        (["layers", *NER, "--set", "sst:hidden=10"], "--set sst:…: sst is not among the tasks; leave it out"),
         (["layers", "nowhere", *NER[1:]], "nowhere: no such file or folder"),
         (
             ["wsd", "model", "x.data.xml", "./x.data.xml", "--semcor", "x.data.xml", "--senses", "x"],

@@ -111,6 +111,27 @@ def test_options_decide_how_text_is_read(trained: str) -> None:
     assert run("task", "predict", "run", "latin.txt", "--encoding", "latin-1").startswith("Fußball\t")
 
 
+def test_all_keys_on_which_text_depends_can_be_set(folder: Path) -> None:
+    """Some of them belong to a trained model, and are refused when it is evaluated: `test_labels_belong_to_a_model`."""
+    Path("topics.tsv").write_text("a|b\tRain again today .\n|\tSun .\n")
+    with pytest.raises(ElmoError, match=r"line 1: the text has 2 labels \(a, b\); .* \(labels=several\)"):
+        run("task", "text", "classify", "topics.tsv")
+    assert run("task", "text", "classify", "topics.tsv", "--set", "labels=several") == "Rain again today .\nSun .\n"
+    short = run("task", "text", "classify", "topics.tsv", "--set", "labels=several", "--set", "max_tokens=2")
+    assert short == "Rain again\nSun .\n"
+    Path("trees.txt").write_text("(3 (2 ``) (3 Fun))\n(2 (2 A) (2 film))\n")
+    assert run("task", "text", "sst", "trees.txt") == '" Fun\nA film\n'
+    assert run("task", "text", "sst", "trees.txt", "--set", "quotes=penn", "--set", "binary=true") == "`` Fun\n"
+
+
+def test_labels_belong_to_a_model(folder: Path) -> None:
+    Path("topics.tsv").write_text("a\tRain .\nb\tSun .\n")
+    train = ["task", "train", "classify", "--train", "topics.tsv", "--dev", "topics.tsv", "--elmo", "none"]
+    run(*train, "--out", "topics", "--set", "training.max_epochs=1", "--set", "words.dim=4", "--set", "lstm=[4]")
+    with pytest.raises(ElmoError, match=r"labels: has no effect here; .* tokenizer, label_comment, training.batch"):
+        run("task", "evaluate", "topics", "topics.tsv", "--set", "labels=several")
+
+
 def test_predicts_raw_text_from_a_pipe_as_json(trained: str) -> None:
     lines = run("task", "predict", "run", "-", "--tokenizer", "ptb", "--json", text="w0 in Espoo, w4.\n").splitlines()
     found = [json.loads(line) for line in lines]

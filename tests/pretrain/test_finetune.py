@@ -127,6 +127,23 @@ def test_the_batch_is_as_asked_for(
     assert (training.batch_size, training.learning_rate) == (batch_size, 0.05)
 
 
+def test_options_win_over_settings(pretrained: Path, task: Path, tmp_path: Path) -> None:
+    """The order of the words on the command line doesn't matter. A default is no option: settings win over it."""
+
+    def settings_of(folder: str, *options: str) -> tuple[float, float, int]:
+        words = ["finetune", str(pretrained), str(tmp_path / folder), str(task), "--set", "training.max_steps=1"]
+        result = CliRunner().invoke(cli, [*words, "--device", "cpu", *options])
+        assert result.exit_code == 0, result.output
+        training = load_pretraining_recipe(str(tmp_path / folder / "run" / "recipe.yaml")).training
+        return training.n_epochs, training.learning_rate, training.batch_size
+
+    keys = ("n_epochs=3", "learning_rate=0.5", "batch_size=4")
+    changes = [word for key in keys for word in ("--set", f"training.{key}")]
+    assert settings_of("set", *changes) == (3, 0.5, 4)
+    options = ["--epochs", "1", "--learning-rate", "0.25", "--batch-size", "2"]
+    assert settings_of("both", *options, *changes) == (1, 0.25, 2)
+
+
 def test_a_new_softmax_learns_at_the_published_rate(pretrained: Path, task: Path, tmp_path: Path) -> None:
     settings = ["--new-softmax", "--set", "training.max_steps=1", "--device", "cpu"]
     result = CliRunner().invoke(cli, ["finetune", str(pretrained), str(tmp_path / "tuned"), str(task), *settings])

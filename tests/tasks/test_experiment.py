@@ -311,26 +311,50 @@ def test_a_run_belongs_to_one_recipe_text_and_bilm(files: Path, recipe: Recipe) 
             Experiment(job).run()
 
 
+@pytest.mark.parametrize("num_seeds", [1, 2])
 def test_a_start_that_trained_nothing_leaves_the_folder_free(
-    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+    num_seeds: int, files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a start ran out of memory, other settings may use the folder, and the biLM that it left is removed."""
 
     def fail(trainer: Trainer[Any, Any], *_: object) -> None:
         raise MemoryError
 
-    job = make_job(files, recipe(training__max_epochs=1))
+    job = make_job(files, recipe(training__max_epochs=1), num_seeds=num_seeds)
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "train", fail)
         with pytest.raises(MemoryError):
             Experiment(job).run()
     assert (job.folder / "bilm").exists()
-    other = make_job(files, recipe(training__max_epochs=1, dropout=0.3), elmo=None)
+    other = make_job(files, recipe(training__max_epochs=1, dropout=0.3), elmo=None, num_seeds=num_seeds)
     assert other.folder == job.folder
-    Experiment(other).run()
+    results = Experiment(other).run()
+    assert len(results) == num_seeds
     assert not (job.folder / "bilm").exists()
     with pytest.raises(ElmoError, match="was started with another recipe, text or biLM"):
         Experiment(job).run()
+
+
+def test_seeds_that_trained_nothing_take_another_bilm(
+    files: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All seeds share one biLM. As soon as one of them is trained with it, there can't be another."""
+    other = make_model()
+    torch.nn.init.ones_(other.bilm.char_encoder.embedding.weight)  # pyright: ignore[reportOptionalMemberAccess]
+    formats.save_native(other, files / "other")
+    job = make_job(files, recipe(training__max_epochs=1), num_seeds=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "train", None)
+        with pytest.raises(TypeError):
+            Experiment(job).run()
+    job = make_job(files, recipe(training__max_epochs=1), elmo="other", num_seeds=2)
+    with monkeypatch.context() as patch:
+        interrupt(patch, 6)
+        assert len(Experiment(job).run()) == 1
+    load_run(job.folder / "seed-0")  # refuses another biLM than it was trained with
+    with pytest.raises(ElmoError, match="seed-0: was started with another recipe, text or biLM"):
+        Experiment(replace(job, elmo=str(files / "model"))).run()
+    assert len(Experiment(job).run()) == 2
 
 
 def test_seeds_of_a_folder_differ_in_nothing_else(files: Path, recipe: Recipe) -> None:
@@ -397,9 +421,61 @@ def test_hidden_files_make_no_folder_full(files: Path, recipe: Recipe) -> None:
     assert len(Experiment(job).run()) == 2
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        ("seed-words/a.txt",),
+        ("seed-0-backup/config.json", "README.md", "vectors/glove.txt"),
+        ("seed-0/notes.txt",),
+        ("seed-0/config.json", "config.json"),
+        ("seed-00/a.txt", "weights.safetensors"),
+        ("seed-0",),
+    ],
+)
+def test_files_of_the_user_are_no_run_of_several_seeds(others: tuple[str, ...], files: Path, recipe: Recipe) -> None:
+    """The name of a folder alone does not make a run of several seeds of the one that it is in."""
+    job = make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
+    for name in others:
+        (job.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (job.folder / name).write_text("{}")
+    before = contents(job.folder)
+    with pytest.raises(ElmoError, match="run: neither empty nor a run of several seeds; choose another one"):
+        Experiment(job).run()
+    assert contents(job.folder) == before
+
+
+def test_runs_of_one_seed_that_a_user_collected_are_not_taken_over(files: Path, recipe: Recipe) -> None:
+    """A README of the user's, or a run in the folder itself, would be replaced by the best seed's."""
+    settings = recipe(training__max_epochs=1)
+    Experiment(make_job(files, settings, "mine/seed-0", elmo=None)).run()
+    Experiment(make_job(files, settings, "both", elmo=None)).run()
+    shutil.copytree(files / "mine" / "seed-0", files / "both" / "seed-0")
+    (files / "mine" / "README.md").write_text("My runs.")
+    for name in ("mine", "both"):
+        before = contents(files / name)
+        with pytest.raises(ElmoError, match=f"{name}: neither empty nor a run of several seeds"):
+            Experiment(make_job(files, settings, name, elmo=None, num_seeds=2)).run()
+        assert contents(files / name) == before
+
+
+def test_a_run_of_several_seeds_goes_on_next_to_other_folders(files: Path, recipe: Recipe) -> None:
+    """A copy of a seed's folder doesn't matter, nor does the empty one of a start that was killed at once."""
+    job = make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)
+    (job.folder / "seed-0").mkdir(parents=True)
+    results = Experiment(job).run()
+    shutil.copytree(job.folder / "seed-0", job.folder / "seed-0-backup")
+    assert Experiment(job).run() == results
+
+
 def test_a_folder_of_several_seeds_is_refused_to_one_seed(files: Path, recipe: Recipe) -> None:
     Experiment(make_job(files, recipe(training__max_epochs=1), elmo=None, num_seeds=2)).run()
-    with pytest.raises(ElmoError, match="holds a run of several seeds"):
+    with pytest.raises(
+        ElmoError, match="holds a run of several seeds; choose another run folder, or more than one seed"
+    ):
         Experiment(make_job(files, recipe(training__max_epochs=1), elmo=None)).run()
 
 

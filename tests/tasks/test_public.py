@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import elmo.tasks
+from elmo.cli.main import cli
 from elmo.errors import ElmoError
+from elmo.tasks.ner.task import NerExample, NerModel
 
 SENTENCES = ["Ann w1 w2", "w3 w1 Bo w2 w2", "w0 in Espoo w4", "Ghent w5", "w3 Ann Bo w1", "w2 w2 w5", "to Espoo", "w1"]
 TAGS = {"Ann": "B-PER", "Bo": "B-PER", "Espoo": "B-LOC", "Ghent": "B-LOC"}
@@ -44,6 +47,24 @@ def test_a_trained_model_is_loaded_scored_and_used(files: Path) -> None:
     assert first == ((0, 1, "PER"),)
     assert second == ((2, 3, "LOC"),)
     assert elmo.tasks.predict(tagger, []) == []
+
+
+def test_batches_are_as_large_as_in_training(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With layer norm, predictions depend on the batch: the scores of a training must be found again later."""
+    sizes: list[int] = []
+    predict = NerModel.predict
+
+    def count(model: NerModel, examples: list[NerExample]) -> object:
+        sizes.append(len(examples))
+        return predict(model, examples)
+
+    monkeypatch.setattr(NerModel, "predict", count)
+    tagger = elmo.tasks.load(files / "run", device="cpu")
+    elmo.tasks.evaluate(tagger, files / "names.conll")
+    elmo.tasks.predict(tagger, SENTENCES)
+    command = ["task", "predict", f"{files}/run", "-", "--device", "cpu"]
+    CliRunner().invoke(cli, command, input="\n".join(SENTENCES), catch_exceptions=False)
+    assert sizes == [4, 4] * 3
 
 
 def test_a_finished_training_is_not_repeated(files: Path) -> None:

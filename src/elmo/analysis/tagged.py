@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from elmo.errors import ElmoError
-from elmo.text.conllu import CONLLU, split_word
+from elmo.text.conllu import CONLLU, split_word, without_spaces
 from elmo.text.decoding import read_paragraphs
 
 Columns = Literal["upos", "xpos", "columns"]
@@ -42,6 +42,7 @@ def read_tagged(paths: Iterable[str | Path], columns: Columns, encoding: str = "
 
     With `columns="columns"` a line is a word, a tab and its tag; further columns are ignored. In CoNLL-U, comments are
     skipped, as are lines for several tokens written as one word ("1-2") and for words left out of the text ("8.1").
+    Spaces in words become `_`.
 
     Raises:
         ElmoError: If a line has other columns, or lacks a word or a tag. Names the file and line.
@@ -109,7 +110,7 @@ def _add(sentence: Tagged, line: str, columns: Columns, where: str) -> None:
         return
     if len(parts) < 2:
         raise ElmoError(f"{where}: holds no tab; expected a word, a tab and its tag")
-    word, tag = parts[place.word].strip(), parts[place.tag].strip()
+    word, tag = without_spaces(parts[place.word]), parts[place.tag].strip()
     if not word or not tag:
         raise ElmoError(f"{where}: the {'tag' if word else 'word'} is empty")
     sentence.tokens.append(word)

@@ -340,18 +340,28 @@ def _tasks(
         raise ElmoError("--train, --dev and --name: give each as often as --task, or leave out --name")
     if len(set(names)) < len(names):
         raise ElmoError("--name: two tasks have the same name; give each its own name")
+    split = _split(overrides)
+    # An override without effect is refused: the analysis would be believed to have it, after hours of training.
+    if strange := next((name for name, _ in split if name is not None and name not in tasks), None):
+        raise ElmoError(f"--set {strange}:…: {strange} is not among the tasks; leave it out, or add --task {strange}")
     rows = zip(names, tasks, train, dev, strict=True)
-    return [TaskData(name, task, text, held, _settings(task, overrides)) for name, task, text, held in rows]
+    return [TaskData(name, task, text, held, _settings(task, split)) for name, task, text, held in rows]
 
 
-def _settings(task: str, overrides: Sequence[str]) -> dict[str, object]:
-    """Return the overrides that apply to a task's recipe: those without a task name, and those with its own."""
+def _split(overrides: Sequence[str]) -> list[tuple[str | None, str]]:
+    """Split each override into the name of its task, or None if it is for all of them, and its key and value."""
     from elmo.tasks import TASKS
-    from elmo.training.recipes import parse_override
 
     # A value may contain a colon too, so a prefix counts only if it is the name of a task.
-    split = [text.split(":", 1) if text.partition(":")[0] in TASKS else [task, text] for text in overrides]
-    return dict(parse_override(text) for name, text in split if name == task)
+    cut = (text.partition(":") for text in overrides)
+    return [(name, rest) if name in TASKS else (None, f"{name}{colon}{rest}") for name, colon, rest in cut]
+
+
+def _settings(task: str, overrides: Sequence[tuple[str | None, str]]) -> dict[str, object]:
+    """Return the overrides that apply to a task's recipe: those for all tasks, and those with its own name."""
+    from elmo.training.recipes import parse_override
+
+    return dict(parse_override(text) for name, text in overrides if name in (None, task))
 
 
 def _describe(model: str, config: Any) -> str:

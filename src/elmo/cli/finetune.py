@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Change one key of the training settings. May be repeated.",
+    help="Change one key of the training settings. May be repeated. Options such as --epochs win over it.",
 )
 @device_option
 @text_options
@@ -100,10 +100,13 @@ def command(
     if not new_softmax and is_given("min_count"):
         raise ElmoError("--min-count: has no effect without --new-softmax, which keeps the model's words; leave it out")
     loaded = load(model)
-    own: dict[str, object] = {} if learning_rate is None else {"learning_rate": learning_rate}
-    own |= {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
-    # Later ones win: --set over options of the command, and these over the defaults.
-    settings = default_settings(loaded, new_softmax) | {"n_epochs": epochs} | own
+    # As in `elmo pretrain`, options of the command win over --set, and both over the defaults.
+    own = {key.removeprefix("training."): value for key, value in map(parse_override, overrides)}
+    if is_given("epochs") or "n_epochs" not in own:
+        own["n_epochs"] = epochs
+    flags = {"learning_rate": learning_rate, "batch_size": batch_size}
+    own |= {key: value for key, value in flags.items() if value is not None}
+    settings = default_settings(loaded, new_softmax) | own
     if settings.get("loss") != "adaptive" and "adaptive_cutoffs" not in own:
         # These are the model's cutoffs. A different loss is refused later, with a clearer message.
         settings.pop("adaptive_cutoffs", None)
@@ -119,8 +122,8 @@ def command(
     reading = choose_reading(loaded, paths, encoding=encoding, **reading).reading(encoding)
     sentences = read_some(heldout, **reading) if heldout else []  # first, as a bad file is noticed only by reading it
     corpus = prepare_corpus(loaded, paths, folder, new_softmax, min_count=min_count, **reading)
-    if batch_size or "batch_size" not in settings:
-        training = replace(training, batch_size=batch_size or default_batch_size(corpus, training.unroll_steps))
+    if "batch_size" not in settings:
+        training = replace(training, batch_size=default_batch_size(corpus, training.unroll_steps))
     result = finetune(loaded, corpus, folder, training, new_softmax=new_softmax, heldout=sentences, device=device)
     _report(folder, result, as_json)
 

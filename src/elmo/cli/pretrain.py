@@ -42,7 +42,11 @@ if TYPE_CHECKING:
     help="Start from the weights of MODEL instead of random ones. It needs the recipe's sizes and CORPUS's vocabulary.",
 )
 @click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Change one key of the recipe. May be repeated."
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change one key of the recipe. May be repeated. Options such as --max-steps win over it.",
 )
 @click.option("--max-steps", type=click.IntRange(1), metavar="N", help="Stop after this many steps.")
 @click.option(

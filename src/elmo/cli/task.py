@@ -226,7 +226,7 @@ def evaluate(
     members = load_ensemble(runs, use_device(device)) if ensemble else [load(first, device=device)]
     trained = members[0]
     # Only what decides how the file is read may be changed: another setting would ask for another model.
-    recipe = override(trained.recipe, _reading(trained.task, overrides, "training.batch_size"))
+    recipe = override(trained.recipe, _settings(trained.task, overrides, ["training.batch_size"]))
     found = trained.task.read(file, recipe)
     # The rate is that of predicting; reading and loading are not in it.
     started = time.perf_counter()
@@ -273,7 +273,7 @@ def text(task: str, files: tuple[str, ...], recipe: str | None, overrides: tuple
     from elmo.tasks.task import distinct_lines
 
     found = get_task(task)
-    loaded = load_task_recipe(task, recipe, _reading(found, overrides))
+    loaded = load_task_recipe(task, recipe, _settings(found, overrides, found.reading_text))
     read = (example for file in files for example in found.read(file, loaded))
     for line in distinct_lines(found.all_sentences(read)):
         click.echo(line)
@@ -326,7 +326,8 @@ def predict(
 
     Without predicates, srl finds them by the forms of the words. For tag, the result is CoNLL-U. If FILE is CoNLL-U,
     too, the model's tags replace those in it, and everything else stays as it is; ner writes its tags to MISC, as in
-    NER=B-PER. For classify, CoNLL-U is one text, unless "# newdoc" begins several.
+    NER=B-PER. For classify, "# newdoc" begins a text of CoNLL-U; in a file without it, each comment with labels does,
+    as in the training set of RUN.
     """  # noqa: D301 - see above
     import json
 
@@ -344,14 +345,15 @@ def predict(
     found = read_unanswered(trained, path, layout or layout_of(trained.task, path), encoding, tokenizer)
     # Examples are read, predicted and printed chunk by chunk, so that a pipe of any length needs no more memory.
     for chunk in in_chunks(found, trained.task.length, CHUNK, CHUNK_TOKENS):
-        for example, prediction in zip(chunk, predict_all(trained.task, trained.model, chunk), strict=True):
+        predicted = predict_all(trained.task, trained.model, chunk, trained.batch_size)
+        for example, prediction in zip(chunk, predicted, strict=True):
             if as_json:
                 click.echo(json.dumps(trained.task.as_json(example, prediction), ensure_ascii=False))
             else:
                 click.echo(trained.task.as_text(example, prediction), nl=False)
 
 
-def _reading(task: Task[Any, Any, Any], overrides: Sequence[str], *others: str) -> dict[str, object]:
+def _settings(task: Task[Any, Any, Any], overrides: Sequence[str], others: Sequence[str]) -> dict[str, object]:
     """Parse overrides of the keys that decide how a file is read, or of `others`.
 
     Raises:

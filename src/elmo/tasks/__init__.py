@@ -152,7 +152,7 @@ def evaluate(trained: TrainedTask[Any, Any], file: str | Path) -> Scores:
         ElmoError: If the file is not in the task's format.
     """
     examples = trained.task.read(str(file), trained.recipe)
-    predictions = trainer.predict(trained.task, trained.model, examples)
+    predictions = trainer.predict(trained.task, trained.model, examples, trained.batch_size)
     return trained.task.score(examples, predictions)
 
 
@@ -187,4 +187,4 @@ def predict(trained: TrainedTask[Any, Any], texts: Iterable[str], *, tokenizer: 
             examples.append(trained.task.parse(text, tokenize))
         except ElmoError as error:
             raise ElmoError(f"text {number}: {error}") from None
-    return trainer.predict(trained.task, trained.model, examples)
+    return trainer.predict(trained.task, trained.model, examples, trained.batch_size)

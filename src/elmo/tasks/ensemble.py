@@ -26,8 +26,8 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
         device: The device to put the models on.
 
     Raises:
-        ElmoError: If the models are of different tasks, have different labels or tokenizers, or are of a task whose
-            predictions cannot be combined.
+        ElmoError: If the models are of different tasks, have different labels, tokenizers or other settings that an
+            ensemble shares, or are of a task whose predictions cannot be combined.
     """
     members = [load_run(folder, device) for folder in folders]
     task = members[0].task
@@ -42,6 +42,7 @@ def load_ensemble(folders: Sequence[Path], device: torch.device | str = "cpu") -
         # Sorted, because the order of labels may differ: predictions are combined by label.
         "labels": [", ".join(sorted(member.model.labels)) for member in members],
         "tokenizer": [member.task.tokenizer(member.recipe) for member in members],
+        "setting": [", ".join(f"{key}={getattr(m.recipe, key)}" for key in m.task.shared) for m in members],
     }.items():
         for folder, value in zip(folders, own, strict=True):
             if value != own[0]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -39,22 +40,25 @@ from elmo.tasks.run_folder import (
     RunConfig,
     checksum_of_examples,
     claim_task_run,
+    is_left_by_another,
+    is_run,
     keep_bilm,
     make_elmo_input,
     make_elmo_layers,
     read_config,
     read_results,
-    require_same,
     write_config,
 )
 from elmo.tasks.task import Task, get_task
 from elmo.tasks.trainer import Trainer
 from elmo.training.machine import machine_name
+from elmo.training.metrics import METRICS
 
 E = TypeVar("E")
 
 NO_ELMO = "none"
 SEED_FOLDER = "seed-{}"
+_SEED_FOLDER = re.compile(r"seed-(0|[1-9][0-9]*)")
 
 
 @dataclass(frozen=True)
@@ -145,8 +149,8 @@ class Experiment:
         results: The results of the seeds that are trained so far.
 
     Raises:
-        ElmoError: If a file cannot be read, a set has nothing to learn or measure, or the settings contradict each
-            other.
+        ElmoError: If a file cannot be read, the training set has nothing to learn, the dev set has nothing to measure,
+            or the settings contradict each other. A test set may have nothing to measure: no decision depends on it.
     """
 
     def __init__(self, job: ExperimentConfig, sets: Sets | None = None, layers: FrozenLayers | None = None) -> None:
@@ -190,6 +194,9 @@ class Experiment:
         job.folder.mkdir(parents=True, exist_ok=True)
         start = job.recipe.training.seed
         with alone_in(job.folder):
+            if job.num_seeds > 1 and self._are_left_by_others(self._started_seeds(), config):
+                # Each seed's own files are forgotten when it is claimed, but its biLM is where all seeds find it.
+                shutil.rmtree(job.folder / BILM, ignore_errors=True)
             for seed in range(start, start + job.num_seeds):
                 folder = self._folder_of(seed)
                 folder.mkdir(exist_ok=True)
@@ -232,20 +239,40 @@ class Experiment:
     def _check_folder(self, config: RunConfig) -> None:
         """Refuse a run folder that holds something else.
 
-        A folder is either for one seed or for several, and the seeds of one folder differ in nothing else.
+        A folder is either for one seed or for several, and the seeds of one folder differ in nothing else, unless their
+        starts trained nothing.
         """
-        folder = self.job.folder
-        seeds, names = set(folder.glob(SEED_FOLDER.format("*"))), [path.name for path in folder.glob("[!.]*")]
+        folder, seeds = self.job.folder, self._started_seeds()
         if self.job.num_seeds == 1 and seeds:
-            raise ElmoError(
-                f"{folder}: holds a run of several seeds; choose another run folder, or the same number of seeds"
-            )
-        if self.job.num_seeds > 1 and names and not seeds:
+            raise ElmoError(f"{folder}: holds a run of several seeds; choose another run folder, or more than one seed")
+        if self.job.num_seeds > 1 and not self._may_hold_seeds(seeds):
             raise ElmoError(f"{folder}: neither empty nor a run of several seeds; choose another one")
-        for path in seeds:
-            if (path / CONFIG).exists():
-                seed = int(path.name.removeprefix(SEED_FOLDER.format("")))
-                require_same(path, config, self._recipe_of(seed), self.vocabularies)
+        self._are_left_by_others(seeds, config)
+
+    def _are_left_by_others(self, seeds: Sequence[int], config: RunConfig) -> bool:
+        """Return whether these seeds, at least one, all belong to runs with other settings that trained nothing.
+
+        Raises:
+            ElmoError: If one of them was trained with other settings.
+        """
+        left = [is_left_by_another(self._folder_of(s), config, self._recipe_of(s), self.vocabularies) for s in seeds]
+        return bool(left) and all(left)
+
+    def _started_seeds(self) -> list[int]:
+        """Return the seeds whose run folders, finished or not, are in the run folder."""
+        found = map(_SEED_FOLDER.fullmatch, (path.name for path in self.job.folder.glob(SEED_FOLDER.format("*"))))
+        return sorted(int(match[1]) for match in found if match and is_run(self.job.folder / match[0]))
+
+    def _may_hold_seeds(self, seeds: Sequence[int]) -> bool:
+        """Return whether the run folder is that of several seeds, with these in it, or has nothing of the user's."""
+        folder = self.job.folder
+        names = {path.name for path in folder.glob("[!.]*")}
+        if not seeds:  # a process that was killed right at its start left the first seed's folder empty
+            return all(_SEED_FOLDER.fullmatch(name) and _is_empty(folder / name) for name in names)
+        # A user may have collected runs of one seed under such names, next to files that the best seed's would replace.
+        # A folder with metrics is itself the run of one seed.
+        replaced = names & {CARD, CONFIG, RESULTS, VOCABULARIES, WEIGHTS}
+        return not replaced or (is_run(folder) and METRICS not in names)
 
     def _folder_of(self, seed: int) -> Path:
         return self.job.folder if self.job.num_seeds == 1 else self.job.folder / SEED_FOLDER.format(seed)
@@ -324,9 +351,10 @@ class Experiment:
         results |= {part: {name: spread(values) for name, values in scores.items()} for part, scores in summary.items()}
         write_all(
             {
+                # The first one: after a kill, the other files are then still known to be those of a run.
+                folder / CONFIG: lambda path: write_config(path, replace(config, bilm=bilm), recipe),
                 folder / VOCABULARIES: lambda path: shutil.copyfile(source / VOCABULARIES, path),
                 folder / WEIGHTS: lambda path: shutil.copyfile(source / WEIGHTS, path),
-                folder / CONFIG: lambda path: write_config(path, replace(config, bilm=bilm), recipe),
                 folder / RESULTS: lambda path: write_json(path, results),
             }
         )
@@ -345,3 +373,8 @@ class Experiment:
         width, place = self.bilm.config.width, "input and output" if config.at == "both" else config.at
         layers = f"{self.bilm.config.num_layers} layers" if config.layers == "all" else "the top layer"
         return f"{name}, {layers}, {width} wide, at the {place}, {config.vectors}"
+
+
+def _is_empty(folder: Path) -> bool:
+    """Return whether a path is a folder with nothing but hidden files in it."""
+    return folder.is_dir() and not any(folder.glob("[!.]*"))

@@ -95,6 +95,15 @@ class TrainedTask(Generic[E, P]):
     model: TaskModel[E, P]
     text: TextConfig | None = None
 
+    @property
+    def batch_size(self) -> int:
+        """The number of examples that training put into a batch.
+
+        With `elmo.layer_norm`, a prediction depends a little on the other examples of its batch. The scores of the
+        training are found again with batches of this size.
+        """
+        return self.recipe.training.batch_size
+
     def tokenizer_for(self, sample: str) -> str:
         """Return the name of the tokenizer for plain text: the one that fits the training set.
 
@@ -293,7 +302,7 @@ def claim_task_run(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabula
     """
     if (folder / CONFIG).exists():
         read_config(folder)  # raises ElmoError if this is not a run folder
-    if _FILES.is_left_by_another(folder, lambda: require_same(folder, config, recipe, vocabularies)):
+    if is_left_by_another(folder, config, recipe, vocabularies):
         _FILES.forget(folder)
     remove_partial(folder)
     # The configuration is written first: after a kill between the two files, this is still known to be a run folder.
@@ -305,7 +314,16 @@ def claim_task_run(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabula
     )
 
 
-def require_same(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
+def is_left_by_another(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> bool:
+    """Return whether a folder is that of another run that had not trained anything yet.
+
+    Raises:
+        ElmoError: If the folder holds another run that had, or other files.
+    """
+    return _FILES.is_left_by_another(folder, lambda: _require_same(folder, config, recipe, vocabularies))
+
+
+def _require_same(folder: Path, config: RunConfig, recipe: TaskRecipe, vocabularies: Vocabularies) -> None:
     """Raise ElmoError if a run folder belongs to another task, recipe, data or biLM."""
     before, values = read_config(folder)
     known = from_mapping(get_task(before.task).recipe, values, f"{folder / CONFIG}: recipe")

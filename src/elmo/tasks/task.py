@@ -16,6 +16,7 @@ from elmo.tasks.common.modules import WordEmbedding
 from elmo.tasks.common.static_vectors import FileWords, set_word_vectors
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.recipe import TaskRecipe
+from elmo.text.conllu import without_spaces
 from elmo.text.decoding import read_lines
 from elmo.text.tokenizers import Tokenizer
 from elmo.training.recipes import read_recipe
@@ -80,10 +81,21 @@ class Task(ABC, Generic[R, E, P]):
     metric: str
     recipe: type[R]
     reading: tuple[str, ...] = ()
-    """The keys of the recipe that only say how a file is read.
+    """The keys of the recipe that decide how a file is read, and that may differ from one file to another.
 
-    `--set` of `elmo task evaluate` and `elmo task text` accepts these keys alone, since others would change nothing
-    there.
+    `--set` of `elmo task evaluate` and `elmo task text` accepts them. Other keys of the recipe would change nothing
+    there, with the exceptions of `reading_text` and of the size of batches.
+    """
+
+    reading_text: tuple[str, ...] = ()
+    """More keys of the recipe on which it depends what text is read from a file.
+
+    `--set` of `elmo task text` accepts them. `elmo task evaluate` does not: a trained model has its own values, such
+    as its number of labels, and its scores would be wrong with others.
+    """
+
+    shared: tuple[str, ...] = ()
+    """The keys of the recipe that all models of an ensemble must have in common, besides the labels and the tokenizer.
     """
 
     layouts: tuple[str, ...] = ()
@@ -257,9 +269,9 @@ def parse_file(task: Task[Any, E, Any], path: str, encoding: str, tokenize: Toke
 def distinct_lines(sentences: Iterable[Sentence]) -> dict[str, None]:
     """Return the distinct sentences that have tokens, in order, as lines with a space between tokens.
 
-    A dict is used as a set that keeps its order.
+    Spaces in tokens become `_`, as a biLM reads them. A dict is used as a set that keeps its order.
     """
-    return dict.fromkeys(" ".join(tokens) for tokens in sentences if tokens)
+    return dict.fromkeys(" ".join(map(without_spaces, tokens)) for tokens in sentences if tokens)
 
 
 TASKS = {

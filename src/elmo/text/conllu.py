@@ -29,6 +29,11 @@ def is_conllu(path: str | Path) -> bool:
     return ".conllu" in Path(path).suffixes
 
 
+def without_spaces(form: str) -> str:
+    """Return a word with `_` in place of spaces, as a biLM reads it: no token contains whitespace."""
+    return "_".join(form.split())
+
+
 def split_word(line: str, where: str) -> list[str] | None:
     """Return the columns of a line, or None if it holds no word: a comment, a range ("1-2") or an empty node ("8.1").
 
@@ -55,7 +60,7 @@ def split_word(line: str, where: str) -> list[str] | None:
 class ConlluSentence:
     """The words of a sentence, each with its place in the text of the file, the line where it begins, and its id.
 
-    Spaces in words are `_`, since no token contains whitespace.
+    Spaces in words are `_` (see `without_spaces`).
     """
 
     line: int
@@ -89,7 +94,7 @@ def conllu_sentences(text: str, path: str, line: int = 1) -> Iterator[ConlluSent
                 if not columns[1].strip():
                     raise ElmoError(f"{path}, line {number}: the word is empty")
                 first = start + len(columns[0]) + 1
-                sentence.words.append(("_".join(columns[1].split()), first, first + len(columns[1])))
+                sentence.words.append((without_spaces(columns[1]), first, first + len(columns[1])))
         start += len(content) + 1
     if sentence is not None and sentence.words:
         yield sentence

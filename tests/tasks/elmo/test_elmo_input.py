@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -212,6 +213,22 @@ def test_two_processes_compute_a_cache_once(bilm: Model, tmp_path: Path) -> None
 def test_sentences_that_the_cache_lacks_are_computed(bilm: Model, tmp_path: Path) -> None:
     others = [["Ein", "Satz"], SENTENCES[0]]
     torch.testing.assert_close(make(bilm, tmp_path)(others).input, make(bilm)(others).input, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("vectors", ["live", "trained", "cached"])
+@pytest.mark.parametrize("training", [True, False])
+def test_spaces_in_words_are_read_as_in_training_text(
+    bilm: Model, vectors: str, training: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words of CoNLL-U may have spaces: `elmo prepare` and all other commands read them as `_`. So must the tasks."""
+    sentences = [["New York", "plays"], ["New_York", "plays"]]
+    monkeypatch.setattr(sys.modules[__name__], "SENTENCES", sentences[:1])
+    found = make(bilm, tmp_path if vectors == "cached" else None, vectors=vectors).train(training)(sentences).input
+    assert torch.equal(found[0], found[1])
+    torch.testing.assert_close(found[0], torch.from_numpy(Embedder(bilm).embed(sentences[1:])[0]), rtol=0, atol=2e-6)
+    if vectors == "cached":
+        monkeypatch.setattr(LiveLayers, "__call__", None)  # the cache has all words
+        make(bilm, tmp_path, vectors=vectors)(sentences)
 
 
 @pytest.mark.parametrize("vectors", ["live", "trained"])

@@ -19,10 +19,12 @@ ESPOO = [(("Visit", "Espoo", "."), ("O", "B-LOC", "O")), (("Now",), ("O",))]
         ("Visit\tO\nEspoo\tB-LOC\n.\tO\n\nNow\tO\n", 0),  # WNUT
         ("0\tVisit\tO\n1\tEspoo\tB-LOC\n2\t.\tO\n\n\n0\tNow\tO", 1),  # WikiNEuRal
         ("-DOCSTART- -X- O O\n\nVisit VB I-VP O\nEspoo NNP I-NP B-LOC\n. . O O\n\nNow RB O O\n\n", 0),  # CoNLL-2003
+        ("-DOCSTART- -X- O O\n\nVB Visit I-VP O\nNNP Espoo I-NP B-LOC\n. . O O\n\nRB Now O O\n", 1),
+        ("-DOCSTART-\n\nVisit VB O\nEspoo NNP B-LOC\n. . O\n-DOCSTART- O\n\nNow RB O\n", -3),
         ("Visit \t O\nEspoo\tB-LOC\n.\tO \n\n Now\tO\n", 0),  # padded
         ("Visit O\r\nEspoo B-LOC\r\n. O\r\n-DOCSTART- O\r\n\r\nNow O\r\n", 0),  # Windows
     ],
-    ids=["wnut", "wikineural", "conll2003", "padded", "windows"],
+    ids=["wnut", "wikineural", "conll2003", "second", "short", "padded", "windows"],
 )
 def test_reads_the_known_columns(text: str, column: int, tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text(text, newline="")

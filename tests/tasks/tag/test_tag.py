@@ -163,6 +163,17 @@ def test_lemmas_without_annotation_are_not_learned(examples: list[ColumnSentence
     assert head.loss(torch.zeros(1, 3), ["cats"], ["_"], 0.0).item() == 0
 
 
+def test_a_batch_without_a_known_label_teaches_nothing(examples: list[ColumnSentence], tmp_path: Path) -> None:
+    """It may hold the only target of the model, in sentences that are not annotated."""
+    model = make_tagger(make_recipe(targets=["lemma"]), examples)
+    path = tmp_path / "bare.conllu"
+    path.write_text("1\tdogs\t_\tNOUN\tNNS\t_\t0\troot\t_\t_\n\n")
+    loss = model.loss([*read_columns(str(path), None)])
+    loss.backward()
+    assert loss.item() == 0
+    assert all(parameter.grad is None or not parameter.grad.any() for parameter in model.parameters())
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
@@ -242,6 +253,12 @@ def test_sentences_are_printed(trained: Path) -> None:
     first = (trained / "dev.conllu").read_text(encoding="utf-8").split("\n\n")[0].split("\n")
     words = [line.split("\t")[1] for line in first if line.split("\t")[0].isdecimal()]
     assert run("task", "text", "tag", trained / "dev.conllu").split("\n")[0] == " ".join(words)
+
+
+def test_spaces_in_words_are_printed_as_prepare_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text("1\tNew York\tNew York\tPROPN\t_\t_\t0\troot\t_\t_\n\n")
+    assert run("task", "text", "tag", path) == "New_York\n"
 
 
 @pytest.mark.parametrize(

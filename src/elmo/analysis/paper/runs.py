@@ -15,7 +15,7 @@ from elmo.analysis.paper.finding import Rows
 from elmo.nn.devices import use_device
 from elmo.tasks import get_task, load_task_recipe
 from elmo.tasks.card import Result, spread
-from elmo.tasks.elmo.cache import LiveLayers
+from elmo.tasks.elmo.cache import LiveLayers, as_read
 from elmo.tasks.elmo.input import FrozenLayers
 from elmo.tasks.experiment import NO_ELMO, SEED_FOLDER, Experiment, ExperimentConfig, Sets, choose, read_sets, share_of
 from elmo.tasks.recipe import TaskRecipe
@@ -228,7 +228,7 @@ def distinct_sentences(task: Task[Any, Any, Any], sets: Sets, *names: str) -> li
 
 
 def _distinct(sentences: Iterable[Sentence]) -> list[tuple[str, ...]]:
-    return [sentence for sentence in dict.fromkeys(map(tuple, sentences)) if sentence]
+    return [sentence for sentence in dict.fromkeys(as_read(sentences)) if sentence]
 
 
 def _slug(name: str) -> str:

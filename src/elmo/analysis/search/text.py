@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
@@ -23,8 +22,6 @@ CORPUS, TAGS = "text", "tags.bin"
 
 TAG_DTYPE = np.dtype("<u2")
 MAX_TAGS = np.iinfo(TAG_DTYPE).max
-
-SPACE = re.compile(r"\s+")
 
 
 class IndexedText:
@@ -219,7 +216,7 @@ def _split(paths: Sequence[str], columns: Columns, encoding: str, lines: Path, f
             pairs = [pair for pair in zip(*sentence, strict=True) if pair[0] not in (BOS, EOS)]
             if not pairs:
                 continue
-            text.write(" ".join(SPACE.sub("_", word) for word, _ in pairs) + "\n")
+            text.write(" ".join(word for word, _ in pairs) + "\n")
             ids = [numbers.setdefault(tag, len(numbers)) for _, tag in pairs]
             if len(numbers) > MAX_TAGS:
                 raise ElmoError(f"{paths[0]}: more than {MAX_TAGS:,} different tags; is it the right column?")

@@ -117,7 +117,7 @@ class ElmoTagger(StoredAsFolder):
         trained, targets = self.loaded.trained, self.loaded.targets
         places = [find_sentences(doc) for doc in docs]
         examples = [_example([doc[i].text for i in s]) for doc, found in zip(docs, places, strict=True) for s in found]
-        predictions: Iterator[TagPrediction] = iter(predict(trained.task, trained.model, examples))
+        predictions: Iterator[TagPrediction] = iter(predict(trained.task, trained.model, examples, trained.batch_size))
         for doc, found in zip(docs, places, strict=True):
             for target in targets:
                 for token in doc:

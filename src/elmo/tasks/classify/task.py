@@ -32,6 +32,8 @@ class Classify(Task[ClassifyRecipe, TextExample, TextPrediction]):
     """Reads labels with texts, and scores as scikit-learn does."""
 
     name, metric, recipe, reading = "classify", "macro_f1", ClassifyRecipe, ("tokenizer", "label_comment")
+    reading_text = ("labels", "max_tokens")
+    shared = ("labels",)
     layouts = ("conllu",)
 
     def read(self, path: str, recipe: ClassifyRecipe) -> list[TextExample]:

@@ -11,13 +11,6 @@ import torch
 from elmo.errors import ElmoError
 from elmo.tasks.common.crf import Allowed
 
-SCHEMES = ("BIO", "IOB1", "BIOUL")
-"""How spans become tags.
-
-BIO: every span begins with B. IOB1: a span begins with B only if it directly follows another one of the same type; all
-other tokens are I. BIOUL: a span of one token is U, and longer ones begin with B and end with L.
-"""
-
 OUTSIDE = "O"
 
 
@@ -56,13 +49,14 @@ def spans_of(tags: Sequence[str]) -> list[Span]:
 
 
 def tags_of(spans: Iterable[Span], length: int, scheme: str) -> list[str]:
-    """Return the tags of `length` tokens with these spans, which must not overlap."""
+    """Return the tags of `length` tokens with these spans, which must not overlap.
+
+    In BIO, a span begins with B, and its other tokens are I. In BIOUL, it also ends with L, and a span of one token is
+    U.
+    """
     tags = [OUTSIDE] * length
     for start, end, kind in sorted(spans):
-        marks = ["I"] * (end - start)
-        follows = start > 0 and split_tag(tags[start - 1])[1] == kind
-        if scheme != "IOB1" or follows:
-            marks[0] = "B"
+        marks = ["B", *["I"] * (end - start - 1)]
         if scheme == "BIOUL":
             marks[-1] = "L" if len(marks) > 1 else "U"
         tags[start:end] = [f"{mark}-{kind}" for mark in marks]

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from elmo.formats.model import State
 from elmo.progress import show_progress
 from elmo.targets import unfinished_folder
 from elmo.tasks.recipe import ElmoConfig
+from elmo.text.conllu import without_spaces
 
 Sentences = Sequence[Sequence[str]]
 Arrays = Sequence[NDArray[np.floating]]
@@ -53,8 +54,10 @@ class LiveLayers:
 
         If another process is computing the same cache, this one waits for it. If a process was killed while computing
         it, this one continues there.
+
+        Spaces in tokens are `_` in the cache, as in what `ElmoInput` looks up in it.
         """
-        texts = list(dict.fromkeys(map(tuple, sentences)))  # each distinct sentence once
+        texts = list(dict.fromkeys(as_read(sentences)))  # each distinct sentence once
         path = folder / f"{self._fingerprint(texts)}.layers"
         lengths = [len(text) for text in texts]
         work = path.with_name(f".{path.name}.unfinished")
@@ -119,6 +122,11 @@ class LiveLayers:
         facts = [model, self.embedder.precision, self.config.state, self.config.cache_dtype]
         text = json.dumps([facts, texts]).encode()
         return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def as_read(sentences: Iterable[Sequence[str]]) -> Iterator[tuple[str, ...]]:
+    """Yield the sentences of a task as the biLM reads them: with `_` in place of spaces in tokens."""
+    return (tuple(map(without_spaces, sentence)) for sentence in sentences)
 
 
 def _read_progress(progress: Path, data: Path) -> tuple[int, int]:

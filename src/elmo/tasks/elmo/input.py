@@ -18,6 +18,7 @@ from elmo.nn.bilm import BiLM, BiLMState, repeat_row, to_device
 from elmo.nn.precision import own_products
 from elmo.nn.scalar_mix import ScalarMix
 from elmo.tasks.common.batches import cut, lengths_of, pad_ids, padding_mask
+from elmo.tasks.elmo.cache import as_read
 from elmo.tasks.recipe import ElmoConfig
 from elmo.text.characters import number_types
 
@@ -122,10 +123,13 @@ class ElmoInput(nn.Module):
         return self._width if "output" in self.mixes else 0
 
     def forward(self, sentences: Sentences) -> ElmoVectors:
-        """Return the vectors of B sentences; T is the length of the longest."""
+        """Return the vectors of B sentences; T is the length of the longest.
+
+        Tokens of CoNLL-U may contain spaces. The biLM reads `_` in their place, as it did in its training text.
+        """
         device = self.get_buffer("_here").device
         mask = padding_mask(lengths_of(sentences), device)
-        layers = self._run(sentences, mask)
+        layers = self._run(list(as_read(sentences)), mask)
         return ElmoVectors(*(self._mix(place, layers, mask) for place in ("input", "output")))
 
     def of_tokens(self, sentences: Sentences) -> ElmoVectors:
@@ -155,32 +159,31 @@ class ElmoInput(nn.Module):
         terms = [mix.penalty(strength) for mix in self.mixes.values() if isinstance(mix, ScalarMix)]
         return torch.stack(terms).sum() if terms else self.get_buffer("_here").sum()
 
-    def _run(self, sentences: Sentences, mask: Tensor) -> Tensor:
+    def _run(self, sentences: Sequence[tuple[str, ...]], mask: Tensor) -> Tensor:
         """Return the layers (L, B, T, D) of the sentences, zeros at padding."""
         if self.layers is None:
             return mask.new_zeros(0, *mask.shape, 0, dtype=torch.float32)
         if isinstance(self.layers, TrainedLayers):
-            places = {sentence: place for place, sentence in enumerate(dict.fromkeys(map(tuple, sentences)))}
+            places = {sentence: place for place, sentence in enumerate(dict.fromkeys(sentences))}
             if self.training or len(places) == len(sentences):
                 return self.layers(sentences)
-            return self.layers(list(places))[:, [places[tuple(sentence)] for sentence in sentences]]
+            return self.layers(list(places))[:, [places[sentence] for sentence in sentences]]
         # A task may train with bf16 products, but a biLM that is not trained gives the same vectors in training and in
         # prediction, and the same as the cache.
         with own_products(None):
             layers = self.layers(sentences) if self.training else self._repeated(sentences, self.layers)
         return pad_layers(layers, mask.shape[1]).to(mask.device)
 
-    def _repeated(self, sentences: Sentences, layers: FrozenLayers) -> list[NDArray[np.floating]]:
+    def _repeated(self, sentences: Sequence[tuple[str, ...]], layers: FrozenLayers) -> list[NDArray[np.floating]]:
         """Return the layers of each sentence, computing only those that are not known yet."""
         # An ensemble exchanges the source of its members' layers: what another one computed must not be used then.
         if self._latest.source is not layers:
             self._latest = _Latest(layers, deque(maxlen=2))
-        keys = list(map(tuple, sentences))
         known = {key: array for batch in self._latest.batches for key, array in batch.items()}
-        new = [key for key in dict.fromkeys(keys) if key not in known]
+        new = [key for key in dict.fromkeys(sentences) if key not in known]
         known.update(zip(new, layers(new), strict=True))
-        self._latest.batches.append({key: known[key] for key in keys})
-        return [known[key] for key in keys]
+        self._latest.batches.append({key: known[key] for key in sentences})
+        return [known[key] for key in sentences]
 
     def _mix(self, place: str, layers: Tensor, mask: Tensor) -> Tensor:
         if place not in self.mixes:

@@ -49,7 +49,9 @@ def read_conll(path: str | Path, token_column: int = 0) -> list[TaggedSentence]:
 
 def _read(path: str | Path, token_column: int) -> Iterator[TaggedSentence]:
     for lines in read_paragraphs(path):
-        pairs = (_parse(line, token_column, f"{path}, line {number}") for number, line in lines)
+        # A line that begins a document may have other columns than those of tokens.
+        rows = [(number, line) for number, line in lines if split_columns(line)[0].strip() != DOCUMENT]
+        pairs = (_parse(line, token_column, f"{path}, line {number}") for number, line in rows)
         if words := [pair for pair in pairs if pair[0] != DOCUMENT]:
             tokens, tags = zip(*words, strict=True)
             yield TaggedSentence(tokens, tags)

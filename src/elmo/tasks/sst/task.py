@@ -171,6 +171,7 @@ class Sst(Task[SstRecipe, SstExample, LabelPrediction]):
     """Reads labelled trees, scores accuracy on sentences, and writes a line for each."""
 
     name, metric, recipe = "sst", "accuracy", SstRecipe
+    reading_text = ("binary", "quotes")
 
     def read(self, path: str, recipe: SstRecipe) -> list[SstExample]:
         """Read the whole sentences of a file of trees."""

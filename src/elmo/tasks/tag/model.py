@@ -101,7 +101,7 @@ class LabelHead(nn.Module):
         """Return the mean cross-entropy of the words' values, a scalar."""
         gold = torch.tensor([*map(self.place, forms, values)], device=vectors.device)
         if bool((gold == IGNORED).all()):
-            return vectors.new_zeros(())
+            return vectors[:0].sum()  # a zero with a gradient: the loss of a batch may be this one alone
         return F.cross_entropy(self(vectors), gold, label_smoothing=smoothing)
 
     def best(self, vectors: Tensor, forms: Sequence[str]) -> list[str]:
