@@ -1,8 +1,9 @@
-"""The package's own English model, from a folder of texts: prepared, pretrained, measured, described, packed in half.
+"""Make the package's own English model from a folder of texts: prepare, pretrain, measure and pack it.
 
-Writes `src/elmo/models/en`. DATA has the texts in `lm/`, and those that models are measured on in `lm/`, `pos/` and
-`wsd/`, each file plain or compressed. WORK keeps the corpus, the runs, the figures and the packed model; the same
-command started again goes on where it was, in the middle of training, too. Each step is a command that you could type.
+The script writes `src/elmo/models/en`. DATA has the texts in `lm/`, and the texts that models are measured on in `lm/`,
+`pos/` and `wsd/`, each file plain or compressed. WORK keeps the corpus, the runs, the figures and the packed model. The
+same command, started again, continues where it stopped, even in the middle of a training. Each step is a command that
+you could type.
 
     python examples/build_english.py ../shared/data work/ --kenlm kenlm/build/bin
     python examples/build_english.py ../shared/data work/ --corpus corpus/ --run run/      (a run that is done)
@@ -38,10 +39,10 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("training.max_steps=10840", "training.seed=1", "training.learning_rate=0.005"),
     ("training.max_steps=7019", "training.seed=2", "training.learning_rate=0.004"),
 )
-"""What is set for each run of the training, of 108, 122 and 80 minutes; each goes on with the model of the last one."""
+"""The settings of runs of 108, 122 and 80 minutes, each of which starts from the model of the run before it."""
 BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "experiments" / "default_model.py"
 MOST_BYTES = 30_000_000
-"""Of the model, and of what predicts words."""
+"""The largest size of the weights, and of the softmax."""
 
 LIMITS = """\
 - A small model, for a package, trained for hours on a processor: larger ones, and newer kinds of models, know more.
@@ -58,15 +59,15 @@ most frequent words.
 
 
 def run(*command: object) -> str:
-    """Run a command, showing it first; returns what it printed."""
+    """Show a command, run it, and return what it printed."""
     words = [str(word) for word in command]
     print("\n$ python " + " ".join(f"'{word}'" if " " in word else word for word in words), flush=True)
     with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, encoding="utf-8") as process:
         try:
             printed, _ = process.communicate()
         except KeyboardInterrupt:
-            process.wait()  # Ctrl-C is its, too: a training saves
-            raise SystemExit("stopped; the same command goes on") from None
+            process.wait()  # it gets Ctrl-C, too, and a training saves its state then
+            raise SystemExit("stopped; the same command continues") from None
     if process.returncode:
         raise SystemExit(f"elmo ended with {process.returncode}; see above")
     return printed
@@ -78,10 +79,10 @@ def elmo(*arguments: object) -> None:
 
 
 def find(folder: Path, name: str) -> Path:
-    """A text of the folder, compressed or not."""
+    """Return the path of a text in the folder, compressed or not."""
     found = sorted(folder.glob(f"{name}.txt*"))
     if not found:
-        raise ElmoError(f"{folder}: has no {name}.txt, nor one of the name compressed")
+        raise ElmoError(f"{folder}: has no {name}.txt, plain or compressed")
     return found[0]
 
 
@@ -100,12 +101,12 @@ def train(arguments: argparse.Namespace) -> None:
         done = json.loads(run("-m", "elmo", "pretrain", arguments.corpus, folder, *how, "--json"))
         print(done)
         if not done["done"]:
-            raise SystemExit(f"{folder}: stopped; the same command goes on")
+            raise SystemExit(f"{folder}: stopped; the same command continues")
         start = ("--from", folder)
 
 
 def measure(arguments: argparse.Namespace, model: Path) -> Path:
-    """The figures of a model, in a file; on what is shipped, not on what was trained."""
+    """Measure a model as it is shipped, not as it was trained, and return the file of the figures."""
     path: Path = arguments.work / "figures.json"
     kenlm = ("--kenlm", arguments.kenlm, "--corpus", arguments.corpus) if arguments.kenlm else ()
     baseline = ("--baseline", arguments.baseline) if arguments.baseline else ()
@@ -115,7 +116,7 @@ def measure(arguments: argparse.Namespace, model: Path) -> Path:
 
 
 def measured(results: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """The rows of the card's table, from what `benchmarks/experiments/default_model.py` found."""
+    """Yield the rows of the card's table, from what `benchmarks/experiments/default_model.py` found."""
     for result in results:
         kind, _, name = str(result["name"]).partition("/")
         layers = "mean" not in name
@@ -139,7 +140,7 @@ def measured(results: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
 
 
 def training_figures(model: Model, corpus: Corpus) -> dict[str, str]:
-    """What the run says of its training, and what it wasn't told."""
+    """Return the facts of the run about its training, and those that it wasn't told."""
     facts = text_facts(corpus)
     told = {"its files": ", ".join(TEXTS), "its language": "en", "its license": SOURCES}
     here = {"trained on": machine_name(torch.device("cpu"))}
@@ -147,7 +148,7 @@ def training_figures(model: Model, corpus: Corpus) -> dict[str, str]:
 
 
 def describe(model: Model, found: Mapping[str, Any]) -> str:
-    """The card: the model's figures, what was measured since, limits, license."""
+    """Return the card: the model's figures, what was measured, limits and license."""
     rows = table_rows(dict(measured(found["results"])))
     compared = [result["trained_for"] for result in found["results"] if result["name"].endswith("/baseline")]
     baseline = f"; *baseline*: of the same size, trained as published for {compared[0]}" if compared else ""
@@ -180,7 +181,7 @@ def pack(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Go all the way, or from a finished run on."""
+    """Take all steps, or those after a finished run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("work", type=Path)
