@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks"
@@ -58,6 +59,8 @@ def all_commands() -> list[tuple[str, str]]:
     for script in SCRIPTS:
         docstring = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
         found |= set(commands_of(line for line in docstring.splitlines() if line.startswith("    ")))
+    runs = yaml.safe_load((FOLDER / "experiments" / "table_one.yaml").read_text(encoding="utf-8"))
+    found |= set(commands_of(run["command"] for run in runs))
     return sorted(found)
 
 

@@ -78,6 +78,13 @@ def test_python_and_the_repository_are_those_of_the_queue(queue: Queue) -> None:
     assert (queue.folder / "one.log").read_text().split() == [sys.executable, str(SCRIPT.parents[2])]
 
 
+def test_the_list_of_the_papers_tasks_can_be_run(queue: Queue) -> None:
+    queue.list = SCRIPT.with_name("table_one.yaml")
+    code, output = queue.run("--status", "--jobs", "2")
+    assert code == 0, output
+    assert output.splitlines()[0].endswith("next")
+
+
 def test_says_what_is_next_and_how_long_it_takes(queue: Queue) -> None:
     queue.write(
         {"name": "one", "command": append("one"), "hours": 3},

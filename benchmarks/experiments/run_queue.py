@@ -13,7 +13,7 @@
       after: [wnut17]   # starts when these are done
 
 `{root}` is the folder of this repository, and `python` the one that runs the queue. Other paths are taken from the
-current folder.
+current folder. `table_one.yaml` is the list of what docs/results.md still lacks.
 
 Each run has one thread and the lowest priority. Its output is appended to `queue/NAME.log`, and `queue/NAME.json` has
 its state. A queue that was killed can be started again: it skips finished runs and repeats the commands of the others,
