@@ -81,7 +81,7 @@ training set has seldom. What the curves of the trainings show, task by task:
   pretraining [gains more on WikiGold, and nothing on the test set of
   WNUT-17](lab-notes.md#names-with-the-third-version-of-en), whose tweets and posts are unlike
   the text of `en`.
-- **Roles.** With a tenth of the training set the gain is twice as large as with all of it
+- **Roles.** With a tenth of the training set the gain is more than twice that with all of it
   (rows `propbank10` and `propbank`). With ELMo, the third epoch is [above all that the baseline
   reaches](lab-notes.md#roles-coreference-and-questions-with-the-first-version-of-en-and-without).
 - **Coreference.** Both baselines are best in their last epoch, so a longer training would give
