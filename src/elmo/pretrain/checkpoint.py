@@ -151,14 +151,15 @@ def resume_pretraining(
 
     def read() -> PretrainingProgress | None:
         tensors, progress = _read_newest(folder)
+        if progress is None:
+            return None
         saved.update(tensors)
-        differing = common.keys() ^ (saved.keys() - rows.keys()) if progress else set[str]()
-        if any(name.startswith("optimizer/") for name in differing):
+        if any(name.startswith("optimizer/") for name in common.keys() ^ (saved.keys() - rows.keys())):
             raise ElmoError(
                 f"{folder}: is of a run that trains other parameters (freeze_bilm); start that run, or choose another "
                 "run folder"
             )
-        for name, tensor in common.items() if progress else ():
+        for name, tensor in common.items():
             tensor.copy_(saved[name])
         return progress
 
