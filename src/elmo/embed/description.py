@@ -109,7 +109,8 @@ def _read_parquet(path: Path) -> VectorFile | None:
     if not names or "sentence" not in schema.names:
         return None
     facts = _parse((schema.metadata or {}).get(KEY.encode(), b""))
-    types, kind = import_extra("pyarrow.types", f"{path}: reading Parquet"), schema.field(names[0]).type
+    types = import_extra("pyarrow.types", f"{path}: reading Parquet")
+    kind = schema.field(names[0]).type
     pooled = types.is_fixed_size_list(kind)
     vector = kind.value_type if types.is_list(kind) else kind
     if not types.is_fixed_size_list(vector):

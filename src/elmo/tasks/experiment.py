@@ -58,7 +58,7 @@ E = TypeVar("E")
 
 NO_ELMO = "none"
 SEED_FOLDER = "seed-{}"
-_SEED_FOLDER = re.compile(r"seed-(0|[1-9][0-9]*)")
+_OF_A_SEED = re.compile(SEED_FOLDER.format("(0|[1-9][0-9]*)"))
 
 
 @dataclass(frozen=True)
@@ -260,7 +260,7 @@ class Experiment:
 
     def _started_seeds(self) -> list[int]:
         """Return the seeds whose run folders, finished or not, are in the run folder."""
-        found = map(_SEED_FOLDER.fullmatch, (path.name for path in self.job.folder.glob(SEED_FOLDER.format("*"))))
+        found = map(_OF_A_SEED.fullmatch, (path.name for path in self.job.folder.glob(SEED_FOLDER.format("*"))))
         return sorted(int(match[1]) for match in found if match and is_run(self.job.folder / match[0]))
 
     def _may_hold_seeds(self, seeds: Sequence[int]) -> bool:
@@ -268,7 +268,7 @@ class Experiment:
         folder = self.job.folder
         names = {path.name for path in folder.glob("[!.]*")}
         if not seeds:  # a process that was killed right at its start left the first seed's folder empty
-            return all(_SEED_FOLDER.fullmatch(name) and _is_empty(folder / name) for name in names)
+            return all(_OF_A_SEED.fullmatch(name) and _is_empty(folder / name) for name in names)
         # A user may have collected runs of one seed under such names, next to files that the best seed's would replace.
         # A folder with metrics is itself the run of one seed.
         replaced = names & {CARD, CONFIG, RESULTS, VOCABULARIES, WEIGHTS}
