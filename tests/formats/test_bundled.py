@@ -67,7 +67,7 @@ def test_commands_take_the_name(
 def test_a_folder_of_that_name_needs_its_path(
     own: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`en` must mean the same wherever a program runs, and many data sets have a folder of that name."""
+    """`en` must mean the same in every folder, and many data sets have a folder of that name."""
     formats.save_native(make_model("three_layers"), Path("en"))
     assert formats.load("en").config.lstm.n_layers == 2
     for source in ("./en", Path("en"), Path("en").resolve()):

@@ -189,7 +189,7 @@ def test_a_stored_pipeline_needs_no_other_model_folder(moved: Path, way: str, tm
 
 
 def test_the_same_weights_are_held_once(folder: Path, tmp_path: Path) -> None:
-    """Whatever reads the weights, and from wherever, they are shared, because they take most of the memory."""
+    """Components that read the same weights share them, because they take most of the memory."""
     nlp = make_nlp(folder)
     component = nlp.get_pipe("elmo")
     nlp.to_disk(tmp_path / "pipeline")

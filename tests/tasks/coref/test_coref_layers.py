@@ -50,7 +50,7 @@ def test_dropout_of_the_lstm_is_the_same_throughout_a_sentence() -> None:
 
 @pytest.mark.parametrize("in_width", [2, 6, 9])
 def test_the_weights_of_the_lstm_start_orthonormal(in_width: int) -> None:
-    """Each gate's weights are orthonormal at first, for the input and for the state before, whichever side is longer
+    """Each gate's weights are orthonormal at first, for the input and for the state before, even if they are not square
     (Lee et al. 2017, sec. 7). Biases are 0. 1e-5 is float32 rounding."""
     lstm = CoupledLSTM(in_width, 6, 0.5)
     for gate in (*lstm.recurrent.split(6, dim=1), *lstm.input.weight.split(6)):

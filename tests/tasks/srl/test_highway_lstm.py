@@ -81,7 +81,7 @@ def test_the_same_units_are_dropped_at_all_tokens(monkeypatch: pytest.MonkeyPatc
 
 
 def test_weights_start_orthonormal() -> None:
-    """Each gate's own block is orthonormal, whichever side is longer. Biases are 0, the forget gate's 1 (A.5)."""
+    """Each gate's own block is orthonormal, even if it is not square. Biases are 0, the forget gate's 1 (A.5)."""
     lstm = AlternatingLSTM(9, 4, 2, 0.1)
     for layer in lstm.layers:
         weight_ih, weight_hh, bias = layer.parameters()
