@@ -88,7 +88,7 @@ def test_a_full_disk_is_one_sentence(
 
 @pytest.mark.parametrize("num_bytes", [1, 100, 2_000, 10_000, 30_000, 45_000])
 def test_hdf5_survives_a_full_disk(tmp_path: Path, num_bytes: int) -> None:
-    """The HDF5 library alone would end the process, at any place of the file where space runs out. The old model stays."""
+    """The HDF5 library alone would end the process when space runs out, early or late. The old model stays."""
     formats.save_bilm(make_model(), tmp_path / "model")
     before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
     assert len(before["lm_weights.hdf5"]) > 45_000

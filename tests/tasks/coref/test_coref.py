@@ -138,7 +138,7 @@ def test_the_loss_is_the_likelihood_of_all_right_antecedents() -> None:
 
 @pytest.mark.parametrize("at", [None, "input", "output", "both"])
 def test_predictions_do_not_depend_on_neighbours(at: str | None) -> None:
-    """A document alone has the same clusters and loss as in a batch, with ELMo at any place. 1e-4 is float32 rounding."""
+    """A document alone has the same clusters and loss as in a batch, with ELMo at any place. 1e-4 is rounding."""
     documents = make_documents(4)
     settings = make_recipe(elmo__vectors="live", **({"elmo__at": at} if at else {}))
     model = build(settings, make_model() if at else None).eval()
