@@ -1,4 +1,4 @@
-"""Recurrent layers whose products are rounded to bfloat16 stay close to exact ones, and nothing else is rounded."""
+"""Layers whose products are rounded to bfloat16 stay close to exact ones, and nothing else is rounded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from elmo.nn.packing import Packing
 from elmo.nn.precision import own_products, product_dtype
 from elmo.tasks.common.modules import BiLSTM
-from elmo.tasks.coref.layers import CoupledBiLSTM
+from elmo.tasks.coref.layers import AntecedentScorer, CoupledBiLSTM
 from elmo.tasks.srl.highway_lstm import AlternatingLSTM
 
 LENGTHS = torch.tensor([3, 5, 1, 4])
@@ -31,12 +31,19 @@ def in_line(module: nn.Module, x: Tensor) -> Tensor:
     return module(x[IS_TOKEN], LENGTHS)
 
 
+def as_mentions(module: nn.Module, x: Tensor) -> Tensor:
+    mentions, number = x[IS_TOKEN], int(LENGTHS.sum())
+    blocks = module(mentions, mentions[:, 0], torch.arange(number) % 2, torch.tensor(1))
+    return torch.cat([scores[scores.isfinite()] for _, _, scores in blocks])
+
+
 @pytest.mark.parametrize(
     ("module", "run"),
     [
         (BiLSTM(16, 12), packed),
         (AlternatingLSTM(16, 12, 2, 0.0), in_rows),
         (CoupledBiLSTM(16, 12, 0.0), in_line),
+        (AntecedentScorer(16, 2, features=4, hidden=[12, 12], dropout=0.0, max_antecedents=9), as_mentions),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )

@@ -31,9 +31,10 @@ _OWN: ContextVar[torch.dtype | None] = ContextVar("own", default=None)
 
 @contextmanager
 def own_products(dtype: torch.dtype | None) -> Generator[None]:
-    """Set the type of products in this package's own autograd functions (in task models, their recurrent layers).
+    """Set the type of products in this package's own autograd functions.
 
-    torch's own products are not affected.
+    In task models, these are the recurrent layers, and the scorer of antecedents in coreference. torch's own products
+    are not affected.
 
     Args:
         dtype: The type that operands are rounded to; None for the same as outside of all such blocks.

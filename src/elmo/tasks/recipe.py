@@ -88,8 +88,9 @@ class TaskTrainingConfig:
             that of `max_epochs`, or of `max_minutes` if these are up first.
         ema_decay: If given, an exponential moving average of the weights is evaluated and kept in place of the weights
             themselves. It starts at the random initial weights, and each step keeps this share of it.
-        precision: `float32`, or `bf16`: recurrent layers then round the factors of their matrix products to bfloat16 in
-            training. Everything else stays in float32, including dev and test scores.
+        precision: `float32`, or `bf16`: recurrent layers, and the scorer of antecedents in `coref`, then round the
+            factors of their matrix products to bfloat16 in training. Everything else stays in float32, including dev
+            and test scores.
         max_minutes: The time limit of training, evaluation of the dev set included. None has no limit.
         checkpoint_every_minutes: The time between two checkpoints within an epoch.
         seed: The seed of every random number.
@@ -116,8 +117,8 @@ class TaskTrainingConfig:
     decay_steps: int = 100
     decay: float = 0.0
     ema_decay: float | None = None
-    # Not autocast: only the products of recurrent layers are rounded, which are most of the work. Scores and losses,
-    # such as the CRF's, stay exact.
+    # Not autocast: only the products of our own autograd functions are rounded, which are most of the work. Scores and
+    # losses, such as the CRF's, stay exact.
     precision: str = "float32"
     max_minutes: float | None = None
     checkpoint_every_minutes: float = 5.0

@@ -225,14 +225,16 @@ class _Products(torch.autograd.Function):
     """A layer w over the products of all pairs: `out[i, j, h]` is the sum over d of `x[i, d] * w[h, d] * y[j, d]`.
 
     Autograd would keep the products of x or y with w, or with each other, in memory. Here the backward pass computes
-    them again.
+    them again. The matrix products are computed in the type that `elmo.nn.precision` says, sums in that of `x`.
     """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, w: Tensor, y: Tensor) -> Tensor:
         """Return (R, C, H) for `x` (R, D), `w` (H, D) and `y` (C, D)."""
         ctx.save_for_backward(x, w, y)
-        return (x.unsqueeze(1) * w).matmul(y.t()).transpose(1, 2)
+        ctx.dtype = product_dtype(x)
+        out = (x.unsqueeze(1) * w).to(ctx.dtype).matmul(y.to(ctx.dtype).t())
+        return out.transpose(1, 2).to(x.dtype)
 
     @staticmethod
     @once_differentiable
@@ -241,10 +243,10 @@ class _Products(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the gradients of `x`, `w` and `y`."""
         x, w, y = ctx.saved_tensors
-        d_out = grad_outputs[0].transpose(1, 2).flatten(0, 1)
-        d_y = d_out.t() @ (x.unsqueeze(1) * w).flatten(0, 1)
-        d_xw = (d_out @ y).unflatten(0, (len(x), len(w)))
-        return (d_xw * w).sum(dim=1), d_xw.mul_(x.unsqueeze(1)).sum(dim=0), d_y
+        d_out = grad_outputs[0].transpose(1, 2).flatten(0, 1).to(ctx.dtype)
+        d_y = d_out.t() @ (x.unsqueeze(1) * w).flatten(0, 1).to(ctx.dtype)
+        d_xw = (d_out @ y.to(ctx.dtype)).to(x.dtype).unflatten(0, (len(x), len(w)))
+        return (d_xw * w).sum(dim=1), d_xw.mul_(x.unsqueeze(1)).sum(dim=0), d_y.to(y.dtype)
 
 
 def make_embedding(number: int, width: int) -> nn.Embedding:
