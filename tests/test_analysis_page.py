@@ -33,7 +33,7 @@ def page() -> ModuleType:
 
 
 def layers(scores: dict[str, float]) -> Finding:
-    table = Table("Layers", "F1 (%)", list(scores), {"NER": scores}, p.LAYERS)
+    table = Table("Layers", "F1 (%)", list(scores), {"NER": scores}, p.LAYER_SCORES)
     return Finding("layers", "Layers", "m", False, [table], {})
 
 

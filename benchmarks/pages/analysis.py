@@ -310,7 +310,7 @@ DRAWINGS: dict[str, Callable[[Any, Finding], None]] = {
 """The function that draws each analysis."""
 
 TOLD: Mapping[str, tuple[int, Collection[str]]] = {
-    "placement": (0, p.PLACES),
+    "placement": (0, p.PLACE_SCORES),
     "finetuning": (1, (*p.TUNED_SCORES, p.TASK_NAMES["sst"])),
 }
 """For analyses with statements about some tasks only: the number of the table, and the tasks that these are about."""

@@ -24,7 +24,7 @@ import torch
 from commands import run_main
 from elmo import formats
 from elmo.cli.embed import command
-from elmo.cli.shared import LAYERS, count_bytes, count_sentences
+from elmo.cli.shared import LAYER_NAMES, count_bytes, count_sentences
 from elmo.embed import Embedder
 from elmo.embed.engine import PRECISIONS
 from elmo.embed.layers import NAMES
@@ -262,4 +262,4 @@ def test_help_lists_all_choices_without_importing_torch() -> None:
     assert tuple(choices["dtype"]) == DTYPES
     assert tuple(choices["precision"]) == PRECISIONS
     assert tuple(choices["state"]) == STATES
-    assert LAYERS == NAMES
+    assert LAYER_NAMES == NAMES

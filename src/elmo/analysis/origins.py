@@ -18,7 +18,7 @@ from elmo.formats.files import read_json, write_all, write_json
 from elmo.text.decoding import read_lines
 from elmo.text.prepare import PLACE_DTYPE
 
-PLACES, ORIGINS = "places.bin", "origins.json"
+PLACES_FILE, ORIGINS_FILE = "places.bin", "origins.json"
 """Files of an index: the file and line of each sentence, (num_sentences, 2); and the names and metadata of files."""
 
 FILE = "file"
@@ -74,14 +74,14 @@ class Origins:
         Raises:
             ElmoError: If they are damaged.
         """
-        path = folder / ORIGINS
+        path = folder / ORIGINS_FILE
         if not path.exists():
             return None
         again = "get the index again, or rebuild it"
         facts: Any = read_json(path, _LARGEST)
         try:
             files, columns, rows = facts["files"], facts["columns"], facts["rows"]
-            numbers = np.fromfile(folder / PLACES, PLACE_DTYPE).reshape(-1, 2)
+            numbers = np.fromfile(folder / PLACES_FILE, PLACE_DTYPE).reshape(-1, 2)
             is_text = all(isinstance(item, str) for part in (files, columns, *rows) for item in part)
             is_whole = is_text and (not columns or len(rows) == len(files)) and _is_below(numbers[:, 0], len(files))
             if not is_whole or any(len(row) not in (0, len(columns)) for row in rows):
@@ -93,7 +93,7 @@ class Origins:
     def write(self, folder: Path) -> None:
         """Write the names and the metadata of the files. `prepare` has written the places."""
         facts = {"files": self.files, "columns": self.columns, "rows": self._rows}
-        write_all({folder / ORIGINS: lambda path: write_json(path, facts)})
+        write_all({folder / ORIGINS_FILE: lambda path: write_json(path, facts)})
 
     def with_metadata_of(self, other: Origins) -> Origins:
         """Return the same origins with the metadata that an earlier index of the same files has.

@@ -26,7 +26,7 @@ device_option = click.option(
 )
 
 
-LAYERS = ("all", "top", "mean", "token")
+LAYER_NAMES = ("all", "top", "mean", "token")
 """The names in `elmo.embed.layers`, repeated here because importing that module would slow down the help."""
 
 
@@ -38,12 +38,12 @@ def parse_layers(ctx: click.Context, param: click.Parameter, value: str) -> Laye
     Raises:
         click.BadParameter: If the value is none of these.
     """
-    if value in LAYERS:
+    if value in LAYER_NAMES:
         return cast("Layers", value)
     try:
         return [float(weight) for weight in value.split(",")] if "," in value else int(value)
     except ValueError:
-        names = ", ".join(LAYERS)
+        names = ", ".join(LAYER_NAMES)
         raise click.BadParameter(
             f"{value!r} is none of {names}, a layer's number, or weights such as 0.2,0.3,0.5.", ctx, param
         ) from None

@@ -57,7 +57,7 @@ from elmo.text.vocabulary import Vocabulary
 
 Array = NDArray[np.float32]
 LayerName = Literal["average", "top", "all"]
-LAYERS: dict[str, Layers] = {"average": "mean", "top": "top", "all": "all"}
+LAYERS_BY_NAME: dict[str, Layers] = {"average": "mean", "top": "top", "all": "all"}
 
 
 class Candidates(TypedDict):
@@ -221,7 +221,7 @@ class ElmoModel:
         return self._embedder
 
     def _zeros(self, num_sentences: int, layers: str, shape: tuple[int, ...]) -> Array:
-        require_choice("layers", layers, LAYERS)
+        require_choice("layers", layers, LAYERS_BY_NAME)
         apart = (self._loaded().num_layers,) if layers == "all" else ()
         return np.zeros((num_sentences, *apart, *shape), np.float32)
 
@@ -234,7 +234,7 @@ class ElmoModel:
         if warmup and self.state == "carry":
             embedder.embed(sentences[: self.batch_size], state="carry", batch_size=self.batch_size)
         return embedder.stream(
-            sentences, layers=LAYERS[layers], pool=pool, state=self.state, batch_size=self.batch_size
+            sentences, layers=LAYERS_BY_NAME[layers], pool=pool, state=self.state, batch_size=self.batch_size
         )
 
 

@@ -9,11 +9,11 @@ from elmo.nn.precision import PRODUCTS
 from elmo.schema import require_choice, require_not_negative, require_positive, require_seed, require_share
 from elmo.text.characters import NUM_CHARACTERS
 
-PLACES = ("input", "output", "both")
+ELMO_PLACES = ("input", "output", "both")
 VECTORS = ("cached", "live", "trained")
 OPTIMIZERS = ("adam", "adadelta", "sgd")
 DTYPES = ("float32", "float16")
-LAYERS = ("all", "top")
+ELMO_LAYERS = ("all", "top")
 STATES = ("zero", "warm")
 UNKNOWN_WORDS = ("random", "zeros")
 
@@ -51,7 +51,7 @@ class ElmoConfig:
     state: str = "zero"
 
     def __post_init__(self) -> None:
-        choices = {"at": PLACES, "layers": LAYERS, "vectors": VECTORS, "cache_dtype": DTYPES, "state": STATES}
+        choices = {"at": ELMO_PLACES, "layers": ELMO_LAYERS, "vectors": VECTORS, "cache_dtype": DTYPES, "state": STATES}
         for name, known in choices.items():
             require_choice(f"elmo.{name}", getattr(self, name), known)
         require_share("elmo.dropout", self.dropout)

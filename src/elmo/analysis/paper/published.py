@@ -28,7 +28,7 @@ NO_CONTEXT = "play"
 GAME = "Chico Ruiz made a spectacular play on Alusik 's grounder"
 DRAMA = "Olivia De Havilland signed to do a Broadway play for Garson"
 
-LAYERS = {
+LAYER_SCORES = {
     "SQuAD": {BASELINE: 80.8, TOP: 84.7, AVERAGE: 85.0, MIX: 85.2},
     "SNLI": {BASELINE: 88.1, TOP: 89.1, AVERAGE: 89.3, MIX: 89.5},
     "SRL": {BASELINE: 81.6, TOP: 84.1, AVERAGE: 84.6, MIX: 84.8},
@@ -36,7 +36,7 @@ LAYERS = {
 """Table 2, development sets. Of "last only, γ=1" appendix A.2 says without figures that it was "well below the
 baseline" for SNLI, and that its training "failed completely" for SRL."""
 
-PLACES = {
+PLACE_SCORES = {
     "SQuAD": {INPUT: 85.1, BOTH: 85.6, OUTPUT: 84.8},
     "SNLI": {INPUT: 88.9, BOTH: 89.5, OUTPUT: 88.7},
     "SRL": {INPUT: 84.7, BOTH: 84.3, OUTPUT: 80.9},

@@ -33,12 +33,12 @@ from elmo.analysis.paper.published import (
     BOTH,
     EPOCHS,
     INPUT,
-    LAYERS,
+    LAYER_SCORES,
     MIX,
     OUTPUT,
     PASSED_IN,
     PERPLEXITIES,
-    PLACES,
+    PLACE_SCORES,
     TOP,
     TOP_UNSCALED,
     TUNED_SCORES,
@@ -87,7 +87,7 @@ def analyze_layers(tasks: Sequence[TaskRuns], model: str) -> Finding:
         }
         for task in tasks
     }
-    return _score_finding("layers", "Which layers (Table 2)", model, tasks, found, LAYERS)
+    return _score_finding("layers", "Which layers (Table 2)", model, tasks, found, LAYER_SCORES)
 
 
 def analyze_placement(tasks: Sequence[TaskRuns], model: str) -> Finding:
@@ -96,7 +96,7 @@ def analyze_placement(tasks: Sequence[TaskRuns], model: str) -> Finding:
     Source: Peters et al. 2018, section 5.2 and Table 3.
     """
     found = {task.name: {name: task.with_elmo(settings) for name, settings in PLACE_SETTINGS.items()} for task in tasks}
-    return _score_finding("placement", "Where to include ELMo (Table 3)", model, tasks, found, PLACES)
+    return _score_finding("placement", "Where to include ELMo (Table 3)", model, tasks, found, PLACE_SCORES)
 
 
 def _score_finding(

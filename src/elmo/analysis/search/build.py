@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from elmo.analysis.neighbors import TYPES_AT_ONCE, unit
-from elmo.analysis.origins import ORIGINS, PLACES, Origins
+from elmo.analysis.origins import ORIGINS_FILE, PLACES_FILE, Origins
 from elmo.analysis.search import vectors as stored
 from elmo.analysis.search.index import DESCRIPTION, FORMAT, PARTS, TRAINED, WORDS, is_index, part_name
 from elmo.analysis.search.text import TAGS, IndexedText, prepare_text
@@ -139,7 +139,7 @@ def build_index(
             if metadata is None and (known := Origins.open(folder)) is not None:  # earlier versions kept no origins
                 assert text.origins is not None
                 text.origins.with_metadata_of(known).write(work / NEW)
-            for name in (PLACES, ORIGINS):
+            for name in (PLACES_FILE, ORIGINS_FILE):
                 if not ((folder / name).exists() and filecmp.cmp(work / NEW / name, folder / name, shallow=False)):
                     (work / NEW / name).replace(folder / name)
             shutil.rmtree(work / NEW)

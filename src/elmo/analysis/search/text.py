@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo.analysis.origins import PLACES, Origins, read_metadata
+from elmo.analysis.origins import PLACES_FILE, Origins, read_metadata
 from elmo.analysis.tagged import Columns, read_placed
 from elmo.errors import ElmoError
 from elmo.text.characters import BOS, EOS
@@ -167,10 +167,10 @@ def prepare_text(
     folder.mkdir(parents=True)
     if columns is None:
         names: list[str] = []
-        prepare(paths, folder / CORPUS, min_count=1, places=folder / PLACES, **reading)
+        prepare(paths, folder / CORPUS, min_count=1, places=folder / PLACES_FILE, **reading)
     else:
         names = _prepare_tagged(paths, folder, columns, **reading)
-    Origins(paths, np.fromfile(folder / PLACES, PLACE_DTYPE).reshape(-1, 2), *table).write(folder)
+    Origins(paths, np.fromfile(folder / PLACES_FILE, PLACE_DTYPE).reshape(-1, 2), *table).write(folder)
     return IndexedText(folder, names)
 
 
@@ -210,7 +210,7 @@ def _split(paths: Sequence[str], columns: Columns, encoding: str, lines: Path, f
     with (
         lines.open("w", encoding="utf-8", newline="\n") as text,
         (folder / TAGS).open("wb") as tags,
-        (folder / PLACES).open("wb") as places,
+        (folder / PLACES_FILE).open("wb") as places,
     ):
         for place, sentence in read_placed(paths, columns, encoding):
             pairs = [pair for pair in zip(*sentence, strict=True) if pair[0] not in (BOS, EOS)]
