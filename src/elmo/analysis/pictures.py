@@ -119,8 +119,12 @@ def draw_curves(
     for x, place in enumerate(places) if with_values else ():
         values = [row.values[place] for row in rows if place in row.values]
         for value in values:
-            above, beside = value == max(values), value - bottom < (top - bottom) / 15
-            offset, side = ((0, 8), "center") if above else ((8, 2), "left") if beside else ((0, -15), "center")
+            if value == max(values):
+                offset, side = (0, 8), "center"  # the number above its mark
+            elif value - bottom < (top - bottom) / 15:
+                offset, side = (8, 2), "left"  # to the right of a mark at the bottom
+            else:
+                offset, side = (0, -15), "center"  # below
             where = {"xytext": offset, "textcoords": "offset points", "ha": side, "fontsize": SMALL_SIZE}
             axes.annotate(f"{value:,.{digits}f}", (x, value), color=INK, bbox=BEHIND_TEXT, **where)
 

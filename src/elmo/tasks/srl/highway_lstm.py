@@ -23,21 +23,21 @@ _aten: Any = torch.ops.aten
 """PyTorch's operators, among them the derivatives of activations as single operations."""
 
 
-class Course(NamedTuple):
+class ReadingOrder(NamedTuple):
     """The order in which a layer reads packed tokens.
 
     Attributes:
         steps: The places of each step's tokens, those of the longest row first.
-        heard: The places of all tokens that another token of their row was read before.
-        spoke: The places of those earlier tokens.
+        tokens: The places of all tokens that are not the first that the layer reads of their row.
+        predecessors: The places of the tokens that are read just before these.
     """
 
     steps: list[slice]
-    heard: Tensor
-    spoke: Tensor
+    tokens: Tensor
+    predecessors: Tensor
 
     @classmethod
-    def both(cls, batch_sizes: Sequence[int], device: torch.device) -> tuple[Course, Course]:
+    def both(cls, batch_sizes: Sequence[int], device: torch.device) -> tuple[ReadingOrder, ReadingOrder]:
         """Return the forward and the backward order."""
         steps = step_slices(batch_sizes)
         numbers = torch.arange(sum(batch_sizes), device=device)
@@ -46,9 +46,9 @@ class Course(NamedTuple):
         earlier = torch.cat([later[:0], *(numbers[a][: b.stop - b.start] for a, b in pairwise(steps))])
         return cls(steps, later, earlier), cls(steps[::-1], earlier, later)
 
-    def before(self, x: Tensor) -> Tensor:
+    def previous(self, x: Tensor) -> Tensor:
         """Return for each token what `x` (N, H) holds at the token read before it, and zeros where there is none."""
-        return torch.zeros_like(x).index_copy_(0, self.heard, x[self.spoke])
+        return torch.zeros_like(x).index_copy_(0, self.tokens, x[self.predecessors])
 
 
 class _HighwayLSTM(torch.autograd.Function):
@@ -66,7 +66,7 @@ class _HighwayLSTM(torch.autograd.Function):
         weight_hh: Tensor,
         bias: Tensor,
         mask: Tensor | None,
-        course: Course,
+        order: ReadingOrder,
     ) -> Tensor:
         """Return the outputs (N, H) of `inputs` (N, I).
 
@@ -79,7 +79,7 @@ class _HighwayLSTM(torch.autograd.Function):
         # has to be computed step by step.
         gates = add_product(bias.repeat(len(inputs), 1), inputs, weight_ih.t())
         h_before = c_before = outputs[:0]
-        for now in course.steps:
+        for now in order.steps:
             gate, c, tanh_c, h = (x[now] for x in (gates, cells, tanh_cells, outputs))
             # Forward, rows end, so that fewer of them are left than before. Backward, rows join; those that join at
             # this step have nothing before them.
@@ -96,7 +96,7 @@ class _HighwayLSTM(torch.autograd.Function):
                 h *= mask[: len(h)]
             h_before, c_before = h, c
         ctx.save_for_backward(inputs, weight_ih, weight_hh, mask, gates, cells, tanh_cells, outputs)
-        ctx.course = course
+        ctx.order = order
         return outputs
 
     @staticmethod
@@ -110,13 +110,13 @@ class _HighwayLSTM(torch.autograd.Function):
         gradient of the cell (the first three gates) or of the output (the others).
         """
         inputs, weight_ih, weight_hh, mask, gates, cells, tanh_cells, outputs = ctx.saved_tensors
-        course: Course = ctx.course
+        order: ReadingOrder = ctx.order
         H = weight_hh.shape[1]
-        d_gates, d_cells = _proportions(gates, course.before(cells), tanh_cells)
+        d_gates, d_cells = _proportions(gates, order.previous(cells), tanh_cells)
         d_outputs = grad_outputs[0].clone()  # autograd's own tensor must not be changed, and each step adds to it
         f_after = d_c_after = cells[:0]
-        for number in reversed(range(len(course.steps))):
-            now = course.steps[number]
+        for number in reversed(range(len(order.steps))):
+            now = order.steps[number]
             d_gate, d_c, d_h = (x[now] for x in (d_gates, d_cells, d_outputs))
             if mask is not None:
                 d_h *= mask[: len(d_h)]
@@ -126,12 +126,12 @@ class _HighwayLSTM(torch.autograd.Function):
             by_source[:, 0] *= d_c.unsqueeze(1)
             by_source[:, 1] *= d_h.unsqueeze(1)
             if number:
-                d_h_before = d_outputs[course.steps[number - 1]]
+                d_h_before = d_outputs[order.steps[number - 1]]
                 rows = min(len(d_gate), len(d_h_before))
                 add_product(d_h_before[:rows], d_gate[:rows, : 5 * H], weight_hh)
             f_after, d_c_after = gates[now, 2 * H : 3 * H], d_c
         # Each weight's gradient is a single product over all tokens; autograd would add to it at every step.
-        wanted, low_gates, before = ctx.needs_input_grad, d_gates.to(weight_ih.dtype), course.before(outputs)
+        wanted, low_gates, before = ctx.needs_input_grad, d_gates.to(weight_ih.dtype), order.previous(outputs)
         return (
             (low_gates @ weight_ih).to(gates.dtype) if wanted[0] else None,
             (low_gates.t() @ inputs).to(gates.dtype) if wanted[1] else None,
@@ -173,12 +173,12 @@ class HighwayLSTMLayer(nn.Module):
                 nn.init.orthogonal_(block)
             self.bias[2 * size : 3 * size] = 1
 
-    def forward(self, inputs: Tensor, mask: Tensor | None, course: Course) -> Tensor:
+    def forward(self, inputs: Tensor, mask: Tensor | None, order: ReadingOrder) -> Tensor:
         """Return packed outputs (N, H) of packed inputs (N, I).
 
         `mask` (B, H) multiplies them, in the packed order of rows.
         """
-        return _HighwayLSTM.apply(inputs, self.weight_ih, self.weight_hh, self.bias, mask, course)  # pyright: ignore
+        return _HighwayLSTM.apply(inputs, self.weight_ih, self.weight_hh, self.bias, mask, order)  # pyright: ignore
 
 
 class AlternatingLSTM(nn.Module):
@@ -206,10 +206,10 @@ class AlternatingLSTM(nn.Module):
         """
         packing = Packing.of(lengths, x.shape[1], x.device)
         # Packed once in forward order for all layers. Backward layers walk through the same tensor from its end.
-        courses, packed = Course.both(packing.batch_sizes, x.device), packing.pack(x, 0)
+        orders, packed = ReadingOrder.both(packing.batch_sizes, x.device), packing.pack(x, 0)
         for number, layer in enumerate(self.layers):
             mask = None
             if self.training and self.dropout:
                 mask = F.dropout(x.new_ones(len(packing.rows), self.width), self.dropout)
-            packed = layer(packed, mask, courses[number % 2])
+            packed = layer(packed, mask, orders[number % 2])
         return packing.unpack(packed, 0)
