@@ -25,6 +25,9 @@ They saw a new play on Broadway .
 Children play in the park .
 The bank of the river is steep .
 """
+MARK = ".elmo-demo"
+"""An empty file by which the demo knows a folder of its own, which it may replace."""
+
 WORD, QUERY = "name", "The class name is bound to the class object in the original namespace ."
 
 
@@ -85,14 +88,17 @@ def show_english(folder: Path) -> None:
 def main() -> None:
     """Run the demo in a new folder, which replaces an older one."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", default="demo-run", type=Path, help="that of an earlier demo is removed")
+    parser.add_argument(
+        "folder", nargs="?", default="demo-run", type=Path, help="a folder left by an earlier demo is replaced"
+    )
     parser.add_argument("--minutes", default="1", help="training time")
     arguments = parser.parse_args()
     folder: Path = arguments.folder
-    if folder.exists() and not (folder / "sentences.txt").exists():
-        parser.error(f"{folder}: exists, and is of no demo; remove it, or name another folder")
+    if folder.exists() and not (folder / MARK).exists():
+        parser.error(f"{folder}: exists, and was not made by this demo; remove it, or name another folder")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    (folder / MARK).touch()
     (folder / "sentences.txt").write_text(SENTENCES, encoding="utf-8")
     text = paragraphs()
     heldout = text[::20]

@@ -49,11 +49,12 @@ def test_a_folder_of_something_else_stays(
     demo: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "work").write_text("of years")
+    (tmp_path / "sentences.txt").write_text("They saw a new play .\n")  # the README has its readers make this file
     monkeypatch.setattr(sys, "argv", ["demo.py", str(tmp_path)])
     with pytest.raises(SystemExit, match="2"):
         demo.main()
-    assert "exists, and is of no demo; remove it, or name another folder" in capsys.readouterr().err
-    assert (tmp_path / "work").read_text() == "of years"
+    assert "exists, and was not made by this demo; remove it, or name another folder" in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"work", "sentences.txt"}
 
 
 @pytest.mark.slow
