@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from elmo.cli.main import cli
+from elmo.errors import ElmoError
 from elmo.formats.files import write_json
 from elmo.schema import to_mapping
 from elmo.tasks import TASKS, get_task
@@ -176,9 +177,12 @@ def test_the_papers_reductions(results: ModuleType) -> None:
 class InThisProcess:
     """Takes the place of `subprocess.Popen`: runs an `elmo` command here, which saves the time to import torch."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], stdout: None) -> None:
         assert command[:3] == [sys.executable, "-m", "elmo"]
-        self.result = CliRunner().invoke(cli, command[3:], catch_exceptions=False)
+        try:
+            self.returncode = CliRunner().invoke(cli, command[3:], catch_exceptions=False).exit_code
+        except ElmoError:
+            self.returncode = 2  # as elmo.cli.main.main ends
 
     def __enter__(self) -> InThisProcess:
         return self
@@ -186,8 +190,8 @@ class InThisProcess:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def wait(self) -> int:
-        return self.result.exit_code
+    def poll(self) -> int:
+        return self.returncode
 
 
 def test_runs_are_made_and_made_once(
@@ -214,7 +218,7 @@ def test_runs_are_made_and_made_once(
     monkeypatch.setattr("common.records.subprocess", SimpleNamespace(Popen=InThisProcess))
     paper_tasks.main()
     paper_tasks.main()
-    assert capsys.readouterr().out.count("recorded already") == 2
+    assert capsys.readouterr().out.count("is there already, and was made by this command (") == 2
     assert sorted(path.name for path in (root / "wnut17").iterdir()) == ["elmo", "none"]
     assert sorted(path.name for path in (records / "wnut17").iterdir()) == ["elmo.json", "none.json"]
     text = (records / "wnut17" / "none.json").read_text()
@@ -231,7 +235,10 @@ def test_runs_are_made_and_made_once(
     assert "\n## Data\n\n- `wnut17`: its own" in page
     assert "`snli`" not in page
     monkeypatch.setattr(sys, "argv", [*arguments, "--set", "training.max_epochs=2"])
-    with pytest.raises(SystemExit, match=r"none\.json: is of another command; remove it"):
+    with pytest.raises(SystemExit, match=r"none\.json: was made by another command; remove it"):
+        paper_tasks.main()
+    monkeypatch.setattr(sys, "argv", [*arguments, "--set", "nonsense=1", "--records", str(tmp_path / "others")])
+    with pytest.raises(SystemExit, match="elmo ended with exit code 2; see above"):  # and not that it was stopped
         paper_tasks.main()
 
 

@@ -106,6 +106,7 @@ def test_a_run_that_failed_is_tried_again_and_those_after_it_wait(queue: Queue) 
     code, output = queue.run()
     assert code == 1
     assert "failed with exit code 1; see" in output
+    assert "can't start, because one failed" in queue.run("--status")[1]
     assert (queue.here / "order.txt").read_text() == "three\n"
     (queue.here / "there").touch()
     assert queue.run()[0] == 0
@@ -129,6 +130,26 @@ def test_stopped_it_stops_its_runs_and_goes_on(queue: Queue) -> None:
     assert queue.state("one")["exit_code"] == 0
 
 
+def test_the_status_says_what_runs_and_what_waits_for_it(queue: Queue) -> None:
+    """A run that was stopped earlier is not shown as running until the queue starts it again."""
+    waits = "sh -c 'touch begun; while :; do sleep 0.05; done'"
+    queue.write(
+        {"name": "one", "command": waits},
+        {"name": "two", "command": "true", "after": ["one"]},
+        {"name": "three", "command": "true"},
+    )
+    queue.folder.mkdir()
+    (queue.folder / "three.json").write_text(json.dumps({"command": "true", "seconds": 5.0, "exit_code": None}))
+    process = queue.start()
+    wait_for((queue.here / "begun").exists)
+    lines = queue.run("--status")[1].splitlines()
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=PATIENCE)
+    assert [line.split(" h  ")[1] for line in lines[:3]] == ["running", "waiting for one", "waiting"]
+    lines = queue.run("--status")[1].splitlines()
+    assert [line.split(" h  ")[1] for line in lines[:3]] == ["next", "waiting for one", "waiting"]
+
+
 def test_after_a_kill_no_run_works_twice(queue: Queue) -> None:
     queue.write({"name": "one", "command": "sh -c 'test -e pid && exit 0; echo $$ > new; mv new pid; sleep 600'"})
     process = queue.start()
@@ -137,7 +158,7 @@ def test_after_a_kill_no_run_works_twice(queue: Queue) -> None:
     process.communicate(timeout=PATIENCE)
     code, output = queue.run()
     assert code == 2
-    assert "a run that one left, works here" in output
+    assert "a run left by one, is working here" in output
     os.killpg(int((queue.here / "pid").read_text()), signal.SIGKILL)
     wait_for(lambda: queue.run()[0] == 0)
 
@@ -147,10 +168,10 @@ def test_after_a_kill_no_run_works_twice(queue: Queue) -> None:
     [
         ([], "expected a list of runs"),
         ([{"name": "one"}], "run 1: expected the keys name and command"),
-        ([{"name": "../one", "command": "true"}], "run 1: name: '../one' names files too"),
+        ([{"name": "../one", "command": "true"}], "run 1: name: '../one' is also the name of files"),
         ([{"name": "one", "command": "true", "hours": "long"}], "run 1: hours: expected a number, found 'long'"),
-        ([{"name": "one", "command": "true"}] * 2, "'one' stands there twice"),
-        ([{"name": "one", "command": "true", "after": ["two"]}], "waits for 'two', which must stand above it"),
+        ([{"name": "one", "command": "true"}] * 2, "'one' is listed twice"),
+        ([{"name": "one", "command": "true", "after": ["two"]}], "waits for 'two', which must be listed before it"),
     ],
 )
 def test_a_wrong_list_is_refused(queue: Queue, runs: list[dict[str, Any]], message: str) -> None:
@@ -167,4 +188,4 @@ def test_another_command_under_the_same_name_is_refused(queue: Queue) -> None:
     queue.write({"name": "one", "command": "false"})
     code, output = queue.run()
     assert code == 2
-    assert "is of another command" in output
+    assert "was made by another command" in output

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import IO, Any, cast
 
+from common.machine import peak_rss_mb
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, write_all, write_json
 from elmo.tasks import TASKS, get_task
@@ -22,6 +25,9 @@ BASELINE = "none"
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 """The data that most trainings need, if it is next to the repository."""
+
+WSD_TESTS = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")
+"""The test sets of word senses, in the data's folder `wsd`."""
 
 RECORDS = Path(__file__).parents[1] / "records"
 """The records of docs/results.md, with a folder for each data set."""
@@ -65,12 +71,18 @@ def write_record(folder: Path, command: Sequence[str], path: Path) -> None:
 
 
 def is_recorded(command: Sequence[str], record: Path) -> bool:
-    """Return whether there is a record of `elmo` with these arguments, and refuse one of other arguments."""
+    """Return whether there is a record of `elmo` with these arguments, and refuse one of other arguments.
+
+    Folders are not compared, since records don't have them.
+    """
     if not record.exists():
         return False
-    if cast("dict[str, Any]", read_json(record))["command"] != shown(["elmo", *command]):
-        raise SystemExit(f"{record}: is of another command; remove it, or choose another --name or --records")
-    print(f"{record}: recorded already")
+    recorded = cast("dict[str, Any]", read_json(record))["command"]
+    if recorded != shown(["elmo", *command]):
+        raise SystemExit(
+            f"{record}: was made by another command; remove it, or choose another --name or --records\n  {recorded}"
+        )
+    print(f"{record}: is there already, and was made by this command (folders are not compared):\n  {recorded}")
     return True
 
 
@@ -81,16 +93,40 @@ def train_and_record(command: Sequence[str], folder: Path, record: Path) -> None
     """
     if is_recorded(command, record):
         return
-    wanted = int(command[command.index("--seeds") + 1])
-    with subprocess.Popen([sys.executable, "-m", "elmo", *command]) as process:
-        try:
-            done = process.wait() == 0
-        except KeyboardInterrupt:
-            process.wait()  # Ctrl-C reaches the training, too, which then saves
-            done = False
-    if not done or len(read_results(folder)) < wanted:  # it may hold the results of fewer seeds from before
-        raise SystemExit(f"{folder}: stopped; the same command goes on")
+    run_elmo(command)
+    if len(read_results(folder)) < int(command[command.index("--seeds") + 1]):
+        raise SystemExit(f"{folder}: stopped; run the same command again to continue")
     write_record(folder, ["elmo", *command], record)
+
+
+def run_elmo(command: Sequence[str], stdout: IO[str] | None = None) -> int:
+    """Run `elmo` with these arguments, and end this program if it fails or is stopped.
+
+    Ctrl-C, and SIGTERM to the process group, reach `elmo`, too. It saves its state then, and this program waits for it.
+
+    Args:
+        command: The arguments.
+        stdout: The file to write its output to; None for that of this program.
+
+    Returns:
+        The peak of its memory, in MB.
+    """
+    peak = 0
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with subprocess.Popen([sys.executable, "-m", "elmo", *command], stdout=stdout) as process:
+            try:
+                while process.poll() is None:
+                    peak = max(peak, peak_rss_mb(process.pid))
+                    time.sleep(0.1)
+            except KeyboardInterrupt:
+                process.wait()
+                raise SystemExit("stopped; run the same command again to continue") from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if process.returncode:
+        raise SystemExit(f"elmo ended with exit code {process.returncode}; see above")
+    return peak
 
 
 def read_records(root: Path) -> list[Run]:

@@ -36,7 +36,7 @@ from elmo.tasks.sst.data import read_trees
 from elmo.text.decoding import read_lines
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.records import BASELINE, DATA, RECORDS, train_and_record
+from common.records import BASELINE, DATA, train_and_record
 
 PARTS = ("train", "dev", "test")
 FEELINGS = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -91,7 +91,13 @@ def write_files(name: str, folder: Path, data: Path) -> dict[str, Path]:
 
 
 def train_linear(files: dict[str, Path], record: Path) -> None:
-    """Train the linear models, and record the scores of the one that has the best macro F1 on the dev set."""
+    """Train the linear models, and record the scores of the one that has the best macro F1 on the dev set.
+
+    Nothing is done if there is a record.
+    """
+    if record.exists():
+        print(f"{record}: is there already")
+        return
     read = {part: read_texts(file, str.split, several=False) for part, file in files.items()}
     texts = {part: [" ".join(map(" ".join, text.sentences)) for text in read[part]] for part in PARTS}
     labels = {part: [text.labels[0] for text in read[part]] for part in PARTS}
@@ -120,8 +126,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="seeds of each classifier (default: %(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change the recipe")
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--records", type=Path, default=RECORDS, help="default: %(default)s")
+    parser.add_argument("--records", type=Path, help="where records are written; default: ROOT/records")
     arguments = parser.parse_args()
+    arguments.records = arguments.records or arguments.root / "records"
     try:
         for name, kind in product(arguments.only, arguments.kinds):
             folder: Path = arguments.root / name

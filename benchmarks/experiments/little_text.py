@@ -8,20 +8,19 @@ Started again, the script skips what is finished, and continues what was stopped
 For each set it makes the biLM first (`elmo task text`, `elmo prepare`, `elmo pretrain`), unless the plan names one that
 exists. Then it trains the tagger from several seeds, without the biLM and with it. Each step is a command of `elmo`
 and is printed. A record of each remains, from which `pages/little_text.py` writes its page. A step that has a record
-is not repeated.
+is not repeated, except that a biLM is made again if its folder is gone.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import torch
 
@@ -31,7 +30,7 @@ from elmo.text.decoding import read_lines
 from elmo.training.machine import machine_name
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.records import BASELINE, DATA, RECORDS, is_recorded, shown, train_and_record
+from common.records import BASELINE, DATA, is_recorded, run_elmo, shown, train_and_record
 
 SHORT = ("--recipe", "auto", "--evaluate-every", "100", "--set", "training.patience=5")
 LONG = ("--recipe", "auto", "--evaluate-every", "500", "--set", "training.max_minutes=20")
@@ -89,13 +88,10 @@ PLANS = (
 def run(command: Sequence[str]) -> tuple[str, int]:
     """Run `elmo` with these arguments, and return what it prints, and its peak of memory in MB."""
     print("$ elmo", *command, flush=True)
-    process = subprocess.Popen([sys.executable, "-m", "elmo", *command], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    printed = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise SystemExit("stopped; the same command goes on")
-    return printed, usage.ru_maxrss >> 10
+    with TemporaryFile("w+", encoding="utf-8") as output:
+        peak = run_elmo(command, output)
+        output.seek(0)
+        return output.read(), peak
 
 
 def write_text_of(treebank: Path, path: Path) -> None:
@@ -134,7 +130,8 @@ def make_bilm(plan: Plan, arguments: argparse.Namespace) -> str:
     run(["prepare", str(corpus), str(text), "--min-count", "2", *plan.prepare])
     command = ["pretrain", str(corpus), str(bilm), "--heldout", str(heldout), *(arguments.pretrain or plan.pretrain)]
     record: Path = arguments.records / plan.name / "bilm" / f"{arguments.name}.json"
-    if not (is_recorded(command, record) and bilm.exists()):
+    is_known = is_recorded(command, record)
+    if not (is_known and bilm.exists()):
         printed, megabytes = run([*command, "--json"])
         facts = {
             "command": shown(["elmo", *command]),
@@ -143,8 +140,9 @@ def make_bilm(plan: Plan, arguments: argparse.Namespace) -> str:
             **json.loads(printed),
             "run": bilm.name,
         }
-        record.parent.mkdir(parents=True, exist_ok=True)
-        write_all({record: lambda path: write_json(path, facts)})
+        if not is_known:  # the record of the run that the published figures come from stays
+            record.parent.mkdir(parents=True, exist_ok=True)
+            write_all({record: lambda path: write_json(path, facts)})
     return str(bilm)
 
 
@@ -177,8 +175,9 @@ def main() -> None:
         f"(default: {shlex.join(SHORT)}; from a million words on: {shlex.join(LONG)})",
     )
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--records", type=Path, default=RECORDS, help="default: %(default)s")
+    parser.add_argument("--records", type=Path, help="where records are written; default: ROOT/records")
     arguments = parser.parse_args()
+    arguments.records = arguments.records or arguments.root / "records"
     try:
         for plan in PLANS:
             if plan.name not in arguments.only:

@@ -2,13 +2,13 @@
 
 Started again, the script skips the models that are finished, and continues the one that was stopped.
 
-    python benchmarks/experiments/paper_tasks.py runs/ --vectors static50.txt static100.txt static300.txt --records new/
-    python benchmarks/experiments/paper_tasks.py runs/ --elmo en --reduced --only wnut17 sst5 --seeds 1 --records new/
+    python benchmarks/experiments/paper_tasks.py runs/ --vectors static50.txt static100.txt static300.txt
+    python benchmarks/experiments/paper_tasks.py runs/ --elmo en --reduced --only wnut17 sst5 --seeds 1
 
 `--vectors` are files of static word vectors (`elmo static`). Each task takes the file whose vectors have the width in
 its recipe; without one, its word vectors start at random. Each finished training leaves a record, from which
-`pages/results.py` writes its page. A training that has a record is not repeated, and a record of another command is an
-error.
+`pages/results.py` writes its page. A training that has a record is not repeated, and a record that another command made
+is an error.
 `--reduced` changes the recipes so that training a model takes at most three hours on two processor cores.
 """
 
@@ -28,7 +28,7 @@ from elmo.tasks import load_task_recipe
 from elmo.text.decoding import read_lines
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
-from common.records import BASELINE, DATA, RECORDS, train_and_record
+from common.records import BASELINE, DATA, train_and_record
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def read_width(path: Path) -> int:
     fields = next(islice(read_lines(path), 1), "").split()
     if len(fields) != 2 or not all(map(str.isdecimal, fields)):
         raise ElmoError(
-            f"{path}: expected the number of words and the width in the first line; 'elmo static' writes so"
+            f"{path}: expected the number of words and the width in the first line, as 'elmo static' writes them"
         )
     return int(fields[1])
 
@@ -222,10 +222,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, help="the largest number of seeds for each task")
     parser.add_argument("--kinds", nargs="+", choices=[BASELINE, "elmo"], default=[BASELINE, "elmo"])
     parser.add_argument("--reduced", action="store_true", help="train for hours instead of days on a processor")
-    parser.add_argument("--records", type=Path, default=RECORDS, help="default: %(default)s")
+    parser.add_argument("--records", type=Path, help="where records are written; default: ROOT/records")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of all recipes")
     parser.add_argument("--device", default="auto")
     arguments = parser.parse_args()
+    arguments.records = arguments.records or arguments.root / "records"
     try:
         arguments.vectors = {read_width(path): path for path in arguments.vectors}
         for plan in PLANS:

@@ -57,11 +57,15 @@ class Run:
 
 @dataclass
 class State:
-    """The state of a run: its command, the seconds spent on it so far, and its exit code if it has ended."""
+    """The state of a run: its command, the seconds spent on it so far, and its exit code if it has ended.
+
+    `is_running` says whether a queue has started it and not stopped it since. It stays true if the queue is killed.
+    """
 
     command: str
     seconds: float = 0.0
     exit_code: int | None = None
+    is_running: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -104,9 +108,9 @@ def read_runs(path: Path) -> list[Run]:
     earlier: set[str] = set()
     for run in runs:
         if run.name in earlier:
-            raise ListError(f"{path}: {run.name!r} stands there twice; give each run a name of its own")
+            raise ListError(f"{path}: {run.name!r} is listed twice; give each run a name of its own")
         if unknown := [name for name in run.after if name not in earlier]:
-            raise ListError(f"{path}: {run.name!r} waits for {unknown[0]!r}, which must stand above it")
+            raise ListError(f"{path}: {run.name!r} waits for {unknown[0]!r}, which must be listed before it")
         earlier.add(run.name)
     return runs
 
@@ -118,7 +122,7 @@ def _read_run(path: Path, number: int, entry: Any) -> Run:
         raise ListError(f"{where}: expected the keys name and command, and hours and after where needed")
     name, command, hours, after = (entry.get(key, default) for key, default in zip(keys, ("", "", 0, []), strict=True))
     if not isinstance(name, str) or not name or not name.replace("-", "").replace("_", "").isalnum():
-        raise ListError(f"{where}: name: {name!r} names files too; use letters, digits, '-' and '_'")
+        raise ListError(f"{where}: name: {name!r} is also the name of files; use letters, digits, '-' and '_'")
     if not isinstance(command, str) or not command.strip():
         raise ListError(f"{where}: command: expected what you would type, found {command!r}")
     if not isinstance(hours, int | float) or not 0 <= hours < float("inf"):
@@ -138,7 +142,7 @@ def read_state(run: Run, folder: Path) -> State:
     except (ValueError, TypeError) as error:
         raise ListError(f"{path}: is damaged ({error}); remove it to run {run.name!r} again") from error
     if state.command != run.command:
-        raise ListError(f"{path}: is of another command; remove it, or give the run another name")
+        raise ListError(f"{path}: was made by another command; remove it, or give the run another name")
     return state
 
 
@@ -153,23 +157,30 @@ def describe(runs: Sequence[Run], folder: Path, jobs: int) -> str:
     """Describe each run on a line, and the hours left if `jobs` of them run at a time."""
     lines: list[str] = []
     left = 0.0
+    states = {run.name: read_state(run, folder) for run in runs}
+    blocked = {name for name, state in states.items() if state.exit_code}
     is_working = _is_locked(folder)
-    next_ones = jobs
+    free = jobs - (sum(state.is_running for state in states.values()) if is_working else 0)
     for run in runs:
-        state = read_state(run, folder)
+        state = states[run.name]
         hours = state.seconds / 3600
         if not state.is_done:
             left += max(run.hours - hours, 0.0)
         if state.is_done:
-            stands = "done"
+            text = "done"
         elif state.exit_code is not None:
-            stands = f"failed with exit code {state.exit_code}; see {folder / run.name}.log"
-        elif is_working and (folder / f"{run.name}.json").exists():
-            stands = "running"
+            text = f"failed with exit code {state.exit_code}; see {folder / run.name}.log"
+        elif is_working and state.is_running:
+            text = "running"
+        elif failed := blocked.intersection(run.after):
+            text = f"can't start, because {', '.join(sorted(failed))} failed or can't start"
+            blocked.add(run.name)
+        elif unfinished := [name for name in run.after if not states[name].is_done]:
+            text = f"waiting for {', '.join(unfinished)}"
         else:
-            stands = "next" if next_ones > 0 else "waiting"
-            next_ones -= 1
-        lines.append(f"{run.name:30} {hours:6.1f} of {run.hours:5.1f} h  {stands}")
+            text = "next" if free > 0 else "waiting"
+            free -= 1
+        lines.append(f"{run.name:30} {hours:6.1f} of {run.hours:5.1f} h  {text}")
     return "\n".join([*lines, f"{left / jobs:.1f} hours left, {jobs} at a time"])
 
 
@@ -180,19 +191,24 @@ def work(runs: Sequence[Run], folder: Path, jobs: int) -> bool:
     running: list[Job] = []
     saved = time.monotonic()
     with _locked(folder) as lock, _stopping(running, folder):
+        for run in waiting:
+            if states[run.name].is_running:  # a queue that was killed had started it
+                states[run.name].is_running = False
+                write_state(run, folder, states[run.name])
         while waiting or running:
             ended = {run.name for run in runs} - {run.name for run in waiting} - {job.run.name for job in running}
             for run in [run for run in waiting if ended.issuperset(run.after)]:
                 if not all(states[name].is_done for name in run.after):
-                    waiting.remove(run)  # a run that it waits for has failed
-                    print(f"{run.name}: not started, for a run before it failed", flush=True)
+                    waiting.remove(run)
+                    print(f"{run.name}: not started, because a run that it waits for failed", flush=True)
                 elif len(running) < jobs:
                     waiting.remove(run)
                     running.append(_start(run, folder, states[run.name], lock))
             time.sleep(0.1)
             is_due = time.monotonic() - saved > SAVE_SECONDS
             for job in list(running):
-                state = State(job.run.command, round(job.seconds, 1), job.process.poll())
+                exit_code = job.process.poll()
+                state = State(job.run.command, round(job.seconds, 1), exit_code, is_running=exit_code is None)
                 if state.exit_code is not None:
                     running.remove(job)
                     print(f"{job.run.name}: exit code {state.exit_code}, {job.seconds / 3600:.2f} h", flush=True)
@@ -208,7 +224,7 @@ def _start(run: Run, folder: Path, state: State, lock: int) -> Job:
 
     The run holds the lock, too. If the queue is killed, no other queue can start the run while it is still running.
     """
-    write_state(run, folder, State(run.command, state.seconds))
+    write_state(run, folder, State(run.command, state.seconds, is_running=True))
     program, *words = [word.replace("{root}", str(ROOT)) for word in shlex.split(run.command)]
     with (folder / f"{run.name}.log").open("ab") as log:
         process = subprocess.Popen(
@@ -247,20 +263,20 @@ def _stopping(running: Sequence[Job], folder: Path) -> Generator[None]:
 def _is_locked(folder: Path) -> bool:
     """Return whether a queue is running in this folder."""
     try:
-        with _locked(folder):
+        with _locked(folder, fcntl.LOCK_SH):  # several may ask at the same time
             return False
     except ListError:
         return True
 
 
 @contextmanager
-def _locked(folder: Path) -> Generator[int]:
+def _locked(folder: Path, kind: int = fcntl.LOCK_EX) -> Generator[int]:
     """Keep other queues out of this folder, and yield the descriptor that holds the lock."""
     with (folder / ".lock").open("a") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
         except OSError as error:
-            raise ListError(f"{folder}: another queue, or a run that one left, works here; see --status") from error
+            raise ListError(f"{folder}: another queue, or a run left by one, is working here; see --status") from error
         yield file.fileno()
 
 

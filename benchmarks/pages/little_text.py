@@ -3,8 +3,9 @@
     python benchmarks/experiments/little_text.py runs/ --only got fro san hbo
     python benchmarks/pages/little_text.py docs/little-text.md
 
-The first command trains, and writes what this page needs to `records/SET/`: `none.json` and `elmo.json` of the taggers,
-`bilm/elmo.json` of the pretraining. All figures of the page but the published ones are from there.
+The first command trains, and writes what this page needs to `runs/records/SET/`: `none.json` and `elmo.json` of the
+taggers, `bilm/elmo.json` of the pretraining. The second one reads records in `benchmarks/records`, or in the folder of
+`--records`. All figures of the page but the published ones are from there.
 """
 
 from __future__ import annotations
