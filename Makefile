@@ -1,5 +1,5 @@
 # Two commands for a new machine: `make demo` (sets up first when needed) and `make test`.
-# CI runs `make lint` and `make test-all`, which is `make test` with the slow tests.
+# CI runs `make lint`, `make site`, and `make test-all`, which is `make test` with the slow tests.
 PYTHON ?= python3
 BIN := .venv/bin
 # Python compiles a module when it is first imported, and most are never: without compiling all, pip needs half the time.

@@ -205,9 +205,12 @@ def main() -> None:
     arguments.work.mkdir(parents=True, exist_ok=True)
     arguments.corpus = arguments.corpus or arguments.work / "corpus"
     arguments.run = arguments.run or arguments.work / "run"
-    if not is_trained:
-        train(arguments)
-    pack(arguments)
+    try:
+        if not is_trained:
+            train(arguments)
+        pack(arguments)
+    except ElmoError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

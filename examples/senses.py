@@ -46,16 +46,8 @@ def show_nearest(embedder: elmo.Embedder, word: str, uses: Uses, top: int) -> No
             print(f"    {cosine:.3f}  {uses.senses[number]:<8} {' '.join(uses.sentences[number])}")
 
 
-def main() -> None:
+def show_words(arguments: argparse.Namespace) -> None:
     """Show every word of the file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?", default="en", help="whatever elmo.load takes; default: en")
-    parser.add_argument("--uses", type=Path, default=USES)
-    parser.add_argument("--layer", default="top", help="top, mean, or a layer's number")
-    parser.add_argument("--top", type=int, default=4, help="uses to print for each sense")
-    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="where to draw each word's uses")
-    parser.add_argument("--draw-layers", action="store_true", help="draw the uses in each layer, not only in --layer")
-    arguments = parser.parse_args()
     layer: Layers = int(arguments.layer) if arguments.layer.isdecimal() else arguments.layer
     embedder = elmo.load(arguments.model)
     for word, sentences in read_uses(arguments.uses).items():
@@ -70,6 +62,22 @@ def main() -> None:
             drawn = [gather_uses(embedder, sentences, word, number) for number in layers] or uses
             plot_uses(picture, drawn, f"{len(uses.senses)} uses of “{word}”")
             print(f"\n  {picture}")
+
+
+def main() -> None:
+    """Read the arguments, and show the words."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", default="en", help="whatever elmo.load takes; default: en")
+    parser.add_argument("--uses", type=Path, default=USES)
+    parser.add_argument("--layer", default="top", help="top, mean, or a layer's number")
+    parser.add_argument("--top", type=int, default=4, help="uses to print for each sense")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="where to draw each word's uses")
+    parser.add_argument("--draw-layers", action="store_true", help="draw the uses in each layer, not only in --layer")
+    arguments = parser.parse_args()
+    try:
+        show_words(arguments)
+    except elmo.ElmoError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ def try_import(kernels: str) -> None:
     from elmo import _native
 
     where = Path(package.__file__ or "")
-    require(where.is_relative_to(sysconfig.get_path("platlib")), f"elmo is imported from site-packages, not {where}")
+    installed = {sysconfig.get_path(kind) for kind in ("platlib", "purelib")}  # a wheel without kernels is pure Python
+    require(any(map(where.is_relative_to, installed)), f"elmo is imported from site-packages, not {where}")
     require(package.__version__ == version("elmo-torch"), "the package and its metadata have the same version")
     if kernels != "any":
         require(bool(_native.available()) == (kernels == "yes"), f"native kernels: {kernels}")
@@ -57,7 +58,8 @@ def try_import(kernels: str) -> None:
 def try_commands(folder: Path) -> None:
     """Embed a text, and train a tagger on two sentences and use it."""
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
-    require("2 sentences, 14 tokens" in elmo("embed", "en", str(folder / "text.txt"), str(folder / "vectors.h5")), "")
+    embedded = elmo("embed", "en", str(folder / "text.txt"), str(folder / "vectors.h5"))
+    require("2 sentences, 14 tokens" in embedded, f"embedding reports 2 sentences and 14 tokens ({embedded.strip()})")
     rows = [
         "".join(f"{n}\t{word}\t_\t{tag}{EMPTY * 6}\n" for n, (word, tag) in enumerate(sentence, 1))
         for sentence in SENTENCES

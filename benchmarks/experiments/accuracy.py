@@ -30,7 +30,6 @@ from torch.nn.utils.rnn import pad_sequence
 from elmo import _native, formats
 from elmo.analysis.pos import LinearProbe, all_tags, embed_tokens, fit_probe, most_frequent_tag
 from elmo.analysis.tagged import Tagged, read_conllu
-from elmo.config import BiLMConfig
 from elmo.embed import Embedder
 from elmo.embed.engine import Precision
 from elmo.formats.model import Model
@@ -161,7 +160,7 @@ def main() -> None:
     for size in sizes:
         torch.manual_seed(0)
         recipe = load_pretraining_recipe(RECIPES[size])
-        model = Model(BiLM(BiLMConfig(recipe.char_cnn, recipe.lstm, recipe.bidirectional)))
+        model = Model(BiLM(recipe.bilm))
         results += compare(f"{size}-random", model, make_text(num_tokens), precisions, arguments.device)
     for source in arguments.models:
         name, device = Path(source).name, arguments.device

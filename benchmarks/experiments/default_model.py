@@ -50,11 +50,10 @@ from elmo.text.reading import read_sentences
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
+from common.records import DATA, WSD_TESTS
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 HELDOUT, TOKENIZED = "lm/en_heldout_test.txt", "lm/wikitext2_valid.txt"
 POS, WSD = "pos/ud_ewt_{}.conllu", "wsd"
-TESTS = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")
 QUERIES = {
     "play": ("They went to see a new play on Broadway .", "The children play in the park ."),
     "bank": ("She borrowed the money from a bank .", "We sat on the bank of the river ."),
@@ -108,7 +107,7 @@ def _to_beat(model: Model, arguments: argparse.Namespace, path: Path) -> Iterato
                 f"{arguments.corpus}: has another vocabulary than the model; no 5-gram model compares with it"
             )
         if corpus.reading | RAW != corpus.reading:
-            raise ElmoError(f"{arguments.corpus}: was read otherwise than held-out text, which is cut by ptb")
+            raise ElmoError(f"{arguments.corpus}: was not read like the held-out text, which ptb tokenizes")
         yield "5-gram", measure_ngram(corpus, path, arguments.kenlm)
 
 
@@ -169,7 +168,7 @@ def _find(folder: Path, pattern: str) -> Path:
     """Find a file in the folder or in the folders in it, compressed or not."""
     found = sorted(folder.rglob(f"{pattern}*"))
     if not found:
-        raise ElmoError(f"{folder}: has no file {pattern}, nor one of the name compressed")
+        raise ElmoError(f"{folder}: has no file {pattern}, plain or compressed")
     return found[0]
 
 
@@ -195,12 +194,15 @@ def main() -> None:
     arguments = parser.parse_args()
     if bool(arguments.kenlm) != bool(arguments.corpus):
         parser.error("a 5-gram model takes both --kenlm and --corpus")
-    if not (arguments.heldout or arguments.tokenized or arguments.pos or arguments.wsd):
-        data: Path = arguments.data
-        arguments.heldout, arguments.tokenized = [_find(data, HELDOUT)], [_find(data, TOKENIZED)]
-        arguments.pos = [_find(data, POS.format(part)) for part in ("train", "dev", "test")]
-        arguments.wsd = data / WSD
-    report([*_measure(arguments)], arguments.json)
+    try:
+        if not (arguments.heldout or arguments.tokenized or arguments.pos or arguments.wsd):
+            data: Path = arguments.data
+            arguments.heldout, arguments.tokenized = [_find(data, HELDOUT)], [_find(data, TOKENIZED)]
+            arguments.pos = [_find(data, POS.format(part)) for part in ("train", "dev", "test")]
+            arguments.wsd = data / WSD
+        report([*_measure(arguments)], arguments.json)
+    except ElmoError as error:
+        parser.error(str(error))
 
 
 def _measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -224,10 +226,12 @@ def _measure(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         )
         yield timed("pos")
     if arguments.wsd:
-        semcor, *tests = (list(read_annotated(_find(arguments.wsd, f"{name}.data.xml"))) for name in ("semcor", *TESTS))
+        semcor, *tests = (
+            list(read_annotated(_find(arguments.wsd, f"{name}.data.xml"))) for name in ("semcor", *WSD_TESTS)
+        )
         known = semcor[:QUICK_SEMCOR] if quick else semcor
         yield from measure_wsd(
-            embedder, known, dict(zip(TESTS, tests, strict=True)), _find(arguments.wsd, "*index.sense")
+            embedder, known, dict(zip(WSD_TESTS, tests, strict=True)), _find(arguments.wsd, "*index.sense")
         )
         yield timed("wsd")
         if arguments.pictures:

@@ -29,12 +29,11 @@ from typing import Any
 from elmo.analysis.paper.finding import Finding, read_finding
 from elmo.cli.main import cli
 from elmo.errors import ElmoError
-from elmo.tasks import TASKS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # so that `common` is found
 from common.machine import report
+from common.records import DATA, WSD_TESTS
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 FILES = {
     "ner": ("NER", "ner/wnut17_train.conll", "ner/wnut17_dev.conll"),
     "sst": ("SST-5", "sst5/train.txt", "sst5/dev.txt"),
@@ -50,7 +49,6 @@ FILES = {
 SETTINGS = {"sst": ["sst:min_phrase=null"]}
 """Settings of tasks that would take days: a tenth of the examples."""
 
-SENSES = ("senseval2", "senseval3", "semeval2007", "semeval2013", "semeval2015")
 OF_TASKS = ("layers", "placement", "efficiency", "weights", "finetuning")
 OF_VECTORS = ("wsd", "pos", "neighbors")
 
@@ -72,7 +70,7 @@ def arguments_of(name: str, data: Path, tasks: Sequence[str], static: str | None
         semcor = ["--semcor", file("wsd/semcor.data.xml")]
         if name == "neighbors":
             return [*semcor, *(["--static", static] if static else [])]
-        tests = [file(f"wsd/{each}.data.xml") for each in SENSES]
+        tests = [file(f"wsd/{each}.data.xml") for each in WSD_TESTS]
         return [*tests, *semcor, "--senses", file("wsd/wordnet30_index.sense")]
     own: list[str] = []
     for task in tasks:
@@ -111,10 +109,10 @@ def main() -> None:
     """Run the analyses that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="en", help="a name or path that elmo.load takes")
-    parser.add_argument("--data", type=Path, default=SHARED)
+    parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--out", type=Path, help="where to write results; default: a temporary folder")
     parser.add_argument("--only", nargs="+", default=[*OF_TASKS, *OF_VECTORS], choices=[*OF_TASKS, *OF_VECTORS])
-    parser.add_argument("--tasks", nargs="+", default=[name for name in FILES if name in TASKS], choices=list(FILES))
+    parser.add_argument("--tasks", nargs="+", default=list(FILES), choices=list(FILES))
     parser.add_argument("--static", help="static vectors for neighbors, in word2vec's text format")
     parser.add_argument("--seeds", default="1")
     parser.add_argument(
@@ -131,16 +129,19 @@ def main() -> None:
     arguments = parser.parse_args()
     common = ["--device", arguments.device, *(["--quick"] if arguments.quick else [])]
     of_tasks = ["--seeds", arguments.seeds, *(part for text in arguments.overrides for part in ("--set", text))]
-    chosen = {
-        name: [
-            *arguments_of(name, arguments.data, arguments.tasks, arguments.static),
-            *common,
-            *(of_tasks if name in OF_TASKS else []),
-        ]
-        for name in arguments.only
-    }
-    with TemporaryDirectory() as temporary:
-        report([*measure(chosen, arguments.model, arguments.out or Path(temporary))], arguments.json)
+    try:
+        chosen = {
+            name: [
+                *arguments_of(name, arguments.data, arguments.tasks, arguments.static),
+                *common,
+                *(of_tasks if name in OF_TASKS else []),
+            ]
+            for name in arguments.only
+        }
+        with TemporaryDirectory() as temporary:
+            report([*measure(chosen, arguments.model, arguments.out or Path(temporary))], arguments.json)
+    except ElmoError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

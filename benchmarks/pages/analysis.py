@@ -367,7 +367,7 @@ def keep(results: Path, name: str, kept: Path, join: bool) -> None:
         if join and (kept / f"{name}.json").exists():
             joined = join_findings(read_finding(kept, name), read_finding(results, name))
             write_finding(results := Path(folder), joined, DRAWINGS[name])
-        for ending in (".json", ".svg"):
+        for ending in (".json", ".svg") if results.resolve() != kept.resolve() else ():
             shutil.copyfile(results / f"{name}{ending}", kept / f"{name}{ending}")
 
 

@@ -3,9 +3,10 @@
     python benchmarks/experiments/paper_tasks.py runs/ --vectors static50.txt static100.txt static300.txt --only sst5
     python benchmarks/pages/results.py docs/results.md
 
-The first command trains, and writes what this page needs from each run folder: `records/DATA/none.json` for a baseline
-without ELMo, and `records/DATA/elmo.json`, or another name, for a model with ELMo. All figures of the page are from
-there: seeds, scores, times, machines and commands.
+The first command trains, and writes what this page needs from each run folder: `runs/records/DATA/none.json` for a
+baseline without ELMo, and `runs/records/DATA/elmo.json`, or another name, for a model with ELMo. The second one reads
+records in `benchmarks/records`, or in the folder of `--records`. Seeds, scores, times, machines and commands are from
+there. The paper's scores, and what the section about sizes of data says, are written in this script.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ wrote this page. The options in the commands show what differs from the publishe
 WHY = """\
 ## At which size of my data does ELMo help?
 
-It helps most where the training set is small, and where the task depends on words that the
-training set has seldom. What the curves of the trainings show, task by task:
+It helps most where the training set is small, and where the task depends on words that are
+rare in the training set. What the curves of the trainings show, task by task:
 
 - **Names.** A tenth of WNUT-17 with ELMo is worth all of it without: both have an F1 of 39.7
   on the dev set ([curve](lab-notes.md#figure-1-training-on-few-examples-ended-too-early)). The
@@ -93,8 +94,8 @@ training set has seldom. What the curves of the trainings show, task by task:
   seeds](lab-notes.md#sentiment-in-two-epochs), but by less than in the paper. Both models
   made two epochs at ten times the published rate, and in some seeds the second epoch was worse
   than the first, so these trainings were too short and too fast to compare with the paper.
-- **Entailment.** ELMo gives a quick start and [no better
-  end](lab-notes.md#entailment-which-pairs-to-train-on-and-for-how-long). For the first eight
+- **Entailment.** With ELMo the model learns faster at first, but [ends no
+  better](lab-notes.md#entailment-which-pairs-to-train-on-and-for-how-long). For the first eight
   epochs the model with ELMo is ahead, by up to twenty points; then both are level. A
   likely reason is that captions consist of few and common words, which the training set itself
   teaches. Neither other

@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--sentences", type=int, default=32, help="the number of held-out sentences")
     parser.add_argument("--folder", type=Path, help="where to keep the corpus and the runs; default: they are removed")
-    parser.add_argument("--stage", nargs=2, metavar=("STAGE", "SIZE"), help="run one stage in this process")
+    parser.add_argument("--stage", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="only the size small, 200,000 words, a batch of 16 x 20")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

@@ -224,7 +224,7 @@ class StubFinder(MetaPathFinder, Loader):
     """Finds a stub for every module of `STUBS`, and for what is in them."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> ModuleSpec | None:
-        """Return how to make the module if it is one of ours."""
+        """Return how to make the module if it is in `STUBS`."""
         return ModuleSpec(fullname, self, is_package=True) if fullname.partition(".")[0] in STUBS else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

@@ -388,7 +388,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if not (arguments.bilm_tf / "bilm" / "training.py").is_file():
-        parser.error(f"--bilm-tf {arguments.bilm_tf}: holds no bilm-tf; git clone https://github.com/allenai/bilm-tf")
+        parser.error(
+            f"--bilm-tf {arguments.bilm_tf}: is not a checkout of bilm-tf; git clone https://github.com/allenai/bilm-tf"
+        )
     sizes = ["small"] if arguments.quick else arguments.sizes
     results: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as temporary:

@@ -61,7 +61,7 @@ def make_corpus(folder: Path, vocabulary_size: int) -> Corpus:
     lengths = np.clip(random.poisson(7, 2 * vocabulary_size), 1, 20)
     words = ["".join(chr(97 + letter) for letter in random.integers(0, 26, length)) for length in lengths]
     ids = np.exp(random.random(2_000_000) * np.log(len(words))).astype(int) - 1
-    # each word occurs at least once, so that the vocabulary has the size that is asked for
+    # All words but the first few stand once before the random ones, so that the vocabulary has the size asked for.
     ids = np.concatenate([random.permutation(len(words)), ids])
     ends = np.cumsum(random.integers(5, 45, len(ids) // 20))
     with (folder / "text.txt").open("w") as file:

@@ -33,7 +33,6 @@ from elmo import formats
 from elmo.analysis.neighbors import unit
 from elmo.analysis.search import ContextIndex, build_index
 from elmo.analysis.search.vectors import KINDS
-from elmo.config import BiLMConfig
 from elmo.embed import Embedder
 from elmo.formats.model import Model
 from elmo.nn.bilm import BiLM
@@ -207,7 +206,7 @@ def main() -> None:
         model = formats.load(arguments.model)
     else:
         recipe = load_pretraining_recipe("mini" if arguments.quick else "small")
-        model = Model(BiLM(BiLMConfig(recipe.char_cnn, recipe.lstm, recipe.bidirectional)))
+        model = Model(BiLM(recipe.bilm))
     both = (
         read_text(arguments.text, num_tokens + QUERY_TOKENS) if arguments.text else make_text(num_tokens + QUERY_TOKENS)
     )
