@@ -6,6 +6,7 @@ is float32 rounding, and now and then an operand that this rounding moves to the
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -270,6 +271,8 @@ def test_bad_tables_are_refused() -> None:
         _native.Convolution([table], [bias[:3].copy()], "relu")
     with pytest.raises(ValueError, match="activation is 'gelu'"):
         _native.Convolution([table], [bias], "gelu")
+    with pytest.raises(ValueError, match="tables is empty"):
+        _native.Convolution([], [], "relu")
 
 
 def test_highway_matches_the_equation(level: str) -> None:
@@ -453,6 +456,83 @@ def test_bf16_gains_where_its_instructions_are_fast(
 def test_the_maker_of_the_processor_is_recognized() -> None:
     names_intel = "GenuineIntel" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
     assert names_intel == _native.IS_INTEL
+
+
+def test_int8_refuses_more_products_than_a_sum_can_hold() -> None:
+    """2 ** 31 / 127 ** 2 is 133,144.05. The sum of one more product of the largest numbers would turn negative."""
+    deep, message = np.ones((4, 133_145), np.float32), "has a depth of 133145, but int8 sums up to 133144 products"
+    with pytest.raises(ValueError, match=f"weight {message}"):
+        _native.Linear(deep, None, "int8")
+    with pytest.raises(ValueError, match=f"weight_hh {message}"):
+        _native.Recurrence(deep, np.ones((133_145, 1), np.float32), None, None, "int8")
+    product, out = _native.Linear(deep[:, 1:].copy(), None, "int8"), np.empty((1, 4), np.float32)
+    product.run(deep[:1, 1:].copy(), out)
+    np.testing.assert_allclose(out, 133_144, rtol=1e-6)
+
+
+def test_a_thread_that_computes_does_not_keep_python_from_ending() -> None:
+    """Until 3.14, Python ends other threads by unwinding their stacks, which C++ may take for an error and abort."""
+    program = """
+import threading, time
+import numpy as np
+from elmo import _native
+
+x, out = np.ones((64, 64), np.float32), np.empty((64, 64), np.float32)
+product = _native.Linear(x, None, "float32")
+def compute():
+    while True:
+        product.run(x, out)
+threading.Thread(target=compute, daemon=True).start()
+time.sleep(0.2)
+"""
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only Unix forks")
+def test_a_fork_may_pack_weights_while_another_thread_does() -> None:
+    """The child has no thread that would open a lock which was copied shut. (Of 200 forks, 3 used to hang.)"""
+    program = """
+import os, sys, threading, time
+import numpy as np
+from elmo import _native
+from elmo._native import training
+
+def layer(size, width):
+    shapes = (4 * size, width + size), (4 * size,), (1, size), (1, width + size), (1, 4 * size), (1, size), (1, size)
+    weight, bias, before, joined, gates, cell, outputs = (np.zeros(shape, np.float32) for shape in shapes)
+    return weight, None, bias, [1], before, joined, gates, cell, None, outputs, (None, None)
+
+for number in range(8):  # from then on, weights that are given back replace others
+    training.lstm_forward(*layer(16, 16 + 16 * number))
+is_done = False
+def train():
+    arguments = layer(64, 8192)
+    while not is_done:
+        training.lstm_forward(*arguments)
+thread = threading.Thread(target=train)
+thread.start()
+end, hung = time.monotonic() + 8, 0
+while time.monotonic() < end and not hung:
+    child = os.fork()
+    if child == 0:
+        _native.Linear(np.zeros((16, 16), np.float32), None, "float32")
+        os._exit(0)
+    late = time.monotonic() + 5
+    while os.waitpid(child, os.WNOHANG)[0] == 0:
+        if time.monotonic() > late:
+            os.kill(child, 9)
+            hung += 1
+            os.waitpid(child, 0)
+            break
+        time.sleep(0.0005)
+is_done = True
+thread.join()
+sys.exit(hung)
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=120).returncode == 0
 
 
 def test_an_unknown_precision_is_refused() -> None:

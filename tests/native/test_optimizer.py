@@ -40,6 +40,15 @@ def test_adam_moves_the_rows_that_have_a_gradient(level: str, width: int, monkey
             np.testing.assert_array_equal(np.delete(given[name], rows, axis=0), np.delete(before[name], rows, axis=0))
 
 
+def test_shares_of_new_gradients_keep_their_digits(level: str) -> None:
+    """As float32, 1 - 0.9999 would be off by one part in ten thousand."""
+    given = problem(16) | {"average": np.zeros((9, 16), np.float32), "average_square": np.zeros((9, 16), np.float32)}
+    adam_rows(**given, betas=(0.9999, 0.9999), step_size=0.1, epsilon=1e-3)
+    rows, gradient = given["rows"], given["gradient"].astype(np.float64)
+    np.testing.assert_allclose(given["average"][rows], gradient * 1e-4, rtol=1e-6)
+    np.testing.assert_allclose(given["average_square"][rows], gradient**2 * 1e-4, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

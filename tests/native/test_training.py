@@ -220,6 +220,16 @@ def test_a_highway_reads_and_writes_products_of_bf16(level: str) -> None:
     assert (np.abs(narrow - wide) <= 2**-8 * np.abs(wide)).all()
 
 
+def test_bf16_keeps_nan_of_all_bits(level: str) -> None:
+    """Rounding 0x7fffffff up would give the bits of -0."""
+    products, bias, x = np.full((1, 64), 0x3F80, np.uint16), np.zeros(64, np.float32), np.zeros((1, 32), np.float32)
+    d_out, d_products, d_bias = np.ones_like(x), np.zeros_like(products), np.zeros((1, 64), np.float32)
+    d_out[:, ::2] = np.array(0x7FFFFFFF, np.uint32).view(np.float32)
+    training.highway_backward(products, bias, x, d_out, d_products, np.empty_like(x), d_bias)
+    found = (d_products.astype(np.uint32) << 16).view(np.float32).reshape(2, 32)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(d_out).repeat(2, axis=0))
+
+
 @pytest.mark.parametrize("columns", [1, 16, 37])
 def test_the_softmax_of_training_follows_its_definition(level: str, columns: int) -> None:
     """Each row has its own target score, whose column, if it is among the columns, is left out of the sum."""

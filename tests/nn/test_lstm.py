@@ -285,6 +285,17 @@ def test_the_native_layer_does_not_depend_on_the_number_of_threads(level: str, p
         assert torch.equal(alone[name], together[name]), name
 
 
+def test_a_projection_may_lie_in_memory_in_any_order() -> None:
+    problem = Problem(20, 6, "float32")
+    wanted = problem.solve()
+    projection = problem.layer.weight_hr
+    assert projection is not None
+    projection.data = projection.data.t().contiguous().t()
+    assert not projection.is_contiguous()
+    for name, found in problem.solve().items():
+        assert torch.equal(found, wanted[name]), name
+
+
 @needs_native
 def test_the_native_layer_keeps_nan(level: str) -> None:
     """If a clip hid NaN, training would continue with a wrong value. Other rows must not get the NaN."""
@@ -311,6 +322,10 @@ def test_the_native_layer_keeps_nan(level: str) -> None:
         ({"batch_sizes": [2, 3]}, r"batch_sizes must be positive and must not increase, but are \[2, 3\]"),
         ({"cell_before": np.zeros((8, 3), np.float32).T}, "cell_before must be contiguous in C order"),
         ({"clips": (0.0, None)}, "cell_clip is 0.0, but must be positive, or None for no clip"),
+        (
+            {"weight": np.zeros((32, 2), np.float32), "joined": np.zeros((5, 2), np.float32)},
+            "weight has 2 columns, fewer than the 4 of the hidden state",
+        ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )

@@ -15,7 +15,8 @@ for the best instruction set of the CPU. `available()` tells what this machine c
 
 Several threads may use an object at the same time, because weights are only read and the GIL is released. This is the
 best way to use two cores, one for each direction of a biLM. The threads of a single call (`num_threads`) wait for each
-other twice per step when fewer than six rows are left for each, which takes a long time on a busy machine.
+other at each step (twice if there is a projection) when fewer than six rows are left for each, which takes a long time
+on a busy machine.
 """
 
 from __future__ import annotations
@@ -27,7 +28,15 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from elmo._native.arguments import check_array, check_ids, clip_limit, packed_sizes, thread_count, weight_shape
+from elmo._native.arguments import (
+    check_array,
+    check_depth,
+    check_ids,
+    clip_limit,
+    packed_sizes,
+    thread_count,
+    weight_shape,
+)
 
 # The extension is optional: where there is no compiler, or on another processor, torch does the same work more slowly.
 try:
@@ -77,8 +86,8 @@ def multiplies_bf16() -> bool:
 def gains_by_bf16() -> bool:
     """Return whether these kernels are faster in bf16 than in float32 even when they do not wait for memory.
 
-    Intel's CPUs without AMX are excluded: their bf16 instructions multiply half as fast. So are Arm's, on which these
-    kernels were only run under emulation, never measured.
+    Intel's CPUs without AMX are excluded, since they start a bf16 instruction only every other cycle. So are Arm's, on
+    which these kernels were only run under emulation, never measured.
     """
     fast = ("avx512_amx",) if IS_INTEL else ("avx512_amx", "avx512_bf16")
     return multiplies_bf16() and LEVELS[0] in fast
@@ -112,6 +121,7 @@ class Linear:
         """Pack the weight; see the class."""
         code = precision_code(precision)
         self.out_dim, self.in_dim = weight_shape("weight", weight)
+        check_depth("weight", self.in_dim, precision)
         if bias is not None:
             check_array("bias", bias, (self.out_dim,))
         self._handle = extension().pack_linear(weight, bias, self.out_dim, self.in_dim, code, LEVELS[0])
@@ -155,6 +165,7 @@ class Recurrence:
         code = precision_code(precision)
         rows, self.out_dim = weight_shape("weight_hh", weight_hh)
         self.dim = rows // 4
+        check_depth("weight_hh", max(self.out_dim, self.dim), precision)
         if rows % 4 or (weight_hr is None and self.dim != self.out_dim):
             wanted = "(4H, P)" if weight_hr is not None else "(4H, H), as there is no projection"
             raise ValueError(f"weight_hh is {weight_hh.shape}, but must be {wanted}")
@@ -213,6 +224,8 @@ class Convolution:
 
     def __init__(self, tables: Sequence[Array], biases: Sequence[Array], activation: str) -> None:
         """Check and keep the arrays; see the class."""
+        if not tables:
+            raise ValueError("tables is empty, but there must be at least one filter width")
         for table, bias in zip(tables, biases, strict=True):
             if table.ndim != 3 or 0 in table.shape or len(table[0]) != len(tables[0][0]):
                 raise ValueError(f"a table is {table.shape}, but must be (width, A, K), with the same A for all")
@@ -227,7 +240,7 @@ class Convolution:
         """Write the features of N words to `out` (N, F), the filters of all widths side by side.
 
         Args:
-            ids: The characters of the words, (N, C), where C is no less than any width.
+            ids: The characters of the words, (N, C), where C is at least the largest width and at most 255.
             lengths: How many characters a word has before its padding, which is the same character to the end, (N,).
             out: Where to write the features.
             num_threads: The number of threads, which divide the words.
@@ -239,8 +252,7 @@ class Convolution:
         check_array("lengths", lengths, (rows,), dtype=np.int32)
         check_array("out", out, (rows, self.out_dim), written=True)
         alphabet = self._filters[0][0].shape[1]
-        for table, _ in self._filters:
-            check_ids(ids, alphabet, len(table))
+        check_ids(ids, alphabet, max(len(table) for table, _ in self._filters))
         if rows and not 0 <= lengths.min() <= lengths.max() <= columns:
             raise ValueError(f"lengths holds {lengths.min()} to {lengths.max()}, but there are {columns} columns")
         offset, is_tanh, threads = 0, self._activation == "tanh", thread_count(num_threads)

@@ -41,6 +41,13 @@ def weight_shape(name: str, weight: Array) -> tuple[int, int]:
     return weight.shape[0], weight.shape[1]
 
 
+def check_depth(name: str, depth: int, precision: str) -> None:
+    """Refuse int8 products that a sum of 32 bits can't hold."""
+    most = 2**31 // 127**2
+    if precision == "int8" and depth > most:
+        raise ValueError(f"{name} has a depth of {depth}, but int8 sums up to {most} products")
+
+
 def check_array(
     name: str, array: NDArray[Any], shape: tuple[int, ...], written: bool = False, dtype: Any = np.float32
 ) -> None:

@@ -134,7 +134,8 @@ struct LSTMBackwardCall {
     float* d_joined;                   // (N, I + P)
 };
 
-// The cross-entropies of rows, each with its own target, which is not among the K words that all rows share.
+// The cross-entropies of rows. Each row has its own target besides the K words that all rows share. If that target is one
+// of these words, its column is left out.
 struct SoftmaxCall {
     size_t columns;  // K
     bool bf16;
@@ -194,7 +195,7 @@ struct AdamRowsCall {
     const int64_t* rows;
     const float* gradient;  // (number of rows, width)
     float *weight, *average, *average_square;
-    float beta, beta_square, step_size, epsilon;
+    float share, share_of_square, step_size, epsilon;  // shares of the new gradient: 1 - beta
 };
 
 // The kernels of one instruction set.

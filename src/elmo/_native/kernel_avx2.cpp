@@ -12,7 +12,7 @@
 
 #define LEVEL avx2
 #define LANES 8
-#define MAX_ROWS 3  // 3 x 4 sums of 16 registers; the rest hold a word of a row and the weight
+#define MAX_ROWS 3  // 3 x 4 sums of 16 registers; the rest hold a word of each row and a vector of the weight
 
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)

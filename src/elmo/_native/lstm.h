@@ -10,7 +10,7 @@
 namespace elmo {
 namespace {
 
-// How much of the depth of a product goes through all rows before the next part does. A part of a block then stays in
+// How many words of the depth of a product go through all rows before the next ones do. A part of a block then stays in
 // the second-level cache, where the whole block of a long product would not.
 constexpr size_t DEPTH_AT_ONCE = 512;
 

@@ -1,10 +1,12 @@
 // The Python side: it takes buffers, releases the GIL and puts threads to work.
 //
-// elmo/_native/__init__.py checks all arguments, in Python, where an error message is a line. Only the stable ABI of
-// Python is used (see setup.py), so that one build serves all versions.
+// The Python files next to this one check all arguments, where an error message is a line (arguments.py). Only the stable
+// ABI of Python is used (see setup.py), so that one build serves all versions.
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -46,9 +48,26 @@ struct Buffer {
     float* floats() const { return static_cast<float*>(view.buf); }
 };
 
-struct Released {  // the GIL, for the time of a scope
+// Never returns while its thread is being ended.
+struct Waiting {
+    bool is_ending = true;
+    ~Waiting() {
+        while (is_ending) pause();
+    }
+};
+
+// The GIL is released for the time of a scope.
+//
+// When Python has begun to end, it ends all other threads that ask for the GIL, until Python 3.14 by unwinding their
+// stacks. That must not go on from here: our callers' destructors would use Python's objects without the GIL. So the
+// thread waits for the end of the process instead, as Python's own threads do from 3.14 on.
+struct Released {
     PyThreadState* state = PyEval_SaveThread();
-    ~Released() { PyEval_RestoreThread(state); }
+    ~Released() noexcept(false) {
+        Waiting waiting;
+        PyEval_RestoreThread(state);
+        waiting.is_ending = false;
+    }
 };
 
 // Memory for the rows that each of `threads` threads encodes, for products with either weight. It is not zeroed:
@@ -288,7 +307,7 @@ PyObject* run_windows(PyObject*, PyObject* args) {
     Py_ssize_t rows, columns, width, alphabet, filters, stride, offset, threads;
     int tanh;
     const char* level;
-    if (!PyArg_ParseTuple(args, "y*z*y*y*w*z*nnnnnnnpns", &table.view, &bias.view, &ids.view, &lengths.view, &out.view,
+    if (!PyArg_ParseTuple(args, "y*y*y*y*w*z*nnnnnnnpns", &table.view, &bias.view, &ids.view, &lengths.view, &out.view,
                           &places.view, &rows, &columns, &width, &alphabet, &filters, &stride, &offset, &tanh, &threads, &level))
         return nullptr;
     const Kernels* kernels = find(level);
@@ -363,15 +382,15 @@ PyObject* run_highway_backward(PyObject*, PyObject* args) {
 PyObject* run_adam_rows(PyObject*, PyObject* args) {
     Buffer weight, average, average_square, rows, gradient;
     Py_ssize_t count, width, threads;
-    float beta, beta_square, step_size, epsilon;
+    float share, share_of_square, step_size, epsilon;
     const char* level;
     if (!PyArg_ParseTuple(args, "w*w*w*y*y*nnffffns", &weight.view, &average.view, &average_square.view, &rows.view,
-                          &gradient.view, &count, &width, &beta, &beta_square, &step_size, &epsilon, &threads, &level))
+                          &gradient.view, &count, &width, &share, &share_of_square, &step_size, &epsilon, &threads, &level))
         return nullptr;
     const Kernels* kernels = find(level);
     if (!kernels) return nullptr;
     const AdamRowsCall call{static_cast<size_t>(width), static_cast<const int64_t*>(rows.view.buf), gradient.floats(),
-                            weight.floats(), average.floats(), average_square.floats(), beta, beta_square, step_size,
+                            weight.floats(), average.floats(), average_square.floats(), share, share_of_square, step_size,
                             epsilon};
     for_rows(count, threads, [&](Range range, size_t) { kernels->adam_rows(call, range); });
     Py_RETURN_NONE;

@@ -23,8 +23,8 @@ void adam_rows(const AdamRowsCall& call, Range range) {
             const size_t valid = c.width - k;
             const F d = load(gradient + k, valid);
             F mean = load(average + k, valid), square = load(average_square + k, valid);
-            mean += (d - mean) * (1.0f - c.beta);
-            square += (d * d - square) * (1.0f - c.beta_square);
+            mean += (d - mean) * c.share;
+            square += (d * d - square) * c.share_of_square;
             store(average + k, mean, valid);
             store(average_square + k, square, valid);
             const F step = mean * c.step_size / (square_root(square) + c.epsilon);

@@ -54,7 +54,9 @@ def adam_rows(
         return
     if not 0 <= rows.min() <= rows.max() < len(weight):
         raise ValueError(f"rows holds {rows.min()} to {rows.max()}, but weight has {len(weight)} rows")
-    arrays, settings = (weight, average, average_square, rows, gradient), (*betas, step_size, epsilon)
+    arrays = weight, average, average_square, rows, gradient
+    # 1 - beta is computed here: a float32 close to 1 has too few digits left for its difference from 1.
+    settings = 1 - betas[0], 1 - betas[1], step_size, epsilon
     extension().run_adam_rows(
         *arrays, len(rows), weight.shape[1], *settings, thread_count(num_threads), _native.LEVELS[0]
     )

@@ -1,5 +1,7 @@
 // Packing: the weights of a product in the order that the kernels read them, made once.
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -20,13 +22,19 @@ namespace {
 
 constexpr size_t HUGE_PAGE = size_t{1} << 21;
 
-// Memory of weights that were packed for one call, kept for the next: training packs its weights at each step, and asking
-// the system for fresh pages takes as long as packing. Weights of inference are given back when their model is dropped.
+// Memory of weights that were packed for one call, kept for the next: training packs its weights at each step, and would
+// ask the system for fresh pages each time. Weights of inference are given back when their model is dropped.
 class Kept {
   public:
     static Kept& instance() {
-        static Kept* kept = new Kept;  // never destroyed: weights may outlive all else
-        return *kept;
+        static const bool watched = [] {
+            current() = new Kept;
+            // A fork may copy the lock while another thread holds it, which the child lacks. It gets memory of its own,
+            // as it gets threads of its own (pool.h).
+            return pthread_atfork(nullptr, nullptr, [] { current() = new Kept; }) == 0;
+        }();
+        (void)watched;
+        return *current();
     }
 
     void* take(size_t bytes) {
@@ -41,15 +49,29 @@ class Kept {
     }
 
     void give(void* memory, size_t bytes) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        if (blocks_.size() < MOST) blocks_.emplace_back(bytes, memory);
-        else std::free(memory);
+        void* oldest = nullptr;  // it makes room, since it may be of a model that is gone
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            if (blocks_.size() == MOST) {
+                oldest = blocks_.front().second;
+                blocks_.erase(blocks_.begin());
+            }
+            blocks_.emplace_back(bytes, memory);
+        }
+        std::free(oldest);
     }
 
   private:
     static constexpr size_t MOST = 8;  // blocks: what both directions of a biLM pack at the same time
+
+    Kept() { blocks_.reserve(MOST); }  // so that `give`, which destructors call, never allocates
+    static Kept*& current() {
+        static Kept* kept = nullptr;  // never destroyed: weights may outlive all else
+        return kept;
+    }
+
     std::mutex mutex_;
-    std::vector<std::pair<size_t, void*>> blocks_;
+    std::vector<std::pair<size_t, void*>> blocks_;  // the oldest first
 };
 
 size_t rounded_up(size_t bytes) {

@@ -36,9 +36,10 @@ def find_maxima(
     Args:
         table: The products of the K filters with the A characters at each place, (width, A, K).
         bias: The bias that is added to each maximum, (K,).
-        ids: As in `Convolution.run`, with 255 columns at most.
+        ids: As in `Convolution.run`.
         lengths: As in `Convolution.run`.
-        out: Where to write the features, (N, F), those of these filters from column `offset` on. Of NaN they are NaN.
+        out: Where to write the features, (N, F), those of these filters from column `offset` on. A feature is NaN
+            if one of its windows is.
         offset: See `out`.
         places: Where to write the first place at which each filter has its maximum, (N, K).
         activation: "relu" or "tanh", which is applied to the sum of maximum and bias.
@@ -201,7 +202,7 @@ def lstm_forward(
         ValueError: If an argument is not as described.
     """
     sizes, num_tokens, num_rows = packed_sizes(batch_sizes)
-    size, width, out_size = cell_before.shape[1], weight.shape[1], outputs.shape[1]
+    size, width, out_size = _lstm_widths(cell_before, weight, outputs)
     precision = _training_precision(joined, (width, out_size, size))
     check_array("weight", weight, (4 * size, width))
     check_array("bias", bias, (4 * size,))
@@ -263,7 +264,7 @@ def lstm_backward(
         ValueError: If an argument is not as described.
     """
     sizes, num_tokens, num_rows = packed_sizes(batch_sizes)
-    size, width, out_size = cell_before.shape[1], weight.shape[1], outputs.shape[1]
+    size, width, out_size = _lstm_widths(cell_before, weight, outputs)
     precision = _training_precision(d_gates, (width, out_size, size))
     check_array("weight", weight, (4 * size, width))
     check_array("cell_before", cell_before, (num_rows, size))
@@ -283,6 +284,14 @@ def lstm_backward(
     dims = size, width, out_size, len(sizes)
     if num_rows:
         extension().run_lstm_backward(*arrays, *dims, *limits, precision, thread_count(num_threads), _level())
+
+
+def _lstm_widths(cell_before: Array, weight: Array, outputs: Array) -> tuple[int, int, int]:
+    """Return H, I + P and P of a layer."""
+    size, width, out_size = cell_before.shape[1], weight.shape[1], outputs.shape[1]
+    if width < out_size:  # the hidden state would lie before the row
+        raise ValueError(f"weight has {width} columns, fewer than the {out_size} of the hidden state")
+    return size, width, out_size
 
 
 def gate_order(size: int) -> tuple[int, int, int]:

@@ -38,9 +38,9 @@ inline F read(const uint16_t* from, size_t valid) {
 inline void write(float* to, F v, size_t valid) { store(to, v, valid); }
 
 inline void write(uint16_t* to, F v, size_t valid) {
-    // Rounds to nearest, half to even. The NaN that arithmetic makes has no bits set that could carry into its sign.
-    const I bits = (I)v;
-    const Halves rounded = __builtin_convertvector((bits + 0x7fff + (bits >> 16 & 1)) >> 16, Halves);
+    // Rounds to nearest, half to even. NaN keeps its upper bits, as in `to_bf16`.
+    const I bits = (I)v, rounded_up = bits + 0x7fff + (bits >> 16 & 1), kept = bits | 1 << 22, is_nan = v != v;
+    const Halves rounded = __builtin_convertvector(((is_nan & kept) | (~is_nan & rounded_up)) >> 16, Halves);
     __builtin_memcpy(to, &rounded, valid >= LANES ? sizeof rounded : valid * sizeof(uint16_t));
 }
 

@@ -39,7 +39,8 @@ def cross_entropy(
         weight: The weights of the words, (K, P).
         bias: The biases of the words, (K,).
         targets: The ids of the targets, (N,).
-        words: The ids of the words, (K,). In a row whose own target is among them, that word is left out.
+        words: The ids of the words, (K,), each at most once. In a row whose own target is among them, that word is left
+            out.
 
     Returns:
         A scalar, in nats.

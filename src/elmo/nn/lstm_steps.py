@@ -55,6 +55,7 @@ class ProjectedLSTM(torch.autograd.Function):
         """
         N, size, in_size, out_size = len(inputs), cell.shape[1], inputs.shape[1], hidden.shape[1]
         dtype, cell = product_dtype(inputs), cell.contiguous()
+        weight_hr = None if weight_hr is None else weight_hr.contiguous()
         bias = bias.clone()
         bias[2 * size : 3 * size] += FORGET_BIAS
         # Only the operands of products are rounded (to bfloat16, if asked for). The state stays as precise as it was.
