@@ -28,7 +28,7 @@ from elmo.config import CharCNNConfig
 from elmo.errors import ElmoError
 from elmo.nn.highway import Highway
 from elmo.nn.memory import LayerMemory
-from elmo.nn.precision import as_array, uses_native
+from elmo.nn.precision import as_arrays, uses_native
 
 TYPES_AT_ONCE, TYPES_AT_ONCE_ON_GPU = 128, 1024
 """How many types are convolved at a time, on a CPU and on a GPU.
@@ -263,9 +263,9 @@ class _NativeFeatures(torch.autograd.Function):
         places: list[Tensor] = []
         for number, (table, bias, offset) in enumerate(zip(tables, biases, ctx.offsets, strict=False)):
             places.append(memory.take(f"places_{number}", (len(characters), len(bias)), table, torch.uint8))
+            arrays = as_arrays(table=table, bias=bias, ids=characters, lengths=lengths, out=out, places=places[-1])
             training.find_maxima(
-                *(as_array(table), as_array(bias), as_array(characters), as_array(lengths), as_array(out), offset),
-                *(as_array(places[-1]), ctx.activation, torch.get_num_threads()),
+                **arrays, offset=offset, activation=ctx.activation, num_threads=torch.get_num_threads()
             )
         ctx.save_for_backward(characters, out, *tables, *places)
         return out
@@ -281,9 +281,9 @@ class _NativeFeatures(torch.autograd.Function):
         d_tables = [torch.zeros_like(table) for table in tables]
         d_biases = [table.new_zeros(table.shape[2]) for table in tables]
         for d_table, d_bias, where, offset in zip(d_tables, d_biases, places, ctx.offsets, strict=False):
+            arrays = as_arrays(out=out, d_out=d_out, ids=characters, places=where, d_table=d_table, d_bias=d_bias)
             training.add_to_table(
-                *(as_array(out), as_array(d_out), offset, as_array(characters), as_array(where), ctx.activation),
-                *(as_array(d_table), as_array(d_bias), torch.get_num_threads()),
+                **arrays, offset=offset, activation=ctx.activation, num_threads=torch.get_num_threads()
             )
         return *(None,) * 4, *d_tables, *d_biases
 

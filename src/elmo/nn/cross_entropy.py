@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from elmo._native import training
-from elmo.nn.precision import add_product, as_array, product_dtype, uses_native
+from elmo.nn.precision import add_product, as_arrays, product_dtype, uses_native
 
 CACHED_NUMBERS, CACHED_NUMBERS_ON_GPU = 1 << 20, 1 << 26
 """How many scores are held at a time: on a CPU 4 MB of float32, which leaves room in the shared cache for the weights
@@ -113,10 +113,16 @@ def _to_probabilities(
         d_bias: Where to add the probabilities of each word, (threads, K). Only the sum of the rows is meaningful.
     """
     if uses_native(bias, scores.dtype):
-        training.softmax(
-            *(as_array(scores), as_array(bias), as_array(target_scores), as_array(own)),
-            *(as_array(losses), as_array(shares), as_array(d_bias)),
+        arrays = as_arrays(
+            products=scores,
+            bias=bias,
+            target_scores=target_scores,
+            own=own,
+            losses=losses,
+            target_shares=shares,
+            d_bias=d_bias,
         )
+        training.softmax(**arrays)
         return
     # float32 from here on, even if the scores are bfloat16: a sum of thousands of probabilities of 8 bits would be
     # far off. The highest score is subtracted first, so that no exponential overflows and at least one is 1.

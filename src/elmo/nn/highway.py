@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from elmo._native import training
 from elmo.nn.memory import LayerMemory
-from elmo.nn.precision import add_product, as_array, product_dtype, uses_native
+from elmo.nn.precision import add_product, as_arrays, product_dtype, uses_native
 
 
 class Highway(nn.Module):
@@ -68,8 +68,8 @@ class _NativeHighway(torch.autograd.Function):
         for weight, columns in zip((transform, gate), products.split(size, dim=1), strict=True):
             torch.mm(rounded, weight.to(dtype).t(), out=columns)
         bias, out = torch.cat([transform_bias, gate_bias]), memory.take("out", (rows, size), x)
-        threads = torch.get_num_threads()
-        training.highway_forward(as_array(products), as_array(bias), as_array(x), as_array(out), threads)
+        arrays = as_arrays(products=products, bias=bias, x=x, out=out)
+        training.highway_forward(**arrays, num_threads=torch.get_num_threads())
         ctx.save_for_backward(x, products, transform, gate, bias)
         ctx.memory = memory
         return out
@@ -85,10 +85,11 @@ class _NativeHighway(torch.autograd.Function):
         d_products, d_x = memory.take("d_products", products.shape, products), memory.take("d_x", x.shape, x)
         # A row for each thread of the native kernel, so that no two threads add to the same number.
         d_bias = bias.new_zeros(torch.get_num_threads(), len(bias))
-        training.highway_backward(
-            *(as_array(products), as_array(bias), as_array(x), as_array(grad_outputs[0].contiguous())),
-            *(as_array(d_products), as_array(d_x), as_array(d_bias)),
+        d_out = grad_outputs[0].contiguous()
+        arrays = as_arrays(
+            products=products, bias=bias, x=x, d_out=d_out, d_products=d_products, d_x=d_x, d_bias=d_bias
         )
+        training.highway_backward(**arrays)
         halves = d_products.split(size, dim=1)
         if ctx.needs_input_grad[0]:
             for weight, columns in zip((transform, gate), halves, strict=True):

@@ -16,7 +16,7 @@ from elmo._native import training
 from elmo.config import FORGET_BIAS
 from elmo.nn.memory import LayerMemory
 from elmo.nn.packing import step_slices
-from elmo.nn.precision import as_array, product_dtype, uses_native
+from elmo.nn.precision import as_arrays, product_dtype, uses_native
 
 _aten: Any = torch.ops.aten
 """torch's operators, among them the derivative of each activation as a single operation."""
@@ -166,11 +166,19 @@ class _Steps(NamedTuple):
         """
         clips, has_projection = (self.cell_clip, self.proj_clip), self.weight_hr is not None
         if self.native:
+            arrays = as_arrays(
+                weight=self.weight,
+                weight_hr=self.weight_hr,
+                bias=bias,
+                cell_before=cell,
+                joined=joined,
+                gates=cells.gates,
+                cell=cells.cell,
+                mixed=cells.mixed if has_projection else None,
+                outputs=outputs,
+            )
             training.lstm_forward(
-                *(as_array(self.weight), None if self.weight_hr is None else as_array(self.weight_hr)),
-                *(as_array(bias), self.batch_sizes, as_array(cell), as_array(joined)),
-                *(as_array(cells.gates), as_array(cells.cell), as_array(cells.mixed) if has_projection else None),
-                *(as_array(outputs), clips, torch.get_num_threads()),
+                **arrays, batch_sizes=self.batch_sizes, clips=clips, num_threads=torch.get_num_threads()
             )
             return
         weight_ih, weight_hh, weight_hr = self._rounded(joined.dtype)
@@ -216,13 +224,22 @@ class _Steps(NamedTuple):
         """
         clips, has_projection = (self.cell_clip, self.proj_clip), self.weight_hr is not None
         if self.native:
+            arrays = as_arrays(
+                weight=self.weight,
+                weight_hr=self.weight_hr,
+                cell_before=cell,
+                gates=cells.gates,
+                cell=cells.cell,
+                outputs=outputs,
+                d_outputs=d_outputs,
+                d_cells=None if d_cells is None else d_cells.contiguous(),
+                d_cell=d_cell,
+                d_gates=d_gates,
+                d_out=d_out if has_projection else None,
+                d_joined=d_joined,
+            )
             training.lstm_backward(
-                *(as_array(self.weight), None if self.weight_hr is None else as_array(self.weight_hr)),
-                *(self.batch_sizes, as_array(cell), as_array(cells.gates), as_array(cells.cell)),
-                *(as_array(outputs), as_array(d_outputs)),
-                *(None if d_cells is None else as_array(d_cells.contiguous()), as_array(d_cell), as_array(d_gates)),
-                *(as_array(d_out) if has_projection else None, as_array(d_joined), clips),
-                torch.get_num_threads(),
+                **arrays, batch_sizes=self.batch_sizes, clips=clips, num_threads=torch.get_num_threads()
             )
             return
         weight_ih, weight_hh, weight_hr = self._rounded(d_gates.dtype)

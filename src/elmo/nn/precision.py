@@ -86,6 +86,13 @@ def uses_native(like: Tensor, product: torch.dtype) -> bool:
     return like.is_cpu and is_known and bool(_native.available())
 
 
-def as_array(tensor: Tensor) -> NDArray[Any]:
-    """Return the memory of a CPU tensor as a NumPy array. NumPy has no bfloat16, so that becomes uint16."""
+def as_arrays(**tensors: Tensor | None) -> dict[str, Any]:
+    """Return the memory of CPU tensors as NumPy arrays, by the same names. None stays None.
+
+    NumPy has no bfloat16, so that becomes uint16.
+    """
+    return {name: None if tensor is None else _as_array(tensor) for name, tensor in tensors.items()}
+
+
+def _as_array(tensor: Tensor) -> NDArray[Any]:
     return (tensor.detach().view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor.detach()).numpy()

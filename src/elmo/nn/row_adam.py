@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from elmo._native.optimizer import adam_rows
-from elmo.nn.precision import as_array, uses_native
+from elmo.nn.precision import as_arrays, uses_native
 
 
 class RowAdam(torch.optim.SparseAdam):
@@ -37,8 +37,12 @@ class RowAdam(torch.optim.SparseAdam):
         state["step"] += 1
         # Both averages start from zero, which is corrected as in Adam; what keeps the divisor from zero is not.
         step_size = rate * math.sqrt(1 - betas[1] ** int(state["step"])) / (1 - betas[0] ** int(state["step"]))
-        adam_rows(
-            *(as_array(parameter), as_array(state["exp_avg"]), as_array(state["exp_avg_sq"])),
-            *(as_array(gradient.indices()[0]), as_array(gradient.values().contiguous())),
-            *(betas, step_size, epsilon, torch.get_num_threads()),
+        arrays = as_arrays(
+            weight=parameter,
+            average=state["exp_avg"],
+            average_square=state["exp_avg_sq"],
+            rows=gradient.indices()[0],
+            gradient=gradient.values().contiguous(),
         )
+        threads = torch.get_num_threads()
+        adam_rows(**arrays, betas=betas, step_size=step_size, epsilon=epsilon, num_threads=threads)
