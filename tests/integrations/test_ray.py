@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from elmo import formats
+from elmo.config import TextConfig
 from elmo.embed import Embedder
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make
@@ -106,6 +107,14 @@ def test_text_is_tokenized_and_pooled(folder: Path) -> None:
     expected = Embedder(formats.load(folder / "model")).embed([[], ["A", "new", "play", "!"]], pool="mean")
     for row, vector in zip(rows, expected, strict=True):
         np.testing.assert_array_equal(np.array(row["vector"], np.float16), vector.astype(np.float16))
+
+
+@pytest.mark.usefixtures("cluster")
+def test_text_is_lower_case_if_the_training_text_was(folder: Path, tmp_path: Path) -> None:
+    model = replace(formats.load(folder / "model"), text=TextConfig(lowercase=True), card=None)
+    formats.save_native(model, tmp_path / "small")
+    dataset = embed_dataset(ray.data.from_items([{"text": "The Man"}]), tmp_path / "small", column="text")
+    assert [list(row["tokens"]) for row in dataset.take_all()] == [["the", "man"]]
 
 
 @pytest.mark.parametrize(

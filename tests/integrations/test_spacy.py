@@ -9,6 +9,7 @@ import pickle
 import shutil
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import entry_points
 from itertools import count, groupby
 from pathlib import Path
@@ -20,6 +21,8 @@ import pytest
 import elmo
 import make_many_langs
 import make_words
+from elmo import formats
+from elmo.config import TextConfig
 from elmo.errors import ElmoError
 from make_bilm_hdf5 import make, make_options, make_weights, write
 
@@ -106,6 +109,18 @@ def test_vectors_are_those_of_the_words(folder: Path, model: elmo.Embedder, laye
     np.testing.assert_array_equal(doc.tensor[[token.i for token in words]], expected)
     assert not any(token._.elmo.any() for token in doc if token.is_space)
     assert all(np.shares_memory(token._.elmo, doc.tensor[token.i]) for token in doc)
+
+
+def test_words_are_small_letters_if_those_of_the_training_text_were(folder: Path, tmp_path: Path) -> None:
+    """Two models with the same weights, but other training texts, are not taken for each other."""
+    loaded = formats.load(folder)
+    for name in ("small", "cased"):
+        text = TextConfig(tokenizer="ptb", lowercase=name == "small")
+        formats.save_native(replace(loaded, text=text, card=None), tmp_path / name)
+    small, cased = (make_nlp(tmp_path / name, layers="top")("The Man").tensor for name in ("small", "cased"))
+    model = elmo.load(folder)
+    np.testing.assert_array_equal(small, model.embed([["the", "man"]], layers="top")[0])
+    np.testing.assert_array_equal(cased, model.embed([["The", "Man"]], layers="top")[0])
 
 
 def test_sentences_are_embedded_separately_if_their_ends_are_known(folder: Path, model: elmo.Embedder) -> None:

@@ -22,6 +22,7 @@ from elmo.formats import Model, load, save_native
 from elmo.formats.model import without_softmax
 from elmo.formats.native import CONFIG, VOCABULARY, WEIGHTS
 from elmo.integrations.spacy.parts import StoredAsFolder, find_sentences, group_docs
+from elmo.text.reading import lower
 
 Array = NDArray[np.float32]
 
@@ -57,12 +58,13 @@ class _Loaded:
         return _shared, (self.model, *self.arguments)
 
 
-_in_use: WeakValueDictionary[tuple[str, str, str], _Loaded] = WeakValueDictionary()
-"""Loaded models by weights, device and precision: all parts of pipelines with the same weights share one of them."""
+_in_use: WeakValueDictionary[tuple[str, str, str, str], _Loaded] = WeakValueDictionary()
+"""Loaded models by weights, text, device and precision: all parts of pipelines with the same model share one of them.
+The text is how the training text was cut."""
 
 
 def _shared(model: Model, device: str, precision: Precision) -> _Loaded:
-    key = (fingerprint(model, with_warm_state=True, with_types=True), device, precision)
+    key = (fingerprint(model, with_warm_state=True, with_types=True), repr(model.text), device, precision)
     loaded = _in_use.get(key)
     if loaded is None:
         loaded = _in_use[key] = _Loaded(model, device, precision)
@@ -112,14 +114,22 @@ class CarriesBiLM(StoredAsFolder):
 
 
 def _embed_docs(
-    docs: Sequence[Doc], embed: Callable[[list[Sentence]], Iterable[Array]], lead: tuple[int, ...], width: int
+    docs: Sequence[Doc],
+    embedder: Embedder,
+    embed: Callable[[list[Sentence]], Iterable[Array]],
+    lead: tuple[int, ...],
 ) -> Iterator[Array]:
-    """Embed the sentences of all docs together; yield one array (*lead, T, D) per doc, zeros at whitespace tokens."""
+    """Embed the sentences of all docs together; yield one array (*lead, T, D) per doc, zeros at whitespace tokens.
+
+    Words are converted to lower case if those of the model's training text were.
+    """
     places = [find_sentences(doc) for doc in docs]
     words: list[Sentence] = [[doc[i].text for i in s] for doc, found in zip(docs, places, strict=True) for s in found]
+    if embedder.text is not None and embedder.text.lowercase:
+        words = [list(map(lower, sentence)) for sentence in words]
     arrays = iter(embed(words))
     for doc, found in zip(docs, places, strict=True):
-        whole = np.zeros((*lead, len(doc), width), np.float32)
+        whole = np.zeros((*lead, len(doc), embedder.width), np.float32)
         for sentence in found:
             whole[..., sentence, :] = next(arrays)
         yield whole
@@ -158,7 +168,7 @@ class ElmoComponent(CarriesBiLM):
 
     def _embed(self, docs: Sequence[Doc]) -> Iterator[Doc]:
         embedder = self.loaded.embedder
-        tensors = _embed_docs(docs, lambda words: embedder.stream(words, layers=self.layers), (), embedder.width)
+        tensors = _embed_docs(docs, embedder, lambda words: embedder.stream(words, layers=self.layers), ())
         for doc, tensor in zip(docs, tensors, strict=True):
             cast(Any, doc).tensor = tensor
             yield doc
@@ -285,7 +295,7 @@ def _mix_docs(model: Any, docs: Sequence[Doc], is_train: bool) -> tuple[list[Any
     """Return the mixed layers (T, D) of each doc, and the function that backpropagates to `scores` and `gamma`."""
     ops, bilm = model.ops, cast(BiLMShim, model.shims[0])
     lead, width = (bilm.loaded.embedder.num_layers,), bilm.loaded.embedder.width
-    arrays = _embed_docs(docs, lambda words: bilm.all_layers(words, is_train=is_train), lead, width)
+    arrays = _embed_docs(docs, bilm.loaded.embedder, lambda words: bilm.all_layers(words, is_train=is_train), lead)
     # All docs in one array (L+1, N, D). The empty array gives it its shape if there is no doc.
     layers = ops.asarray(np.concatenate([np.zeros((*lead, 0, width), np.float32), *arrays], axis=1))
     gamma, shares = model.get_param("gamma"), ops.softmax(model.get_param("scores"), inplace=False)
