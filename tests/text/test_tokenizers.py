@@ -121,6 +121,12 @@ def placed(sentence):
 def broken(sentence):
     return [1, 2]
 
+def joined(sentence):
+    return " ".join(sentence)
+
+def outside(sentence):
+    return [("In", 0, 2), ("York", 8, 99)]
+
 def first(sentence):
     return [sentence.split()[0], sentence.split()[1]]
 
@@ -162,6 +168,10 @@ def test_a_function_of_the_user_is_imported_from_the_working_directory(monkeypat
             get_tokenizer(name)
     with pytest.raises(ElmoError, match=r"my_tokens:broken: returned \[1\]; expected tokens, or triples"):
         get_tokenizer("my_tokens:broken")("a b")
+    with pytest.raises(ElmoError, match=r"my_tokens:joined: returned 'a b'; expected a list of tokens"):
+        get_tokenizer("my_tokens:joined")("ab")
+    with pytest.raises(ElmoError, match=r"my_tokens:outside: says that 'York' is at 8:99 of a text of 12 characters"):
+        get_tokenizer("my_tokens:outside")("In New  York")
     first = get_tokenizer("my_tokens:first")
     assert first(" ") == locate(" ", first) == [], "blank text is not passed on"
     with pytest.raises(ElmoError, match=r"my_tokens:first: failed on the text 'alone' \(IndexError: list index out"):
@@ -179,6 +189,14 @@ def test_other_packages_add_tokenizers(monkeypatch):
     tokenizers.find_function.cache_clear()
     assert get_tokenizer("bars:x")("a|b") == ["a", "b"]
     assert not is_code("bars:x"), "who installed the package chose it"
+    tokenizers.find_function.cache_clear()
+
+    def fail() -> None:
+        raise ModuleNotFoundError("No module named 'gone'")
+
+    monkeypatch.setattr(tokenizers, "entry_points", lambda **_: [types.SimpleNamespace(load=fail)])
+    with pytest.raises(ElmoError, match=r"tokenizer bars:x: can't be imported .*No module named 'gone'"):
+        get_tokenizer("bars:x")
     tokenizers.find_function.cache_clear()
 
 
@@ -360,6 +378,7 @@ def test_what_others_take_for_an_end_is_none_before_a_small_letter(monkeypatch):
     # In a script without case, a single letter is a title or an initial. In others, a small letter may be a word.
     assert split_sentences("ولد د. أحمد. Hogy van-e. Jó.", "qx") == ["ولد د. أحمد.", "Hogy van-e.", "Jó."]
     assert split_sentences("a. b", "qx") == ["a. b"]
+    assert split_sentences("Jó. ---------- Jó.", "qx") == ["Jó.", "---------- Jó."], "a rule is no small letter"
 
 
 def test_names_of_tokenizers_say_a_language():

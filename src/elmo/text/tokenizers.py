@@ -94,7 +94,10 @@ def get_tokenizer(name: str) -> Tokenizer:
 def find_function(name: str) -> _Function | None:
     """Return the function of an entry point, or of `MODULE:FUNCTION`; None if the name can't be either."""
     for entry in entry_points(group=GROUP, name=name):
-        return _Function(name, entry.load())
+        try:
+            return _Function(name, entry.load())
+        except ImportError as error:
+            raise _not_imported(name, error) from error
     module, _, function = name.partition(":")
     if module.replace(".", "").isidentifier() and function.replace(".", "").isidentifier():
         return _Function(name, _import(module, function))
@@ -202,11 +205,14 @@ class _Function:
         if not text.strip():
             return []
         try:
-            found = list(self._function(text))
+            result = self._function(text)
+            found = [] if isinstance(result, str | bytes) else list(result)
         except Exception as error:  # whatever a function of someone else may raise
             raise ElmoError(
                 f"tokenizer {self._name}: failed on the text {text[:40]!r} ({type(error).__name__}: {error})"
             ) from error
+        if isinstance(result, str | bytes):  # its letters would count as tokens
+            raise ElmoError(f"tokenizer {self._name}: returned {result[:40]!r}; expected a list of tokens")
         if all(isinstance(item, str) for item in found):
             located = align(text, found)
         else:
@@ -217,8 +223,18 @@ class _Function:
                     f"tokenizer {self._name}: returned {found[:1]!r}; expected tokens, or triples of a token, its "
                     "start and its end"
                 ) from None
+            for token, start, end in located:
+                if not 0 <= start <= end <= len(text):
+                    raise ElmoError(
+                        f"tokenizer {self._name}: says that {token!r} is at {start}:{end} of a text of {len(text)} "
+                        f"characters, {text[:40]!r}"
+                    )
         # Whitespace separates tokens in files, so there can be none inside of them.
         return [token._replace(token="_".join(token.token.split())) for token in located if token.token.strip()]
+
+
+def _not_imported(name: str, error: Exception) -> ElmoError:
+    return ElmoError(f"tokenizer {name}: can't be imported ({type(error).__name__}: {error})")
 
 
 def _import(module: str, name: str) -> Any:
@@ -232,7 +248,7 @@ def _import(module: str, name: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except Exception as error:  # the module may be a user's own, with any mistake
-        raise ElmoError(f"tokenizer {module}:{name}: can't be imported ({type(error).__name__}: {error})") from error
+        raise _not_imported(f"{module}:{name}", error) from error
     finally:
         if is_new:
             sys.path.remove(here)
