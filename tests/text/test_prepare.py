@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import lzma
+import shutil
 import sys
 from collections import Counter
 from contextlib import nullcontext
@@ -128,7 +129,7 @@ def test_processes_change_nothing(text, tmp_path, monkeypatch, kind):
 def test_compression_and_standard_input_change_nothing_but_the_source(text, tmp_path, monkeypatch):
     def files(name: str, folder: str) -> dict[str, bytes]:
         found = contents(prepare([name], tmp_path / folder).folder)
-        source = {"inputs": [Path(name).name]}
+        source = {"inputs": [Path(name).name.replace("*", "ext")]}  # the file's name, not the pattern
         described = json.loads(found.pop("corpus.json"))
         assert described.pop("source") == source
         del described["made_of"], described["description_checksum"]
@@ -274,6 +275,9 @@ def test_the_same_corpus_is_made_once(text, tmp_path, monkeypatch):
         patch.setattr(prepare_module, "tokenize_files", lambda *_, **__: pytest.fail("was made again"))
         assert prepare([text], corpus.folder, workers=1).checksum == corpus.checksum
         assert prepare([text], given.folder, vocabulary=vocabulary).checksum == given.checksum
+        copied = shutil.copy(text, tmp_path / "copied.txt")
+        for name in (copied, str(tmp_path / "cop*.txt")):  # contents are compared, not names
+            assert prepare([name], corpus.folder).checksum == corpus.checksum
     refused = pytest.raises(ElmoError, match=r"exists already; remove it")
     for other in ({"min_count": 2}, {"lowercase": True}, {"language": "en"}, {"vocabulary": vocabulary}):
         with refused:

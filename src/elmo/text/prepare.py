@@ -136,7 +136,7 @@ def prepare(
     require_positive("workers", workers)
     require_parent(folder)
     paths = expand(inputs)
-    source = {"inputs": [Path(name).name for name in map(str, inputs)], "language": language, "license": license}
+    source = {"inputs": [Path(path).name for path in paths], "language": language, "license": license}
     source = {key: value for key, value in source.items() if value}
     # The corpus is made in a hidden folder on the same disk, which is renamed at the end: `folder` is never incomplete.
     work = folder.absolute().with_name(f".{folder.absolute().name}.unfinished")
@@ -351,11 +351,17 @@ def _facts(
     return {"settings": described, "source": source, "made_of": made_of}
 
 
+def _without_names(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of a corpus without the names of its files, which say nothing about their contents."""
+    return facts | {"source": {key: value for key, value in facts.get("source", {}).items() if key != "inputs"}}
+
+
 def _open_same(folder: Path, facts: dict[str, Any]) -> Corpus:
     """Open `folder` if it is a corpus that was made from the same text and settings; refuse anything else."""
     if (folder / DESCRIPTION).is_file():
         found = read_description(folder)
-        if facts["made_of"] is not None and all(found.get(key) == value for key, value in facts.items()):
+        is_same = _without_names(found) == _without_names(found | facts)
+        if facts["made_of"] is not None and is_same:
             corpus = Corpus.open(folder)
             corpus.verify()  # "already complete" must not be said of a damaged corpus
             return corpus
