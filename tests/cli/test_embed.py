@@ -60,15 +60,15 @@ def elmo(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
 def test_a_large_file_is_announced(elmo: Run, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The expected size is announced before the work and the real size afterwards. The model has 3 layers of width 12.
-    The sample ends before the last line end, so that 9 of the 10 tokens are expected."""
+    The sample is the whole text, of 10 tokens."""
     monkeypatch.setattr("elmo.cli.embed.LARGE", 600.0)
     code, out, err = elmo("model", "text.txt", "a.npz", "--tokenizer", "whitespace")
     assert (code, " MB in " in out) == (0, True)
-    assert "a.npz: about 9 tokens will take 0.0 GB; --layers mean takes one of the 3 layers' space, --dtype" in err
+    assert "a.npz: about 10 tokens will take 0.0 GB; --layers mean takes one of the 3 layers' space, --dtype" in err
     _, _, err = elmo("model", "text.txt", "b.npz", "--tokenizer", "whitespace", "--layers", "mean")
     assert "will take" not in err
     _, out, err = elmo("model", "text.txt", "c.npz", "--tokenizer", "whitespace", "--dtype", "float16", "--json")
-    assert err.endswith("about 9 tokens will take 0.0 GB; --layers mean takes one of the 3 layers' space\n")
+    assert err.endswith("about 10 tokens will take 0.0 GB; --layers mean takes one of the 3 layers' space\n")
     assert json.loads(out)["num_bytes"] == (folder / "c.npz").stat().st_size
 
 
@@ -159,6 +159,11 @@ def test_globs_are_read_one_after_the_other(elmo: Run, folder: Path) -> None:
             "elmo: --all, --top and --average are other names for values of --layers",
         ),
         (["model", "text.txt", "old.h5"], "elmo: old.h5: exists already; remove it, or pass --overwrite"),
+        (["model", "text.txt", "link.h5"], "elmo: link.h5: exists already; remove it, or pass --overwrite"),
+        (
+            ["model", "/dev/null", "out.h5"],
+            "elmo: /dev/null: is a device; write what it gives to a file, and name that",
+        ),
         (["model", "old.h5", "old.h5", "--overwrite"], "elmo: old.h5: is one of the text files"),
         (["model", "latin.txt", "out.h5"], "latin.txt, line 1: not valid UTF-8"),
         (["model", "text.txt", "out.h5", "--tokenizer", "moses"], "moses"),
@@ -170,12 +175,14 @@ def test_bad_input_gives_one_sentence_and_leaves_nothing(
 ) -> None:
     (folder / "old.h5").write_bytes(b"old")
     (folder / "latin.txt").write_bytes("Fußball".encode("latin-1"))
+    (folder / "link.h5").symlink_to("nowhere.h5")
     before = names(folder)
     code, out, err = elmo(*arguments)
     assert (code, out) == (2, "")
     assert says in err
     assert names(folder) == before
     assert (folder / "old.h5").read_bytes() == b"old"
+    assert (folder / "link.h5").is_symlink()
 
 
 def test_a_terminal_shows_progress_with_the_remaining_time(folder: Path) -> None:

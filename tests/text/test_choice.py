@@ -196,6 +196,15 @@ def test_the_beginning_of_a_text_is_looked_at_without_consuming_it(tmp_path: Pat
     assert sample_of([str(tmp_path / "empty")]) == ""
 
 
+@pytest.mark.parametrize("ending", ["", "\n"])
+def test_a_last_line_counts_with_and_without_a_line_end(ending: str, tmp_path: Path, monkeypatch) -> None:
+    text = f"LETTERS OF A LADY\nThey met, then left{ending}"
+    (tmp_path / "text").write_text(text)
+    stdin(monkeypatch, text.encode())
+    for path in (str(tmp_path / "text"), "-"):
+        assert str(sample_of([path])).splitlines() == text.splitlines()
+
+
 def test_the_first_text_with_marks_is_looked_at(tmp_path: Path) -> None:
     names = [str(tmp_path / str(number)) for number in range(4)]
     for name, text in zip(names, ("", "LETTERS OF A LADY\n", "They saw it.\n", "A b .\n"), strict=True):
@@ -234,7 +243,7 @@ def test_the_beginning_of_a_text_ends_where_a_line_does(tmp_path: Path, monkeypa
     long.write_text(line * SAMPLE)
     sample = sample_of([str(long)])
     assert sample == line * (SAMPLE // len(line))
-    stdin(monkeypatch, sample.encode() + b"cut o")
+    stdin(monkeypatch, sample.encode(), b"cut off" * 10)
     assert str(sample_of(["-"])).endswith(line)
     long.write_text("x" * 2 * SAMPLE)
     assert sample_of([str(long)]) == "x" * SAMPLE

@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -249,21 +250,25 @@ def sample_of(paths: Sequence[str], encoding: str = "utf-8") -> str | None:
 def _beginning(path: str, encoding: str) -> str | None:
     if path == STDIN:
         check_encoding(encoding)
-        data = peek_stdin(SAMPLE, lambda head: looks_tokenized(_decoded(head, encoding)) is not None)
-        return None if data is None else _decoded(data, encoding)
+        found = peek_stdin(SAMPLE, lambda head: looks_tokenized(_decoded(head, encoding)) is not None)
+        return None if found is None else _decoded(found[0], encoding, is_whole=found[1])
     if not Path(path).is_file():
         return None
-    text = next(read_blocks(path, encoding), "")
+    blocks = read_blocks(path, encoding)
+    text = next(blocks, "")
+    if len(text) < SAMPLE:  # a last line without a line end is a block of its own
+        text = "\n".join([text, *islice(blocks, 1)])
     return text if len(text) <= SAMPLE else _whole_lines(text[:SAMPLE])
 
 
-def _decoded(data: bytes, encoding: str) -> str:
-    """Decode the beginning of a text, but not a character or a line that is cut off."""
+def _decoded(data: bytes, encoding: str, *, is_whole: bool = False) -> str:
+    """Decode the beginning of a text, or all of it, but not a character or a line that is cut off."""
     try:
         text = codecs.getincrementaldecoder(encoding)("ignore").decode(data)
     except UnicodeError:  # UTF-16 without a byte-order mark, which the reader of the whole text reports
         return ""
-    return _whole_lines(text[:SAMPLE].removeprefix("\ufeff").replace("\r\n", "\n"))
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    return text if is_whole and len(text) <= SAMPLE else _whole_lines(text[:SAMPLE])
 
 
 def _whole_lines(text: str) -> str:

@@ -53,7 +53,7 @@ def open_text(path: str) -> Generator[tuple[BinaryIO, Callable[[], int] | None, 
                 yield file, position, ()
 
 
-def peek_stdin(size: int, is_enough: Callable[[bytes], bool]) -> bytes | None:
+def peek_stdin(size: int, is_enough: Callable[[bytes], bool]) -> tuple[bytes, bool] | None:
     """Return the beginning of standard input, which `open_text` will still read from its start.
 
     Args:
@@ -62,18 +62,21 @@ def peek_stdin(size: int, is_enough: Callable[[bytes], bool]) -> bytes | None:
             or for the end.
 
     Returns:
-        The bytes, or None if there is no standard input, or none of bytes (as in a notebook).
+        The bytes, and whether they are all there are; or None if there is no standard input, or none of bytes (as in a
+        notebook).
     """
     stream: Any = getattr(sys.stdin, "buffer", None)
     if not hasattr(stream, "read1"):
         return None
-    head = b""
-    while len(head) < size and (more := stream.read1(size)):
+    head, is_whole = b"", False
+    while len(head) < size:
+        more = stream.read1(size)
         head += more
-        if b"\n" in more and is_enough(head):
+        is_whole = not more
+        if is_whole or (b"\n" in more and is_enough(head)):
             break
     sys.stdin = io.TextIOWrapper(io.BufferedReader(_PutBack(head, sys.stdin)))
-    return head
+    return head, is_whole
 
 
 class _PutBack(io.RawIOBase):
