@@ -46,6 +46,12 @@ def test_each_of_its_files_names_the_checkpoint(ending: str, tmp_path: Path) -> 
     assert model.vocabulary.words == tuple(WORDS)
 
 
+def test_a_name_that_is_only_an_ending_is_no_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / ".index").touch()
+    with pytest.raises(ElmoError, match=r"\.index: "):
+        formats.load(tmp_path / ".index")
+
+
 def test_words_in_another_order_take_their_rows_along(tmp_path: Path) -> None:
     """Words are put into our order, and so are the rows of the softmax and of Adagrad's sums."""
     _, weights, sums = make(tmp_path)

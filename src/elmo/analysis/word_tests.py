@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
-from elmo.formats.files import is_there, require_file
+from elmo.formats.files import require_file
 from elmo.formats.word_vectors import KEYED
 
 
@@ -120,5 +121,5 @@ def evaluate_analogies(vectors: Any, path: str | Path) -> AnalogyScore:
 
 def _require(path: Path) -> None:
     require_file(path)
-    if not is_there(path):
+    if not os.path.lexists(path):
         raise ElmoError(f"{path}: no such file")

@@ -57,11 +57,17 @@ def command(model: str, as_json: bool) -> None:
     if loaded.card and not as_json:
         click.echo(f"{without_head(loaded.card).strip()}\n")
     words = None if loaded.vocabulary is None else len(loaded.vocabulary)
+    warm = ", and a warm state" if loaded.warm_arrays else ""
+    stored = f"; those of {len(loaded.types):,} words are stored" if loaded.types else ""
+    lines = [
+        f"{model}: {loaded.origin}.",
+        describe_model(loaded),
+        f"Vectors: {loaded.config.num_layers} layers, {loaded.config.width} wide{warm}{stored}.",
+    ]
+    if loaded.text:
+        lines.append(f"Training text: {loaded.text}.")
     print_result(
-        f"{model}: {loaded.origin}.\n{describe_model(loaded)}\nVectors: {loaded.config.num_layers} layers, "
-        f"{loaded.config.width} wide{', and a warm state' if loaded.warm_arrays else ''}"
-        f"{f'; those of {len(loaded.types):,} words are stored' if loaded.types else ''}."
-        f"{f'{chr(10)}Training text: {loaded.text}.' if loaded.text else ''}",
+        "\n".join(lines),
         {
             "model": model,
             "origin": loaded.origin,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,12 +72,11 @@ word_test_options = add_options(
 def require_word_tests(similarity: tuple[Path, ...], analogies: tuple[Path, ...]) -> None:
     """Refuse what `run_word_tests` could not do, before anything is computed."""
     from elmo.extras import import_extra
-    from elmo.formats.files import is_there
 
     if similarity or analogies:
         import_extra("gensim", "a test of word vectors")
     for path in (*similarity, *analogies):
-        if not is_there(path):
+        if not os.path.lexists(path):
             raise ElmoError(f"{path}: no such file")
 
 

@@ -5,6 +5,7 @@ ELMoForManyLangs has the same LSTMs and highways, so `elmo.formats.many_langs` u
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, takewhile
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, cast
 from elmo.config import FORGET_BIAS, bilm_config
 from elmo.errors import ElmoError
 from elmo.formats.bilm_hdf5 import read_options, rows_of_bytes
-from elmo.formats.files import is_there, read_json
+from elmo.formats.files import read_json
 from elmo.formats.model import Model
 from elmo.formats.renames import Numbers, Rename, Shape, TensorLayout, concatenate
 from elmo.formats.stored import StoredBiLM, StoredMix, StoredMixes, bilm_shapes
@@ -139,7 +140,7 @@ def load_allennlp(folder: Path) -> Model:
     stored[_CHARACTERS] = rows_of_bytes(f"{path}: {NOUN} '{_CHARACTERS}'", stored[_CHARACTERS], 262)
     require_sizes(config, options or path)
     weights = read_weights(bilm_shapes(config), BILM, stored, path, NOUN, path.stat().st_size)
-    layer_norm = has_layer_norm(read_json(folder / CONFIG)) if is_there(folder / CONFIG) else False
+    layer_norm = has_layer_norm(read_json(folder / CONFIG)) if os.path.lexists(folder / CONFIG) else False
     mixes = list(_mixes(path, stored, config.num_layers, layer_norm))
     sizes = "from the tensors, with published clips" if options is None else f"from {options.name}"
     origin = f"AllenNLP: {WEIGHTS} holds an Elmo under '{prefix or '.'}', {len(mixes)} scalar mixes, sizes {sizes}"

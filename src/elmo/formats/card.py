@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
 from elmo.errors import ElmoError
-from elmo.formats.files import is_there, read_json, require_file, write_json, write_text
+from elmo.formats.files import read_json, require_file, write_json, write_text
 from elmo.formats.model import Model
 
 CARD, FACTS = "README.md", "training.json"
@@ -130,7 +131,7 @@ def read_figures(folder: Path) -> dict[str, str]:
     The result is empty if there is no such file: earlier versions wrote these facts only into the card.
     """
     path = folder / FACTS
-    if not is_there(path):
+    if not os.path.lexists(path):
         return {}
     match read_json(path):
         case {"figures": dict(figures)} if all(isinstance(value, str) for value in figures.values()):

@@ -24,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 from elmo.errors import ElmoError
 from elmo.formats.files import read_json, sync, write_all
 from elmo.targets import naming
+from elmo.text.corpus import digest_of
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -116,7 +117,7 @@ def fetch(name: str, addresses: Mapping[str, str]) -> Path:
                 verified.add(file)  # its checksum was just computed
     files = (_read_record(folder) or {"files": {}})["files"]
     for file in (file for file in addresses if file not in verified):
-        if _sha256(folder / file) != files.get(file, {}).get("sha256"):
+        if digest_of(folder / file) != files.get(file, {}).get("sha256"):
             raise ElmoError(
                 f"{folder / file}: has changed since it was downloaded; remove it (elmo models --remove {name}) and "
                 "load it again"
@@ -180,7 +181,7 @@ def _download(address: str, target: Path) -> Path:
 
 def _facts(part: Path, address: str, known: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return what the record says of a file, or remove it if it is not the file that the record knows."""
-    facts = {"address": address, "num_bytes": part.stat().st_size, "sha256": _sha256(part)}
+    facts = {"address": address, "num_bytes": part.stat().st_size, "sha256": digest_of(part)}
     if known is None:
         return facts | {"date": datetime.now(UTC).isoformat(timespec="seconds")}
     if known["sha256"] != facts["sha256"]:
@@ -284,11 +285,6 @@ class _BoundedFile(io.BufferedWriter):
                 "files; try it again with a better connection"
             )
         return super().truncate(size)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # --- The folder of a model

@@ -79,11 +79,6 @@ def require_file(path: Path) -> None:
         raise ElmoError(f"{path}: is a pipe or a device; save its output to a file and name that file")
 
 
-def is_there(path: Path) -> bool:
-    """Return whether the name is taken, even by a broken link (for which `Path.exists` is false)."""
-    return path.is_symlink() or path.exists()
-
-
 def read_json(path: Path, largest: int = _LARGEST_JSON) -> object:
     """Read a JSON file.
 

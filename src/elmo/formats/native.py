@@ -8,6 +8,7 @@ others, or ignored if the model does without it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -22,7 +23,6 @@ from elmo.formats.files import (
     as_bf16,
     as_float32,
     checksum_of_weights,
-    is_there,
     read_arrays,
     read_json,
     to_array,
@@ -100,7 +100,7 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
     weights = _read_weights(folder / WEIGHTS, read_arrays(folder / WEIGHTS)[0], bilm_shapes(config))
     bilm = StoredBiLM(config, weights)
     softmax = vocabulary = None
-    if with_softmax and is_there(folder / SOFTMAX):
+    if with_softmax and os.path.lexists(folder / SOFTMAX):
         softmax = _read_softmax(folder / SOFTMAX, bilm)
         vocabulary = read_vocabulary(folder / VOCABULARY, softmax.num_words)
     if config.n_tokens_vocab is not None:
@@ -108,14 +108,14 @@ def load_native(folder: Path, *, is_named: bool = True, with_softmax: bool = Tru
         if vocabulary is None:
             raise ElmoError(f"{folder}: {VOCABULARY} is missing, which lists the words that the model reads")
     # What belongs to the biLM but is not needed to use it.
-    mixes = _read_mixes(folder / MIXES, bilm) if is_there(folder / MIXES) else StoredMixes([])
+    mixes = _read_mixes(folder / MIXES, bilm) if os.path.lexists(folder / MIXES) else StoredMixes([])
     name = f"{folder.absolute().name} holds " if is_named else ""
     origin = f"native: {name}{CONFIG} and {WEIGHTS}"
     model = Model(bilm, softmax, vocabulary, origin, mixes, text=text)
     model.vocabulary_file = folder / VOCABULARY if (folder / VOCABULARY).is_file() else None
-    if is_there(folder / WARM):
+    if os.path.lexists(folder / WARM):
         model.warm_state = _read_warm_state(folder / WARM, bilm)
-    if with_types and is_there(folder / TYPES):
+    if with_types and os.path.lexists(folder / TYPES):
         types = read_types(folder / TYPES, config.lstm.projection_dim)
         model.types = types if types.bilm == bilm.checksum else None
     model.figures = read_figures(folder)

@@ -102,7 +102,10 @@ def prefix_of(path: Path) -> Path | None:
     """Return the prefix of the checkpoint that `path` (a file or the prefix itself) belongs to, or None."""
     if path.name == LIST:
         return find_checkpoint(path.parent)
-    prefix = path.with_name(re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path.name))
+    name = re.sub(r"\.(index|meta|data-\d{5}-of-\d{5})$", "", path.name)
+    if not name:
+        return None
+    prefix = path.with_name(name)
     return prefix if prefix.with_name(prefix.name + INDEX).is_file() else None
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from pathlib import Path
 
 from elmo.errors import ElmoError
-from elmo.formats.files import is_there, require_file
+from elmo.formats.files import require_file
 from elmo.formats.tensors import room
 from elmo.text.decoding import read_lines
 from elmo.text.vocabulary import Vocabulary
@@ -62,7 +63,7 @@ def find_word_list(folder: Path, num_words: int) -> list[str] | None:
 
 def find_list(path: Path) -> Path | None:
     """Return `path`, or else `path` with `.gz` appended, or None if neither exists."""
-    return next((found for found in (path, path.with_name(f"{path.name}.gz")) if is_there(found)), None)
+    return next((found for found in (path, path.with_name(f"{path.name}.gz")) if os.path.lexists(found)), None)
 
 
 def require_as_many(path: Path, num_words: int, wanted: int, use: str = SCORED) -> None:

@@ -9,6 +9,7 @@ for each seed; all of them share one `bilm/`.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from elmo.config import TextConfig
 from elmo.embed.embedder import Embedder
 from elmo.embed.fingerprint import fingerprint
 from elmo.errors import ElmoError
-from elmo.formats.files import is_there, read_json, read_tensors, remove_partial, write_all, write_json, write_tensors
+from elmo.formats.files import read_json, read_tensors, remove_partial, write_all, write_json, write_tensors
 from elmo.formats.model import Model, require_warm_state, without_softmax
 from elmo.formats.native import is_native, save_native
 from elmo.schema import from_mapping, to_mapping
@@ -243,7 +244,7 @@ def is_run(folder: Path) -> bool:
 def read_results(folder: Path) -> list[Result]:
     """Read the results of each seed of a run folder; empty if the run is not finished."""
     path = folder / RESULTS
-    if not is_there(path):
+    if not os.path.lexists(path):
         return []
     values = cast("dict[str, Any]", read_json(path))
     try:
