@@ -152,8 +152,10 @@ def test_a_reader_sees_and_chooses_files_and_metadata(model: Embedder, folder: P
     (folder / "a.txt").write_text("They saw a play .\nA new play .\n")
     (folder / "b.txt").write_text("No play in the park .\n")
     (folder / "dates.tsv").write_text("file\tyear\na\t1843\nb\t<1900>\n")
-    sources = [str(folder / name) for name in ("a.txt", "b.txt")]
-    build_index(model, sources, folder / "dated", metadata=folder / "dates.tsv")
+    sources = [str(folder / name) for name in ("a.txt", "b.txt", "caf\udce9.txt")]
+    Path(sources[2]).write_text("A play with songs .\n")  # its name is a byte that is no UTF-8
+    with pytest.warns(UserWarning, match="has no row about 1 of the 3 files"):
+        build_index(model, sources, folder / "dated", metadata=folder / "dates.tsv")
     page = Page(model, "model", str.split, ContextIndex(folder / "dated", model))
     client = TestClient(page.app("testserver"))
 

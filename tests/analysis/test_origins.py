@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,10 @@ def test_commas_separate_columns_in_csv(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"t\.csv: has no row about 1 of the 3 files, such as 'letters/b\.txt\.gz'"):
         found = read_metadata(tmp_path / "t.csv", FILES)
     assert found == (["place"], [["Down, Kent"], [], ["two lines"]])
+    for name, pack in (("T.CSV", bytes), ("t.csv.gz", gzip.compress)):
+        (tmp_path / name).write_bytes(pack((tmp_path / "t.csv").read_bytes()))
+        with pytest.warns(UserWarning, match="has no row about 1 of the 3 files"):
+            assert read_metadata(tmp_path / name, FILES) == found
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,8 @@ def test_legend_says_what_is_drawn(tmp_path: Path, monkeypatch) -> None:
     figures = pytest.importorskip("matplotlib.figure")
     drawn: list[tuple[list[str], list[str]]] = []
 
-    def look(self, *_: object, **__: object) -> None:
+    def look(self, path: Path, **_: object) -> None:
+        path.touch()
         [axes] = self.axes
         drawn.append((axes.get_legend_handles_labels()[1], [axes.get_title(), axes.get_xlabel(), axes.get_ylabel()]))
 
@@ -206,9 +207,12 @@ def test_legend_says_what_is_drawn(tmp_path: Path, monkeypatch) -> None:
 def test_each_layer_has_a_plot(tmp_path: Path, monkeypatch) -> None:
     figures = pytest.importorskip("matplotlib.figure")
     titles: list[list[str]] = []
-    monkeypatch.setattr(
-        figures.Figure, "savefig", lambda self, *_, **__: titles.append([axes.get_title() for axes in self.axes])
-    )
+
+    def look(self, path: Path, **_: object) -> None:
+        path.touch()
+        titles.append([axes.get_title() for axes in self.axes])
+
+    monkeypatch.setattr(figures.Figure, "savefig", look)
     layers = [replace(make_uses([[1, 0], [0, 1], [1, n]], ["", "", ""], ["p", "q", "r"]), layer=n) for n in (0, 1)]
     plot_uses(tmp_path / "x.svg", layers)
     assert titles == [["Layer 0", "Layer 1"]]

@@ -204,6 +204,8 @@ def test_an_index_is_searched_with_its_filters(elmo: Run, tmp_path: Path) -> Non
     for arguments, says in (
         ([*query, "--layer", "1"], "elmo: t.index: an index has only one layer; leave out --layer"),
         (["text.txt", *query[1:], "--tag", "NOUN"], "elmo: --among, --tag and --where need an index"),
+        ([*query, "--encoding", "latin-1"], "elmo: --encoding has no effect on t.index, whose text was read when it"),
+        ([*query[:3], "--any-word", "--among", "a"], "elmo: --any-word and --among exclude each other; leave one out"),
         ([*query, "--tag", "X"], "elmo: the index has no tag 'X'; it has DET, NOUN, PRON, PUNCT, VERB"),
     ):
         code, out, err = elmo(*arguments)

@@ -183,6 +183,15 @@ def test_a_damaged_file_is_replaced_or_removed(elmo: Run, with_words: Path, opti
         (["model", "--types", "--no-types"], "elmo: --types and --no-types exclude each other; pass only one of them"),
         (["model", "text.txt", "--no-types"], "elmo: --no-types reads no text; leave out TEXT\n"),
         (["model", "text.txt", "--max-types", "3"], "elmo: --max-types says how many words --types stores; pass"),
+        (
+            ["model", "--types", "--max-sentences", "3"],
+            "elmo: --max-sentences has no effect with --types; leave it out",
+        ),
+        (["model", "--types", "--encoding", "latin-1"], "elmo: --encoding has no effect without a TEXT; leave it out"),
+        (
+            ["model", "--no-types", "--tokenizer", "ptb"],
+            "elmo: --tokenizer has no effect with --no-types; leave it out",
+        ),
         (["published", "--types"], "elmo: published: is not a native model folder, so the vectors cannot be stored"),
         (["en", "--types"], "elmo: en: is not a native model folder, so the vectors cannot be stored"),
         (["published", "--no-types"], "elmo: published: is not a native model folder, so it has no stored vectors\n"),

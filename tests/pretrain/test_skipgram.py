@@ -125,6 +125,13 @@ def test_the_command_repeats_itself(
         CliRunner().invoke(cli, ["static", *arguments, *size], catch_exceptions=False)
     a, b, c = ((tmp_path / f"{name}.txt").read_text() for name in "abc")
     assert a == b != c
+    (tmp_path / "raw.text").write_text("They met, and left. They met.\n" * 9)
+    note = "elmo: raw.text: this looks like raw text, and is cut at spaces only"
+    for options, is_noted in (([], True), (["--tokenizer", "ptb"], False)):
+        done = CliRunner().invoke(cli, ["static", "raw.text", "d.txt", *size, *options])
+        assert (done.exit_code, done.stderr.startswith(note)) == (0, is_noted)
+        (tmp_path / "d.txt").unlink()
+    (tmp_path / "raw.text").unlink()
     assert {path.name for path in tmp_path.iterdir()} == before | {"a.txt", "b.txt", "c.txt"}
 
 

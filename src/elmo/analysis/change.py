@@ -23,6 +23,7 @@ from elmo.analysis.style import INK, MARKERS, PERIODS, SMALL_SIZE
 from elmo.analysis.word_vectors import add_to_rows
 from elmo.errors import ElmoError
 from elmo.extras import import_extra
+from elmo.formats.files import write_all
 from elmo.progress import show_progress
 from elmo.schema import require_choice, require_positive
 from elmo.text.vocabulary import SPECIAL_WORDS
@@ -316,4 +317,4 @@ def plot_change(path: str | Path, found: WordChange) -> None:
         for label, row in (("prt", found.distances.prt), ("excess", found.distances.excess))
     ]
     draw_curves(curves, names, rows, f"distance from {names[0]}", 3)
-    save_figure(figure, path, path.suffix[1:])
+    write_all({path: lambda part: save_figure(figure, part, path.suffix[1:])})

@@ -102,7 +102,8 @@ class Page:
             columns=self._columns(),
             example=self._example,
         )
-        return HTMLResponse(page, 400 if error else 200, {"Content-Security-Policy": POLICY})
+        # Names of files may hold bytes that are no UTF-8.
+        return HTMLResponse(page.encode("utf-8", "replace"), 400 if error else 200, {"Content-Security-Policy": POLICY})
 
     def _sentences(self, text: str, tokenizer: Tokenizer) -> list[tuple[str, ...]]:
         if len(text) > MAX_TEXT:

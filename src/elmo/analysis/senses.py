@@ -18,6 +18,7 @@ from elmo.analysis.wsd_data import Annotated, Instance, Target
 from elmo.embed.embedder import Embedder
 from elmo.embed.layers import Layers, single_layer_weights
 from elmo.errors import ElmoError
+from elmo.formats.files import write_all
 
 CONTEXT = 3
 """Number of tokens that a plot quotes on either side of a use."""
@@ -183,7 +184,7 @@ def plot_uses(path: str | Path, uses: Uses | Sequence[Uses], title: str = "") ->
     handles, labels = all_axes[-1].get_legend_handles_labels()
     place, columns = ("outside right upper", 1) if is_one else ("outside lower center", len(labels))
     figure.legend(handles, labels, loc=place, ncols=columns, frameon=False, fontsize=SMALL_SIZE, labelspacing=1)
-    save_figure(figure, path, path.suffix[1:])
+    write_all({path: lambda part: save_figure(figure, part, path.suffix[1:])})
 
 
 def project(vectors: Vectors) -> tuple[Vectors, list[float]]:

@@ -207,7 +207,9 @@ class _Text:
     @property
     def can_be_read_again(self) -> bool:
         """Whether all of them are regular files, not pipes."""
-        return all(Path(path).is_file() for path in self._paths)
+        from elmo.text.opening import STDIN
+
+        return all(path != STDIN and Path(path).is_file() for path in self._paths)
 
 
 @contextmanager

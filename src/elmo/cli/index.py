@@ -106,7 +106,8 @@ def command(
         choice = choose_reading(embedder, paths, **reading)
         reading, suffix = choice.reading(encoding), str(choice)
     else:  # its words are given, so `build_index` refuses a tokenizer
-        reading["lowercase"] = reading["lowercase"] or (embedder.text is not None and embedder.text.lowercase)
+        if reading["lowercase"] is None:
+            reading["lowercase"] = embedder.text is not None and embedder.text.lowercase
         reading, suffix = {key: value for key, value in reading.items() if value is not None}, ""
     built = build_index(
         embedder,

@@ -19,6 +19,7 @@ from elmo.cli.shared import (
     json_option,
     layer_option,
     print_result,
+    refuse_given,
     text_options,
 )
 from elmo.cli.table import isolated
@@ -157,6 +158,8 @@ def command(
 
     if as_json and is_given("form"):
         raise ElmoError("--format and --json exclude each other; leave one out")
+    if any_word and among:
+        raise ElmoError("--any-word and --among exclude each other; leave one out")
     if sentence is None and is_given("occurrence"):
         raise ElmoError("--occurrence is for a sentence; name one with --in")
     wanted = parse_wanted(where)
@@ -166,9 +169,10 @@ def command(
     if index is not None:
         if is_given("layer"):
             raise ElmoError(f"{texts[0]}: an index has only one layer; leave out --layer, or build another index")
+        refuse_given(["text", "encoding", "language"], f"on {texts[0]}, whose text was read when it was built")
         # An index has settings of its own, which decide how the query has to be read, or its words would not be found.
         reading = index.text.corpus.reading
-        lowercase = lowercase or reading["lowercase"]
+        lowercase = reading["lowercase"] if lowercase is None else lowercase
     elif among or tags or where:
         raise ElmoError("--among, --tag and --where need an index; build one with elmo index")
     else:

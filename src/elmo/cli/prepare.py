@@ -10,6 +10,7 @@ from elmo.cli.shared import (
     is_given,
     json_option,
     layout_by_name,
+    note_on_raw_text,
     print_result,
     reading_options,
 )
@@ -81,7 +82,7 @@ def command(
     depends only on the number of distinct words. If the same command has already made FOLDER, there is nothing to do;
     any other existing FOLDER is refused.
     """
-    from elmo.text.choice import looks_tokenized, note_on_sentences, sample_of
+    from elmo.text.choice import note_on_sentences
     from elmo.text.prepare import prepare
     from elmo.text.reading import expand
     from elmo.text.tokenizers import language_of
@@ -93,16 +94,10 @@ def command(
     text = text or layout_by_name(paths)
     if (note := note_on_sentences(text, language or language_of(tokenizer))) is not None:
         click.echo(f"elmo: {note}", err=True)
-    is_cut_at_spaces = not is_given("tokenizer") and text != "conllu"
-    if is_cut_at_spaces and looks_tokenized(sample_of(paths, encoding) or "") is False:
-        click.echo(
-            f"elmo: {paths[0]}: this looks like raw text, and is cut at spaces only; pass --tokenizer (ptb for "
-            "English, words for other languages), or --tokenizer whitespace if spaces are right",
-            err=True,
-        )
+    note_on_raw_text(paths, text, encoding)
     was_there = folder.exists()  # `prepare` opens it if it is the same corpus, and refuses it otherwise
     corpus = prepare(
-        inputs,
+        paths,
         folder,
         tokenizer=tokenizer,
         text=text,

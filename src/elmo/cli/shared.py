@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 import click
 from click.core import ParameterSource
 
+from elmo.errors import ElmoError
+
 if TYPE_CHECKING:
     from elmo.config import TextConfig
     from elmo.embed.layers import Layers
@@ -80,6 +82,7 @@ OPTIONS = {
     "ids": "--ids",
     "layout": "--text",
     "max_characters": "--max-characters",
+    "max_vocabulary": "--max-vocabulary",
     "metadata": "--metadata",
     "min_count": "--min-count",
     "new_softmax": "--new-softmax",
@@ -90,11 +93,13 @@ OPTIONS = {
     "tokenizer": "--tokenizer",
     "vocabulary": "--vocabulary",
     "with_bilm": "--no-bilm",
+    "workers": "--workers",
 }
 """The arguments that messages of the library name, which are for programs, and the options that set them."""
 
-_SUBJECT = re.compile(rf"^({'|'.join(name for name in OPTIONS if '_' in name)})(?=: )")  # no name of a file
-_ARGUMENT = re.compile(rf"(?<![\w.])({'|'.join(OPTIONS)})=('[^']*'|\w+)")
+_SUBJECT = re.compile(rf"^({'|'.join(name for name in OPTIONS if '_' in name)}|workers)(?=: )")  # no name of a file
+# A message may begin with the name of a file, which may have "=" in it, as in "start=2020/x.txt: no such file".
+_ARGUMENT = re.compile(rf"(?<!^)(?<![\w./\\])({'|'.join(OPTIONS)})=('[^']*'|\w+)(?![\w./\\])")
 
 
 def as_typed(message: str) -> str:
@@ -116,6 +121,20 @@ def is_given(option: str) -> bool:
     Commands refuse options that would have no effect, because whoever passes one expects it to change something.
     """
     return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
+
+
+def refuse_given(options: Sequence[str], reason: str) -> None:
+    """Refuse options of the running command that would have no effect.
+
+    Args:
+        options: The names of their parameters.
+        reason: Why they would have none, the end of the message.
+
+    Raises:
+        ElmoError: If the user passed one of them.
+    """
+    for option in filter(is_given, options):
+        raise ElmoError(f"--{option.replace('_', '-')} has no effect {reason}; leave it out")
 
 
 def print_result(sentence: str, figures: dict[str, Any], as_json: bool, *, to_stderr: bool = False) -> None:
@@ -255,6 +274,25 @@ def choose_reading(model: TextModel, paths: Sequence[str], *, encoding: str, ids
     return choice
 
 
+def note_on_raw_text(paths: Sequence[str], text: str, encoding: str) -> None:
+    """Tell the user if raw text is cut at its spaces, because no tokenizer was named.
+
+    Args:
+        paths: The files, whose beginning is looked at.
+        text: Their layout.
+        encoding: Their encoding.
+    """
+    from elmo.text.choice import looks_tokenized, sample_of
+
+    if is_given("tokenizer") or text == "conllu" or looks_tokenized(sample_of(paths, encoding) or "") is not False:
+        return
+    click.echo(
+        f"elmo: {paths[0]}: this looks like raw text, and is cut at spaces only; pass --tokenizer (ptb for English, "
+        "words for other languages), or --tokenizer whitespace if spaces are right",
+        err=True,
+    )
+
+
 def layout_by_name(paths: Sequence[str]) -> str:
     """Return what a line of these files holds: "conllu" if they are named so, and otherwise "sentences".
 
@@ -285,7 +323,7 @@ def count_sentences(paths: Sequence[str], text: str) -> int | None:
         The number of sentences, or None if counting is not worth reading the text twice: if stderr is not a terminal,
         if a line is not a sentence, or if a file is compressed or standard input.
     """
-    plain = all(Path(path).is_file() and Path(path).suffix.lower() not in COMPRESSED for path in paths)
+    plain = all(map(_is_plain, paths))
     if not (plain and text == "sentences" and sys.stderr.isatty()):
         return None
     return sum(_count_lines(Path(path)) for path in paths)
@@ -293,9 +331,16 @@ def count_sentences(paths: Sequence[str], text: str) -> int | None:
 
 def count_bytes(paths: Sequence[str]) -> int | None:
     """Return the size of the text in `paths` in bytes, or None if it is unknown (compressed files, standard input)."""
-    if not all(Path(path).is_file() and Path(path).suffix.lower() not in COMPRESSED for path in paths):
+    if not all(map(_is_plain, paths)):
         return None
     return sum(Path(path).stat().st_size for path in paths)
+
+
+def _is_plain(path: str) -> bool:
+    """Return whether a text is a file that can be read again, and is not compressed."""
+    from elmo.text.opening import STDIN
+
+    return path != STDIN and Path(path).is_file() and Path(path).suffix.lower() not in COMPRESSED
 
 
 def _count_lines(path: Path) -> int:

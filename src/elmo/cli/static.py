@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from elmo.cli.shared import examples, json_option, print_result, reading_options
+from elmo.cli.shared import (
+    examples,
+    json_option,
+    layout_by_name,
+    note_on_raw_text,
+    print_result,
+    reading_options,
+)
 from elmo.cli.word_vectors import opened_corpus, require_word_tests, run_word_tests, word_test_options
 
 
@@ -73,11 +80,15 @@ def command(
     from elmo.formats.word_vectors import require_word_vector_support
     from elmo.pretrain.skipgram import SkipGramConfig, train_static
     from elmo.targets import require_new_file
+    from elmo.text.reading import expand
 
     config = SkipGramConfig(dim, min_count, window, epochs, workers, seed)
     require_new_file(out)
     require_word_vector_support(out)
     require_word_tests(similarity, analogies)
+    if not Path(source).is_dir():
+        paths = expand([source])
+        note_on_raw_text(paths, reading["text"] or layout_by_name(paths), reading["encoding"])
     started = time.monotonic()
     with opened_corpus(source, out, reading) as corpus:
         num_words, num_tokens = train_static(corpus, out, config), corpus.num_tokens

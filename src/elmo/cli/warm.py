@@ -19,6 +19,7 @@ from elmo.cli.shared import (
     is_given,
     json_option,
     print_result,
+    refuse_given,
     text_options,
 )
 from elmo.errors import ElmoError
@@ -100,8 +101,12 @@ def command(
     if no_types:
         if texts:
             raise ElmoError("--no-types reads no text; leave out TEXT")
+        refuse_given(["max_sentences", "device", *reading], "with --no-types")
         _remove_types(model, as_json)
     elif storage:
+        refuse_given(["max_sentences", "device"], "with --types")
+        if not texts:
+            refuse_given([*reading], "without a TEXT")
         _store_types(model, expand(texts), storage, max_types, reading, as_json)
     elif texts:
         _store_state(model, expand(texts), max_sentences, device, reading, as_json)

@@ -3,6 +3,7 @@
 Entry i of a file belongs to sentence i of the text, counted from 0. Empty sentences count, too.
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -200,7 +201,7 @@ def check_target(path: Path, overwrite: bool) -> None:
     require_parent(path)
     if path.is_dir():
         raise ElmoError(f"{path}: is a folder; name a file")
-    if path.exists() and not overwrite:
+    if os.path.lexists(path) and not overwrite:  # a link to nothing, too, which would be replaced
         tidy_up(path)
         raise ElmoError(f"{path}: exists already; remove it, or pass overwrite=True")
     if path.suffix.lower() == ".parquet":

@@ -58,6 +58,8 @@ def expand(patterns: Sequence[str | Path]) -> list[str]:
             paths.append(pattern)
         elif Path(pattern).is_dir():
             raise ElmoError(f"{pattern}: is a folder; name its files, for example '{Path(pattern) / '*.txt'}'")
+        elif Path(pattern).exists():
+            raise ElmoError(f"{pattern}: is a device; write what it gives to a file, and name that")
         elif not glob.has_magic(pattern):
             raise ElmoError(f"{pattern}: no such file")
         else:
