@@ -454,12 +454,26 @@ def test_runs_of_one_seed_that_a_user_collected_are_not_taken_over(files: Path, 
     Experiment(make_job(files, settings, "mine/seed-0", elmo=None)).run()
     Experiment(make_job(files, settings, "both", elmo=None)).run()
     shutil.copytree(files / "mine" / "seed-0", files / "both" / "seed-0")
+    shutil.copytree(files / "mine", files / "next-to-a-model")
+    shutil.copytree(files / "model", files / "next-to-a-model" / "bilm")
     (files / "mine" / "README.md").write_text("My runs.")
-    for name in ("mine", "both"):
+    for name in ("mine", "both", "next-to-a-model"):
         before = contents(files / name)
         with pytest.raises(ElmoError, match=f"{name}: neither empty nor a run of several seeds"):
             Experiment(make_job(files, settings, name, elmo=None, num_seeds=2)).run()
         assert contents(files / name) == before
+
+
+@pytest.mark.parametrize("elmo", [None, "model"])
+def test_only_caches_are_removed_after_a_training(elmo: str | None, files: Path, recipe: Recipe) -> None:
+    """A user may keep static vectors under the name of the folder for caches."""
+    job = make_job(files, recipe(training__max_epochs=1), elmo=elmo)
+    Experiment(job).run()
+    assert not (job.folder / "vectors").exists()
+    (job.folder / "vectors").mkdir()
+    (job.folder / "vectors" / "glove.layers").write_text("mine")
+    Experiment(job).run()
+    assert contents(job.folder / "vectors") == {"glove.layers": b"mine"}
 
 
 def test_a_run_of_several_seeds_goes_on_next_to_other_folders(files: Path, recipe: Recipe) -> None:

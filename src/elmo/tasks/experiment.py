@@ -25,7 +25,7 @@ from elmo.targets import alone_in
 from elmo.tasks.card import Result, best_of, spread, summarize, task_card
 from elmo.tasks.checkpoint import CHECKPOINT, WEIGHTS
 from elmo.tasks.common.static_vectors import FileWords, describe_words, find_words
-from elmo.tasks.elmo.cache import LiveLayers
+from elmo.tasks.elmo.cache import LiveLayers, remove_cache
 from elmo.tasks.elmo.input import FrozenLayers, TrainedLayers
 from elmo.tasks.recipe import TaskRecipe
 from elmo.tasks.run_folder import (
@@ -211,7 +211,7 @@ class Experiment:
                 self._choose_best()
                 self._write_card(job.folder, self.results)
             if job.cache is None:
-                shutil.rmtree(job.folder / CACHE, ignore_errors=True)
+                remove_cache(job.folder / CACHE)
         return self.results
 
     def _find_words(self) -> FileWords | None:
@@ -269,8 +269,10 @@ class Experiment:
         names = {path.name for path in folder.glob("[!.]*")}
         if not seeds:  # a process that was killed right at its start left the first seed's folder empty
             return all(_OF_A_SEED.fullmatch(name) and _is_empty(folder / name) for name in names)
-        # A user may have collected runs of one seed under such names, next to files that the best seed's would replace.
-        # A folder with metrics is itself the run of one seed.
+        # A user may have collected runs of one seed under such names, next to files that the best seed's would replace,
+        # or to a biLM, which seeds of one run share. A folder with metrics is itself the run of one seed.
+        if BILM in names and not any(read_config(self._folder_of(seed))[0].bilm == SHARED_BILM for seed in seeds):
+            return False
         replaced = names & {CARD, CONFIG, RESULTS, VOCABULARIES, WEIGHTS}
         return not replaced or (is_run(folder) and METRICS not in names)
 

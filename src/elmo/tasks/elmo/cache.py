@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 
@@ -22,8 +23,22 @@ from elmo.targets import unfinished_folder
 from elmo.tasks.recipe import ElmoConfig
 from elmo.text.conllu import without_spaces
 
+NAME, WORK = "{}.layers", ".{}.unfinished"
+"""The names of a cache, after the fingerprint of its sentences, and of the folder for unfinished work on it."""
+
 Sentences = Sequence[Sequence[str]]
 Arrays = Sequence[NDArray[np.floating]]
+
+
+def remove_cache(folder: Path) -> None:
+    """Remove all caches in a folder, and the folder itself unless it has something else."""
+    of_any = NAME.format("[0-9a-f]" * 32)
+    for path in folder.glob(of_any):
+        path.unlink(missing_ok=True)
+    for path in folder.glob(WORK.format(of_any)):
+        shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 class LiveLayers:
@@ -58,9 +73,9 @@ class LiveLayers:
         Spaces in tokens are `_` in the cache, as in what `ElmoInput` looks up in it.
         """
         texts = list(dict.fromkeys(as_read(sentences)))  # each distinct sentence once
-        path = folder / f"{self._fingerprint(texts)}.layers"
+        path = folder / NAME.format(self._fingerprint(texts))
         lengths = [len(text) for text in texts]
-        work = path.with_name(f".{path.name}.unfinished")
+        work = path.with_name(WORK.format(path.name))
         # A folder for unfinished work next to a complete cache is left over from a process that was killed before it
         # could tidy up. `_compute` then only removes it.
         if not path.exists() or work.exists():
