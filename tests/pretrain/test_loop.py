@@ -430,6 +430,33 @@ def test_a_run_with_patience_ends_early_with_the_weights_of_its_best_step(
     assert read_figures(tmp_path / "run")["weights of"] == (f"step {best}, held-out perplexity {measured[best]:.2f}")
 
 
+def test_weights_are_kept_if_they_are_the_best_however_the_run_came_to_its_end(
+    corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """A run that is stopped at a step with a row of metrics, and ends there, measures only at its second start."""
+    heldout = [["word1", "word3"]] * 5
+
+    def train(name: str, max_steps: int, stop_after: int | None = None) -> Pretrainer:
+        settings = recipe(max_steps=max_steps, evaluate_every_steps=3, log_every_steps=2, patience=5)
+        run = Pretrainer(corpus, tmp_path / name, settings, heldout=heldout, device="cpu")
+        train_on = run.train_on
+
+        def train_and_stop(batch: TrainingBatch) -> list[float]:
+            if run.progress.step == stop_after:
+                run.stop()
+            return train_on(batch)
+
+        run.train_on = train_and_stop
+        run.train()
+        return run
+
+    whole = train("whole", 4).progress
+    assert train("parts", 10, stop_after=4).progress.step == 4
+    parts = train("parts", 4).progress
+    assert whole.best_step == 4, "or this test shows nothing"
+    assert (parts.best_step, parts.best_perplexity) == (whole.best_step, whole.best_perplexity)
+
+
 def test_an_average_of_the_weights_is_measured_and_kept(
     corpus: Corpus, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from elmo.errors import ElmoError
@@ -340,8 +340,11 @@ def test_a_damaged_checkpoint_is_reported(recipe: Recipe, examples: list[NerExam
     make_trainer(tmp_path, recipe(training__max_epochs=1), examples).train()
     path = tmp_path / CHECKPOINT
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
-    with pytest.raises(ElmoError, match=r"checkpoint\.safetensors: .*; remove it to start from the beginning"):
-        make_trainer(tmp_path, recipe(), examples)
+    for damage in ("bits", "metadata"):
+        if damage == "metadata":
+            save_file({"x": torch.zeros(1)}, path)  # of another program
+        with pytest.raises(ElmoError, match=r"checkpoint\.safetensors: .*; remove it to start from the beginning"):
+            make_trainer(tmp_path, recipe(), examples)
 
 
 def test_tensorboard_is_written_on_request(recipe: Recipe, examples: list[NerExample], tmp_path: Path) -> None:

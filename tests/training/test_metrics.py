@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +27,21 @@ def test_numbers_are_read_back(tmp_path_factory: pytest.TempPathFactory, numbers
     write_rows(path, ["step", "loss"], rows)
     append_row(path, ["step", "loss"], {"step": 99})
     assert read_rows(path) == [*rows, {"step": 99}]
+
+
+def test_names_may_have_any_letters_in_any_locale(tmp_path: Path) -> None:
+    """A column may be named after a label of the user's."""
+    program = """
+from pathlib import Path
+from elmo.training.metrics import append_row, write_rows
+
+path, columns = Path("m.csv"), ["step", "dev_f1/Gr\\u00f6\\u00dfe"]
+write_rows(path, columns, [{"step": 1}])
+append_row(path, columns, {"step": 2})
+"""
+    command = [sys.executable, "-X", "utf8=0", "-c", program]
+    subprocess.run(command, check=True, cwd=tmp_path, env=os.environ | {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"})
+    assert (tmp_path / "m.csv").read_text(encoding="utf-8").startswith("step,dev_f1/Größe\n")
 
 
 def test_a_line_that_breaks_off_is_left_out(tmp_path: Path) -> None:

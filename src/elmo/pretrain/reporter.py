@@ -95,9 +95,10 @@ class Reporter:
             predictions = progress.step * run.predictions_per_step
             row = {"step": progress.step, "predictions": predictions, "seconds": progress.seconds}
         if self._is_evaluation_due() and (heldout := run.processes.on_first(self._measure)) is not None:
+            is_of_new_weights = progress.heldout_step != progress.step  # and not of other text with the same weights
             progress.heldout_perplexity, progress.heldout_step = heldout.mean, progress.step
             row["heldout_perplexity"] = heldout.mean
-            if progress.num_summed:  # steps were made since the last measurement, so that this one is of other weights
+            if is_of_new_weights:
                 run.keep_best()
             for direction, value in zip(("forward", "backward"), heldout.directions, strict=False):
                 row[f"heldout_{direction}_perplexity"] = value

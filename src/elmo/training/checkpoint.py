@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from torch import Tensor, nn
 
+from elmo.errors import ElmoError
 from elmo.formats.files import read_tensors, write_all, write_tensors
 
 if TYPE_CHECKING:
@@ -68,4 +69,7 @@ def read_checkpoint(path: Path, kind: type[P]) -> tuple[dict[str, Tensor], P]:
         ElmoError: If the file is missing, incomplete or damaged.
     """
     tensors, metadata = read_tensors(path)
-    return tensors, kind(**json.loads(metadata[_PROGRESS]))
+    try:
+        return tensors, kind(**json.loads(metadata[_PROGRESS]))
+    except (KeyError, TypeError, ValueError):
+        raise ElmoError(f"{path}: is no checkpoint of this training") from None

@@ -134,7 +134,7 @@ def _read_row(row: Mapping[Any, Any], key: str) -> Row:
 
 def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
     """Write a new file: a line with the columns' names, and a line for each row."""
-    with path.open("w", newline="") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows(map(_as_text, rows))
@@ -142,7 +142,7 @@ def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
 
 def append_row(path: Path, columns: Sequence[str], row: Row) -> None:
     """Append a row to a file that has these columns."""
-    with path.open("a", newline="") as file:
+    with path.open("a", newline="", encoding="utf-8") as file:
         csv.DictWriter(file, columns).writerow(_as_text(row))
 
 
