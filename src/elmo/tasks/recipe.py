@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elmo.errors import ElmoError
@@ -88,9 +89,9 @@ class TaskTrainingConfig:
             that of `max_epochs`, or of `max_minutes` if these are up first.
         ema_decay: If given, an exponential moving average of the weights is evaluated and kept in place of the weights
             themselves. It starts at the random initial weights, and each step keeps this share of it.
-        precision: `float32`, or `bf16`: recurrent layers, and the scorer of antecedents in `coref`, then round the
-            factors of their matrix products to bfloat16 in training. Everything else stays in float32, including dev
-            and test scores.
+        precision: `float32`, or `bf16`: recurrent layers (but not the GRUs of `squad`), and the scorer of antecedents
+            in `coref`, then round the factors of their matrix products to bfloat16 in training. Everything else stays
+            in float32, including dev and test scores.
         max_minutes: The time limit of training, evaluation of the dev set included. None has no limit.
         checkpoint_every_minutes: The time between two checkpoints within an epoch.
         seed: The seed of every random number.
@@ -209,7 +210,7 @@ class CharactersConfig:
     width: int = 3
 
     def __post_init__(self) -> None:
-        require_convolutions(self.dim, self.filters, self.width)
+        require_convolutions(self.dim, self.filters, "width", [self.width])
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ class CharacterWidthsConfig:
     widths: tuple[int, ...] = (3, 4, 5)
 
     def __post_init__(self) -> None:
-        require_convolutions(self.dim, self.filters, *self.widths)
+        require_convolutions(self.dim, self.filters, "widths", self.widths)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,9 +240,14 @@ class TaskRecipe:
     words: WordsConfig | None
 
 
-def require_convolutions(dim: int, filters: int, *widths: int) -> None:
-    """Raise ElmoError for convolutions without filters, or wider than the longest word."""
-    for name, value in (("dim", dim), ("filters", filters), *(("width", width) for width in widths)):
+def require_convolutions(dim: int, filters: int, key: str, widths: Sequence[int]) -> None:
+    """Raise ElmoError for convolutions without filters, or wider than the longest word.
+
+    `key` is that of the widths in the section `characters`.
+    """
+    if not widths:
+        raise ElmoError(f"characters.{key}: there are none; give the number of characters of each filter")
+    for name, value in (("dim", dim), ("filters", filters), *((key, width) for width in widths)):
         require_positive(f"characters.{name}", value)
-    if max(widths, default=0) > NUM_CHARACTERS:
-        raise ElmoError(f"characters.width: {max(widths)} is more than the {NUM_CHARACTERS} characters of a word")
+    if max(widths) > NUM_CHARACTERS:
+        raise ElmoError(f"characters.{key}: {max(widths)} is more than the {NUM_CHARACTERS} characters of a word")

@@ -80,6 +80,19 @@ def build(recipe: CorefRecipe, bilm: Model | None = None) -> CorefModel:
     return TASK.model(recipe, TASK.vocabularies(make_documents(), recipe), elmo)
 
 
+@pytest.mark.parametrize(
+    ("widths", "says"),
+    [
+        ([], r"characters\.widths: there are none; give the number of characters of each filter"),
+        ([60], r"characters\.widths: 60 is more than the 50 characters of a word"),
+        ([3, 0], r"characters\.widths: 0 is not positive"),
+    ],
+)
+def test_widths_without_sense_are_refused(widths: list[int], says: str) -> None:
+    with pytest.raises(ElmoError, match=says):
+        read_recipe(CorefRecipe, "coref", ("coref",), {"characters.widths": widths})
+
+
 def test_the_recipe_is_the_published_one() -> None:
     """The recipe is that of Lee et al. 2017, sec. 7, and of their code, with ELMo as in appendix A.6."""
     recipe = read_recipe(CorefRecipe, "coref", ("coref",))

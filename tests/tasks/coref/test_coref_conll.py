@@ -41,6 +41,12 @@ def test_reads_nested_and_crossing_mentions() -> None:
     assert document.speakers == ()
 
 
+def test_unknown_speakers_are_unknown_with_spaces_around_them() -> None:
+    first, row, last = lines("a (0) -")
+    (found,) = parse_documents([first, row.replace(" ", "\t").replace("\t-\t", "\t - \t"), last], "text")
+    assert (found.sentences, found.speakers) == ((("a",),), ())
+
+
 def test_reads_speakers_parts_and_names() -> None:
     """Each part is a document. Lines between documents are skipped."""
     rows = [*lines("a - Ann", "b - -", name="bc/x", part=3), "", "# a remark", *lines("c (5)", name="y (2)")]

@@ -166,7 +166,7 @@ class _Reader:
             raise ElmoError("the word is empty")
         self._mark(mark)
         self.sentence.append(word)
-        self.speakers.append(columns[SPEAKER])
+        self.speakers.append(columns[SPEAKER].strip())
 
     def finish(self) -> Document:
         """Return the document."""

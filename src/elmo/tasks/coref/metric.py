@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,22 +51,36 @@ def _count(key: Sequence[Cluster], response: Sequence[Cluster]) -> Iterator[tupl
 
     cluster_of = {mention: number for number, cluster in enumerate(key) for mention in cluster}
     num_key, num_response = sum(map(len, key)), sum(map(len, response))
-    right, found = len(cluster_of.keys() & {mention for cluster in response for mention in cluster}), np.zeros(2)
-    links, common = 0, np.array([[len({*a} & {*b}) for b in response] for a in key]).reshape(len(key), len(response))
+    right = len(cluster_of.keys() & set(chain.from_iterable(response)))
+    common = _common(key, response)
+    links, shares = 0, np.zeros(2)
     for place, cluster in enumerate(response):
         for number, size in Counter(cluster_of[mention] for mention in cluster if mention in cluster_of).items():
             # `size` mentions are in both clusters. MUC counts the links that hold them together, which are the same
             # for recall and precision; B³ counts for each mention the share of either cluster that is in both.
             links += size - 1
-            found += size * common[number, place] / np.array([len(key[number]), len(cluster)])
+            shares += size * common[number, place] / np.array([len(key[number]), len(cluster)])
     sizes = np.array([*map(len, key)])[:, None] + np.array([*map(len, response)])
     # CEAF-e gives each cluster of the key to at most one of the response, so that they have most in common altogether.
     similarity = 2 * common / sizes
     similar = similarity[linear_sum_assignment(similarity, maximize=True)].sum()
     yield "mentions", np.array([len(cluster_of), right, num_response, right])
     yield "muc", np.array([num_key - len(key), links, num_response - len(response), links])
-    yield "b3", np.array([num_key, found[0], num_response, found[1]])
+    yield "b3", np.array([num_key, shares[0], num_response, shares[1]])
     yield "ceafe", np.array([len(key), similar, len(response), similar])
+
+
+def _common(key: Sequence[Cluster], response: Sequence[Cluster]) -> NDArray[np.float64]:
+    """Return how many mentions each cluster of the key (rows) shares with each one of the response (columns)."""
+    clusters_with: defaultdict[Mention, list[int]] = defaultdict(list)
+    for number, cluster in enumerate(key):
+        for mention in set(cluster):
+            clusters_with[mention].append(number)
+    common = np.zeros((len(key), len(response)))
+    for place, cluster in enumerate(response):
+        for mention in cluster:
+            common[clusters_with.get(mention, []), place] += 1
+    return common
 
 
 def _without_repeats(clusters: Iterable[Cluster]) -> Iterator[Cluster]:

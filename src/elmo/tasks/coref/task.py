@@ -8,7 +8,7 @@ from itertools import chain
 
 from elmo.errors import ElmoError
 from elmo.tasks.common.static_vectors import FileWords, choose_words
-from elmo.tasks.coref.data import Cluster, Clusters, Document, format_document, read_documents
+from elmo.tasks.coref.data import Clusters, Document, format_document, read_documents
 from elmo.tasks.coref.metric import score_clusters
 from elmo.tasks.coref.model import CorefModel
 from elmo.tasks.coref.recipe import CorefRecipe
@@ -73,7 +73,9 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
 
         Readers of the format skip these lines.
         """
-        lines = (f"# {number}: {' | '.join(_texts(example, cluster))}\n" for number, cluster in enumerate(prediction))
+        words = list(chain.from_iterable(example.sentences))
+        texts = ([" ".join(words[start:end]) for start, end in cluster] for cluster in prediction)
+        lines = (f"# {number}: {' | '.join(mentions)}\n" for number, mentions in enumerate(texts))
         return format_document(example, prediction) + "".join(lines)
 
     def as_json(self, example: Document, prediction: Clusters) -> dict[str, object]:
@@ -81,20 +83,13 @@ class Coref(Task[CorefRecipe, Document, Clusters]):
 
         A mention has `start`, `end` (one past the last word, counted in the document) and `text`.
         """
+        words = list(chain.from_iterable(example.sentences))
         clusters = [
-            [
-                {**mention._asdict(), "text": text}
-                for mention, text in zip(cluster, _texts(example, cluster), strict=True)
-            ]
+            [{"start": start, "end": end, "text": " ".join(words[start:end])} for start, end in cluster]
             for cluster in prediction
         ]
         sentences = [list(sentence) for sentence in example.sentences]
         return {"name": example.name, "part": example.part, "sentences": sentences, "clusters": clusters}
-
-
-def _texts(document: Document, cluster: Cluster) -> list[str]:
-    words = list(chain.from_iterable(document.sentences))
-    return [" ".join(words[start:end]) for start, end in cluster]
 
 
 TASK = Coref()
