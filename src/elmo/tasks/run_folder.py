@@ -114,10 +114,10 @@ class TrainedTask(Generic[E, P]):
         Args:
             sample: The text, or its beginning.
         """
-        name = self.task.tokenizer(self.recipe)
-        own = self.text
-        is_known = own is not None and own.tokenizer != "whitespace" and not is_code(own.tokenizer)
-        return own.tokenizer if own and is_known and name == "whitespace" and looks_tokenized(sample) is False else name
+        name, own = self.task.tokenizer(self.recipe), self.text
+        if name != "whitespace" or own is None or own.tokenizer == "whitespace" or is_code(own.tokenizer):
+            return name
+        return own.tokenizer if looks_tokenized(sample) is False else name
 
 
 @dataclass(frozen=True)

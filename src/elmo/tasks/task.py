@@ -38,7 +38,7 @@ class TaskModel(nn.Module, ABC, Generic[E, P]):
 
     Attributes:
         elmo: Where the model gets its ELMo vectors from.
-        labels: The labels that the model chooses from, for tasks with one label for each example.
+        labels: The labels that the model chooses from, for tasks with labels of whole examples.
     """
 
     labels: tuple[str, ...] = ()
@@ -239,8 +239,8 @@ class Task(ABC, Generic[R, E, P]):
     def order(self, example: E) -> Any:
         """Return the key by which examples are sorted before they are predicted.
 
-        The longest examples come first. Examples that share a sentence are next to each other, so that ELMo reads it
-        only once.
+        The longest examples come first. A task whose examples share sentences also puts those next to each other, so
+        that ELMo reads a sentence only once.
         """
         # The longest first, so that a lack of memory shows at once and not after an hour.
         return -self.length(example)

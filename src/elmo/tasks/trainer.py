@@ -1,9 +1,9 @@
 """The trainer that all tasks share.
 
 Every random number is a function of seed, epoch and step, and a checkpoint holds everything else. So a training that is
-stopped, even by a kill, continues exactly as if it had never stopped: on a CPU to the bit, while a GPU adds numbers in
-an order that varies. This is why PyTorch Lightning is not used: its checkpoints are pickles, and it does not resume
-within an epoch.
+stopped, even by a kill, continues exactly as if it had never stopped, unless `training.max_minutes` ends it: on a CPU
+to the bit, while a GPU adds numbers in an order that varies. This is why PyTorch Lightning is not used: its checkpoints
+are pickles, and it does not resume within an epoch.
 """
 
 from __future__ import annotations

@@ -270,6 +270,8 @@ def test_writes() -> None:
     assert (values["answer"], values["start"], values["end"], values["score"]) == ("New\n York", 9, 18, 0.25)
     named = [SquadExample(example.context, example.question, name) for name in ("a", "é")]
     assert json.loads(TASK.as_file(named, [found, found])) == {"a": "New\n York", "é": "New\n York"}
+    with pytest.raises(ElmoError, match="'a' is the id of several questions"):
+        TASK.as_file([named[0]] * 2, [found, found])
 
 
 def TOKENIZE(text: str) -> list[str]:  # noqa: N802

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,13 @@ def test_files_and_articles_can_be_chosen(tmp_path: Path) -> None:
     assert ids(f"{two}#:,{one}#:1") == "two0 one0"
     with pytest.raises(ElmoError, match=r"one\.json#9:: holds no question"):
         ids(f"{one}#9:")
+
+
+def test_an_answer_that_the_tokenizer_leaves_out_is_refused(tmp_path: Path) -> None:
+    """Its span would end before it begins."""
+    path = write(tmp_path / "a.json", article(question("q1", answers=[answer(".")])))
+    with pytest.raises(ElmoError, match=r"question 'q1': the tokenizer leaves no token of the answer '\.'"):
+        read_squad(path, lambda text: re.findall(r"\w+", text))
 
 
 @pytest.mark.parametrize(

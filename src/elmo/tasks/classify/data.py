@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -11,7 +10,7 @@ from typing import cast
 
 from elmo.errors import ElmoError
 from elmo.tasks.common.columns import ColumnSentence, read_columns
-from elmo.tasks.common.objects import as_tokens, get, is_list_of, read_object, whole
+from elmo.tasks.common.objects import as_tokens, begins_object, get, is_list_of, read_object, whole
 from elmo.text.decoding import read_lines
 from elmo.text.rules import split_sentences
 from elmo.text.tokenizers import Tokenizer
@@ -22,8 +21,6 @@ SEPARATOR = "|"
 """What separates several labels of a text."""
 
 _HEADER = "label\ttext"
-_OBJECT = re.compile(r'\s*\{\s*"')
-"""The beginning of a JSON object. A plain text rarely begins like this."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ def parse_text(line: str, tokenize: Tokenizer) -> Sentences:
     Raises:
         ElmoError: If the object has none of these keys, or there is no token.
     """
-    return _sentences_of(read_object(line), tokenize) if _OBJECT.match(line) else _cut(line, tokenize)
+    return _sentences_of(read_object(line), tokenize) if begins_object(line) else _cut(line, tokenize)
 
 
 def first_tokens(sentences: Sentences, number: int | None) -> Sentences:

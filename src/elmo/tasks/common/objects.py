@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
@@ -10,7 +11,13 @@ from elmo.errors import ElmoError
 
 T = TypeVar("T")
 
+_BEGINNING = re.compile(r'\s*\{\s*"')
 _KINDS: dict[type, str] = {list: "a list", str: "text", int: "a whole number"}
+
+
+def begins_object(line: str) -> bool:
+    """Return whether a line begins like a JSON object, as a plain text rarely does: with a brace and a quoted key."""
+    return _BEGINNING.match(line) is not None
 
 
 def read_object(line: str) -> dict[str, Any]:

@@ -139,7 +139,10 @@ def _answer(values: object, passage: Passage, where: str) -> tuple[str, Bounds]:
         raise ElmoError(f"{where}: the answer {text!r} is not in its paragraph at answer_start {start}")
     if not text.strip():
         raise ElmoError(f"{where}: an answer is empty")
-    return text, passage.bounds(start, end)
+    first, last = passage.bounds(start, end)
+    if first > last:
+        raise ElmoError(f"{where}: the tokenizer leaves no token of the answer {text!r}")
+    return text, (first, last)
 
 
 def _passage(text: str, tokenize: Tokenizer, where: str) -> Passage:

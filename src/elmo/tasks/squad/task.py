@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from elmo.errors import ElmoError
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.squad.data import CONTEXT, QUESTION, SquadExample, parse_question, read_squad, split_paths
@@ -80,7 +81,15 @@ class Squad(Task[SquadRecipe, SquadExample, SquadPrediction]):
         return f"{' '.join(_answer(example, prediction).split())}\t{prediction.score:.3f}\n"
 
     def as_file(self, examples: Sequence[SquadExample], predictions: Sequence[SquadPrediction]) -> str:
-        """Write a JSON object with the answer to each question's id, as the official script reads it."""
+        """Write a JSON object with the answer to each question's id, as the official script reads it.
+
+        Raises:
+            ElmoError: If two questions have the same id.
+        """
+        if repeated := [name for name, number in Counter(example.id for example in examples).items() if number > 1]:
+            raise ElmoError(
+                f"{repeated[0]!r} is the id of several questions, and a file of answers has one for each id"
+            )
         answers = {e.id: _answer(e, found) for e, found in zip(examples, predictions, strict=True)}
         return json.dumps(answers, ensure_ascii=False, indent=1) + "\n"
 

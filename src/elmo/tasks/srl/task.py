@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import cast
 
 from elmo.errors import ElmoError
-from elmo.tasks.common.objects import as_tokens, is_list_of, read_object
+from elmo.tasks.common.objects import as_tokens, begins_object, is_list_of, read_object
 from elmo.tasks.common.static_vectors import FileWords, choose_words
 from elmo.tasks.elmo.input import ElmoInput
 from elmo.tasks.srl.frames import VERB, ArgumentCounts, Frame, arguments_of, format_frames, read_frames
 from elmo.tasks.srl.model import Frames, SrlExample, SrlModel, SrlRecipe, count_predicates
 from elmo.tasks.task import Scores, Sentence, Task, Vocabularies
 from elmo.text.tokenizers import Tokenizer
-
-_OBJECT = re.compile(r'\s*\{\s*"')
-"""The beginning of a JSON object. A sentence rarely begins like this."""
 
 
 class Srl(Task[SrlRecipe, SrlExample, Frames]):
@@ -47,7 +43,7 @@ class Srl(Task[SrlRecipe, SrlExample, Frames]):
 
     def parse(self, line: str, tokenize: Tokenizer) -> SrlExample:
         """Make an example from a sentence, or from a JSON object with `tokens` and the indices of its `predicates`."""
-        return _marked(line) if _OBJECT.match(line) else SrlExample(tuple(tokenize(line)))
+        return _marked(line) if begins_object(line) else SrlExample(tuple(tokenize(line)))
 
     def sentences(self, example: SrlExample) -> Sequence[Sentence]:
         """Return the one sentence of the example."""
