@@ -6,9 +6,11 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -48,27 +50,38 @@ struct Buffer {
     float* floats() const { return static_cast<float*>(view.buf); }
 };
 
-// Never returns while its thread is being ended.
-struct Waiting {
-    bool is_ending = true;
-    ~Waiting() {
-        while (is_ending) pause();
+// What keeps threads from asking for the GIL when Python ends.
+//
+// Until Python 3.14, a thread that asks for the GIL then is ended by unwinding its stack. That can't go through frames of
+// C++: they can't be unwound, or by an unwinder other than their own, or they would use Python's objects without the GIL.
+// So such threads wait for the end of the process instead, as Python's own do from 3.14 on.
+std::atomic<bool> is_ending{false};
+std::atomic<size_t> asking{0};  // threads that have found that Python isn't ending, and ask for the GIL
+pthread_t ending_thread;        // the one that ends Python, and may still compute; set before `is_ending`
+
+// The GIL is released for the time of a scope.
+struct Released {
+    PyThreadState* state = PyEval_SaveThread();
+    ~Released() {
+        asking.fetch_add(1);
+        if (is_ending.load() && !pthread_equal(pthread_self(), ending_thread)) {
+            asking.fetch_sub(1);
+            for (;;) pause();
+        }
+        PyEval_RestoreThread(state);
+        asking.fetch_sub(1);
     }
 };
 
-// The GIL is released for the time of a scope.
-//
-// When Python has begun to end, it ends all other threads that ask for the GIL, until Python 3.14 by unwinding their
-// stacks. That must not go on from here: our callers' destructors would use Python's objects without the GIL. So the
-// thread waits for the end of the process instead, as Python's own threads do from 3.14 on.
-struct Released {
+// Called before Python ends. No thread asks for the GIL any more when it returns: those that did have got it.
+PyObject* end(PyObject*, PyObject*) {
+    ending_thread = pthread_self();
+    is_ending.store(true);
     PyThreadState* state = PyEval_SaveThread();
-    ~Released() noexcept(false) {
-        Waiting waiting;
-        PyEval_RestoreThread(state);
-        waiting.is_ending = false;
-    }
-};
+    spin_until([] { return asking.load() == 0; });
+    PyEval_RestoreThread(state);
+    Py_RETURN_NONE;
+}
 
 // Memory for the rows that each of `threads` threads encodes, for products with either weight. It is not zeroed:
 // threads that divide the rows use only a part of theirs, and what is never written takes no pages of memory.
@@ -407,6 +420,7 @@ PyObject* guarded(PyObject* self, PyObject* args) {
 }
 
 PyMethodDef METHODS[] = {
+    {"end", end, METH_NOARGS, "Keep other threads from asking for the GIL, because Python is about to end."},
     {"levels", levels, METH_NOARGS, "The instruction sets that this machine has kernels for, the best first."},
     {"is_intel", is_intel, METH_NOARGS, "Whether the processor is one of Intel's."},
     {"pack_linear", guarded<pack_linear>, METH_VARARGS, "A handle on the packed weight of a product."},
@@ -430,4 +444,8 @@ PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_kernel", "Packed products and rec
 }  // namespace
 }  // namespace elmo
 
-PyMODINIT_FUNC PyInit__kernel() { return PyModule_Create(&elmo::MODULE); }
+PyMODINIT_FUNC PyInit__kernel() {
+    // A fork has none of the other threads that may have been asking for the GIL.
+    if (pthread_atfork(nullptr, nullptr, [] { elmo::asking.store(0); }) != 0) return PyErr_NoMemory();
+    return PyModule_Create(&elmo::MODULE);
+}
