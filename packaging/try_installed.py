@@ -74,6 +74,23 @@ def try_commands(folder: Path) -> None:
     require({("Children", "NOUN"), ("the", "DET")} <= tags, f"the tagger has learned its two sentences ({tags})")
 
 
+def try_to_end() -> None:
+    """End Python while another thread computes, which depends on what the kernels were compiled by."""
+    program = """
+import threading, time
+import elmo
+
+model = elmo.load("en")
+def embed():
+    while True:
+        model.embed([["They", "saw", "it"]])
+threading.Thread(target=embed, daemon=True).start()
+time.sleep(0.5)
+"""
+    code = subprocess.run([sys.executable, "-I", "-c", program], stderr=subprocess.DEVNULL, check=False).returncode
+    require(code == 0, f"Python ends while a thread computes, with exit code 0 (and not {code})")
+
+
 def try_softmax(folder: Path) -> None:
     """Measure perplexity, which needs the softmax of `elmo-torch-en-softmax`."""
     (folder / "text.txt").write_text(TEXT, encoding="utf-8")
@@ -92,6 +109,7 @@ def main() -> None:
         else:
             try_import(arguments.kernels)
             try_commands(Path(folder))
+            try_to_end()
 
 
 if __name__ == "__main__":
